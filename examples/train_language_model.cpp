@@ -25,7 +25,10 @@ struct TrainOptions : TrainCommand {
   void add_to(const Command& command) {
     TrainCommand::add_to(command);
     language.add_to(command);
-    command.footer(presets_text(language_presets()));
+    command.footer(presets_text(language_presets(), [](const Preset& preset) {
+      const LanguageOptions options(preset.name);
+      return ". Export: " + exports_text(options.model_config(options.data.vocabulary));
+    }));
   }
 };
 

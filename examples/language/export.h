@@ -1,6 +1,7 @@
 #pragma once
 
-#include <tapeformer/autograd/shape.h>
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/nn/transformer/decoder_only_config.h>
 
 #include <string>
 
@@ -16,6 +17,10 @@ struct ExportOptions {
   /// Throws: Error naming an option that the format takes no notice of
   void refuse_ignored(const Command& command) const;
 };
+
+/// What a model is exported to, or would be with other options: "transformers (GPT-2); gguf only with
+/// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, whether the format has that too.
+std::string exports_text(const DecoderOnlyConfig& config, const TextTokenizer* tokenizer = nullptr);
 
 /// Writes a trained model and its tokenizer as a folder that transformers loads, or as a GGUF file; returns
 /// the exit code.

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/text_stream.h>
+#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
@@ -109,6 +110,8 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
 }
 
 std::string LanguageTask::summary() { return summary_of(model_); }
+
+std::string LanguageTask::exports() const { return exports_text(model_.config(), data_.tokenizer.get()); }
 
 void LanguageTask::set_steps(Index steps, bool is_begun) {
   options_.training.set_steps(steps, is_begun);

@@ -52,6 +52,7 @@ class LanguageTask : public TrainingTask {
   /// Throws: DataError if the checkpoint is of other data
   void load_state(const Json& state) override;
   std::string summary() override;
+  std::string exports() const override;
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_language_model"; }
 

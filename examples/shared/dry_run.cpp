@@ -18,6 +18,7 @@ void TrainingRun::dry_run(const std::function<void(const std::string&)>& tell) {
     tell(format("%-20s ", name) + text);
   };
   line("parameters", std::to_string(task_.model().parameter_count()));
+  if (const std::string exports = task_.exports(); !exports.empty()) line("export", exports);
   progress_.show("measuring a batch, forward and backward");
   task_.model().train();
   task_.go_to_step(0);

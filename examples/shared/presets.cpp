@@ -28,9 +28,11 @@ std::string preset_named_in(int argc, const char* const* argv) {
   return found;
 }
 
-std::string presets_text(const std::vector<Preset>& presets) {
+std::string presets_text(const std::vector<Preset>& presets,
+                         const std::function<std::string(const Preset&)>& further) {
   std::string text = "Presets set the defaults; every option overrides its own:";
-  for (const Preset& preset : presets) text += std::string("\n  ") + preset.name + ": " + preset.about;
+  for (const Preset& preset : presets)
+    text += std::string("\n  ") + preset.name + ": " + preset.about + (further ? further(preset) : "");
   return text;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ const Preset& preset_named(const std::vector<Preset>& presets, const std::string
 /// The value of --preset among a program's arguments; empty if it is not there.
 std::string preset_named_in(int argc, const char* const* argv);
 
-/// A paragraph for --help.
-std::string presets_text(const std::vector<Preset>& presets);
+/// A paragraph for --help, with what `further` says of a preset.
+std::string presets_text(const std::vector<Preset>& presets,
+                         const std::function<std::string(const Preset&)>& further = {});
 
 }  // namespace tapeformer

@@ -112,6 +112,8 @@ class TrainingTask {
   virtual void load_state(const Json& state) = 0;
   /// The model's configuration and parameters, for --summary.
   virtual std::string summary();
+  /// What the model can be exported to; empty for a program without exports.
+  virtual std::string exports() const { return {}; }
   /// Called when the training is over, with the best weights in the model. What it returns goes into the line
   /// that ends metrics.jsonl.
   virtual Json conclude(Progress& progress);

@@ -79,6 +79,7 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
     });
     return kExitSuccess;
   }
+  if (const std::string exports = task->exports(); !exports.empty()) progress.keep("export: " + exports);
   TimePlan plan;
   if (task->options().time_budget > 0)
     plan = TrainingRun(folder, joined, *task, progress, clock, compute).fit_budget();

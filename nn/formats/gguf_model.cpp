@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf_model.h>
-#include <tapeformer/nn/formats/hugging_face_json.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 
 #include <cmath>
@@ -33,17 +33,9 @@ Tensor frequency_divisors(const RotaryConfig& rotations, Index head_width) {
 }  // namespace
 
 GgufMetadata gguf_metadata(const DecoderOnlyConfig& config) {
-  check_expressible(config, "GGUF", basic_family(config));
-  if (config.attention.rotations.yarn)
-    throw CheckpointError("a GGUF file of ours cannot express rotary_yarn=true");
+  expression_in_gguf(config).check();
   const bool gpt2 = is_gpt2(config);
-  const Unary activation = gpt2 ? Unary::gelu_tanh : Unary::silu;
   const std::string architecture = gpt2 ? "gpt2" : "llama";
-  if (config.activation != activation) {
-    throw CheckpointError("GGUF's " + architecture + " has the activation " + name_of(activation) +
-                          " and cannot express activation=" + name_of(config.activation) +
-                          "; try a model that was trained with " + name_of(activation));
-  }
   const AttentionConfig attention = config.attention_config().resolved();
   const RotaryConfig& rotations = config.attention.rotations;
   GgufMetadata metadata{{"general.architecture", architecture}};

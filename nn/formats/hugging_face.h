@@ -22,8 +22,8 @@ DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context,
 
 /// Writes config.json and model.safetensors so that transformers loads the same model: gpt2 for layer norm,
 /// learned positions and tied or own heads, with zeros for biases that the model lacks; for RMS norm, rotary
-/// positions and gated activations the family that hugging_face_family() finds. `tokens` are those of its
-/// tokenizer, whose files the caller writes. The folder must exist.
+/// positions and gated activations the family that expression_in_transformers() finds. `tokens` are those of
+/// its tokenizer, whose files the caller writes. The folder must exist.
 /// Throws:  CheckpointError naming what neither can express, or the file that cannot be written
 void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens = {});
 

@@ -6,26 +6,22 @@ namespace tapeformer {
 const std::array<HuggingFaceFamily, 8>& hugging_face_families() {
   constexpr QkNorm kNone = QkNorm::none;
   constexpr SublayerNorms kInput = SublayerNorms::input;
-  // type, architecture, what chooses it, key heads, context, epsilon, attention_bias, query_bias, mlp_bias,
-  // qk_norm, sublayer_norms, window, windows, gemma
+  // type, title, architecture, key heads, context, epsilon, attention_bias, query_bias, mlp_bias, qk_norm,
+  // sublayer_norms, window, windows, gemma
   static const std::array<HuggingFaceFamily, 8> families = {{
-      {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, kInput, false,
+      {"gpt2", "GPT-2", "GPT2LMHeadModel", 0, 1024, 1e-5, false, false, false, kNone, kInput, false, false},
+      {"llama", "Llama", "LlamaForCausalLM", 0, 2048, 1e-6, true, false, true, kNone, kInput, false, false},
+      {"mistral", "Mistral", "MistralForCausalLM", 8, 131072, 1e-6, false, false, false, kNone, kInput, true,
        false},
-      {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, kInput, false,
-       false},
-      {"mistral", "MistralForCausalLM", "RMS norm and a window in all layers", 8, 131072, 1e-6, false, false,
-       false, kNone, kInput, true, false},
-      {"qwen2", "Qwen2ForCausalLM", "RMS norm and biases of queries, keys and values alone", 32, 32768, 1e-6,
-       false, true, false, kNone, kInput, true, true},
-      {"qwen3", "Qwen3ForCausalLM", "RMS norm, of queries and keys too,", 32, 32768, 1e-6, true, false, false,
-       QkNorm::rms, kInput, true, true},
-      {"olmo2", "Olmo2ForCausalLM", "RMS norm, of all queries and of all keys too,", 0, 2048, 1e-5, true,
-       false, false, QkNorm::joint, SublayerNorms::output, false, false},
-      {"gemma2", "Gemma2ForCausalLM", "norms of what sublayers read and of what they add", 4, 8192, 1e-6,
-       true, false, false, kNone, SublayerNorms::both, true, true, 2},
-      {"gemma3_text", "Gemma3ForCausalLM",
-       "norms of what sublayers read and of what they add, and of queries and keys,", 4, 131072, 1e-6, true,
-       false, false, QkNorm::rms, SublayerNorms::both, true, true, 3},
+      {"qwen2", "Qwen 2", "Qwen2ForCausalLM", 32, 32768, 1e-6, false, true, false, kNone, kInput, true, true},
+      {"qwen3", "Qwen 3", "Qwen3ForCausalLM", 32, 32768, 1e-6, true, false, false, QkNorm::rms, kInput, true,
+       true},
+      {"olmo2", "OLMo 2", "Olmo2ForCausalLM", 0, 2048, 1e-5, true, false, false, QkNorm::joint,
+       SublayerNorms::output, false, false},
+      {"gemma2", "Gemma 2", "Gemma2ForCausalLM", 4, 8192, 1e-6, true, false, false, kNone,
+       SublayerNorms::both, true, true, 2},
+      {"gemma3_text", "Gemma 3 (text)", "Gemma3ForCausalLM", 4, 131072, 1e-6, true, false, false, QkNorm::rms,
+       SublayerNorms::both, true, true, 3},
   }};
   return families;
 }
@@ -47,20 +43,13 @@ const HuggingFaceFamily& hugging_face_family(const std::string& type) {
   throw CheckpointError("model_type must be one of " + types + "; got " + type);
 }
 
-const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config) {
-  return hugging_face_family(std::string(config.norm == NormKind::layer ? "gpt2" : "llama"));
-}
-
-const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config) {
-  const AttentionConfig& attention = config.attention;
-  if (config.norm == NormKind::layer) return basic_family(config);
-  if (config.sublayer_norms == SublayerNorms::both)
-    return hugging_face_family(std::string(attention.qk_norm == QkNorm::rms ? "gemma3_text" : "gemma2"));
-  if (attention.qk_norm == QkNorm::rms) return hugging_face_family(std::string("qwen3"));
-  if (attention.qk_norm == QkNorm::joint) return hugging_face_family(std::string("olmo2"));
-  if (attention.bias && !attention.output_bias.value_or(true))
-    return hugging_face_family(std::string("qwen2"));
-  return config.window > 0 ? hugging_face_family(std::string("mistral")) : basic_family(config);
+std::string hugging_face_titles(const std::string& joint) {
+  std::string titles;
+  for (const HuggingFaceFamily& family : hugging_face_families()) {
+    const bool is_last = &family == &hugging_face_families().back();
+    titles += (titles.empty() ? "" : is_last ? " " + joint + " " : ", ") + std::string(family.title);
+  }
+  return titles;
 }
 
 }  // namespace tapeformer

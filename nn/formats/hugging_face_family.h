@@ -11,8 +11,8 @@ namespace tapeformer {
 /// The types of transformers' models that are a DecoderOnly: gpt2, and llama with those that differ from it.
 struct HuggingFaceFamily {
   const char* type;          ///< model_type
+  const char* title;         ///< its name for people
   const char* architecture;  ///< the class of a model with a head
-  const char* has;           ///< what a model of ours has for which this family is chosen
   Index key_heads;           ///< the default of num_key_value_heads; 0 for as many as queries have
   Index context;             ///< the default of max_position_embeddings
   double epsilon;            ///< the default of rms_norm_eps
@@ -32,10 +32,8 @@ struct HuggingFaceFamily {
 const std::array<HuggingFaceFamily, 8>& hugging_face_families();
 /// The family of a model_type. Throws: CheckpointError that lists the types there are
 const HuggingFaceFamily& hugging_face_family(const std::string& type);
-/// The family that a model resembles most, by its norms, biases and windows.
-const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config);
-/// gpt2 or llama.
-const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config);
+/// "GPT-2, Llama, ... and Gemma 3": the titles of all, with `joint` before the last one.
+std::string hugging_face_titles(const std::string& joint);
 
 /// Activations under transformers' names. If one of ours has several, the first is written.
 inline constexpr std::array<std::pair<const char*, Unary>, 9> kHuggingFaceActivations{

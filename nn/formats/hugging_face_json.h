@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/formats/hugging_face_family.h>
+#include <tapeformer/nn/transformer/decoder_only_config.h>
 
 #include <cstdint>
 #include <optional>
@@ -17,13 +17,9 @@ struct ControlTokens {
   std::vector<std::int32_t> ends;
 };
 
-/// Refuses a model that is none of `family`, as `program` has it, except for its activation.
-/// Throws:  CheckpointError naming every field that the program's model cannot express
-void check_expressible(const DecoderOnlyConfig& config, const std::string& program,
-                       const HuggingFaceFamily& family);
-
-/// The inverse of hugging_face_config(): a config.json that transformers reads, of the family that the model
-/// resembles. Options of training that the type lacks (llama has no residual dropout) are left out.
+/// The inverse of hugging_face_config(): a config.json that transformers reads, of the family that
+/// expression_in_transformers() finds. Options of training that the type lacks (llama has no residual
+/// dropout) are left out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
 ///          vocabulary
 std::string hugging_face_json(const DecoderOnlyConfig& config, DType type = DType::f32,

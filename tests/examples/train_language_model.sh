@@ -213,9 +213,12 @@ refuses "fine-tuning with another tokenizer" "--tokenizer contradicts" train --r
 train "$work/llama" --preset stories-260k --width 32 --heads 4 --groups 2 --feed-forward 48 --layers 2 --context 32 --batch 4 \
   --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 --vocabulary 300 --corpus "$work/text" --threads 2
 check "a small Llama of a preset trains" test $? = 0
+check "a training says what its model is exported to" grep -qxF 'export: transformers and gguf (Llama)' "$work/err"
+train "$work/dry" --preset shakespeare-char-3-minutes --corpus "$work/text" --batch 1 --threads 2 --dry-run
+check "a dry run says so" grep -q '^export  *transformers only with --epsilon 1e-06 --feed-forward-kind swiglu (Qwen 3); ' "$work/out"
 for model in mine bytes bpe llama; do
   if [ $model = bytes ]; then
-    refuses "exporting a prefix model" "prefix" export --run "$work/bytes" --output "$work/exported-bytes"
+    refuses "exporting a prefix model" "^[^/]*got .*--prefix" export --run "$work/bytes" --output "$work/exported-bytes"
     check "what could not be exported leaves nothing" test ! -e "$work/exported-bytes"
     continue
   fi

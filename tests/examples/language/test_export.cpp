@@ -1,8 +1,12 @@
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
+#include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/shared/presets.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/examples/language/language_case.h>
+#include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/gguf_reader.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -11,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 using namespace tapeformer;
 
@@ -29,6 +34,40 @@ ExportOptions exported(const TemporaryFolder& temporary) {
   options.run = temporary.file("run");
   options.output = temporary.file("exported");
   return options;
+}
+
+/// Writes an untrained run of these options, with a small model; returns what is said of its exports.
+std::string saved_run(const TemporaryFolder& temporary, const std::vector<std::string>& arguments) {
+  std::vector<const char*> raw = {"program"};
+  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
+  LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  adapt_preset(options, line);
+  options.model.layers = 2, options.model.width = 48, options.model.context = 8;
+  options.data.corpus = tiny_options(temporary).data.corpus;
+  const RunFolder folder(temporary.file("run"));
+  folder.create();
+  Progress progress(false);
+  const LanguageData data = make_language_data(options, folder, nullptr, progress);
+  DecoderOnly model = initial_model(options, data.train.vocabulary());
+  describe_language_run(folder, options, model.config(), data);
+  folder.save_weights("weights.safetensors", model);
+  return exports_text(model.config(), data.tokenizer.get());
+}
+
+/// The message of an export that is refused, or nothing.
+std::string export_refusal(const TemporaryFolder& temporary, const std::string& format) {
+  const CapturedLog output(stdout);
+  ExportOptions options = exported(temporary);
+  options.format = format;
+  try {
+    export_model(options);
+    return "";
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
 }
 
 }  // namespace
@@ -136,6 +175,15 @@ TEST_SUITE("examples/language/export") {
     CHECK(read_bytes(options.output + "/mine") == "mine");
   }
 
+  TEST_CASE("a file that cannot be written is named where it was to be") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    saved_run(temporary, {});
+    const FileSizeLimit limit(1 << 10);
+    CHECK(export_refusal(temporary, "transformers") ==
+          temporary.file("exported/model.safetensors: cannot be written: File too large"));
+  }
+
   TEST_CASE("what cannot be exported leaves nothing, and a folder that was there empty") {
     const CapturedLog log, output(stdout);
     const TemporaryFolder temporary;
@@ -148,5 +196,86 @@ TEST_SUITE("examples/language/export") {
     std::filesystem::create_directory(asked.output);
     CHECK_THROWS_AS(export_model(asked), CheckpointError);
     CHECK(std::filesystem::is_empty(asked.output));
+  }
+
+  TEST_CASE(
+      "what is said of a model's exports is true, and so is what is advised, of every preset and kind") {
+    const CapturedLog log, output(stdout);
+    std::vector<std::vector<std::string>> models = {
+        {"--prefix", "--bias"},
+        {"--attention", "mla", "--positions", "sinusoidal"},
+        {"--attention", "gla", "--attention-pattern", "DF", "--norm", "rms"},
+        {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "reglu", "--window", "3",
+         "--bias"}};
+    for (const Preset& preset : language_presets()) models.push_back({"--preset", preset.name});
+    for (const std::vector<std::string>& arguments : models) {
+      CAPTURE(arguments.back());
+      for (const std::string format : {"transformers", "gguf"}) {
+        const TemporaryFolder temporary;
+        const std::string said = saved_run(temporary, arguments), refused = export_refusal(temporary, format);
+        const std::size_t from = said.find(format), only = said.find(" only with ", from);
+        // "transformers and gguf ..." says it of both.
+        const bool is_expressed = only == std::string::npos || said.find(';', from) < only;
+        CHECK(is_expressed == refused.empty());
+        if (refused.empty()) continue;
+        const std::size_t advised = refused.find(" trained with ");
+        REQUIRE(advised != std::string::npos);
+        CHECK(refused.find("[export] " + format + " has no such model; ") == 0);
+        CHECK(refused.find(temporary.file("")) == std::string::npos);
+        const std::string options = refused.substr(advised + std::string(" trained with ").size());
+        CHECK(said.find(" only with " + options) != std::string::npos);
+        std::vector<std::string> followed = arguments;
+        std::istringstream words(options);
+        for (std::string word; words >> word;) followed.push_back(word == "''" ? "" : word);
+        const TemporaryFolder other;
+        saved_run(other, followed);
+        CHECK(export_refusal(other, format) == "");
+      }
+    }
+  }
+
+  TEST_CASE("options make a model of each family") {
+    const std::vector<std::string> llama = {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind",
+                                            "swiglu"};
+    const auto exports = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+      const CapturedLog log;
+      const TemporaryFolder temporary;
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const std::string said = saved_run(temporary, arguments);
+      CHECK(export_refusal(temporary, "transformers") == "");
+      return said.substr(0, said.find(';'));
+    };
+    CHECK(exports({}, {}) == "transformers (GPT-2)");
+    CHECK(exports({"--feed-forward-kind", "gelu_tanh", "--bias"}, {}) == "transformers and gguf (GPT-2)");
+    CHECK(exports(llama, {}) == "transformers and gguf (Llama)");
+    CHECK(exports(llama, {"--bias", "--attention", "gqa"}) == "transformers and gguf (Llama)");
+    CHECK(exports(llama, {"--feed-forward-kind", "reglu"}) == "transformers (Llama)");
+    CHECK(exports(llama, {"--window", "3"}) == "transformers (Mistral)");
+    const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
+                                            "--window",  "3",   "--windows", "SL"};
+    CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
+    CHECK(exports(llama, {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"}) ==
+          "transformers (OLMo 2)");
+  }
+
+  TEST_CASE("what is in the way of an export is named as it is given") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    CHECK(saved_run(temporary, {"--preset", "shakespeare-char-10-minutes"}) ==
+          "transformers only with --epsilon 1e-06 --feed-forward-kind swiglu --short-convolution 0 (Qwen 3); "
+          "gguf only with --qk-norm none --feed-forward-kind swiglu --short-convolution 0 (Llama)");
+    CHECK(export_refusal(temporary, "transformers") ==
+          "[export] transformers has no such model; Qwen 3 differs least; got --epsilon 1e-05, "
+          "--feed-forward-kind relu_squared, --short-convolution 4; try a model trained with --epsilon 1e-06 "
+          "--feed-forward-kind swiglu --short-convolution 0");
+    const TemporaryFolder other;
+    CHECK(saved_run(other, {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "swiglu",
+                            "--window", "3", "--bias"}) ==
+          "transformers and gguf only with --window 0 (Llama)");
+    DecoderOnlyConfig gemma = LanguageOptions("stories-260k").model_config(60);
+    gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0;  // no options but the first
+    CHECK(exports_text(gemma) ==
+          "transformers only with score_scale=0.353553 (Gemma 2); gguf only with --sublayer-norms input "
+          "embedding_scale=1 (Llama)");
   }
 }

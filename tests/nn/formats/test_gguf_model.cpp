@@ -154,17 +154,18 @@ TEST_SUITE("nn/formats/gguf_model") {
     DecoderOnlyConfig config = gpt2_model();
     config.activation = Unary::gelu;
     CHECK(refusal(config) ==
-          "GGUF's gpt2 has the activation gelu_tanh and cannot express activation=gelu; try a model that was "
-          "trained with gelu_tanh");
+          "[export] gguf has no such model; GPT-2 differs least; got activation=gelu; try "
+          "activation=gelu_tanh");
     config = llama_model();
     config.attention.qk_norm = QkNorm::rms;
     config.short_convolution = 3;
     config.prefix = true;
     CHECK(refusal(config) ==
-          "GGUF's llama, which has RMS norm as this model has, cannot express prefix=true, qk_norm=rms, "
-          "short_convolution=3");
+          "[export] gguf has no such model; Llama differs least; got qk_norm=rms, short_convolution=3, "
+          "prefix=true; try qk_norm=none, short_convolution=0, prefix=false");
     config = gpt2_model();
     config.norm = NormKind::scale;
-    CHECK(refusal(config) == "GGUF has no norm=scale");
+    CHECK(refusal(config) ==
+          "[export] gguf has no such model; GPT-2 differs least; got norm=scale; try norm=layer");
   }
 }

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/optim/adamw.h>
@@ -176,7 +177,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     Generator random(test_seed(5));
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
     for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2, gemma3}) {
-      const std::string name = std::string("own_") + hugging_face_family(config).type;
+      const std::string name = std::string("own_") + expression_in_transformers(config).family->type;
       INFO(name);
       DecoderOnly model(config, random);
       for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
@@ -362,7 +363,8 @@ TEST_SUITE("nn/formats/hugging_face") {
     const std::string path = folder.file("none");
     CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==
           path +
-              ": transformers' gpt2, which has layer norm as this model has, cannot express head_bias=true");
+              ": [export] transformers has no such model; GPT-2 differs least; got head_bias=true; try "
+              "head_bias=false");
     config.head_bias = false;
     DecoderOnly model(config, random);
     CHECK(message_of<CheckpointError>([&] {

@@ -54,46 +54,44 @@ TEST_SUITE("nn/formats/hugging_face_json") {
   }
 
   TEST_CASE("models that transformers' types cannot express are refused, every field by name") {
+    const auto refused = [](const DecoderOnlyConfig& config) {
+      return message_of<CheckpointError>([&] { hugging_face_json(config); });
+    };
     DecoderOnlyConfig gpt;
     gpt.vocabulary = 5;
     gpt.attention.kind = "mqa";
-    gpt.prefix = gpt.head_bias = gpt.gated = true;
-    gpt.positions = PositionKind::sinusoidal;
+    gpt.prefix = gpt.head_bias = true;
     gpt.attention.key_width = 6;
-    CHECK(message_of<CheckpointError>([&] { hugging_face_json(gpt); }) ==
-          "transformers' gpt2, which has layer norm as this model has, cannot express prefix=true, "
-          "head_bias=true, "
-          "attention=mqa, head_width=6, positions=sinusoidal, gated=true");
+    CHECK(refused(gpt) ==
+          "[export] transformers has no such model; GPT-2 differs least; got attention=mqa, head_width=6, "
+          "head_bias=true, prefix=true; try attention=mha, head_width=0, head_bias=false, prefix=false");
     DecoderOnlyConfig llama;
     llama.vocabulary = 5;
-    llama.norm = NormKind::rms;
+    llama.norm = NormKind::rms, llama.gated = true, llama.activation = Unary::silu;
     llama.attention.kind = "mla";
-    CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
-          "transformers' llama, which has RMS norm as this model has, cannot express attention=mla, "
-          "positions=learned, gated=false");
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got attention=mla, "
+          "positions=learned; try attention=mha, positions=rotary");
     llama.attention.kind = "mha";
     llama.positions = PositionKind::rotary;
-    llama.gated = true;
     CHECK_NOTHROW(hugging_face_json(llama));
     llama.attention.rotations.width = 16;
     llama.attention.heads = 3, llama.attention.key_width = 32;
-    CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
-          "transformers' llama, which has RMS norm as this model has, cannot express heads=3 for a width of "
-          "128, "
-          "rotary_components=16");
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got width=128, "
+          "rotary_components=16; try width=129, rotary_components=0");
     llama.attention.rotations.width = 32;
     llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
     llama.attention.qk_norm = QkNorm::rms;
-    llama.embedding_norm = llama.embedding_mixing = llama.fix_norm = true;
+    llama.embedding_norm = llama.embedding_mixing = llama.fix_norm = llama.feed_forward_bias = true;
     llama.logit_softcap = 15, llama.value_embeddings = ValueEmbeddings::ends;
     llama.short_convolution = 4;
-    CHECK(
-        message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
-        "transformers' qwen3, which has RMS norm, of queries and keys too, as this model has, cannot express "
-        "qk_norm_epsilon=1e-06, feed_forward_bias=true, "
-        "logit_softcap=15, fix_norm=true, embedding_norm=true, embedding_mixing=true, value_embeddings=ends, "
-        "short_convolution=4");
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got qk_norm=rms, logit_softcap=15, "
+          "embedding_norm=true, embedding_mixing=true, value_embeddings=ends, short_convolution=4, "
+          "fix_norm=true; try qk_norm=none, logit_softcap=0, embedding_norm=false, embedding_mixing=false, "
+          "value_embeddings=none, short_convolution=0, fix_norm=false");
     DecoderOnlyConfig gemma =
         hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
     gemma.attention.rotations.factor = 2;
@@ -105,18 +103,14 @@ TEST_SUITE("nn/formats/hugging_face_json") {
     }
     for (const double scale : {0.0, 1e-10, 0.3, 2.0}) {
       gemma.attention.score_scale = scale;
-      CHECK(message_of<CheckpointError>([&] {
-              hugging_face_json(gemma);
-            }).find("cannot express score_scale=" + value_text(scale)) != std::string::npos);
+      CHECK(refused(gemma).find("; got score_scale=" + value_text(scale) + "; try score_scale=0.0625") !=
+            std::string::npos);
     }
     gemma.attention.score_scale = 0.5;
-    gemma.window_rotary_base = 0, gemma.attention.softcap = 50;
-    CHECK(message_of<CheckpointError>([&] { hugging_face_json(gemma); }) ==
-          "transformers' gemma3_text, which has norms of what sublayers read and of what they add, and of "
-          "queries and keys, as this model has, cannot express softcap=50, window_rotary_base=0");
-    llama = {};
-    llama.vocabulary = 5, llama.norm = NormKind::scale;
-    CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) == "transformers has no norm=scale");
+    gemma.window_rotary_base = 0, gemma.logit_softcap = 3, gemma.sublayer_norms = SublayerNorms::both;
+    gemma.value_residual = true;
+    CHECK(refused(gemma).find("Gemma 2 differs least; got qk_norm=rms, value_residual=true; ") !=
+          std::string::npos);  // Gemma 3 would want a base for windows too
   }
 
   TEST_CASE("whatever an option changes is exported, or refused") {

@@ -1,0 +1,139 @@
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/formats/expression.h>
+#include <tapeformer/nn/formats/gguf_model.h>
+#include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/hugging_face_names.h>
+#include <tapeformer/tests/reference/config_case.h>
+#include <tapeformer/tests/reference/seed.h>
+
+#include <set>
+
+using namespace tapeformer;
+
+namespace {
+
+DecoderOnlyConfig small_llama() {
+  DecoderOnlyConfig config;
+  config.vocabulary = 5, config.layers = 2, config.width = 24, config.context = 8;
+  config.norm = NormKind::rms, config.positions = PositionKind::rotary;
+  config.gated = true, config.activation = Unary::silu;
+  return config;
+}
+
+/// The formats' own functions, none of which asks for a model of which the format cannot express all.
+bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
+  Generator random(0);
+  DecoderOnly model(config, random);
+  const bool is_gpt2 = config.norm == NormKind::layer;
+  try {
+    if (expression.format == std::string("gguf")) {
+      gguf_metadata(config);
+      foreign_tensors(is_gpt2 ? ForeignFormat::gguf_gpt2 : ForeignFormat::gguf_llama, model);
+    } else {
+      const DecoderOnlyConfig read = hugging_face_config(hugging_face_json(config));
+      CHECK(expression_in_transformers(read).family == expression.family);
+      foreign_tensors(is_gpt2 ? ForeignFormat::gpt2 : ForeignFormat::llama, model);
+    }
+    return true;
+  } catch (const CheckpointError& error) {
+    CHECK(error.what() == message_of<CheckpointError>([&] { expression.check(); }));
+    return false;
+  }
+}
+
+void check_expressions(const DecoderOnlyConfig& config) {
+  for (const auto& express : {expression_in_transformers, expression_in_gguf}) {
+    const Expression expression = express(config);
+    CAPTURE(expression.format);
+    CHECK(is_written(expression, config) == expression.changes.empty());
+    CHECK_NOTHROW(expression.nearest.check());
+    const Expression again = express(expression.nearest);
+    CHECK(again.changes.empty());
+    CHECK(is_written(again, expression.nearest));
+    if (expression.changes.empty()) CHECK(expression.nearest.to_json() == config.to_json());
+  }
+}
+
+std::string refused(const DecoderOnlyConfig& config) {
+  return message_of<CheckpointError>([&] { expression_in_transformers(config).check(); });
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/expression") {
+  TEST_CASE("what a format expresses is written, the rest refused, and what is wanted instead is written") {
+    DecoderOnlyConfig gpt2, gemma = small_llama(), minutes = small_llama(), state = small_llama();
+    gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
+    gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
+    gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
+    minutes.gated = false, minutes.activation = Unary::relu_squared, minutes.short_convolution = 4;
+    minutes.attention.qk_norm = QkNorm::rms;
+    state.attention.kind = "gla", state.attention_pattern = "DF";
+    std::vector<DecoderOnlyConfig> starts = {gpt2, small_llama(), gemma, minutes, state};
+    for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
+      starts.push_back(small_llama());
+      starts.back().attention.kind = kind;
+    }
+    Generator random(test_seed(4));
+    Index tried = 0;
+    for (const DecoderOnlyConfig& start : starts) {
+      check_expressions(start);
+      const std::size_t fields = fields_of(start).size();
+      for (int i = 0; i < 60; ++i) {
+        DecoderOnlyConfig config = start;
+        std::set<std::string> changed = {"vocabulary",
+                                         "activation"};  // not a format's concern; the case below
+        for (std::uint64_t more = 1 + random.below(3); more > 0; --more) {
+          FieldList list = fields_of(config);
+          ConfigField& field = list[random.below(fields)];
+          if (changed.insert(field.name).second) change(field);
+        }
+        try {
+          Generator draws(1);
+          DecoderOnly(config, draws);
+        } catch (const Error&) {  // not a model
+          continue;
+        }
+        INFO(config.to_json());
+        check_expressions(config);
+        ++tried;
+      }
+    }
+    CHECK(tried > 100);
+  }
+
+  TEST_CASE("the nearest family is the one that wants the fewest changes") {
+    const auto family = [](const DecoderOnlyConfig& config) {
+      return std::string(expression_in_transformers(config).family->type);
+    };
+    DecoderOnlyConfig config = small_llama();
+    CHECK(family(config) == "llama");
+    config.window = 4;
+    CHECK(family(config) == "llama");  // but for the window, as a Mistral has no biases
+    config.attention.bias = config.feed_forward_bias = false;
+    CHECK(family(config) == "mistral");
+    config = small_llama();
+    config.attention.qk_norm = QkNorm::rms, config.feed_forward_bias = false;
+    CHECK(refused(config) ==
+          "[export] transformers has no such model; Qwen 3 differs least; got epsilon=1e-05; try "
+          "epsilon=1e-06");  // that of the norms of queries and keys
+    config.attention.qk_norm_epsilon = config.epsilon;
+    CHECK(family(config) == "qwen3");
+    CHECK_NOTHROW(expression_in_transformers(config).check());
+    config = small_llama();
+    config.norm = NormKind::layer;
+    CHECK(refused(config) ==
+          "[export] transformers has no such model; Llama differs least; got norm=layer; try norm=rms");
+    config.norm = NormKind::scale;
+    CHECK(family(config) == "llama");
+  }
+
+  TEST_CASE("an activation that transformers does not have is a change too") {
+    DecoderOnlyConfig config = small_llama();
+    config.activation = Unary::tanh;
+    CHECK(refused(config) ==
+          "[export] transformers has no such model; Llama differs least; got activation=tanh; try "
+          "activation=silu");
+  }
+}
