@@ -73,7 +73,7 @@ class Module {
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
   /// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
   std::map<std::string, std::vector<Index>> row_parts();
-  /// The number of trainable values; tied ones count once.
+  /// The number of the parameters' values, frozen ones too; tied ones count once.
   Index parameter_count();
   /// Of every parameter.
   void clear_gradients();

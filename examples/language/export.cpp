@@ -24,7 +24,10 @@ void ExportOptions::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything; of gguf the file")
       .required();
-  command.option("--format", format, "transformers, a folder, or gguf, a file for llama.cpp")
+  command
+      .option("--format", format,
+              "transformers, a folder (" + hugging_face_titles("or") +
+                  "), or gguf, a file for llama.cpp (GPT-2 or Llama)")
       .one_of({"transformers", "gguf"});
   command.option("--type", type, "of the matrices in a gguf file: f32, f16 or q8_0")
       .one_of({"f32", "f16", "q8_0"});

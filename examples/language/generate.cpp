@@ -8,6 +8,7 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/nn/formats/hugging_face_family.h>
 
 #include <unistd.h>
 
@@ -58,7 +59,9 @@ TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
 }  // namespace
 
 void GenerateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
+  command
+      .option("--run", run,
+              "a run folder, or a checkpoint folder of transformers: " + hugging_face_titles("or"))
       .required()
       .not_empty();
   command

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 void check_folder(const std::string& folder) {
   if (!fs::is_directory(folder))
     throw CheckpointError(folder +
-                          ": is not a folder; try a run folder, or one with a GPT-2 or Llama checkpoint");
+                          ": is not a folder; try a run folder, or a checkpoint folder of transformers");
   if (!fs::exists(folder + "/config.json") && !fs::exists(folder + "/params.json")) {
     throw CheckpointError(
         folder +
@@ -30,8 +30,8 @@ void check_folder(const std::string& folder) {
   }
   if (fs::exists(folder + "/source.vocabulary")) {
     throw CheckpointError(folder +
-                          ": is a run of train_translation; try one of train_language_model, or a GPT-2 or "
-                          "Llama checkpoint");
+                          ": is a run of train_translation; try one of train_language_model, or a "
+                          "checkpoint folder of transformers");
   }
 }
 

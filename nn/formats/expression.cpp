@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/expression.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -61,9 +60,7 @@ DecoderOnlyConfig expressed(DecoderOnlyConfig model, const HuggingFaceFamily& fa
   model.norm = is_gpt2 ? NormKind::layer : NormKind::rms;
   model.sublayer_norms = family.norms;
   model.positions = is_gpt2 ? PositionKind::learned : PositionKind::rotary;
-  const bool is_known = std::any_of(kHuggingFaceActivations.begin(), kHuggingFaceActivations.end(),
-                                    [&](const auto& row) { return row.second == model.activation; });
-  if (model.gated == is_gpt2 || !is_known) model.activation = usual_activation(family);
+  if (model.gated == is_gpt2) model.activation = usual_activation(family);
   model.gated = !is_gpt2;
   if (!is_gpt2 && !family.mlp_bias) model.feed_forward_bias = false;
   model.embedding_scale = family.gemma > 0 ? 0 : 1;

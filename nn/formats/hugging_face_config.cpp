@@ -236,6 +236,8 @@ DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family
 DecoderOnlyConfig hugging_face_config(const std::string& text) {
   try {
     JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
+    if (fields.has("model") && !fields.has("model_type"))
+      throw CheckpointError("is of a run, and not of transformers; try DecoderOnly::load()");
     const std::string type = fields.text("model_type");
     const HuggingFaceFamily& family = hugging_face_family(type);
     pass_over(fields);

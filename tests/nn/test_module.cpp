@@ -58,6 +58,8 @@ TEST_SUITE("nn/module") {
     CHECK(names_of(net.named_parameters()) ==
           std::vector<std::string>{"scale", "0.weight", "1.weight", "1.bias", "last.bias"});
     CHECK(net.parameter_count() == 2 + 4 + 4 + 2 + 2);
+    net.parameters()[0].set_trainable(false);
+    CHECK(net.parameter_count() == 2 + 4 + 4 + 2 + 2);  // frozen ones too
   }
 
   TEST_CASE("parameters() writes the paths into the parameters, so that errors show them") {

@@ -118,7 +118,8 @@ void bind_layers(nb::module_& module) {
            "Copies the values of arrays by name into the parameters, of which every one must be named. "
            "Nothing\n"
            "changes unless everything fits.")
-      .def("parameter_count", &Module::parameter_count, "Trainable values; tied ones count once.")
+      .def("parameter_count", &Module::parameter_count,
+           "The parameters' values, frozen ones too; tied ones count once.")
       .def("clear_gradients", &Module::clear_gradients)
       .def("train", &Module::train, "Dropout drops, as it does at first.")
       .def("eval", &Module::eval, "Dropout passes its input on.")

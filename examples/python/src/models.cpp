@@ -2,6 +2,7 @@
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/examples/python/src/config.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/hugging_face_family.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -171,7 +172,9 @@ void bind_models(nb::module_& module) {
           "The best output for every source by beam search; with a temperature, one that is drawn.");
   module.def("load_checkpoint", &load_checkpoint, "folder"_a,
              nb::sig("def load_checkpoint(folder: str) -> DecoderOnly | EncoderDecoder"),
-             "A trained model from a run folder of ours, or a GPT-2 or Llama checkpoint of transformers.");
+             ("A trained model from a run folder of ours, or a checkpoint of transformers: " +
+              hugging_face_titles("or") + ".")
+                 .c_str());
 }
 
 }  // namespace tapeformer::python

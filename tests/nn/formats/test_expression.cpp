@@ -128,12 +128,4 @@ TEST_SUITE("nn/formats/expression") {
     config.norm = NormKind::scale;
     CHECK(family(config) == "llama");
   }
-
-  TEST_CASE("an activation that transformers does not have is a change too") {
-    DecoderOnlyConfig config = small_llama();
-    config.activation = Unary::tanh;
-    CHECK(refused(config) ==
-          "[export] transformers has no such model; Llama differs least; got activation=tanh; try "
-          "activation=silu");
-  }
 }

@@ -294,6 +294,8 @@ TEST_SUITE("nn/formats/hugging_face") {
           "/config.json: scale_attn_weights = false changes the arithmetic and is not implemented");
     write_bytes(copy.file("config.json"), "{}");
     CHECK(copy.refusal() == "/config.json: model_type is missing");
+    write_bytes(copy.file("config.json"), DecoderOnlyConfig().to_json());
+    CHECK(copy.refusal() == "/config.json: is of a run, and not of transformers; try DecoderOnly::load()");
     std::filesystem::remove(copy.file("config.json"));
     CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
     const Copy other("gpt2");

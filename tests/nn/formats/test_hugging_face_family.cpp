@@ -1,3 +1,4 @@
+#include <tapeformer/nn/formats/hugging_face_family.h>
 #include <tapeformer/nn/formats/hugging_face_json.h>
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 
@@ -217,5 +218,10 @@ TEST_SUITE("nn/formats/hugging_face_family") {
     CHECK(factor({{"mscale", 2}, {"mscale_all_dim", 1}}) ==
           doctest::Approx((0.2 * std::log(8.0) + 1) / (0.1 * std::log(8.0) + 1)));
     CHECK(factor({{"factor", 1}}) == 1);
+  }
+
+  TEST_CASE("people read the families' titles") {
+    CHECK(hugging_face_titles("or") ==
+          "GPT-2, Llama, Mistral, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
   }
 }

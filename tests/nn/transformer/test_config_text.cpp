@@ -55,6 +55,9 @@ TEST_SUITE("nn/transformer/config_text") {
                      Config, DecoderOnlyConfig, EncoderDecoderConfig) {
     for (const char* damaged : {"{\"model\": ", "", "[]", "{}"})
       CHECK(refusal<Config>(damaged).find("the model's configuration is damaged: ") == 0);
+    CHECK(refusal<Config>("{\"model_type\": \"llama\"}") ==
+          "the configuration is of transformers, model_type=\"llama\", and not of a run; try "
+          "load_hugging_face(), or load_checkpoint() in Python");
     CHECK(refusal_of<Config>("model", "lstm").find(kUnusable + "model must be ") == 0);
     CHECK(refusal_of<Config>("model", "lstm").find("; got \"lstm\"") != std::string::npos);
     CHECK(refusal_of<Config>("width", "ten") == kUnusable + "width must be a whole number; got \"ten\"");

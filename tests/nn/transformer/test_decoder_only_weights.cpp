@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
 
@@ -285,5 +286,7 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     refused("weights.safetensors");
     write_bytes(folder.file("config.json"), "{}");
     refused("the model's configuration is damaged");
+    std::filesystem::rename(folder.file("config.json"), folder.file("params.json"));
+    refused("config.json: cannot be read; try load_hugging_face(), which reads Meta's params.json too");
   }
 }
