@@ -13,7 +13,7 @@ using namespace tapeformer;
 
 namespace {
 
-DecoderOnlyConfig small_llama() {
+DecoderOnlyConfig expressible_llama() {
   DecoderOnlyConfig config;
   config.vocabulary = 5, config.layers = 2, config.width = 24, config.context = 8;
   config.norm = NormKind::rms, config.positions = PositionKind::rotary;
@@ -63,16 +63,17 @@ std::string refused(const DecoderOnlyConfig& config) {
 
 TEST_SUITE("nn/formats/expression") {
   TEST_CASE("what a format expresses is written, the rest refused, and what is wanted instead is written") {
-    DecoderOnlyConfig gpt2, gemma = small_llama(), minutes = small_llama(), state = small_llama();
+    DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
+                            state = expressible_llama();
     gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
     gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
     gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
     minutes.gated = false, minutes.activation = Unary::relu_squared, minutes.short_convolution = 4;
     minutes.attention.qk_norm = QkNorm::rms;
     state.attention.kind = "gla", state.attention_pattern = "DF";
-    std::vector<DecoderOnlyConfig> starts = {gpt2, small_llama(), gemma, minutes, state};
+    std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state};
     for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
-      starts.push_back(small_llama());
+      starts.push_back(expressible_llama());
       starts.back().attention.kind = kind;
     }
     Generator random(test_seed(4));
@@ -107,13 +108,13 @@ TEST_SUITE("nn/formats/expression") {
     const auto family = [](const DecoderOnlyConfig& config) {
       return std::string(expression_in_transformers(config).family->type);
     };
-    DecoderOnlyConfig config = small_llama();
+    DecoderOnlyConfig config = expressible_llama();
     CHECK(family(config) == "llama");
     config.window = 4;
     CHECK(family(config) == "llama");  // but for the window, as a Mistral has no biases
     config.attention.bias = config.feed_forward_bias = false;
     CHECK(family(config) == "mistral");
-    config = small_llama();
+    config = expressible_llama();
     config.attention.qk_norm = QkNorm::rms, config.feed_forward_bias = false;
     CHECK(refused(config) ==
           "[export] transformers has no such model; Qwen 3 differs least; got epsilon=1e-05; try "
@@ -121,7 +122,7 @@ TEST_SUITE("nn/formats/expression") {
     config.attention.qk_norm_epsilon = config.epsilon;
     CHECK(family(config) == "qwen3");
     CHECK_NOTHROW(expression_in_transformers(config).check());
-    config = small_llama();
+    config = expressible_llama();
     config.norm = NormKind::layer;
     CHECK(refused(config) ==
           "[export] transformers has no such model; Llama differs least; got norm=layer; try norm=rms");
