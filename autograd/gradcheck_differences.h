@@ -12,13 +12,16 @@ namespace tapeformer {
 
 /// A derivative by differences, and how far other steps are off it.
 struct NumericDerivative {
+  /// The derivative, and how far it may be off.
   double value = 0, uncertainty = 0;
 };
 
 /// The derivatives at 0 of the numbers that `f(offset)` returns, by central differences, each taken once.
 class CentralDifferences {
  public:
+  /// The function of the offset.
   using Function = std::function<std::vector<double>(double offset)>;
+  /// Of `f`, with the step h, from two points or four.
   CentralDifferences(Function f, double step, bool four_point)
       : f_(std::move(f)), step_(step), four_point_(four_point) {}
 
@@ -47,8 +50,11 @@ class CentralDifferences {
 
 /// An element's derivative by the tape and by differences of the usual step.
 struct ComparedElement {
+  /// Its index.
   Index element;
+  /// Its derivatives.
   double analytic, numeric;
+  /// Whether the numeric one has been replaced by an extrapolated one.
   bool is_extrapolated = false;
 };
 

@@ -36,8 +36,9 @@ class TextTokenizer {
   virtual std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The number of ids.
   virtual Index vocabulary_size() const = 0;
-  /// The tokens that a document begins and ends with, in kinds that have them.
+  /// The token that a document begins with, in kinds that have it.
   virtual std::optional<std::int32_t> begin() const { return {}; }
+  /// The token that a document ends with, in kinds that have it.
   virtual std::optional<std::int32_t> end() const { return {}; }
   /// The ids at which a generated text ends.
   virtual std::vector<std::int32_t> ends() const;

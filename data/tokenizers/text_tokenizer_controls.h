@@ -7,9 +7,10 @@ namespace tapeformer {
 
 /// What other files than a tokenizer's own say of its tokens.
 struct TokenizerControls {
-  /// What documents begin with, and what ends a text: the first one in the vocabulary ends documents.
+  /// What documents begin with.
   std::optional<std::int32_t> begin;
   std::string begin_name;  ///< as the files have it; "" for the tokenizer's own
+  /// What ends a text; the first one in the vocabulary ends documents.
   std::vector<std::int32_t> ends;
   /// Tokens that are found in every text, a list as in tokenizer.json. They may enlarge the vocabulary.
   nlohmann::json added = nlohmann::json::array();

@@ -9,6 +9,7 @@ namespace tapeformer {
 
 /// A field in which two models differ, and its values as texts.
 struct FieldChange {
+  /// Its name, the model's value and the one that a format wants.
   std::string field, has, wants;
 };
 
