@@ -105,7 +105,7 @@ GradcheckInput compare_elements(
     const auto place = static_cast<std::size_t>(worst - elements.begin());
     const NumericDerivative again = extrapolated(place, wanted);
     worst->is_extrapolated = true;
-    // What passed by itself is not made to fail by what is no better known.
+    // An element that passed at the usual step does not fail by a value that is known no better.
     if (again.uncertainty <= allowed || error_of(*worst) > allowed) worst->numeric = again.value;
     const double error = error_of(*worst);
     if (error <= allowed) continue;

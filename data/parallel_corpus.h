@@ -34,7 +34,7 @@ class LineReader {
   /// Throws:  DataError if the file cannot be read; or, when number() has gone on and the next call reads the
   ///          line after it, if the line is not UTF-8 or has a NUL
   bool next(std::string& line);
-  /// That of the last line, from 1.
+  /// The number of the last line, from 1.
   Index number() const { return number_; }
 
  private:

@@ -5,19 +5,19 @@
 
 namespace tapeformer {
 
-/// What other files than a tokenizer's own say of its tokens.
+/// The begin, the ends and the added tokens that other files than a tokenizer's own name.
 struct TokenizerControls {
-  /// What documents begin with.
+  /// The token that documents begin with.
   std::optional<std::int32_t> begin;
   std::string begin_name;  ///< as the files have it; "" for the tokenizer's own
-  /// What ends a text; the first one in the vocabulary ends documents.
+  /// The tokens that end a text; the first one in the vocabulary ends documents.
   std::vector<std::int32_t> ends;
   /// Tokens that are found in every text, a list as in tokenizer.json. They may enlarge the vocabulary.
   nlohmann::json added = nlohmann::json::array();
   /// Text behind an added token begins as a text of its own does, with a space where the kind puts one.
   bool begins_anew = true;
 
-  /// What `tokenizer` has by itself.
+  /// Those that `tokenizer` has by itself.
   static TokenizerControls of(const TextTokenizer& tokenizer);
 };
 

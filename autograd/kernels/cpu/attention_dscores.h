@@ -140,7 +140,7 @@ class AttentionDscores {
   /// One whose rounding is more than that of ordinary scores.
   static bool is_large(T log_sum) { return log_sum != kMinusInfinity<T> && std::abs(log_sum) > T(64); }
 
-  /// Of a tile's queries, whatever its keys.
+  /// Finds the shares of a tile's queries, whatever its keys.
   void find_shares(Tile tile, T* shares, T* memory) const {
     const T* log_sums = log_sum_ + (tile.b * s_.heads + tile.head) * s_.queries + tile.query;
     if (std::none_of(log_sums, log_sums + tile.rows, is_large)) return;
