@@ -25,7 +25,7 @@ T formula(Unary f, T x) {
     case Unary::gelu_tanh:
       return x / 2 * (1 + std::tanh(std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
     case Unary::silu: return x / (1 + std::exp(-x));
-    case Unary::softplus: return std::log(1 + std::exp(x));
+    case Unary::softplus: return std::log1p(std::exp(x));
     case Unary::count: break;
   }
   return NAN;
