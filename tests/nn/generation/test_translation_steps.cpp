@@ -71,7 +71,8 @@ TEST_SUITE("nn/generation/translation_steps") {
               worst_errors(model, fewer_if_sanitized(max_length == 33 ? 80 : 201));
           for (std::size_t i = 0; i < errors.size(); ++i) {
             INFO(kind.name(), ", ", name_of(kKinds[i]), ", ", name_of(type), ", context ", max_length);
-            CHECK_BELOW(errors[i], type == DType::f64 ? 1e-12 : 1e-5);
+            // Random layers blow roundings up a hundredfold for some draws; a wrong cache is off by tenths.
+            CHECK_BELOW(errors[i], type == DType::f64 ? 1e-12 : 1e-4);
             worst[type] = std::max(worst[type], errors[i]);
           }
         }
