@@ -28,7 +28,7 @@ std::unique_ptr<TextTokenizer> with_controls(std::unique_ptr<TextTokenizer> plai
 
 /// The tokens that with_controls added; none for another tokenizer.
 const std::vector<tokenizer_json::AddedToken>& added_tokens(const TextTokenizer& tokenizer);
-/// Whether text behind one of them begins anew; false if there are none.
+/// Whether text behind an added token begins as a text of its own does; false without added tokens.
 bool begins_anew(const TextTokenizer& tokenizer);
 
 }  // namespace tapeformer

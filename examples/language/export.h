@@ -18,7 +18,7 @@ struct ExportOptions {
   void refuse_ignored(const Command& command) const;
 };
 
-/// What a model is exported to, or would be with other options: "transformers (GPT-2); gguf only with
+/// The formats that a model is or would be exported to: "transformers (GPT-2); gguf only with
 /// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, whether the format has that too.
 std::string exports_text(const DecoderOnlyConfig& config, const TextTokenizer* tokenizer = nullptr);
 

@@ -29,7 +29,7 @@ std::string name_in(const nlohmann::json& token) {
   return token.is_object() && token.contains("content") ? name_in(token.at("content")) : "";
 }
 
-/// What the files of a folder call a special token; "" if they do not.
+/// The name that the files of a folder give a special token; "" for none.
 std::string named_in(const std::string& folder, const char* role) {
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
     const nlohmann::json fields = fields_of(folder + file);
@@ -62,7 +62,7 @@ TokenizerControls controls_with_added(const PlainTokenizer& plain) {
   return controls;
 }
 
-/// What the files of a folder say of a tokenizer.
+/// The controls of a tokenizer that the files of a folder name.
 class FolderControls {
  public:
   FolderControls(const PlainTokenizer& plain, const std::string& folder)

@@ -16,7 +16,7 @@ constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, dis
 constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which must not depend on the seed
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the training's
 
-/// How many standard errors either side hold 95 % of Student's distribution with so many degrees of freedom:
+/// The standard errors on either side that hold 95 % of Student's distribution, by its degrees of freedom:
 /// by its table, then by its expansion.
 double student_t(Index freedom) {
   constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};

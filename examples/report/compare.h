@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What came of each run, and the options in which they differ: an object a run, with "run", "results" and
+/// The results of each run, and the options in which they differ: an object a run, with "run", "results" and
 /// "options". What a run has no value of is null.
 Json comparison_json(const std::vector<RunRecord>& runs);
 

@@ -23,8 +23,7 @@ int output_columns() {
 ReportCommands::ReportCommands(const CommandLine& line)
     : report_(
           line.command("report", "draw trainings, side by side, as one HTML file to look at in a browser")),
-      compare_(
-          line.command("compare", "print what came of trainings, and the options in which they differ")) {
+      compare_(line.command("compare", "print the results of runs, and the options in which they differ")) {
   report_.option("RUN", runs_, "run folders").required();
   report_.option("--output", output_,
                  "the file to write [report.html in the run folder; of several runs, in the current one]");

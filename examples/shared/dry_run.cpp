@@ -52,7 +52,7 @@ void TrainingRun::dry_run(const std::function<void(const std::string&)>& tell) {
   }
   line("a step", short_duration_text(per_step));
   line("speed", count_text(tokens / per_step) + " tokens/s");
-  // What a validation computes is a forward pass too.
+  // A validation is a forward pass too.
   const double per_validation_token = forward / batch_seconds * per_step / tokens;
   const bool has_budget = options_.time_budget > 0;
   if (has_budget) {

@@ -15,7 +15,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kPairTokens = 20;  // so many that buckets of distances differ
+constexpr Index kPairTokens = 20;  // enough for distances of several buckets
 
 /// An option and its argument, empty for a flag.
 using Choice = std::pair<std::string, std::string>;

@@ -23,7 +23,7 @@ class AttendingToy : public ToyTask {
   }
 };
 
-/// Every batch takes so many seconds.
+/// Every batch takes this many seconds.
 class SlowToy : public ToyTask {
  public:
   explicit SlowToy(double seconds) : seconds_(seconds) {}
