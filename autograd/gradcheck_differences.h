@@ -28,9 +28,9 @@ class CentralDifferences {
   /// With the step that was asked for.
   /// Math:    D(h) = (f(h) - f(-h)) / 2h with error O(h^2), or (4 D(h) - D(2h)) / 3 with error O(h^4)
   std::vector<double> usual();
-  /// The derivative of f_i, extrapolated to a step of 0 from steps of 2h to h / 256. Where these differ by more than
-  /// `wanted`, coarser ones up to 512h count too, unless they contradict: rounding errors grow as the step
-  /// shrinks. The uncertainty of NaN is infinite.
+  /// The derivative of f_i, extrapolated to a step of 0 from steps of 2h to h / 256. Where these differ by
+  /// more than `wanted`, coarser ones up to 512h count too, unless they contradict: rounding errors grow as
+  /// the step shrinks. The uncertainty of NaN is infinite.
   /// Math:    T[k][0] = D(2h / 2^k), T[k][j] = T[k][j-1] + (T[k][j-1] - T[k-1][j-1]) / (4^j - 1); of each
   ///          row the entry that differs least from those it is made of, and of these the one that differs
   ///          least from its neighbours; where two agree with theirs and not with each other, the finer one
