@@ -6,9 +6,9 @@
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/gradcheck/attention_figures.h>
 #include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/nn/attention/self_attention.h>
-#include <tapeformer/nn/attention/single_head.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,10 +2,10 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/gradcheck/attention_layers.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
-#include <tapeformer/nn/attention/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/nn/attention/self_attention.h>
-#include <tapeformer/nn/attention/single_head.h>
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/examples/guide/show.h>
 #include <tapeformer/examples/translation/attention_svg.h>
-#include <tapeformer/nn/attention/self_attention.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
 
 using namespace tapeformer;
 
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   show("x", x_tc, words, {"animal", "vehicle"});
   show("y", y_tc, words, {"animal", "vehicle"});
 
-  const Tensor same_tc = self_attention(x_tc);  // the library's own, nn/attention/self_attention.cpp
+  const Tensor same_tc = self_attention(x_tc);  // the library's own, nn/attention/basic/self_attention.cpp
   std::printf("the library's differs by less than 1e-12: %s\n",
               largest_difference(y_tc, same_tc) < 1e-12 ? "yes" : "no");
   if (argc > 1) write_heat_map(argv[1], weights_tt, words, words, {true, "who gathers whom"});

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/guide/show.h>
-#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 
 using namespace tapeformer;
 

@@ -6,7 +6,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/guide/show.h>
-#include <tapeformer/nn/attention/self_attention.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/nn/positions.h>
 
 using namespace tapeformer;

@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/rotary.h>
-#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/nn/module.h>
 
 namespace tapeformer {

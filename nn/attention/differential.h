@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/rms_norm.h>
 

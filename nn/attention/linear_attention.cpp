@@ -6,8 +6,8 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
-#include <tapeformer/nn/attention/state_cache.h>
 #include <tapeformer/nn/initialization.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_config.h>
-#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/attention/head_norms.h>
 #include <tapeformer/nn/attention/head_output.h>

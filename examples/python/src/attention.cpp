@@ -5,10 +5,10 @@
 #include <tapeformer/examples/python/src/config.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/nn/attention/self_attention.h>
-#include <tapeformer/nn/attention/single_head.h>
 
 #include <nanobind/stl/string.h>
 

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/nn/attention/latent.h>
-#include <tapeformer/nn/attention/single_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 

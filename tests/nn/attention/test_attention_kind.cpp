@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>

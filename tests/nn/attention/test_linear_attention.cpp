@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
-#include <tapeformer/nn/attention/state_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 

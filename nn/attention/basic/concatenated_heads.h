@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 
 #include <optional>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/nn/short_convolution.h>
 
 namespace tapeformer {

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/tests/autograd/ops/attention_search.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
@@ -70,7 +70,7 @@ AttentionPath decoding(DType type) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/cached_heads") {
+TEST_SUITE("nn/attention/caches/cached_heads") {
   TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
     for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
   }

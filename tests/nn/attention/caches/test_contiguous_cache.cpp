@@ -1,11 +1,11 @@
-#include <tapeformer/nn/attention/contiguous_cache.h>
+#include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/contiguous_cache") {
+TEST_SUITE("nn/attention/caches/contiguous_cache") {
   TEST_CASE("with a capacity the contiguous cache hands out just that room, without one it grows") {
     const auto stated = make_cache({CacheKind::contiguous, 7}, {2, 2});
     stated->append(random_values({1, 3, 2}, 1), random_values({1, 3, 2}, 2));

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/caches/cached_heads.h>
 
 namespace tapeformer {
 namespace {

@@ -1,4 +1,4 @@
-#include <tapeformer/nn/attention/self_attention.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
@@ -7,7 +7,7 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/self_attention") {
+TEST_SUITE("nn/attention/basic/self_attention") {
   TEST_CASE("without parameters it gives the figures that PyTorch printed") {
     const Tensor x = walkthrough_tokens();
     Tensor weights;

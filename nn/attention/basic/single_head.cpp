@@ -1,4 +1,4 @@
-#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 
 namespace tapeformer {
 namespace {

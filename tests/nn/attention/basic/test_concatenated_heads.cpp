@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/concatenated_heads.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
@@ -48,7 +48,7 @@ MultiHeadAttention stacked(ConcatenatedHeads& heads, bool packed) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/concatenated_heads") {
+TEST_SUITE("nn/attention/basic/concatenated_heads") {
   TEST_CASE("heads side by side are one projection split into heads: outputs, weights and gradients") {
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 7, 6}, 4);
     for (const bool packed : {false, true}) {

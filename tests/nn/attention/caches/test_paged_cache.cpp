@@ -1,11 +1,11 @@
-#include <tapeformer/nn/attention/paged_cache.h>
+#include <tapeformer/nn/attention/caches/paged_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/paged_cache") {
+TEST_SUITE("nn/attention/caches/paged_cache") {
   TEST_CASE("rows that begin alike share blocks until they are written to, and give them back") {
     PagedCache cache({CacheKind::paged, 0, 4}, {1, 1});  // 4 tokens a block, 16 bytes a token
     const auto append = [&](Index tokens, double first) {

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/concatenated_heads.h>
+#include <tapeformer/nn/attention/basic/concatenated_heads.h>
 
 namespace tapeformer {
 

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/self_attention.h>
-#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
+#include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
@@ -36,7 +36,7 @@ Tensor walkthrough_batch(Index copies) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/single_head") {
+TEST_SUITE("nn/attention/basic/single_head") {
   TEST_CASE("with linear layers it gives the figures that PyTorch printed, and its weights") {
     const auto attention = walkthrough_layer<SingleHeadAttention>(789);
     const Tensor x = walkthrough_batch(1);

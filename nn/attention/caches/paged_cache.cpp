@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/ops/embedding.h>
-#include <tapeformer/nn/attention/paged_cache.h>
+#include <tapeformer/nn/attention/caches/paged_cache.h>
 
 #include <algorithm>
 

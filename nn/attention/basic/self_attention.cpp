@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/nn/attention/self_attention.h>
+#include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/nn/initialization.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
 
 }  // namespace
 
-TEST_SUITE("nn/attention/kv_cache") {
+TEST_SUITE("nn/attention/caches/kv_cache") {
   TEST_CASE("a cache holds what was appended, through any appends and reorders, in both types") {
     for (const CacheKind kind : kKinds) {
       for (const DType type : {DType::f32, DType::f64}) {

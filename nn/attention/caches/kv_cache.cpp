@@ -3,9 +3,9 @@
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/number_of.h>
-#include <tapeformer/nn/attention/contiguous_cache.h>
-#include <tapeformer/nn/attention/paged_cache.h>
-#include <tapeformer/nn/attention/state_cache.h>
+#include <tapeformer/nn/attention/caches/contiguous_cache.h>
+#include <tapeformer/nn/attention/caches/paged_cache.h>
+#include <tapeformer/nn/attention/caches/state_cache.h>
 
 namespace tapeformer {
 

@@ -1,10 +1,10 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/attention/state_cache.h>
+#include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/state_cache") {
+TEST_SUITE("nn/attention/caches/state_cache") {
   TEST_CASE("a state replaces the one before, in the same memory, and the first call begins without") {
     StateCache cache({0, 0, 4});
     CHECK_FALSE(cache.state(2).defined());

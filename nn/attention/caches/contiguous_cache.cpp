@@ -1,4 +1,4 @@
-#include <tapeformer/nn/attention/contiguous_cache.h>
+#include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
