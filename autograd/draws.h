@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/partial_folder.h>
 #include <tapeformer/data/prepared_tokens.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/shape.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/gradcheck/attention_figures.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>

@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/gated.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {

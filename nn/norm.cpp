@@ -1,8 +1,8 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/norm.h>
 
 #include <cmath>

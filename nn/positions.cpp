@@ -1,8 +1,8 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/positions.h>
 

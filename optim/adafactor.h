@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/kernels/adafactor.h>
-#include <tapeformer/autograd/text/config_field.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/optimizer.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/text/own_fields.h>
+#include <tapeformer/autograd/config/own_fields.h>
 #include <tapeformer/optim/optimizer.h>
 #include <tapeformer/optim/parameter_group.h>
 

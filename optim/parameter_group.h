@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/own_fields.h>
 #include <tapeformer/autograd/parameter.h>
-#include <tapeformer/autograd/text/own_fields.h>
 
 #include <string>
 #include <vector>

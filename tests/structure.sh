@@ -23,8 +23,8 @@ violations() {
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
-  'error|bfloat16|control_groups|threads'
-  'dtype|shape|text'
+  'error|words|bfloat16|control_groups|threads|system'
+  'dtype|shape|config'
   'device|profile'
   'cuda'
   'kernels'

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>

@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 

@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/progress.h>

@@ -1,8 +1,8 @@
 // Answers to questions, each of which runs. Writes the folder how_do_i.
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/nn/formats/checkpoint.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/language/data.h>

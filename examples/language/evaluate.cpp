@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/run.h>

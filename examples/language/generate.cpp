@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/examples/language/run.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_controls.h>

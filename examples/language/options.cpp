@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/language/presets.h>

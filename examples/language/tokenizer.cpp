@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>

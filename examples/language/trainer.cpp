@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/text_stream.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/model_costs.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/cost.h>

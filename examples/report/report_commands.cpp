@@ -1,5 +1,5 @@
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/compare.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/report_data.h>

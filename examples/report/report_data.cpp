@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/report/report_page.h>
 #include <tapeformer/examples/shared/progress.h>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/communication/mpi.h>
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/program.h>
 

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <unistd.h>
 

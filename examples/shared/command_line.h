@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/shape.h>
-#include <tapeformer/autograd/text/config_field.h>
 
 #include <functional>
 #include <initializer_list>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/cuda_graph_cache.h>

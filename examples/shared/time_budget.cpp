@@ -1,5 +1,5 @@
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/training_run.h>
 
 #include <algorithm>

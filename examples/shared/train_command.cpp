@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>

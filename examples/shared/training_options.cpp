@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/training_options.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/report/loss_plot.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/report/run_record.h>

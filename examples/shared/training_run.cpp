@@ -1,8 +1,8 @@
+#include <tapeformer/autograd/config/config_json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/config_json.h>
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/training_run.h>

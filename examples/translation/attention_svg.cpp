@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/examples/translation/xml_text.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/options.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/run.h>

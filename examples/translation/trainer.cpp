@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/json.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>

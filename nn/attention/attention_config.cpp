@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <tapeformer/autograd/config/own_fields.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/rotary.h>
-#include <tapeformer/autograd/text/own_fields.h>
 #include <tapeformer/nn/positions.h>
 
 #include <deque>

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 #include <tapeformer/nn/formats/meta_llama.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face_json.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tensor.h>
-#include <tapeformer/autograd/text/file.h>
 
 #include <cstddef>
 #include <map>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/shape.h>
-#include <tapeformer/autograd/text/json.h>
 
 #include <initializer_list>
 #include <optional>

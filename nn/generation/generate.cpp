@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/translation_steps.h>
 

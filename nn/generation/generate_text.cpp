@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/picked_rows.h>
 

@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/config_json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/config_json.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/transformer/config_text.h>
 
 namespace tapeformer {

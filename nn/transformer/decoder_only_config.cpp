@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 

@@ -100,7 +100,7 @@ struct DecoderOnlyConfig {
   /// The opposite of to_json().
   static DecoderOnlyConfig from_json(const std::string& json);
 
-  /// Every field once, in the order of config.json and --help: see autograd/text/config_field.h.
+  /// Every field once, in the order of config.json and --help: see autograd/config/config_field.h.
   void describe(const FieldVisitor& field);
 
  private:

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/transformer/load_model.h>

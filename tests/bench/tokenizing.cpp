@@ -4,7 +4,7 @@
 //        bench tokenizing FILE --json tokenizer.json [--repeats N] [--ids FILE] [--lengths FILE]
 //        bench tokenizing FILE --train SIZE [--vocabulary FILE --merges FILE to write]
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/shared/command_line.h>

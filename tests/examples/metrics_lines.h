@@ -1,7 +1,7 @@
 #pragma once
 
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/nn/attention/caches/paged_cache.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>

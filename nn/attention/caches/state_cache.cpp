@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/picked_rows.h>
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>

@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>

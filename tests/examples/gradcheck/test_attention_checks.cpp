@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/gradcheck/attention_checks.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
 #include <tapeformer/tests/reference/support.h>

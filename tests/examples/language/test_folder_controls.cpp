@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/compare.h>
 #include <tapeformer/examples/report/loss_plot.h>
 

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/formats/safetensors.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/examples/metrics_lines.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/examples/metrics_lines.h>

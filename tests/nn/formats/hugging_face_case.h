@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
 #include <tapeformer/tests/reference/config_case.h>
 

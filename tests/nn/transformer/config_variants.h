@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 
 #include <nlohmann/json.hpp>
 

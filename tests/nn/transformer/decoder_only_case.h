@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/nn/module_case.h>
 

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/reference/config_case.h>

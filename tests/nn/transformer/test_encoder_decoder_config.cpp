@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>

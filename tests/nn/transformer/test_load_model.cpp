@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>

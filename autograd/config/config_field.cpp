@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/config_field.h>
 
 #include <sstream>
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
@@ -11,7 +11,7 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/text/file") {
+TEST_SUITE("autograd/system/file") {
   TEST_CASE("a file is read whole, and refused if it is missing, a folder or too large") {
     const TemporaryFolder folder;
     const std::string path = folder.file("t"), none = folder.file("none"), text("a\0b\r\n\xff", 6);

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ struct Lamp {
 
 }  // namespace
 
-TEST_SUITE("autograd/text/config_field") {
+TEST_SUITE("autograd/config/config_field") {
   TEST_CASE("a configuration's fields have its values as text, and nothing where none is set") {
     Lamp lamp;
     std::string texts;

@@ -42,7 +42,7 @@ std::string refusal(const char* name, const Json& value) {
 
 }  // namespace
 
-TEST_SUITE("autograd/text/config_json") {
+TEST_SUITE("autograd/config/config_json") {
   TEST_CASE("a configuration is an object of its fields, but for those without a value") {
     CHECK(
         json_of(Everything()).dump() ==

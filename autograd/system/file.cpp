@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/system/file.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
@@ -13,7 +13,7 @@ std::string parse_refusal(const std::string& text, int most_levels = 2) {
 
 }  // namespace
 
-TEST_SUITE("autograd/text/json") {
+TEST_SUITE("autograd/config/json") {
   TEST_CASE("sound JSON is read, whatever its objects repeat of each other's keys") {
     const auto json = parse_json(R"( {"a": {"b": 1}, "b": {"b": [2], "a": null}} )", "it", 3);
     CHECK(json["a"]["b"] == 1);

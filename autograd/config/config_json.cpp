@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/config/config_json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/config_json.h>
 
 #include <nlohmann/json.hpp>
 
