@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/config/config_json.h>
+#include <tapeformer/autograd/config/retired_fields.h>
 #include <tapeformer/autograd/error.h>
 
 #include <nlohmann/json.hpp>
@@ -56,7 +57,7 @@ void read_fields(const nlohmann::ordered_json& json, FieldList&& fields,
     }
   }
   for (const auto& [name, value] : json.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (std::find(known.begin(), known.end(), name) == known.end() && !is_retired_field(name, value))
       throw Error("it has a field that this version does not know: " + name);
   }
 }

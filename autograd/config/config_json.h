@@ -14,8 +14,9 @@ void read_field(const nlohmann::ordered_json& json, ConfigField& field);
 
 void write_fields(nlohmann::ordered_json& json, const FieldList& fields);
 
-/// A missing field keeps its default. `beside` names keys of the same object that belong to others.
-/// Throws: Error that names an unusable or unknown field
+/// A missing field keeps its default. `beside` names keys of the same object that belong to others. A field
+/// that earlier versions had (see retired_fields.h) is left out if it has its default.
+/// Throws: Error that names an unusable, retired or unknown field
 void read_fields(const nlohmann::ordered_json& json, FieldList&& fields,
                  std::initializer_list<const char*> beside = {});
 
