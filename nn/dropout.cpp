@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/dropout.h>
 
@@ -25,13 +24,6 @@ DropoutKey Dropout::next_key() const {
   key.moved_by = moved_when_replayed(key_.step);
   key.step = drawn([this] { return key_.step++; });
   return key;
-}
-
-Tensor StochasticDepth::operator()(const Tensor& x) const {
-  if (dropout_.active_probability() == 0) return x;
-  Shape samples = x.shape();
-  for (int axis = 1; axis < x.rank(); ++axis) samples.set(axis, 1);
-  return x * dropout_(Tensor::full(samples, 1, x.dtype(), x.device()));
 }
 
 void separate_draws(Module& model, int rank) {

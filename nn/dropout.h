@@ -31,22 +31,6 @@ class Dropout : public Module {
   mutable DropoutKey key_;  // step: draws so far
 };
 
-/// In training, drops whole samples of what a residual branch adds, and scales the rest by
-/// 1 / (1 - probability), so that a sample skips layers at random.
-/// Shapes:  x [B, ...] -> as x
-/// Source:  Huang et al. 2016, arXiv:1603.09382
-class StochasticDepth : public Module {
- public:
-  /// `probability` is that of dropping a row.
-  StochasticDepth(double probability, Generator& random) : dropout_({probability}, random) {}
-
-  Tensor operator()(const Tensor& x) const;
-  void visit(ParameterVisitor& visitor) override { dropout_.visit(visitor); }
-
- private:
-  Dropout dropout_;
-};
-
 /// Lets each of the processes that train a model together drop other elements; rank 0 drops what a process
 /// alone does. A checkpoint of rank 0 serves all ranks: what loads one must call this again.
 void separate_draws(Module& model, int rank);

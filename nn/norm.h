@@ -7,9 +7,8 @@
 
 namespace tapeformer {
 
-/// Layer norm, RMS norm, or scale norm: RMS norm with one gain for all components.
-enum class NormKind { layer, rms, scale };
-/// "layer", "rms" or "scale".
+enum class NormKind { layer, rms };
+/// "layer" or "rms".
 const char* name_of(NormKind kind);
 /// Throws: Error listing the valid names.
 NormKind norm_kind(const std::string& name);
@@ -18,13 +17,11 @@ struct NormConfig {
   NormKind kind = NormKind::layer;  ///< which norm
   Index width = 0;                  ///< C, of the axis that is normalised
   double epsilon = 1e-5;            ///< added to the mean square or variance before its root
-  bool bias = true;                 ///< layer norm's; the others have none
+  bool bias = true;                 ///< layer norm's; RMS norm has none
 };
 
-/// LayerNorm, RmsNorm or ScaleNorm, by configuration.
-/// Math:    scale: y = g x / sqrt(|x|^2 + width epsilon), g = sqrt(width) at first
-/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]; scale: weight [1], which is g
-/// Source:  scale: Nguyen and Salazar 2019, arXiv:1910.05895, section 2.2
+/// LayerNorm or RmsNorm, by configuration.
+/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
 class Norm : public Module {
  public:
   explicit Norm(const NormConfig& config);
@@ -35,10 +32,7 @@ class Norm : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
-  Tensor gain() const;
-
   NormKind kind_;
-  Index width_;
   double epsilon_;
   Parameter weight_, bias_;
 };

@@ -282,7 +282,6 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   options.model.residual_dropout = asked.model.residual_dropout;
   options.model.attention.dropout = asked.model.attention.dropout;
   options.model.feed_forward_dropout = asked.model.feed_forward_dropout;
-  options.model.stochastic_depth = asked.model.stochastic_depth;
   nlohmann::ordered_json wanted = asked, has = options;
   const auto given = [&](const std::string& name) { return command.find(flag_of(name)).given(); };
   has["prefix"] = asked.model.prefix;  // changes no weight
@@ -336,9 +335,7 @@ std::string model_text(const DecoderOnlyConfig& config) {
   for (const auto& [has, name] :
        {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.attention.sinks, "sinks"),
         std::pair(config.value_residual, "value residual"),
-        std::pair(config.embedding_norm, "embedding norm"),
-        std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),
-        std::pair(config.prefix, "prefix")})
+        std::pair(config.embedding_norm, "embedding norm"), std::pair(config.prefix, "prefix")})
     if (has) text += std::string(", ") + name;
   if (config.logit_softcap > 0) text += format(", logits up to %g", config.logit_softcap);
   return text;

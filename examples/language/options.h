@@ -75,7 +75,7 @@ struct LanguageOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// FIELDS.md: the fields of the model and of these options.
+/// What the command `fields` prints: the fields of the model and of these options.
 std::string language_fields();
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);

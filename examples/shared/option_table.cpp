@@ -77,8 +77,8 @@ std::string other_settings(const std::string& from, const nlohmann::ordered_json
   std::string text;
   for (const ConfigField& field : fields) {
     const std::string group = field.group, &name = field.name;
-    const bool is_setting = group == "Preset" || group == "Training" || name == "stochastic_depth" ||
-                            name.find("dropout") != std::string::npos;
+    const bool is_setting =
+        group == "Preset" || group == "Training" || name.find("dropout") != std::string::npos;
     if (!is_setting || !now.contains(name) || !trained.contains(name) || now[name] == trained[name]) continue;
     text += (text.empty() ? "" : ", ") + flag_of(name) + " " + now[name].dump() + " (" +
             trained[name].dump() + ")";

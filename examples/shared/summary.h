@@ -27,7 +27,7 @@ std::string summary_of(Model& model) {
 /// The fields of a configuration as a table in Markdown.
 std::string fields_table(const FieldList& fields);
 
-/// The document that the command `fields` of a program prints, and that lies beside its sources as FIELDS.md.
+/// What the command `fields` of a program prints, in Markdown.
 std::string fields_document(const std::string& program, const FieldList& model, const FieldList& options);
 
 }  // namespace tapeformer

@@ -129,7 +129,7 @@ void TranslationOptions::check() const {
       held_out == 0 || held_out >= 2,
       "--held-out must be at least 2, for one validation and one test sentence, or 0 for the default; got " +
           std::to_string(held_out));
-  require(r_drop == 0 || model.layer.dropout > 0 || model.layer.stochastic_depth > 0,
+  require(r_drop == 0 || model.layer.dropout > 0,
           "--r-drop needs --dropout above 0, by which its two passes differ");
   require(vocabulary > kSpecialTokens, "--vocabulary must be above " + std::to_string(kSpecialTokens) +
                                            "; got " + std::to_string(vocabulary));
@@ -176,9 +176,7 @@ void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trai
   const Json wanted = options, has = trained;
   for (ConfigField& field : fields_of(options)) {
     const std::string group = field.group, name = field.name;
-    if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout" ||
-        name == "stochastic_depth")
-      continue;
+    if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout") continue;
     const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
     if (command.find(flag_of(name)).given() && asked != kept) {
       throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +

@@ -73,7 +73,7 @@ struct TranslationOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// FIELDS.md: the fields of the model and of these options.
+/// What the command `fields` prints: the fields of the model and of these options.
 std::string translation_fields();
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
@@ -82,7 +82,7 @@ void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
 
 /// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
-/// says: its vocabularies and its model, but for dropout and stochastic depth.
+/// says: its vocabularies and its model, but for dropout.
 /// Throws: Error naming an option that `command` was given and that says otherwise
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
 

@@ -125,7 +125,6 @@ void TranslationTask::start_from_run(Progress& progress) {
   if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
   EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
   config.layer.dropout = options_.model.layer.dropout;
-  config.layer.stochastic_depth = options_.model.layer.stochastic_depth;
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
   progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");

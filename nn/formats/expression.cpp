@@ -65,8 +65,8 @@ DecoderOnlyConfig expressed(DecoderOnlyConfig model, const HuggingFaceFamily& fa
   if (!is_gpt2 && !family.mlp_bias) model.feed_forward_bias = false;
   model.embedding_scale = family.gemma > 0 ? 0 : 1;
   if (family.gemma == 0) model.logit_softcap = 0;
-  model.prefix = model.head_bias = model.value_residual = model.fix_norm = false;
-  model.embedding_norm = model.embedding_mixing = false;
+  model.prefix = model.head_bias = model.value_residual = false;
+  model.embedding_norm = false;
   model.value_embeddings = ValueEmbeddings::none;
   model.kv_sharing = 1;
   model.short_convolution = 0;

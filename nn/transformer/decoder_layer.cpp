@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random, double depth)
+DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random)
     : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(make_attention(config.attention_config(true), random)),
@@ -12,9 +12,7 @@ DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& rand
       self_attention_norm_(config.norm_config()),
       cross_attention_norm_(config.norm_config()),
       feed_forward_norm_(config.norm_config()),
-      dropout_({config.dropout}, random) {
-  if (config.stochastic_depth > 0) depth_.emplace(depth * config.stochastic_depth, random);
-}
+      dropout_({config.dropout}, random) {}
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context) const {
   ResidualStream stream(x);
@@ -34,16 +32,16 @@ void DecoderLayer::operator()(ResidualStream& stream, const Tensor& memory,
   cross.weights = context.cross_weights;
   {
     const ProfilePart part("self_attention");
-    residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
+    residual(stream, norm_place_, self_attention_norm_, dropout_,
              [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
   }
   {
     const ProfilePart part("cross_attention");
-    residual(stream, norm_place_, cross_attention_norm_, dropout_, depth_,
+    residual(stream, norm_place_, cross_attention_norm_, dropout_,
              [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
   }
   const ProfilePart part("feed_forward");
-  residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 RotaryAngles DecoderLayer::angles(const Tensor& x, const DecoderContext& context) const {
@@ -60,7 +58,6 @@ void DecoderLayer::visit(ParameterVisitor& visitor) {
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("dropout", dropout_);
-  if (depth_) visitor.child("stochastic_depth", *depth_);
 }
 
 }  // namespace tapeformer

@@ -3,8 +3,6 @@
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/transformer/layer_config.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Options of one call of a decoder layer.
@@ -23,8 +21,7 @@ struct DecoderContext {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1
 class DecoderLayer : public Module {
  public:
-  /// `depth` is the layer's place in its stack, 1 for the last: see stochastic_depth.
-  DecoderLayer(const TransformerLayerConfig& config, Generator& random, double depth = 1);
+  DecoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
@@ -43,7 +40,6 @@ class DecoderLayer : public Module {
   FeedForward feed_forward_;
   Norm self_attention_norm_, cross_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
-  std::optional<StochasticDepth> depth_;
 };
 
 }  // namespace tapeformer

@@ -22,7 +22,6 @@ TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : config.embedding_scale;
   TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
                          config.positions,  config.context, scale};
-  input.fix_norm = config.fix_norm;
   if (config.embedding_norm)
     input.norm = NormConfig{config.norm, config.width, config.epsilon, config.norm_bias};
   return input;
@@ -61,8 +60,7 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
       input_(input_of(config), random),
       layers_(stack(config, random)),
       norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
-      head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap, config.fix_norm},
-            random) {
+      head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap}, random) {
   if (config.tie_head) head_.weight() = input_.embedding().weight();
   parameters();  // gives every parameter its path, for error messages
   initialise(*this, config, random);
@@ -72,7 +70,6 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
                                    LayerCaches* caches, std::vector<Tensor>* weights) const {
   DecoderOnlyContext context;
   context.ids = ids;
-  if (config_.embedding_mixing) context.first = embedded_btc;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
   KeyValueHeads fresh;
@@ -107,7 +104,7 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
     // What others read must outlive the layer's body.
     run_layer(
         stream, recomputes_layers_ && context.fresh == nullptr,
-        [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first, own.first_values,
+        [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first_values,
         own.shared.key_bsgd, own.shared.value_bsge);
     if (gives_values) context.first_values = fresh.value_bsge;
     if (gives_keys) context.shared = fresh;

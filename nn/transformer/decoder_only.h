@@ -19,8 +19,8 @@ namespace tapeformer {
 ///          with 0.02 / sqrt(2 L), or with zero_init 0; value embeddings with 0.02 sqrt(C), as large as the
 ///          values that they join; biases and convolutions 0. With sinusoids, embeddings as in TokenInput.
 /// Source:  Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
-///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1; zero_init,
-///          embedding_mixing and value_embeddings: Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt
+///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1; zero_init
+///          and value_embeddings: Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt
 class DecoderOnly : public Module {
  public:
   /// Throws: as DecoderOnlyConfig::check()

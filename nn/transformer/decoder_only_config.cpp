@@ -181,7 +181,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
         "rotary_base with its scaling",
         kNotNegative);
-  field("norm", named(norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
+  field("norm", named(norm, name_of, norm_kind), "layer or rms, before every sublayer");
   field("epsilon", epsilon, "of the norms", kPositive);
   field("norm_bias", norm_bias);
   field("sublayer_norms", named(sublayer_norms, name_of, tapeformer::sublayer_norms),
@@ -196,8 +196,6 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("embedding_scale", embedding_scale, kNotNegative);
   field("embedding_norm", embedding_norm, "norm of the embeddings, before the first layer");
-  field("embedding_mixing", embedding_mixing,
-        "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
   field("value_embeddings", named(value_embeddings, name_of, tapeformer::value_embeddings),
         "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
   field("value_residual", value_residual,
@@ -207,14 +205,11 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         kPositiveSize);
   field("short_convolution", short_convolution,
         "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
-  field("fix_norm", fix_norm, "word embeddings of one length, for input and output");
   field("zero_init", zero_init, "zeros at first in the matrices that write into the residual sum");
   field("embedding_dropout", embedding_dropout, "share of what enters the first layer dropped", kBelowOne);
   field("residual_dropout", residual_dropout, "share of what sublayers add dropped", kBelowOne);
   field("feed_forward_dropout", feed_forward_dropout,
         "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
-  field("stochastic_depth", stochastic_depth,
-        "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
   field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");
 }
 

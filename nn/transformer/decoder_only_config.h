@@ -57,19 +57,16 @@ struct DecoderOnlyConfig {
   bool head_bias = false;    ///< a bias on the logits
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
-  double embedding_scale = 1;     ///< of the embeddings; 0 for sqrt(C)
-  bool embedding_norm = false;    ///< of what enters the first layer
-  bool embedding_mixing = false;  ///< every layer begins with x = a x + b x_0: see DecoderOnly
+  double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
+  bool embedding_norm = false;  ///< of what enters the first layer
   ValueEmbeddings value_embeddings = ValueEmbeddings::none;
   bool value_residual = false;  ///< the first layer's values join those of the others
   Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
   Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none
-  bool fix_norm = false;        ///< word embeddings of one length, see TokenInput and Head
   bool zero_init = false;       ///< of the matrices that write into the residual sum
 
   double embedding_dropout = 0, residual_dropout = 0;  ///< on what enters the layers, and what sublayers add
   double feed_forward_dropout = 0;                     ///< after the activation
-  double stochastic_depth = 0;  ///< the last layer's probability of dropping a row of what a sublayer adds
 
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
 

@@ -36,13 +36,8 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
                      config.feed_forward_bias, config.gated},
                     random),
       dropout_({config.residual_dropout}, random) {
-  if (config.stochastic_depth > 0) {
-    const double share = static_cast<double>(number + 1) / static_cast<double>(config.layers);
-    depth_.emplace(share * config.stochastic_depth, random);
-  }
   if (config.sublayer_norms == SublayerNorms::both)
     attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
-  if (config.embedding_mixing) embedding_mixing_ = Parameter(Tensor::from<float>({1, 0}, {2}));
   if (config.has_value_embedding(number)) {
     const AttentionConfig attention = config.attention_config(number).resolved();
     value_embedding_.emplace(
@@ -56,20 +51,18 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 
 // residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
-  if (embedding_mixing_.defined())
-    stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
   AttentionContext attended = static_cast<const AttentionContext&>(context);
   if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
   if (window_ > 0) attended.window_before = window_ - 1;
   {
     const ProfilePart part("attention");
-    residual(stream, place_, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+    residual(stream, place_, attention_norm_, dropout_, [&](const Tensor& normed_btc) {
       const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
       return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
     });
   }
   const ProfilePart part("feed_forward");
-  residual(stream, place_, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+  residual(stream, place_, feed_forward_norm_, dropout_, [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
     return normed(feed_forward_output_norm_, feed_forward_(x_btc));
   });
@@ -89,8 +82,6 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   if (attention_output_norm_) visitor.child("attention_output_norm", *attention_output_norm_);
   if (feed_forward_output_norm_) visitor.child("feed_forward_output_norm", *feed_forward_output_norm_);
   visitor.child("dropout", dropout_);
-  if (depth_) visitor.child("stochastic_depth", *depth_);
-  visitor.parameter("embedding_mixing", embedding_mixing_);
   if (value_embedding_) visitor.child("value_embedding", *value_embedding_);
   if (attention_convolution_) visitor.child("attention_convolution", *attention_convolution_);
   if (feed_forward_convolution_) visitor.child("feed_forward_convolution", *feed_forward_convolution_);

@@ -17,15 +17,13 @@ struct DecoderOnlyContext : AttentionContext {
   /// A context for attention alone.
   DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
 
-  Tensor ids;    ///< i32 [B, T], of x's tokens, for a layer with value embeddings
-  Tensor first;  ///< [B, T, C], the input of the first layer, for a layer that mixes it in
+  Tensor ids;  ///< i32 [B, T], of x's tokens, for a layer with value embeddings
   /// Beside `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
   ConvolutionCache* convolutions = nullptr;
 };
 
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
-/// Math:    with embedding_mixing x = a x + b first, (a, b) = (1, 0) at first; then
-///          x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
+/// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
@@ -57,9 +55,7 @@ class DecoderOnlyLayer : public Module {
   Norm feed_forward_norm_;
   FeedForward feed_forward_;
   Dropout dropout_;
-  std::optional<StochasticDepth> depth_;
   std::optional<Norm> attention_output_norm_, feed_forward_output_norm_;  // both or neither
-  Parameter embedding_mixing_;                                            // [2], or undefined
   std::optional<Embedding> value_embedding_;
   std::optional<ShortConvolution> attention_convolution_, feed_forward_convolution_;  // both or neither
 };

@@ -13,10 +13,7 @@ std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
   if (layer.attention.weighting == AttentionWeighting::sigmoid)
     layer.attention.sigmoid_keys = config.max_length;
   std::vector<Layer> layers;
-  for (Index i = 0; i < config.layers; ++i) {
-    const double depth = static_cast<double>(i + 1) / static_cast<double>(config.layers);
-    layers.emplace_back(layer, random, depth);
-  }
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random);
   return layers;
 }
 
@@ -26,8 +23,8 @@ std::optional<Norm> final_norm(const TransformerLayerConfig& layer) {
 }
 
 TokenInputConfig input_of(const EncoderConfig& config) {
-  return {config.vocabulary, config.layer.width, config.layer.dropout, config.positions, config.max_length, 0,
-          config.fix_norm};
+  return {config.vocabulary, config.layer.width, config.layer.dropout,
+          config.positions,  config.max_length,  0};
 }
 
 /// Sublayers that add nothing at first.
@@ -42,13 +39,11 @@ void zero_outputs(Module& model) {
 
 EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
   config.check();
-  return {config.layer,     config.source_vocabulary, config.encoder_layers,
-          config.positions, config.max_length,        config.fix_norm};
+  return {config.layer, config.source_vocabulary, config.encoder_layers, config.positions, config.max_length};
 }
 
 EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
-  return {config.layer,     config.target_vocabulary, config.decoder_layers,
-          config.positions, config.max_length,        config.fix_norm};
+  return {config.layer, config.target_vocabulary, config.decoder_layers, config.positions, config.max_length};
 }
 
 }  // namespace
@@ -133,8 +128,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& ra
     : config_(config),
       encoder_(encoder_config(config), random),
       decoder_(decoder_config(config), random),
-      head_({config.layer.width, config.target_vocabulary, true, config.logit_softcap, config.fix_norm},
-            random) {
+      head_({config.layer.width, config.target_vocabulary, true, config.logit_softcap}, random) {
   if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
   if (config.zero_init) zero_outputs(*this);

@@ -19,7 +19,6 @@ struct EncoderConfig {
   Index layers = 3;                                   ///< L
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
-  bool fix_norm = false;                              ///< see TokenInput
 };
 
 /// What an encoder or a decoder is made of.

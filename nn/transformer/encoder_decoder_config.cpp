@@ -34,9 +34,7 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("activation", named(activation, name_of, activation_named),
         "relu, relu_squared, gelu, gelu_tanh or silu");
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
-  field("stochastic_depth", stochastic_depth,
-        "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
-  field("norm", named(norm, name_of, norm_kind), "layer, rms or scale, beside every sublayer");
+  field("norm", named(norm, name_of, norm_kind), "layer or rms, beside every sublayer");
   field("norm_first", norm_first);
   field("epsilon", epsilon, "of the norms", kPositive);
 }
@@ -53,7 +51,6 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
   field("tie_target_head", tie_target_head);
   field("tie_embeddings", tie_embeddings);
-  field("fix_norm", fix_norm, "word embeddings of one length, for input and output");
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
 }

@@ -18,7 +18,6 @@ struct EncoderDecoderConfig {
   Index max_length = 256;                             ///< longest source or target, in tokens
   bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
-  bool fix_norm = false;        ///< word embeddings of one length, see TokenInput and Head
   double logit_softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
   bool zero_init = false;       ///< of the projections that write into the residual sum
 

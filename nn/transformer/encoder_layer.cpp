@@ -4,15 +4,13 @@
 
 namespace tapeformer {
 
-EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random, double depth)
+EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random)
     : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       feed_forward_(config.feed_forward_config(), random),
       self_attention_norm_(config.norm_config()),
       feed_forward_norm_(config.norm_config()),
-      dropout_({config.dropout}, random) {
-  if (config.stochastic_depth > 0) depth_.emplace(depth * config.stochastic_depth, random);
-}
+      dropout_({config.dropout}, random) {}
 
 void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
                               const RotaryAngles& angles) const {
@@ -21,11 +19,11 @@ void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
   masks.angles = angles;
   {
     const ProfilePart part("self_attention");
-    residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
+    residual(stream, norm_place_, self_attention_norm_, dropout_,
              [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
   }
   const ProfilePart part("feed_forward");
-  residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
@@ -40,7 +38,6 @@ void EncoderLayer::visit(ParameterVisitor& visitor) {
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("dropout", dropout_);
-  if (depth_) visitor.child("stochastic_depth", *depth_);
 }
 
 }  // namespace tapeformer

@@ -3,8 +3,6 @@
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/transformer/layer_config.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Self-attention and a feed-forward network, each with residual and norm.
@@ -12,8 +10,7 @@ namespace tapeformer {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm: Xiong et al. 2020, arXiv:2002.04745
 class EncoderLayer : public Module {
  public:
-  /// `depth` is the layer's place in its stack, 1 for the last: see stochastic_depth.
-  EncoderLayer(const TransformerLayerConfig& config, Generator& random, double depth = 1);
+  EncoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
@@ -28,7 +25,6 @@ class EncoderLayer : public Module {
   FeedForward feed_forward_;
   Norm self_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
-  std::optional<StochasticDepth> depth_;
 };
 
 }  // namespace tapeformer

@@ -1,30 +1,16 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/head_loss.h>
-
-#include <cmath>
 
 namespace tapeformer {
 
 Head::Head(const HeadConfig& config, Generator& random)
-    : Linear({config.width, config.vocabulary, config.bias, {}}, random),
-      softcap_(config.softcap),
-      fix_norm_(config.fix_norm) {}
-
-/// A row divided by its length is an RMS norm with gains of 1 / sqrt(C).
-Tensor Head::used_weight() const {
-  const Tensor& own = weight();
-  if (!fix_norm_) return own;
-  const Index width = own.size(1);
-  const double gain = 1 / std::sqrt(static_cast<double>(width));
-  return rms_norm(own, Tensor::full({width}, gain, own.dtype(), own.device()));
-}
+    : Linear({config.width, config.vocabulary, config.bias, {}}, random), softcap_(config.softcap) {}
 
 Tensor Head::operator()(const Tensor& states) const {
-  const Tensor logits = linear(states, used_weight(), used_bias());
+  const Tensor logits = linear(states, weight(), used_bias());
   return softcap_ > 0 ? tapeformer::softcap(logits, softcap_) : logits;
 }
 
@@ -34,7 +20,7 @@ Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
   LinearCrossEntropyOptions in_chunks;
   static_cast<CrossEntropyOptions&>(in_chunks) = options;
   in_chunks.softcap = head.softcap();
-  const Tensor weight = head.used_weight(), bias = head.used_bias();
+  const Tensor weight = head.weight(), bias = head.used_bias();
   if (!config.fused && !states.device().is_cuda())
     return cross_entropy(linear(states, weight, bias), targets, in_chunks);
   in_chunks.chunk = config.fused ? config.chunk : targets.elements();

@@ -6,34 +6,28 @@
 namespace tapeformer {
 
 struct HeadConfig {
-  Index width = 0;        ///< C
-  Index vocabulary = 0;   ///< V
-  bool bias = true;       ///< on the logits
-  double softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
-  bool fix_norm = false;  ///< each word's vector is divided by its length
+  Index width = 0;       ///< C
+  Index vocabulary = 0;  ///< V
+  bool bias = true;      ///< on the logits
+  double softcap = 0;    ///< c > 0: the logits are c tanh(x / c)
 };
 
 /// Projects the final states of a model to logits.
-/// Math:    x = states weight^T + bias, with fix_norm each row of weight of length 1; logits = x, or with a
-///          softcap c tanh(x / c)
+/// Math:    x = states weight^T + bias; logits = x, or with a softcap c tanh(x / c)
 /// Shapes:  states [..., C] -> [..., V]; weight [V, C], bias [V]
 /// Initial: as Linear
-/// Source:  fix_norm: Nguyen and Salazar 2019, arXiv:1910.05895, section 2.3
 class Head : public Linear {
  public:
   Head(const HeadConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& states) const;
-  /// The weight and bias that project, and the cap of the logits.
-  Tensor used_weight() const;
-  /// See used_weight(); undefined without a bias.
+  /// The bias; undefined without one.
   Tensor used_bias() const { return bias().defined() ? bias().used() : Tensor(); }
-  /// See used_weight(); 0 for none.
+  /// The cap of the logits; 0 for none.
   double softcap() const { return softcap_; }
 
  private:
   double softcap_;
-  bool fix_norm_;
 };
 
 /// How head_loss() computes the loss; the value changes by rounding only.

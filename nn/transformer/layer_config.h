@@ -14,11 +14,9 @@ struct TransformerLayerConfig {
   Index feed_forward = 0;               ///< F; 0 for 4 * width
   Unary activation = Unary::relu;       ///< of the feed-forward networks
   double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
-  double stochastic_depth =
-      0;  ///< the last layer's probability of dropping a sentence of what a sublayer adds
-  NormKind norm = NormKind::layer;  ///< beside every sublayer
-  bool norm_first = true;           ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
-  double epsilon = 1e-5;            ///< of the norms
+  NormKind norm = NormKind::layer;      ///< beside every sublayer
+  bool norm_first = true;               ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
+  double epsilon = 1e-5;                ///< of the norms
 
   /// Of its self-attention, or of its cross-attention.
   AttentionConfig attention_config(bool cross) const {

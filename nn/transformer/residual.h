@@ -5,7 +5,6 @@
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/dropout.h>
 
-#include <optional>
 #include <utility>
 
 namespace tapeformer {
@@ -51,15 +50,15 @@ class ResidualStream {
 /// Before the sublayer, after the sum, or on what the sublayer adds.
 enum class NormPlace { pre, post, branch };
 
-/// A sublayer with its residual connection. `depth`, if there is one, drops its output for whole rows.
+/// A sublayer with its residual connection.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));
 ///          branch: x + dropout(norm(f(x)))
 template <class AnyNorm, class Sublayer>
 void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, const Dropout& dropout,
-              const std::optional<StochasticDepth>& depth, const Sublayer& sublayer) {
+              const Sublayer& sublayer) {
   Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
   if (place == NormPlace::branch) branch = norm(branch);
-  stream.add(depth ? (*depth)(branch) : branch, dropout);
+  stream.add(branch, dropout);
   if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
 }
 

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
@@ -9,7 +8,6 @@ namespace tapeformer {
 
 TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
     : scale_(config.scale > 0 ? config.scale : std::sqrt(static_cast<double>(config.width))),
-      fix_norm_(config.fix_norm),
       embedding_({config.vocabulary, config.width, 1 / scale_}, random),
       positions_({config.positions, config.width, config.max_length}, random),
       dropout_({config.dropout}, random) {
@@ -18,7 +16,6 @@ TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
 
 Tensor TokenInput::embedded(const Tensor& ids) const {
   const Tensor tokens_btc = embedding_(ids);
-  if (fix_norm_) return rms_norm(tokens_btc, {});
   return scale_ == 1 ? tokens_btc : tokens_btc * scale_;
 }
 

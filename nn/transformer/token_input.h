@@ -16,18 +16,15 @@ struct TokenInputConfig {
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
   double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
-  bool fix_norm = false;                ///< every embedding is as long as sqrt(C), whatever its scale
-  std::optional<NormConfig> norm = {};  ///< of the sum, before dropout
+  std::optional<NormConfig> norm = {};                ///< of the sum, before dropout
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
-/// Math:    x = dropout(norm(scale e + position)), if there is a norm, e = embedding(ids); with fix_norm
-///          sqrt(C) e / |e| for scale e
+/// Math:    x = dropout(norm(scale embedding(ids) + position)), where there is a norm
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
 /// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
 ///          head tied to them starts with logits of order one
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4; fix_norm: Nguyen and Salazar 2019,
-///          arXiv:1910.05895, section 2.3
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4
 class TokenInput : public Module {
  public:
   TokenInput(const TokenInputConfig& config, Generator& random);
@@ -45,7 +42,6 @@ class TokenInput : public Module {
   Tensor finished(const Tensor& x) const;
 
   double scale_;
-  bool fix_norm_;
   Embedding embedding_;
   Positions positions_;
   std::optional<Norm> norm_;

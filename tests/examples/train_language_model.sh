@@ -71,7 +71,7 @@ keeps_others_out reads "${tiny[@]}"
 recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
 # --- its configuration and parameters ------------------------------------------------------------------------
-summarises language "${tiny[@]}" --keep-checkpoints 2
+summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
 
 # --- a text of one's own, and what is made of it --------------------------------------------------------------

@@ -60,7 +60,7 @@ keeps_others_out reads "${tiny[@]}"
 recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
 # --- its configuration and parameters ------------------------------------------------------------------------
-summarises translation "${tiny[@]}" --keep-checkpoints 2
+summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
 
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.

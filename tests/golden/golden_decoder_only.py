@@ -27,10 +27,7 @@ CASES = {
     "prefix": {**BIASED, "positions": "sinusoidal", "activation": "relu", "tie_head": False, "head_bias": True},
 }
 CASES["modern"] = {**LLAMA, "attention": "mha", "groups": 0, "activation": "relu_squared", "gated": False,
-                   "qk_norm": True, "embedding_norm": True, "embedding_mixing": True,
-                   "value_embeddings": "alternate", "logit_softcap": 2.5}
-CASES["scale"] = {**GPT, "attention": "gqa", "heads": 6, "groups": 2, "norm": "scale", "fix_norm": True,
-                  "embedding_mixing": True, "qk_norm": True, "value_embeddings": "ends"}
+                   "qk_norm": True, "embedding_norm": True, "logit_softcap": 2.5}
 CASES["convolutions"] = {**LLAMA, "short_convolution": 4}
 CASES["windows"] = {**LLAMA, "layers": 3, "window": 3, "windows": "SL", "value_residual": True, "qk_norm": "l2",
                     "output_gate": "element", "exclusive": True, "qk_norm_epsilon": 1e-3}
@@ -39,8 +36,8 @@ CASES["sharing"] = {**LLAMA, "layers": 3, "kv_sharing": 2, "qk_norm": "joint", "
 CASES["yarn"] = {**LLAMA, "rotary_yarn": True, "rotary_factor": 4.0, "rotary_original_context": 16, "head_width": 12,
                  "rotary_low_frequency": 1.0, "rotary_high_frequency": 32.0, "rotary_attention_factor": 1.138629,
                  "qk_norm": "rms", "rotary_base": 10.0}
-CASES["no_positions"] = {**GPT, "positions": "none", "value_residual": True, "value_embeddings": "all",
-                         "window": 2, "windows": "LS"}
+CASES["no_positions"] = {**GPT, "positions": "none", "value_residual": True, "window": 2,
+                         "windows": "LS"}
 BATCH, LENGTH = 3, 7
 RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
           "weight_decay": 0.1, "clip": 2.0}

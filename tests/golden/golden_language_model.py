@@ -15,13 +15,11 @@ class Norm(nn.Module):
         super().__init__()
         width = config["width"]
         self.epsilon, self.kind = config["epsilon"], config["norm"]
-        self.weight = nn.Parameter(torch.full((1,), width**0.5) if self.kind == "scale" else torch.ones(width))
+        self.weight = nn.Parameter(torch.ones(width))
         has_bias = config["norm_bias"] and self.kind == "layer"
         self.bias = nn.Parameter(torch.zeros(width)) if has_bias else None
 
     def forward(self, x):
-        if self.kind == "scale":
-            return self.weight * x / torch.sqrt(x.pow(2).sum(-1, keepdim=True) + x.shape[-1] * self.epsilon)
         if self.kind == "rms":
             return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
@@ -29,13 +27,6 @@ class Norm(nn.Module):
 
 def rms_normed(x, weight, epsilon=1e-6):
     return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * weight
-
-
-def has_values(config, number):
-    """Whether the layer of this number has value embeddings."""
-    last = config["layers"] - 1
-    return {"none": False, "ends": number in (0, last), "alternate": (last - number) % 2 == 0,
-            "all": True}[config.get("value_embeddings", "none")]
 
 
 def window_of(config, number):
@@ -103,8 +94,6 @@ class Attention(nn.Module):
             self.query_norm = Gain(head_width * (self.heads if joint else 1))
             if self.has_keys:
                 self.key_norm = Gain(head_width * (self.groups if joint else 1))
-        if has_values(config, number):
-            self.value_mixing = nn.Parameter(torch.full((2,), 0.5))
         if config.get("value_residual") and number > 0:
             self.value_residual = nn.Parameter(torch.full((2,), 0.5))
         gates = {"head": self.heads, "element": self.heads * head_width}.get(config.get("output_gate"))
@@ -125,9 +114,8 @@ class Attention(nn.Module):
             return x if gain is None else x * gain.weight[:, None, None]
         return x
 
-    def forward(self, x, mask, values, handed):
-        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. values [B, T, G D] or None. handed: what
-        layers hand on to later ones."""
+    def forward(self, x, mask, handed):
+        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. handed: what layers hand on to later ones."""
         rotary, length = self.config["positions"] == "rotary", x.shape[1]
         query = self.normed(self.query(x), self.heads, getattr(self, "query_norm", None))
         query = turn(query, self.config) if rotary else query
@@ -135,9 +123,6 @@ class Attention(nn.Module):
             key = self.normed(self.key(x), self.groups, getattr(self, "key_norm", None))
             key = turn(key, self.config) if rotary else key
             value = self.value(x).unflatten(-1, (self.groups, -1)).transpose(1, 2)
-            if values is not None:
-                value = self.value_mixing[0] * value + self.value_mixing[1] * values.unflatten(
-                    -1, (self.groups, -1)).transpose(1, 2)
             if hasattr(self, "value_residual"):
                 value = self.value_residual[0] * value + self.value_residual[1] * handed["first"]
             handed.setdefault("first", value)
@@ -191,24 +176,16 @@ class Layer(nn.Module):
         super().__init__()
         self.attention_norm, self.attention = Norm(config), Attention(config, number)
         self.feed_forward_norm, self.feed_forward = Norm(config), FeedForward(config)
-        self.mixes = config.get("embedding_mixing", False)
         self.norms_outputs = config.get("sublayer_norms") == "output"
-        if self.mixes:
-            self.embedding_mixing = nn.Parameter(torch.tensor([1.0, 0.0]))
         taps = config.get("short_convolution", 0)
         for name in ("attention_convolution", "feed_forward_convolution"):
             setattr(self, name, ShortConvolution(config["width"], taps) if taps else nn.Identity())
-        if has_values(config, number):
-            self.value_embedding = nn.Embedding(config["vocabulary"], self.attention.value.out_features)
 
-    def forward(self, x, mask, ids, first, handed):
-        if self.mixes:
-            x = self.embedding_mixing[0] * x + self.embedding_mixing[1] * first
-        values = self.value_embedding(ids) if hasattr(self, "value_embedding") else None
+    def forward(self, x, mask, handed):
         if self.norms_outputs:
-            x = x + self.attention_norm(self.attention(x, mask, values, handed))
+            x = x + self.attention_norm(self.attention(x, mask, handed))
             return x + self.feed_forward_norm(self.feed_forward(x))
-        x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, values, handed)
+        x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, handed)
         return x + self.feed_forward(self.feed_forward_convolution(self.feed_forward_norm(x)))
 
 
@@ -244,8 +221,6 @@ class LanguageModel(nn.Module):
     def forward(self, ids, prefix_lengths=None):
         """ids [B, T] -> logits [B, T, V]; the first prefix_lengths[b] tokens of a row see each other."""
         length, x, mask = ids.shape[1], self.embedding(ids), None
-        if self.config.get("fix_norm"):
-            x = rms_normed(x, 1)
         if self.config["positions"] == "learned":
             x = x + self.positions.weight[:length]
         elif self.config["positions"] == "sinusoidal":
@@ -255,13 +230,10 @@ class LanguageModel(nn.Module):
             mask = (causal | (torch.arange(length) < prefix_lengths[:, None, None]))[:, None]
         if self.config.get("embedding_norm"):
             x = self.embedding_norm(x)
-        first, handed = x, {}
+        handed = {}
         for layer in self.layers:
-            x = layer(x, mask, ids, first, handed)
-        words = self.head.weight
-        if self.config.get("fix_norm"):
-            words = rms_normed(words, words.shape[-1] ** -0.5)
-        logits, cap = F.linear(self.norm(x), words, self.head.bias), self.config.get("logit_softcap", 0)
+            x = layer(x, mask, handed)
+        logits, cap = self.head(self.norm(x)), self.config.get("logit_softcap", 0)
         return cap * torch.tanh(logits / cap) if cap else logits
 
     def loss(self, ids, targets, prefix_lengths=None):

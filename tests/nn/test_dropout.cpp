@@ -24,32 +24,6 @@ const Tensor& ones() {
 }  // namespace
 
 TEST_SUITE("nn/dropout") {
-  TEST_CASE("stochastic depth drops whole samples in training, and scales the others") {
-    Generator random(test_seed(5));
-    StochasticDepth depth(0.25, random);
-    const Tensor x = random_values({4000, 2, 3}, 4);
-    const Tensor y = depth(x);
-    Index dropped = 0;
-    for (Index sample = 0; sample < 4000; ++sample) {
-      const double factor = y.at(6 * sample) == 0 ? 0 : 4.0 / 3;
-      dropped += factor == 0 ? 1 : 0;
-      for (Index i = 6 * sample; i < 6 * sample + 6; ++i)
-        REQUIRE_BELOW(deviation(y.at(i), factor * x.at(i)), 1e-14);
-    }
-    CHECK_BELOW(std::fabs(static_cast<double>(dropped) - 1000), kDeviations * std::sqrt(4000 * 0.25 * 0.75));
-    CHECK_FALSE(same_bits(depth(x), y));  // each call draws anew
-    rewind(depth);
-    CHECK(same_bits(depth(x), y));
-    const Tensor few = random_values({5, 2, 3}, 6);
-    const auto again = [&] {
-      rewind(depth);
-      return depth(few);
-    };
-    check_gradients("stochastic_depth", gradcheck(again, {{"x", few}}, second_order()));
-    depth.eval();
-    CHECK(same_bits(depth(x), x));
-  }
-
   TEST_CASE("the share asked for is dropped, and the rest is scaled so that the mean stays") {
     for (const double probability : {0.1, 0.5, 0.9}) {
       const Tensor y = dropout_of(probability)(ones());

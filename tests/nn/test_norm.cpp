@@ -45,23 +45,9 @@ TEST_SUITE("nn/norm") {
     }
   }
 
-  TEST_CASE("scale norm gives every row the length of its gain") {
-    Norm norm({NormKind::scale, 7, 0, true});
-    norm.to(DType::f64);
-    REQUIRE(norm.parameter_count() == 1);
-    CHECK_BELOW(deviation(norm.parameters()[0].value().item(), std::sqrt(7.0)), 1e-7);
-    norm.parameters()[0].set_value(Tensor::full({1}, 3, DType::f64));
-    const Tensor x = random_values({2, 3, 7}, 6), branch = random_values({2, 3, 7}, 7);
-    const SumAndNorm both = norm(x, branch, {});
-    for (const auto& [from, y] : {std::pair(x, norm(x)), std::pair(x + branch, both.y)}) {
-      const Tensor length = sqrt(sum(from * from, {-1}, true));
-      CHECK_BELOW(relative_error(y, 3.0 * (from / length)), 1e-14);
-    }
-  }
-
   TEST_CASE("gradients of both orders agree with differences") {
     const Tensor x = random_values({2, 3, 7}, 8);
-    for (const NormKind kind : {NormKind::layer, NormKind::rms, NormKind::scale}) {
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
       for (const bool bias : {true, false}) {
         Norm norm({kind, 7, 1e-5, bias});
         norm.to(DType::f64);
@@ -84,11 +70,9 @@ TEST_SUITE("nn/norm") {
   }
 
   TEST_CASE("kinds go by name, and an unknown one and another width are refused") {
-    for (const NormKind kind : {NormKind::layer, NormKind::rms, NormKind::scale})
-      CHECK(norm_kind(name_of(kind)) == kind);
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) CHECK(norm_kind(name_of(kind)) == kind);
     CHECK(std::string(name_of(NormKind::rms)) == "rms");
-    CHECK(message_of<Error>([] { norm_kind("batch"); }) ==
-          "[norm] the kind must be layer, rms or scale; got batch");
+    CHECK(message_of<Error>([] { norm_kind("batch"); }) == "[norm] the kind must be layer or rms; got batch");
     CHECK(message_of<ShapeError>([] {
             Norm({NormKind::layer, 3, 1e-5, true})(Tensor::zeros({2, 4}));
           }).find("[layer_norm] ") == 0);

@@ -104,7 +104,7 @@ TEST_SUITE("examples/language/trainer") {
       options.order = sequential ? "sequential" : "random";
       options.model.prefix = sequential;
       set_dropout(options.model, 0.3);
-      options.model.stochastic_depth = options.model.feed_forward_dropout = 0.3;
+      options.model.feed_forward_dropout = 0.3;
       options.training.accumulate = 2;
       options.training.steps = 9;
       options.training.validate_every = 3;

@@ -84,14 +84,13 @@ TEST_SUITE("nn/formats/hugging_face_json") {
     llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
     llama.attention.qk_norm = QkNorm::rms;
-    llama.embedding_norm = llama.embedding_mixing = llama.fix_norm = llama.feed_forward_bias = true;
+    llama.embedding_norm = llama.feed_forward_bias = true;
     llama.logit_softcap = 15, llama.value_embeddings = ValueEmbeddings::ends;
     llama.short_convolution = 4;
     CHECK(refused(llama) ==
           "[export] transformers has no such model; Llama differs least; got qk_norm=rms, logit_softcap=15, "
-          "embedding_norm=true, embedding_mixing=true, value_embeddings=ends, short_convolution=4, "
-          "fix_norm=true; try qk_norm=none, logit_softcap=0, embedding_norm=false, embedding_mixing=false, "
-          "value_embeddings=none, short_convolution=0, fix_norm=false");
+          "embedding_norm=true, value_embeddings=ends, short_convolution=4; try qk_norm=none, "
+          "logit_softcap=0, embedding_norm=false, value_embeddings=none, short_convolution=0");
     DecoderOnlyConfig gemma =
         hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
     gemma.attention.rotations.factor = 2;
@@ -133,7 +132,7 @@ TEST_SUITE("nn/formats/hugging_face_json") {
     // layout of rotations; a llama has no bias in its norms and no dropout but attention's.
     const std::string by_weights = " attention_bias norm_bias feed_forward_bias tie_head rotary_layout ",
                       of_gpt2 = " attention_output_bias ", of_llama = " embedding_dropout residual_dropout ",
-                      of_training = " zero_init feed_forward_dropout stochastic_depth ";
+                      of_training = " zero_init feed_forward_dropout ";
     for (const DecoderOnlyConfig& start : {gpt2_like, llama_like, gemma_like}) {
       const bool is_llama = start.norm == NormKind::rms;
       const std::string exported = hugging_face_json(start);

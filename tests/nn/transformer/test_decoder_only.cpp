@@ -73,24 +73,23 @@ const std::vector<Variant>& variants() {
          c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::gelu;
          c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
        }},
-      {"mha rms rotary silu qk_norm mixing values convolutions softcap untied", true, true,
+      {"mha rms rotary silu qk_norm values convolutions softcap untied", true, true,
        [](auto& c) {
          c.short_convolution = 3;
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.activation = Unary::silu;
-         c.attention.qk_norm = QkNorm::rms, c.embedding_mixing = true;
+         c.attention.qk_norm = QkNorm::rms;
          c.attention.key_width = 6;  // narrow heads may be so short that norms divide by little
          c.value_embeddings = ValueEmbeddings::alternate;
          c.logit_softcap = 1.5;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa scale learned embedding_norm fix_norm values convolutions softcap tied dropouts depth", false,
-       false,
+      {"gqa layer learned embedding_norm values convolutions softcap tied dropouts", false, false,
        [](auto& c) {
          c.short_convolution = 6;  // as many as there are positions
-         c.attention.kind = "gqa", c.norm = NormKind::scale, c.fix_norm = c.embedding_mixing = true;
+         c.attention.kind = "gqa";
          c.value_embeddings = ValueEmbeddings::ends;
          c.logit_softcap = 3, c.embedding_norm = true;
-         c.feed_forward_dropout = c.residual_dropout = 0.2, c.stochastic_depth = 0.5;
+         c.feed_forward_dropout = c.residual_dropout = 0.2;
          every_bias(c);
        }},
       {"mha rms rotary window in SL value_residual l2 gates exclusive untied", true, false,
@@ -176,14 +175,14 @@ TEST_SUITE("nn/transformer/decoder_only") {
   TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
     const Golden golden("decoder_only");
     for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern",
-                                   "scale", "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
+                                   "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
       const auto options = golden.options(name);
       const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
       Generator random(test_seed(1));
       DecoderOnly model(decoder_only_config(options), random);
       const Tensor tokens = golden.tensor(name, "ids"), expected = golden.tensor(name, "targets");
       const Tensor lengths = name == "prefix" ? golden.tensor(name, "prefix_lengths") : Tensor();
-      // The gradients of a scale norm's gain and of mixing weights are sums with a product for each element
+      // The gradients of mixing weights are sums with a product for each element
       // of the states, of either sign: about the root of their number is left of them, not of roundings.
       const double of_sum = std::sqrt(static_cast<double>(tokens.elements() * model.config().width));
       for (const DType type : {DType::f64, DType::f32}) {
@@ -330,12 +329,11 @@ TEST_SUITE("nn/transformer/decoder_only") {
   }
 
   TEST_CASE("each dropout reaches its place, in training only") {
-    for (const int place : {0, 1, 2, 3, 4}) {
+    for (const int place : {0, 1, 2, 3}) {
       DecoderOnlyConfig config = tiny_config();
       const DecoderOnly without = tiny_model(config);
       double* const dropouts[] = {&config.embedding_dropout, &config.residual_dropout,
-                                  &config.attention.dropout, &config.feed_forward_dropout,
-                                  &config.stochastic_depth};
+                                  &config.attention.dropout, &config.feed_forward_dropout};
       *dropouts[place] = 0.5;
       DecoderOnly model = tiny_model(config);
       const Tensor once = model(ids());

@@ -45,11 +45,10 @@ DecoderOnlyConfig unusual_config() {
   config.residual_dropout = 0.375;
   config.attention.qk_norm = QkNorm::joint;
   config.logit_softcap = 15;
-  config.embedding_norm = config.embedding_mixing = config.fix_norm = config.zero_init = true;
+  config.embedding_norm = config.zero_init = true;
   config.value_embeddings = ValueEmbeddings::alternate;
   config.short_convolution = 4;
   config.feed_forward_dropout = 0.125;
-  config.stochastic_depth = 0.25;
   config.prefix = true;
   return config;
 }

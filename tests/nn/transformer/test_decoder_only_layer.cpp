@@ -162,23 +162,4 @@ TEST_SUITE("nn/transformer/decoder_only_layer") {
     CHECK(widths("mla").key == 4 + 2);
     CHECK(widths("mla").value == 0);
   }
-
-  TEST_CASE("stochastic depth grows with the layer's number, to all of it in the last layer") {
-    DecoderOnlyConfig config = tiny_config();
-    config.layers = 2, config.stochastic_depth = 0.9;
-    for (const Index number : {0, 1}) {
-      Generator random(test_seed(1));
-      DecoderOnlyLayer layer(config, random, number);
-      layer.to(DType::f64);
-      randomise(layer, 2);
-      DecoderOnlyContext context;
-      context.causal = true;
-      const Tensor x = random_values({500, 2, 8}, 3), y = layer(x, context);
-      Index same = 0;
-      for (Index i = 0; i < 500; ++i) same += y.at(16 * i) == x.at(16 * i) ? 1 : 0;
-      const double share = 0.45 * static_cast<double>(number + 1), both = share * share;  // sublayers drop it
-      CHECK_BELOW(std::fabs(static_cast<double>(same) - 500 * both),
-                  kDeviations * std::sqrt(500 * both * (1 - both)));
-    }
-  }
 }

@@ -31,10 +31,9 @@ EncoderDecoderConfig unusual_translation() {
   config.max_length = 9;
   config.tie_target_head = false;
   config.tie_embeddings = true;
-  config.layer.norm = NormKind::scale;
-  config.layer.stochastic_depth = 0.25;
+  config.layer.norm = NormKind::rms;
   config.layer.attention.qk_norm = QkNorm::rms;
-  config.fix_norm = config.zero_init = true;
+  config.zero_init = true;
   config.logit_softcap = 30;
   return config;
 }
@@ -85,7 +84,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
   TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing else knows positions") {
     EncoderDecoderConfig config = rotary_config();
     config.layer.attention.rotary = false;  // the kind of positions says so
-    config.layer.dropout = config.layer.stochastic_depth = 0;
+    config.layer.dropout = 0;
     Generator random(test_seed(1));
     EncoderDecoder model(config, random);
     randomise(model, 2);

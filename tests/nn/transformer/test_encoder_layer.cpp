@@ -59,23 +59,6 @@ TEST_SUITE("nn/transformer/encoder_layer") {
     }
   }
 
-  TEST_CASE("stochastic depth grows with the layer's place, and leaves dropped sentences as they were") {
-    TransformerLayerConfig config = small_layer_config(true);
-    config.stochastic_depth = 0.9;
-    for (const double depth : {0.1, 1.0}) {
-      Generator random(test_seed(1));
-      EncoderLayer layer(config, random, depth);
-      layer.to(DType::f64);
-      randomise(layer, 2);
-      const Tensor x = random_values({4000, 2, 6}, 3), y = layer(x);
-      Index same = 0;
-      for (Index i = 0; i < 4000; ++i) same += y.at(12 * i) == x.at(12 * i) ? 1 : 0;
-      const double both = 0.81 * depth * depth;  // sublayers drop it
-      CHECK_BELOW(std::fabs(static_cast<double>(same) - 4000 * both),
-                  kDeviations * std::sqrt(4000 * both * (1 - both)));
-    }
-  }
-
   TEST_CASE("a padded sentence gives what it gives alone, whatever the padding holds") {
     EncoderLayer layer = random_module<EncoderLayer>(small_layer_config(true));
     const Tensor x = random_values({2, 4, 6}, 3), mask = real_tokens({2, 4}, 4);

@@ -113,10 +113,10 @@ TEST_SUITE("nn/transformer/recompute_layers") {
                  train_language_model(config, DType::f32, true, {fused, 0}));
     }
     config.attention.qk_norm = QkNorm::rms;
-    config.embedding_norm = config.embedding_mixing = true;
+    config.embedding_norm = true;
     config.value_embeddings = ValueEmbeddings::ends;
     config.short_convolution = 4;
-    config.stochastic_depth = 0.3, config.logit_softcap = 5;
+    config.logit_softcap = 5;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));
     config.value_residual = true, config.attention.output_gate = OutputGate::element;
