@@ -81,4 +81,12 @@ class Parameter {
   Handle<ParameterState> state_;
 };
 
+/// The state of a model that operations read and change.
+struct ModelState {
+  std::vector<Parameter> parameters;
+  std::vector<Tensor*> buffers;          ///< constants that follow from the configuration
+  std::vector<std::uint64_t*> counters;  ///< of random draws
+  std::vector<bool*> modes;              ///< true in training
+};
+
 }  // namespace tapeformer

@@ -1,7 +1,7 @@
-#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/autograd/system/control_groups.h>
 
 #include <malloc.h>
 #include <sys/mman.h>

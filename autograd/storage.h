@@ -46,8 +46,8 @@ struct PoolAllocator {
     return false;
   }
 };
+/// A vector for code that runs in every training step.
 template <class T>
-/// A vector for code that runs in every step of a training.
 using PooledVector = std::vector<T, PoolAllocator<T>>;
 
 /// Base of objects counted by Handle<T>; lives in the pool.
@@ -93,7 +93,6 @@ struct Storage : Pooled {
   /// `size` bytes from the pool of the device `where`, contents undefined.
   Storage(std::size_t size, Device where);
   /// GPU memory that Tensor::to() may fill without waiting for the queued kernels.
-  /// What to allocate.
   struct ForUpload {
     std::size_t size;  ///< in bytes
     Device where;      ///< a GPU

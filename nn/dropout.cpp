@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/dropout.h>
 
 namespace tapeformer {

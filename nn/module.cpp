@@ -70,6 +70,20 @@ std::vector<std::pair<std::string, std::uint64_t*>> Module::named_counters() {
   return collect.found;
 }
 
+ModelState Module::state() {
+  struct Collect : ParameterVisitor {
+    ModelState found;
+    void on_buffer(const std::string&, Tensor& buffer) override { found.buffers.push_back(&buffer); }
+    void on_counter(const std::string&, std::uint64_t& counter) override {
+      found.counters.push_back(&counter);
+    }
+    void on_training_mode(bool& mode) override { found.modes.push_back(&mode); }
+  } collect;
+  collect.found.parameters = parameters();
+  visit(collect);
+  return std::move(collect.found);
+}
+
 std::map<std::string, std::vector<Index>> Module::row_parts() {
   struct Collect : ParameterVisitor {
     std::map<std::string, std::vector<Index>> found;

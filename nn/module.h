@@ -71,6 +71,8 @@ class Module {
   std::vector<std::pair<std::string, Tensor>> named_buffers();
   /// Each counter, under its path.
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
+  /// Everything that the forward pass reads or changes, by address.
+  ModelState state();
   /// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
   std::map<std::string, std::vector<Index>> row_parts();
   /// The number of the parameters' values, frozen ones too; tied ones count once.

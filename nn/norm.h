@@ -13,6 +13,7 @@ const char* name_of(NormKind kind);
 /// Throws: Error listing the valid names.
 NormKind norm_kind(const std::string& name);
 
+/// Configuration of any of these.
 struct NormConfig {
   NormKind kind = NormKind::layer;  ///< which norm
   Index width = 0;                  ///< C, of the axis that is normalised
@@ -35,6 +36,37 @@ class Norm : public Module {
   NormKind kind_;
   double epsilon_;
   Parameter weight_, bias_;
+};
+
+struct LayerNormConfig {
+  Index width = 0;        ///< C, of the axis that is normalised
+  double epsilon = 1e-5;  ///< added to the variance before its root
+  bool bias = true;       ///< whether something is added after the gain
+};
+
+/// Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
+/// Math:    y = (x - mean) / sqrt(var + epsilon) * weight + bias
+/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
+/// Source:  Ba et al. 2016, arXiv:1607.06450
+class LayerNorm : public Norm {
+ public:
+  explicit LayerNorm(const LayerNormConfig& config)
+      : Norm({NormKind::layer, config.width, config.epsilon, config.bias}) {}
+};
+
+struct RmsNormConfig {
+  Index width = 0;        ///< C, of the axis that is normalised
+  double epsilon = 1e-6;  ///< added to the mean square before its root
+};
+
+/// Scales the last axis to root mean square 1, then by a weight.
+/// Math:    y = x / sqrt(mean(x^2) + epsilon) * weight
+/// Shapes:  x [..., width] -> y [..., width]; weight [width]
+/// Source:  Zhang and Sennrich 2019, arXiv:1910.07467
+class RmsNorm : public Norm {
+ public:
+  explicit RmsNorm(const RmsNormConfig& config)
+      : Norm({NormKind::rms, config.width, config.epsilon, false}) {}
 };
 
 }  // namespace tapeformer

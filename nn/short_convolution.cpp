@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/causal_convolution.h>
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/picked_rows.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/short_convolution.h>
 
 namespace tapeformer {

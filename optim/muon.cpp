@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/muon.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
+#include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
-#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <cmath>

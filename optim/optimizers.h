@@ -25,8 +25,8 @@ struct OptimizerKind {
 std::vector<OwnField> own_fields(const FieldList& fields);
 void set_own_fields(FieldList&& fields, const OwnValues& values);
 
-template <class Config, class = void>
 /// True for a Config that has a member `row_parts`.
+template <class Config, class = void>
 inline constexpr bool has_row_parts = false;
 template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;

@@ -45,7 +45,7 @@ tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_
 
 # Gradient checks of a few elements of each input; of layers one, as what they are made of has been checked before.
 # The kernels' own tests are among the sanitized ones.
-tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(ops/|test_)|optim/)"
+tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(ops/|tape/|gradcheck/|communication/test_data_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
 # Models that learn and write: minutes in an emulator.
@@ -60,8 +60,8 @@ set(apart autograd/device autograd/dispatch autograd/async_readback autograd/sto
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
   autograd/cuda/nccl_functions autograd/cuda/runtime autograd/communication/nccl autograd/communication/nccl_engine
   autograd/communication/nccl_training autograd/ops/matmul_bf16
-  nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
-  nn/cuda_graph_cache_training)
+  autograd/cuda_graph_cache autograd/cuda_graph_cache_masks autograd/cuda_graph_cache_memory
+  autograd/cuda_graph_cache_training nn/across_devices)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ everything tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 # Three ranks sum where two cannot show an order.

@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <cstdlib>

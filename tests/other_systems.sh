@@ -109,10 +109,10 @@ arm64() {
       -Dxtensor_DIR=/usr/lib/x86_64-linux-gnu/cmake/xtensor -Dxsimd_DIR=/usr/lib/x86_64-linux-gnu/cmake/xsimd
     cmake --build $build -j $(nproc) --target tapeformer_tests \
       train_translation train_language_model gradcheck_attention"
-  # qemu keeps to no limit of the memory, which autograd/threads sets.
+  # qemu keeps to no limit of the memory, which autograd/system/threads sets.
   for part in 'autograd/[a-z_]+$' autograd/ops/ nn/ optim/; do
     try arm64 $compiler "ctest -R ^$part" env TAPEFORMER_GRADCHECK_ELEMENTS=3 ctest --test-dir $build -j "$(nproc)" \
-      -R "^$part" -E '^autograd/threads$' --output-on-failure --no-tests=error
+      -R "^$part" -E '^autograd/system/threads$' --output-on-failure --no-tests=error
   done
   rm -rf "$folder/arm64$build/examples/runs"
   local of_both='--width 16 --heads 2 --feed-forward 32 --steps 3 --threads 2'

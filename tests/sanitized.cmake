@@ -46,7 +46,7 @@ endforeach()
 
 # Threads that share a model, and what of the library could write into it, with the thread sanitizer. The kernels are as
 # elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
-file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp)
+file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp ${PROJECT_SOURCE_DIR}/autograd/tape/*.cpp)
 add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
   reference/check_below.cpp reference/gradcheck_table.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
   ${PROJECT_SOURCE_DIR}/autograd/ops/matmul.cpp ${PROJECT_SOURCE_DIR}/autograd/ops/reduce.cpp)
@@ -69,7 +69,7 @@ list(FILTER sources EXCLUDE REGEX "/nn/(generation/test_generate_cached|transfor
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
-list(FILTER apart EXCLUDE REGEX "/nn/test_(across_devices|cuda_graph_cache_(masks|training))")
+list(FILTER apart EXCLUDE REGEX "/test_(across_devices|cuda_graph_cache_(masks|training))")
 tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 tapeformer_test(sanitized/examples/train_translation sanitized
   ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_translation.sh $<TARGET_FILE:train_translation_sanitized>)

@@ -23,19 +23,18 @@ violations() {
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
-  'error|words|bfloat16|control_groups|threads|system'
+  'error|words|bfloat16|system'
   'dtype|shape|config'
   'device|profile'
   'cuda'
   'kernels'
   'storage|storage_watch|draws|leaf_table|pooled_function'
   'tensor|xtensor|async_readback|random'
-  'communication'
   'dispatch|parameter'
-  'tape|tape_anomalies|tape_gradients|tape_memory'
-  'activation_checkpointing'
+  'tape'
+  'communication|cuda_graph_cache|profile_part'
   'ops'
-  'gradcheck|gradcheck_differences|gradcheck_report'
+  'gradcheck'
 )
 
 # The first line whose pattern matches the including file decides: what it includes of ours must match `allowed`,

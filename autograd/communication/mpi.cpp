@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/communication/mpi_collectives.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 
 #include <signal.h>
 #include <sys/statvfs.h>

@@ -20,7 +20,7 @@ find_package(CUDAToolkit 12 REQUIRED)
 
 # What needs instructions of compute capability 9.0 alone is compiled for it alone, and called there alone.
 set(hopper_sources ${TAPEFORMER_CUDA_SOURCES})
-list(FILTER hopper_sources INCLUDE REGEX "/hopper[^/]*\\.cu$")
+list(FILTER hopper_sources INCLUDE REGEX "/hopper/[^/]*\\.cu$")
 list(REMOVE_ITEM TAPEFORMER_CUDA_SOURCES ${hopper_sources})
 # Of NCCL only the header is needed; toolkits of some systems come without it.
 find_path(TAPEFORMER_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/tensor_math.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/kernels/embedding.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/ids.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
 namespace {

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/kernels/gated.h>
 #include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
 

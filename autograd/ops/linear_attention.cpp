@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 

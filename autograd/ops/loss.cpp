@@ -6,7 +6,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 

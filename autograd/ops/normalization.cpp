@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
 namespace {

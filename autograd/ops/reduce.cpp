@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <array>
 

@@ -5,7 +5,7 @@
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
 namespace {

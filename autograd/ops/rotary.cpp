@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/rotary.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 

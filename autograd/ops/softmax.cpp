@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
 #include <utility>

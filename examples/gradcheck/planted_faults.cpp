@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
 #include <tapeformer/examples/shared/progress.h>
 

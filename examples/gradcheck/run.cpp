@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/option_table.h>

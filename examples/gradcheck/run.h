@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/examples/gradcheck/attention_checks.h>
 
 #include <nlohmann/json_fwd.hpp>

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/guide/show.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/nn/attention/attention_kind.h>

@@ -1,7 +1,7 @@
 // Tiles: attention that never holds the whole matrix of weights.
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/guide/show.h>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // Gradients: how the library knows that its backward passes are right.
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/guide/show.h>
 #include <tapeformer/nn/attention/multi_head.h>
 

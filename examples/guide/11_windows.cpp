@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/guide/show.h>
 
 using namespace tapeformer;

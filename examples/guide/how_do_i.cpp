@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/system/file.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/formats/hugging_face.h>

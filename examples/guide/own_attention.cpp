@@ -1,9 +1,9 @@
 // A kind of attention of your own, which models, files and options then know like those that are built in.
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/attention/heads.h>

@@ -1,9 +1,9 @@
 // A kernel of your own: loops over memory, for an operation whose composed form would be slow.
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <cmath>
 #include <cstdio>

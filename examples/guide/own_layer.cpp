@@ -1,10 +1,10 @@
 // A layer of your own: parameters, saved and loaded by name.
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>

@@ -1,10 +1,10 @@
 // A function of attention's scores of your own: what the tiled kernels need to know of it.
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <cmath>
 #include <cstdio>

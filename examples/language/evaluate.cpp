@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/loss.h>
 

@@ -1,10 +1,10 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/profile_part.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/model_costs.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/cost.h>
-#include <tapeformer/nn/profile_part.h>
 
 #include <functional>
 

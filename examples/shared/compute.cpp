@@ -1,10 +1,10 @@
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
-#include <tapeformer/nn/cuda_graph_cache.h>
 
 namespace tapeformer {
 

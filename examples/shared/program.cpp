@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/communication/mpi.h>
-#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/control_groups.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/shared/address_space.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>

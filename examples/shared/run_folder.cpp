@@ -6,7 +6,7 @@
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/nn/weight_average.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/config/config_json.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/training_run.h>
 #include <tapeformer/nn/dropout.h>
 

@@ -54,7 +54,8 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
                                                 trainable(task.model().parameters()), options_.average_decay)
                                           : nullptr),
       schedule_(options_.schedule_config()),
-      replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0),
+      replay_(task.model().state(),
+              compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0),
       profile_(control.profile) {
   optimizer_->set_shards(parallel_);
   if (average_) average_->set_shards(parallel_);

@@ -2,6 +2,8 @@
 
 #include <tapeformer/autograd/async_readback.h>
 #include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/autograd/communication/data_parallel.h>
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/loss_watch.h>
@@ -11,8 +13,6 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/examples/shared/training_profile.h>
-#include <tapeformer/nn/cuda_graph_cache.h>
-#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/moving_average.h>
 
 #include <deque>

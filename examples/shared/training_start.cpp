@@ -5,7 +5,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/profile.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/training_run.h>
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/run.h>
 

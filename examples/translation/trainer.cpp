@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/option_table.h>

@@ -2,7 +2,7 @@
 
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/dropout.h>
-#include <tapeformer/nn/layer_norm.h>
+#include <tapeformer/nn/norm.h>
 
 #include <memory>
 

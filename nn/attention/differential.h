@@ -3,7 +3,7 @@
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/linear.h>
-#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/nn/norm.h>
 
 #include <optional>
 

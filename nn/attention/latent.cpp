@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/initialization.h>
 

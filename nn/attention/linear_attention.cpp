@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>

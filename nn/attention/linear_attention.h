@@ -3,7 +3,7 @@
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
-#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/short_convolution.h>
 
 #include <optional>

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/attention/relative_bias.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/score_modifiers.h>
 #include <tapeformer/nn/initialization.h>
 

@@ -4,6 +4,7 @@
 #include <tapeformer/nn/module.h>
 
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
@@ -23,5 +24,12 @@ std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& p
 void load_weights(const std::string& path, Module& module);
 /// The same from an open file, where the tensors' names begin with `prefix`.
 void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module);
+
+/// Sets the module's weights to the mean of those that save_weights wrote to these files, summed in double.
+/// The mean of the last checkpoints of a run is often better than each of them. Nothing changes unless all of
+/// them fit.
+/// Throws:  CheckpointError as load_weights, or if there is no file
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 6.1
+void average_weights(const std::vector<std::string>& paths, Module& module);
 
 }  // namespace tapeformer

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 

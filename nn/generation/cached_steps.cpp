@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/cached_steps.h>
 #include <tapeformer/nn/positions.h>
@@ -90,7 +90,7 @@ Tensor CachedSteps::replayed(const Tensor& ids) {
   const Index length = held.length();
   const std::vector<const void*> places = held.memory();
   if (!replay_ || places != held_) {  // older graphs write to memory that the caches no longer use
-    replay_.emplace(const_cast<Module&>(model_),
+    replay_.emplace(const_cast<Module&>(model_).state(),
                     graphs_ ? CudaGraphCache::kMostGraphs : 0);  // steps do not change it
     held_ = places;
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/cuda_graph_cache.h>
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/nn/generation/next_token_model.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
 

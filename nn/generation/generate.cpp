@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/translation_steps.h>

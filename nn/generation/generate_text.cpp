@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/generate_text.h>
-#include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/generation/translation_steps.h>
-#include <tapeformer/nn/picked_rows.h>
 
 namespace tapeformer {
 

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
-#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
 namespace tapeformer {

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/picked_rows.h>
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
 
 #include <numeric>

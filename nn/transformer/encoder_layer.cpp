@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
 
 namespace tapeformer {

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/nn/profile_part.h>
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/transformer/head_loss.h>
 
 namespace tapeformer {

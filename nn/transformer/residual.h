@@ -1,8 +1,8 @@
 #pragma once
 
-#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
+#include <tapeformer/autograd/tape/activation_checkpointing.h>
 #include <tapeformer/nn/dropout.h>
 
 #include <utility>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/nn/profile_part.h>
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/profile.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 #include <doctest/doctest.h>
 

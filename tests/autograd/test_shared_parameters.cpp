@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <condition_variable>

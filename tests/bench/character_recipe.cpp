@@ -2,7 +2,7 @@
 // same: initial weights, batches and losses. tests/bench/character_recipe.py does it in PyTorch and compares.
 // Usage: bench character_recipe --text FILE --folder FOLDER [--steps N] [--dtype f32|f64] [--seed S] [--dump]
 //                               [--evaluate]
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/xtensor.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/nn/formats/checkpoint.h>

@@ -5,7 +5,7 @@
 // Exit code 0: all verdicts hold, 1: one does not, 2: there is no such GPU.
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/program.h>

@@ -8,7 +8,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>

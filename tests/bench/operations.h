@@ -13,7 +13,7 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 

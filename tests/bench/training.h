@@ -1,15 +1,15 @@
 #pragma once
 
 #include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/compute.h>
-#include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/workloads.h>
 
@@ -142,7 +142,7 @@ class Training {
     optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
     optimizer_->set_shards(*parallel_);
     replay_ = std::make_unique<CudaGraphCache>(
-        trainee_->module(), variant.compute.graphs && alone ? CudaGraphCache::kMostGraphs : 0);
+        trainee_->module().state(), variant.compute.graphs && alone ? CudaGraphCache::kMostGraphs : 0);
   }
 
   Index parameters() const { return trainee_->module().parameter_count(); }

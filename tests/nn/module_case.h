@@ -1,9 +1,9 @@
 #pragma once
 
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/transformer/layer_config.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/support.h>

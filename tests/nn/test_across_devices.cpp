@@ -3,7 +3,6 @@
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-#include <tapeformer/nn/weight_average.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>

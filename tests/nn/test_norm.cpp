@@ -1,9 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/norm.h>
-#include <tapeformer/nn/rms_norm.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/support.h>

@@ -3,8 +3,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/optim/adafactor.h>
+#include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
-#include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

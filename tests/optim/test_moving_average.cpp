@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/moving_average.h>
+#include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
-#include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/muon_adamw.h>
+#include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
-#include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

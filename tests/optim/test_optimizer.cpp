@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>

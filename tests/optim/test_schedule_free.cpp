@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/schedule_free.h>
+#include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
-#include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <utility>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/reference/golden.h>
 

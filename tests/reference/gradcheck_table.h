@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 
 #include <iosfwd>
 #include <string>

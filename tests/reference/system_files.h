@@ -1,7 +1,7 @@
 #pragma once
 
-#include <tapeformer/autograd/control_groups.h>
-#include <tapeformer/autograd/threads.h>
+#include <tapeformer/autograd/system/control_groups.h>
+#include <tapeformer/autograd/system/threads.h>
 
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
-#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/kernels/reduce.h>
+#include <tapeformer/autograd/system/control_groups.h>
 
 // Must come first: otherwise cxxblas uses its own loops instead of BLAS.
 #include <xtensor-blas/xblas_config.hpp>

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/kernels/attention.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
 

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/examples/python/src/arrays.h>
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/nn/module.h>

@@ -2,9 +2,8 @@
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/examples/python/src/config.h>
 #include <tapeformer/nn/feed_forward.h>
-#include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/linear.h>
-#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/nn/norm.h>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

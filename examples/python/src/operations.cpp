@@ -9,7 +9,7 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/python/src/arrays.h>
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/nn/attention/attention_config.h>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/parameter.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/python/src/arrays.h>
 #include <tapeformer/examples/python/src/bindings.h>
 

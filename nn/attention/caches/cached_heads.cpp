@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/caches/cached_heads.h>
 
 namespace tapeformer {

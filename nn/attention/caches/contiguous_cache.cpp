@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
-#include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
-#include <tapeformer/nn/picked_rows.h>
 
 namespace tapeformer {
 

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/tests/autograd/communication/nccl_case.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -145,7 +145,7 @@ TEST_SUITE("autograd/communication/nccl") {
        private:
         Parameter weight;
       } model(device);
-      CudaGraphCache graphs(model);
+      CudaGraphCache graphs(model.state());
       for (int round = 0; round < 4; ++round) {
         const Tensor result =
             graphs.run("step", {own_numbers(gpus.rank(), DType::f64, device)}, [&](const auto& inputs) {

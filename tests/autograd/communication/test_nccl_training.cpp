@@ -1,5 +1,5 @@
 #include <tapeformer/tests/autograd/communication/nccl_case.h>
-#include <tapeformer/tests/optim/ranks_case.h>
+#include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <memory>

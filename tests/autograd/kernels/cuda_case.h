@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda/attention/hopper_order.h>
+#include <tapeformer/autograd/kernels/cuda/attention/hopper/order.h>
 #include <tapeformer/tests/autograd/kernels/hopper_case.h>
 
 #include <algorithm>

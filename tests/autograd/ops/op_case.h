@@ -1,8 +1,8 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/gradcheck.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/rounding.h>

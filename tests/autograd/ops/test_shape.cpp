@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 

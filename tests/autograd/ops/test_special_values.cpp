@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 

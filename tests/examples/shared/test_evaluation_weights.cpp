@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>

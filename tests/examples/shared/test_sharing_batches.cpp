@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/training_profile.h>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>

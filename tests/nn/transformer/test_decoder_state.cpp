@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/picked_rows.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 
 #include <doctest/doctest.h>

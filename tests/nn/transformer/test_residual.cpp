@@ -1,4 +1,4 @@
-#include <tapeformer/nn/layer_norm.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/transformer/decoder_layer.h>
 #include <tapeformer/nn/transformer/residual.h>
 #include <tapeformer/tests/nn/module_case.h>

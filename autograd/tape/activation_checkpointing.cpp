@@ -1,0 +1,86 @@
+#include <tapeformer/autograd/draws.h>
+#include <tapeformer/autograd/tape/activation_checkpointing.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// The first run of a checkpointed body: no nodes are kept, and at its end the tape drops what it tracked.
+class CheckpointedForward {
+ public:
+  explicit CheckpointedForward(Tape& tape)
+      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.in_checkpoint_, true)) {
+    tape.begin_part();
+  }
+  ~CheckpointedForward() {
+    tape_.in_checkpoint_ = outer_;
+    tape_.drop(tape_.nodes_.size(), first_slot_);
+  }
+  CheckpointedForward(const CheckpointedForward&) = delete;
+  CheckpointedForward& operator=(const CheckpointedForward&) = delete;
+
+  /// True for a result of the operations since the beginning.
+  bool has_computed(const Tensor& y) const { return y.defined() && y.state()->tape == tape_.ids_.back(); }
+
+ private:
+  Tape& tape_;
+  std::size_t first_slot_;
+  bool outer_;
+};
+
+namespace {
+
+constexpr const char* kOp = "checkpoint";
+
+/// A body and the numbers that it drew in its first run.
+struct Segment : Pooled {
+  explicit Segment(ComposedFallback function) : body(std::move(function)) {}
+
+  Tensor run(bool again) {
+    struct Running : detail::Draws {
+      Running(PooledVector<std::uint64_t>& drawn, bool is_again)
+          : Draws{drawn, is_again, 0, detail::running_draws} {
+        detail::running_draws = this;
+      }
+      ~Running() { detail::running_draws = outer; }
+    } running(numbers, again);
+    Tensor y = body();
+    if (again && running.next != numbers.size()) {
+      detail::throw_not_the_same("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
+                                 std::to_string(running.next));
+    }
+    return y;
+  }
+
+  ComposedFallback body;
+  PooledVector<std::uint64_t> numbers;
+};
+
+}  // namespace
+
+namespace detail {
+
+Tensor checkpoint(Tensors inputs, ComposedFallback body) {
+  Tape& tape = *Tape::current();
+  const Handle<Segment> segment(new Segment(std::move(body)));
+  Tensor y;
+  {
+    const CheckpointedForward forward(tape);
+    y = segment->run(false);
+    if (!forward.has_computed(y)) return y;
+  }
+  const Shape shape = y.shape();
+  append_node(tape, kOp, inputs.begin(), inputs.size(), inputs.begin(), inputs.size(), &y, 1, {},
+              ComposedFallback::of([segment, shape] {
+                Tensor again = segment->run(true);
+                if (again.shape() != shape) {
+                  detail::throw_not_the_same("its result had the shape " + shape.text() +
+                                             " at first, and now is " + again.describe());
+                }
+                return again;
+              }));
+  return y;
+}
+
+}  // namespace detail
+}  // namespace tapeformer

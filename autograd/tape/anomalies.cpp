@@ -1,0 +1,50 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/elementwise.h>
+#include <tapeformer/autograd/tape/tape.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+enum class Sought { nan, nan_or_infinity };
+
+/// The first position, or -1, also for tensors that are not floating.
+Index first(Sought sought, const Tensor& x) {
+  if (!x.defined() || !is_floating(x.dtype())) return -1;
+  Index found = -1;
+  const Index count = x.elements();
+  dispatch(
+      "anomaly",
+      [&](auto on, auto* from) { found = kernels::first_non_finite(on, count, from, sought == Sought::nan); },
+      x);
+  return found;
+}
+
+[[noreturn]] void throw_anomaly(const char* op, const char* direction, const Tensor& x, Index at) {
+  throw TapeError(std::string("[") + op + "] " + direction + " gave the first value that is not finite: " +
+                  (std::isnan(x.at(at)) ? "nan" : std::to_string(x.at(at))) + " at element " +
+                  std::to_string(at) + " of " + x.describe() +
+                  "; try a lower learning rate, or look at this operation's inputs");
+}
+
+}  // namespace
+
+void Tape::check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const {
+  const Index bad = first(Sought::nan_or_infinity, y);
+  if (bad < 0) return;
+  const Index nan = first(Sought::nan, y);  // an infinity may come before it
+  if (nan >= 0) throw_anomaly(op, "forward", y, nan);
+  const bool given = std::any_of(inputs, inputs + count,
+                                 [](const Tensor& x) { return first(Sought::nan_or_infinity, x) >= 0; });
+  if (!given) throw_anomaly(op, "forward", y, bad);
+}
+
+void Tape::check_finite(const char* op, const Tensor& gradient) const {
+  const Index bad = first(Sought::nan_or_infinity, gradient);
+  if (bad >= 0) throw_anomaly(op, "backward", gradient, bad);
+}
+
+}  // namespace tapeformer

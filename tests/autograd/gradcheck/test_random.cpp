@@ -1,0 +1,261 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/gradcheck/gradcheck.h>
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace tapeformer;
+
+namespace {
+
+/// One to four random pieces, one after another, each smooth and with parameters of its own. Temperatures go
+/// up to e^4 and what is divided by down to 0.05, so that many differences are too coarse at the usual step.
+class RandomLayer {
+ public:
+  explicit RandomLayer(std::uint64_t seed) : random_(seed) {
+    width_ = 2 + random_.below(3);
+    x_ = input("x", {2 + random_.below(2), width_}, 0, 1);
+    for (Index left = 1 + random_.below(4); left > 0; --left) add_piece();
+  }
+
+  Tensor operator()() const {
+    Tensor y = x_;
+    for (const auto& piece : pieces_) y = piece(y);
+    return y;
+  }
+  const std::vector<std::pair<std::string, Tensor>>& inputs() const { return inputs_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  Tensor input(const std::string& name, const Shape& shape, double mean, double deviation) {
+    const Tensor x = Tensor::empty(shape, DType::f64);
+    random_.fill_normal(x, mean, deviation);
+    inputs_.emplace_back(name + std::to_string(inputs_.size()), x);
+    return x;
+  }
+  Tensor square(const std::string& name) { return input(name, {width_, width_}, 0, 0.7); }
+  Tensor number(const std::string& name, double low, double high) {
+    return input(name, {1}, low + (high - low) * random_.uniform(), 0);
+  }
+  void piece(const std::string& name, std::function<Tensor(const Tensor&)> f) {
+    name_ += (name_.empty() ? "" : ", ") + name;
+    pieces_.push_back(std::move(f));
+  }
+  void add_piece();
+  void add_attention();
+
+  Generator random_;
+  Index width_;
+  Tensor x_;
+  std::vector<std::pair<std::string, Tensor>> inputs_;
+  std::vector<std::function<Tensor(const Tensor&)>> pieces_;
+  std::string name_;
+};
+
+Tensor of_unit_length(const Tensor& x) { return x / sqrt(sum(x * x, {-1}, true) + 1e-6); }
+
+/// Attention by cosines with a learned temperature, or by queries and keys that are normalised.
+void RandomLayer::add_attention() {
+  const Tensor query = square("query"), key = square("key"), value = square("value");
+  if (random_.below(2) == 0) {
+    const Tensor temperature = number("temperature", 0, 4);
+    piece("cosine attention", [=](const Tensor& x) {
+      const Tensor cosines =
+          matmul(of_unit_length(matmul(x, query)), transpose(of_unit_length(matmul(x, key))));
+      return matmul(softmax(cosines * exp(temperature)), matmul(x, value));
+    });
+    return;
+  }
+  const Tensor gain = input("gain", {width_}, 1 + 2 * random_.uniform(), 0.2);
+  piece("attention", [=](const Tensor& x) {
+    const auto heads = [](const Tensor& of) { return reshape(of, {1, of.size(0), 1, of.size(1)}); };
+    const Tensor y =
+        scaled_dot_product_attention(heads(rms_norm(matmul(x, query), gain)),
+                                     heads(rms_norm(matmul(x, key), gain)), heads(matmul(x, value)));
+    return reshape(y, x.shape());
+  });
+}
+
+void RandomLayer::add_piece() {
+  switch (random_.below(9)) {
+    case 0: {
+      const Tensor weight = square("weight"), bias = input("bias", {width_}, 0, 0.5);
+      return piece("linear", [=](const Tensor& x) { return linear(x, weight, bias); });
+    }
+    case 1: {
+      const Tensor weight = input("weight", {width_}, 1, 0.3), bias = input("bias", {width_}, 0, 0.3);
+      return piece("layer norm", [=](const Tensor& x) { return layer_norm(x, weight, bias); });
+    }
+    case 2: {
+      const Tensor weight = input("weight", {width_}, 1, 0.3);
+      return piece("rms norm", [=](const Tensor& x) { return rms_norm(x, weight); });
+    }
+    case 3: {
+      const Tensor temperature = number("temperature", 0, 4);
+      return piece("softmax", [=](const Tensor& x) { return softmax(x * exp(temperature)); });
+    }
+    case 4: {
+      const Tensor factor = number("factor", 0.5, 5);
+      return piece("exp", [=](const Tensor& x) { return exp(tanh(x) * factor); });
+    }
+    case 5: {
+      const Tensor factor = number("factor", 0.5, 20);
+      return piece("tanh", [=](const Tensor& x) { return tanh(x * factor) + x; });
+    }
+    case 6: {
+      const Tensor weight = square("weight");
+      const double least = 0.05 + random_.uniform();
+      return piece("division", [=](const Tensor& x) { return x / (least + pow(matmul(x, weight), 2)); });
+    }
+    case 7: {
+      const auto unary = std::vector<Unary>{Unary::gelu, Unary::silu, Unary::sigmoid, Unary::erf};
+      const Unary f = unary[static_cast<std::size_t>(random_.below(4))];
+      return piece(name_of(f), [=](const Tensor& x) { return tapeformer::unary(f, 3.0 * x) + x; });
+    }
+    default: return add_attention();
+  }
+}
+
+GradcheckOptions options_for(std::uint64_t seed) {
+  GradcheckOptions options;
+  options.second_order = options.forward = true;
+  options.most_elements = 0;  // a fault may be in any
+  options.seed = seed;
+  return options;
+}
+
+/// None may be called wrong. Pieces that cancel what others blew up may round too much to tell: that is rare.
+void check_random_layers(int count) {
+  int untold = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = test_seed(static_cast<std::uint64_t>(i));
+    const RandomLayer layer(seed);
+    const GradcheckReport report = gradcheck(layer, layer.inputs(), options_for(seed));
+    INFO(seed, " ", layer.name(), "\n", report.text());
+    CHECK(report.text().find("WRONG") == std::string::npos);
+    untold += report.passed() ? 0 : 1;
+  }
+  CHECK(untold <= 1 + count / 1000);
+}
+
+/// Sees every contribution; `second` is one to the gradient of a gradient.
+using Watcher = std::function<Tensor(const Contribution&, bool second, const Tensor& gradient)>;
+
+/// A wrapper that knows the pass over the tape from that over what this pass recorded.
+GradientWrapper wrapper_of(const Watcher& watch) {
+  return [watch, second = false](const Contribution& contribution, const Tensor& gradient) mutable {
+    second = second || contribution.recorded;
+    return watch(contribution, second && !contribution.recorded, gradient);
+  };
+}
+
+/// All gradients of one order, in one row, of projections as gradcheck() draws them from the same seed.
+std::vector<double> gradients_of_order(const RandomLayer& layer, std::uint64_t seed, bool second,
+                                       const Watcher& watch) {
+  Generator random(seed);
+  std::vector<Tensor> of;
+  const auto projection_of = [&](const Tensor& x) { return Tensor::randn(x.shape(), random, DType::f64); };
+  const Tensor projection = projection_of(layer());
+  Tape tape;
+  tape.wrap_gradients(wrapper_of(watch));
+  for (const auto& [name, x] : layer.inputs()) tape.watch(x), of.push_back(x);
+  std::vector<Tensor> gradients = tape.gradients(layer(), of, projection, second);
+  if (second) {
+    Tensor total = sum(gradients[0] * projection_of(of[0]));
+    for (std::size_t i = 1; i < of.size(); ++i) total = total + sum(gradients[i] * projection_of(of[i]));
+    gradients = tape.gradients(total, of);
+  }
+  std::vector<double> row;
+  for (const Tensor& gradient : gradients)
+    for (const double element : gradient.to_vector<double>()) row.push_back(element);
+  return row;
+}
+
+struct RandomFault {
+  std::string name;
+  std::function<Tensor(const Tensor&, Generator&)> plant;
+};
+
+Tensor with_a_wrong_element(const Tensor& gradient, Generator& random) {
+  std::vector<double> elements = gradient.to_vector<double>();
+  elements[static_cast<std::size_t>(random.below(gradient.elements()))] *= 1.01;
+  return Tensor::from(elements, gradient.shape());
+}
+
+const RandomFault kRandomFaults[] = {
+    {"off by 1e-3", [](const Tensor& x, Generator&) { return x * 1.001; }},
+    {"dropped", [](const Tensor& x, Generator&) { return x * 0; }},
+    {"sign", [](const Tensor& x, Generator&) { return x * -1; }},
+    {"one element", with_a_wrong_element},
+};
+
+/// Plants a random fault into a random contribution of the i-th layer, unless it changes next to nothing.
+/// Returns whether it did.
+bool check_random_fault(std::uint64_t seed) {
+  Generator random(seed);
+  const RandomLayer layer(seed);
+  const bool second = random.below(2) == 1;
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  const auto right = gradients_of_order(layer, seed, second,
+                                        [&](const Contribution& at, bool is_second, const Tensor& gradient) {
+                                          if (is_second == second && !(second && at.recorded))
+                                            places.emplace_back(at.node, at.input);
+                                          return gradient;
+                                        });
+  if (places.empty()) return false;
+  const auto place = places[static_cast<std::size_t>(random.below(static_cast<Index>(places.size())))];
+  const RandomFault& fault = kRandomFaults[random.below(4)];
+  const Watcher wrong = [&](const Contribution& at, bool is_second, const Tensor& gradient) {
+    if (is_second != second || at.recorded || std::make_pair(at.node, at.input) != place) return gradient;
+    Generator same(seed);
+    return fault.plant(gradient, same);
+  };
+  // A fault in an input whose gradients are small beside others' may change no more than roundings do.
+  const auto changed = gradients_of_order(layer, seed, second, wrong);
+  double largest = 0, change = 0;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    largest = std::max(largest, std::fabs(right[i]));
+    change = std::max(change, std::fabs(changed[i] - right[i]));
+  }
+  if (!(change > 1e-5 * largest && change > 1e-6)) return false;
+  GradcheckOptions options = options_for(seed);
+  options.on_tape = [&](Tape& tape) { tape.wrap_gradients(wrapper_of(wrong)); };
+  options.forward = false;
+  const GradcheckReport report = gradcheck(layer, layer.inputs(), options);
+  INFO(seed, " ", layer.name(), ": ", fault.name, " in ", second ? "second" : "first",
+       " derivatives, changes ", change, " of ", largest, "\n", report.text());
+  CHECK_FALSE(report.passed());
+  return true;
+}
+
+void check_random_faults(int count) {
+  int planted = 0;
+  for (int i = 0; i < count; ++i) planted += check_random_fault(test_seed(static_cast<std::uint64_t>(i)));
+  CHECK(planted > count / 2);
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/gradcheck/random") {
+  TEST_CASE("random smooth layers pass") { check_random_layers(100); }
+  TEST_CASE("random faults in random smooth layers are noticed") { check_random_faults(100); }
+  TEST_CASE("slow: ten thousand random smooth layers pass") { check_random_layers(10'000); }
+  TEST_CASE("slow: ten thousand random faults in random smooth layers are noticed") {
+    check_random_faults(10'000);
+  }
+}

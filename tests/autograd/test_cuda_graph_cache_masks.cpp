@@ -1,0 +1,312 @@
+#include <tapeformer/autograd/cuda_graph_cache.h>
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace tapeformer;
+
+// Only the GPU knows the starts and lengths of sequences: steps of batches that differ in them share a graph,
+// and an error in them is reported later, with the CPU's message.
+
+namespace {
+
+constexpr Index kVocabulary = 11, kTokens = 40;
+
+using Ids = std::vector<std::int32_t>;
+
+Tensor ids(const Shape& shape, Generator& random) {
+  const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());
+  for (Index i = 0; i < x.elements(); ++i)
+    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(kVocabulary));
+  return x;
+}
+
+Tensor id_tensor(const Ids& values) {
+  const Tensor x = Tensor::empty({static_cast<Index>(values.size())}, DType::i32, Device::cpu());
+  std::copy(values.begin(), values.end(), x.data<std::int32_t>());
+  return x;
+}
+
+/// A training whose batches are moved to its device.
+struct Course {
+  using Loss = std::function<Tensor(const std::vector<Tensor>&)>;
+
+  Course(Module& trained, Loss of_batch, Device where, Index most_graphs, DType computes_in = DType::bf16)
+      : model(trained), loss(std::move(of_batch)), device(where) {
+    model.to(DType::f32);
+    model.to(device);
+    if (computes_in == DType::bf16) model.compute_in(DType::bf16);  // as tensor cores take them
+    optimizer.emplace(model.parameters(), SgdConfig{});
+    replay.emplace(model.state(), most_graphs);
+  }
+
+  double step(const std::vector<Tensor>& batch) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : batch) there.push_back(x.to(device));
+    optimizer->clear_gradients();
+    const Tensor total = replay->run("step", there, [&](const std::vector<Tensor>& x) {
+      Tape tape;
+      const Tensor y = loss(x);
+      tape.backward(y);
+      return y;
+    });
+    optimizer->step(0.1);
+    return total.item();  // waits, and would tell what was wrong
+  }
+  std::string refused(const std::vector<Tensor>& batch) {
+    return message_of<ShapeError>([&] { step(batch); });
+  }
+
+  Module& model;
+  Loss loss;
+  Device device;
+  std::optional<Sgd> optimizer;
+  std::optional<CudaGraphCache> replay;
+};
+
+void check_same_weights(Module& a, Module& b) {
+  const auto of_a = a.named_parameters(), of_b = b.named_parameters();
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    CAPTURE(of_a[i].first);
+    CHECK(same_bits(of_a[i].second.value().to(Device::cpu()), of_b[i].second.value().to(Device::cpu())));
+  }
+}
+
+/// Attention of one kind over packed sequences.
+class PackedModel : public Module {
+ public:
+  PackedModel(const std::string& kind, bool cross) : PackedModel(kind, cross, Generator(test_seed(3))) {}
+
+  /// Batch: ids and targets [1, T], where sequences start, how many of their keys are there, positions; with
+  /// a memory, its ids and starts.
+  Tensor loss(const std::vector<Tensor>& batch) const {
+    AttentionContext context;
+    context.causal = !cross_;
+    context.query_starts = batch[2], context.key_lengths = batch[3];
+    if (!cross_) context.positions = batch[4];
+    if (cross_) context.key_starts = batch[5];
+    const Tensor x = embedding_(batch[0]), memory = cross_ ? embedding_(batch[4]) : x;
+    return cross_entropy(head_((*attention_)(x, memory, context)), batch[1]);
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("embedding", embedding_);
+    visitor.child("attention", *attention_);
+    visitor.child("head", head_);
+  }
+
+ private:
+  PackedModel(const std::string& kind, bool cross, Generator random)
+      : cross_(cross),
+        embedding_({kVocabulary, 32, 1}, random),
+        attention_(make_attention(config(kind, cross), random)),
+        head_({32, kVocabulary, true, {}}, random) {}
+  static AttentionConfig config(const std::string& kind, bool cross) {
+    AttentionConfig result;
+    result.kind = kind, result.width = 32, result.heads = 2, result.cross = cross, result.dropout = 0.25;
+    result.rotary = !cross && (attention_kind(kind).can & kCanRotate);
+    return result;
+  }
+
+  bool cross_;
+  Embedding embedding_;
+  std::unique_ptr<Attention> attention_;
+  Linear head_;
+};
+
+/// Starts of four sequences, as many as there are and empty ones after them.
+const Ids kStarts[] = {{0, 10, 25, 33, 40}, {0, 40, 40, 40, 40}, {0, 1, 2, 3, 40},
+                       {0, 0, 17, 17, 40},  {0, 20, 40, 40, 40}, {0, 7, 8, 39, 40}};
+
+std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& random) {
+  Ids lengths, positions;
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+    const std::int32_t tokens = starts[i + 1] - starts[i];
+    lengths.push_back(tokens - tokens / 3);
+    for (std::int32_t t = 0; t < tokens; ++t) positions.push_back(t);
+  }
+  std::vector<Tensor> batch{ids({1, kTokens}, random), ids({1, kTokens}, random), id_tensor(starts),
+                            id_tensor(lengths)};
+  if (!cross) batch.push_back(id_tensor(positions));
+  if (cross) batch.push_back(ids({1, kTokens}, random)), batch.push_back(id_tensor(starts));
+  return batch;
+}
+
+/// A bias that learns, added to scores that are looked at too: the path in plain operations.
+class BiasModel : public Module {
+ public:
+  BiasModel() : BiasModel(Generator(test_seed(3))) {}
+
+  /// Batch: ids and targets [2, T], which keys are real.
+  Tensor loss(const std::vector<Tensor>& batch) const {
+    const Tensor x = embedding_(batch[0]);
+    const Tensor heads = reshape(x, Shape{x.size(0), x.size(1), 2, 16});
+    Tensor weights;
+    AttentionOptions options;
+    options.causal = true;
+    options.key_mask = batch[2];
+    options.mask = bias_.used();
+    options.weights = &weights;
+    const Tensor y = scaled_dot_product_attention(heads, heads, heads, options);
+    return cross_entropy(head_(reshape(y, x.shape())), batch[1]) + mean(weights * weights);
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("embedding", embedding_);
+    visitor.parameter("bias", bias_);
+    visitor.child("head", head_);
+  }
+
+ private:
+  explicit BiasModel(Generator random)
+      : embedding_({kVocabulary, 32, 1}, random),
+        bias_(random_normal({2, 9, 9}, random, DType::f32)),
+        head_({32, kVocabulary, true, {}}, random) {}
+
+  Embedding embedding_;
+  Parameter bias_;
+  Linear head_;
+};
+
+struct Kind {
+  std::string kind;
+  bool cross;
+};
+const Kind kKinds[] = {{"mha", false},      {"gqa", false}, {"mla", false},
+                       {"additive", false}, {"mha", true},  {"additive", true}};
+
+DecoderOnly prefix_model() {
+  DecoderOnlyConfig config;
+  config.vocabulary = kVocabulary, config.context = 12, config.layers = 2, config.attention.heads = 2;
+  config.width = 32, config.feed_forward = 32, config.prefix = true, config.residual_dropout = 0.25;
+  Generator random(test_seed(5));
+  return DecoderOnly(config, random);
+}
+
+std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
+  const Shape shape{static_cast<Index>(lengths.size()), 9};
+  return {ids(shape, random), ids(shape, random), id_tensor(lengths)};
+}
+
+Course::Loss loss_of(const DecoderOnly& model) {
+  return [&model](const std::vector<Tensor>& x) { return model.loss(x[0], x[1], x[2]); };
+}
+Course::Loss loss_of(const BiasModel& model) {
+  return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
+}
+Course::Loss loss_of(const PackedModel& model) {
+  return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/cuda_graph_cache_masks") {
+  TEST_CASE("packed sequences that start elsewhere each time, some empty, are one graph, to the same bits") {
+    if (!has_gpu()) return;
+    for (const Kind& kind : kKinds) {
+      CAPTURE(kind.kind);
+      CAPTURE(kind.cross);
+      PackedModel plain_model(kind.kind, kind.cross), model(kind.kind, kind.cross);
+      Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
+      Course graphs(model, loss_of(model), Device::cuda(), 8);
+      Generator random(test_seed(7));
+      for (const Ids& starts : kStarts) {
+        const std::vector<Tensor> batch = packed_batch(starts, kind.cross, random);
+        CHECK(plain.step(batch) == graphs.step(batch));
+      }
+      check_same_weights(model, plain_model);
+      CHECK(graphs.replay->refusal() == "");
+      CHECK(graphs.replay->counts().run == 2);  // the first step had no memory for gradients yet
+      CHECK(graphs.replay->counts().captured == 1);
+      CHECK(graphs.replay->counts().replayed == 3);
+    }
+  }
+
+  TEST_CASE("prefixes of other lengths are one graph, to the same bits") {
+    if (!has_gpu()) return;
+    DecoderOnly plain_model = prefix_model(), model = prefix_model();
+    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
+    Course graphs(model, loss_of(model), Device::cuda(), 8);
+    Generator random(test_seed(7));
+    for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}}) {
+      const std::vector<Tensor> batch = prefix_batch(lengths, random);
+      CHECK(plain.step(batch) == graphs.step(batch));
+    }
+    check_same_weights(model, plain_model);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().replayed == 2);
+  }
+
+  TEST_CASE("attention in plain operations, for weights and for a mask that learns, is one graph too") {
+    if (!has_gpu()) return;
+    BiasModel plain_model, model;
+    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
+    Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
+    Generator random(test_seed(7));
+    for (const Index real : {9, 4, 1, 7, 8}) {
+      const Tensor mask = real_tokens({real, 10 - real}, 9).to(Device::cpu());
+      const std::vector<Tensor> batch{ids({2, 9}, random), ids({2, 9}, random), mask};
+      CHECK(plain.step(batch) == graphs.step(batch));
+    }
+    check_same_weights(model, plain_model);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().replayed == 2);
+  }
+
+  TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {
+    if (!has_gpu()) return;
+    PackedModel model("mha", true), plain_model("mha", true);
+    PackedModel here_model("mha", true);
+    here_model.to(Device::cpu());
+    Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
+    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
+    Course here(here_model, loss_of(here_model), Device::cpu(), 0, DType::f32);
+    Generator random(test_seed(7));
+    const std::vector<Tensor> right = packed_batch(kStarts[0], true, random);
+    for (Course* course : {&graphs, &plain})
+      for (Index i = 0; i < 4; ++i) course->step(right);
+    CHECK(graphs.replay->counts().replayed == 1);
+
+    const auto check = [&](std::size_t which, const Ids& wrong, const std::string& says) {
+      CAPTURE(which);
+      std::vector<Tensor> batch = right;
+      batch[which] = id_tensor(wrong);
+      const std::string expected = here.refused(batch);
+      CHECK(expected.find(says) != std::string::npos);
+      for (Course* course : {&plain, &graphs}) {
+        CHECK(course->refused(batch) == expected);
+        CHECK(std::isfinite(course->step(right)));
+      }
+    };
+    const std::string rises = "query_starts must rise from 0 to T, and key_starts from 0 to S; got ";
+    for (const std::size_t which : {std::size_t{2}, std::size_t{5}}) {
+      const std::string name = which == 2 ? "query_starts=i32[5]" : "key_starts=i32[5]";
+      for (const Ids& starts : {Ids{1, 10, 25, 33, 40},
+                                {0, 10, 25, 33, 39},
+                                {0, 10, 25, 33, 41},
+                                {0, 25, 10, 33, 40},
+                                {0, -2000000000, 2000000000, 33, 40}})
+        check(which, starts, rises + name);
+    }
+    const std::string most = "key_lengths must be i32 and at most the number of keys; got ";
+    check(3, {10, 15, 9, 7}, most + "9 at [2] of key_lengths=i32[4]");
+    check(3, {10, -1, 8, 7}, most + "-1 at [1] of key_lengths=i32[4]");
+    CHECK(graphs.replay->counts().captured == 1);
+  }
+}

@@ -1,0 +1,270 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/cuda_graph_cache.h>
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/generation/language_steps.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/kernels/full_device.h>
+#include <tapeformer/tests/nn/cuda_graph_case.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <cmath>
+#include <optional>
+
+using namespace tapeformer;
+
+// Training gives the same weights whether steps are queued kernel by kernel or as graphs.
+
+namespace {
+
+constexpr Index kTrainedVocabulary = 11;
+
+Tensor random_tokens(const Shape& shape, Generator& random, Index below = kTrainedVocabulary) {
+  const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());
+  for (Index i = 0; i < x.elements(); ++i)
+    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(below));
+  return x.to(Device::cuda());
+}
+
+DecoderOnly language_model() {
+  DecoderOnlyConfig config;
+  config.vocabulary = kTrainedVocabulary, config.context = 8, config.layers = 2, config.attention.heads = 2;
+  config.width = 32, config.feed_forward = 32;  // heads of 16, as tensor cores take them
+  config.embedding_dropout = config.attention.dropout = config.residual_dropout = 0.25;
+  Generator random(test_seed(5));
+  DecoderOnly model(config, random);
+  model.to(DType::f32);
+  model.to(Device::cuda());
+  return model;
+}
+
+/// A training, its batches drawn anew from a fixed seed.
+struct TrainingCourse {
+  explicit TrainingCourse(Index most_graphs = 0, bool in_bf16 = false) : model(language_model()) {
+    if (in_bf16) model.compute_in(DType::bf16);
+    optimizer.emplace(model.parameters());
+    replay.emplace(model.state(), most_graphs);
+  }
+
+  double pass(Index length, Index rows, double weight = 1) {
+    const Tensor inputs = random_tokens({rows, length}, random),
+                 targets = random_tokens({rows, length}, random);
+    const Tensor seed = Tensor::scalar(weight, DType::f32, Device::cuda());
+    return replay
+        ->run("pass", {inputs, {}, targets, seed},
+              [this](const std::vector<Tensor>& x) {
+                const Handle<Storage> ballast = FullDevice::block(pass_units);
+                Tape tape;
+                const Tensor loss = model.loss(x[0], x[2], x[1], {});
+                tape.backward(loss, x[3]);
+                return loss;
+              })
+        .item();
+  }
+  double step(Index length = 5, Index rows = 2) {
+    optimizer->clear_gradients();
+    const double loss = pass(length, rows);
+    optimizer->clipped_step(0.01, 1, 1);
+    return loss;
+  }
+  std::vector<double> steps(Index count, Index length = 5) {
+    std::vector<double> losses;
+    for (Index i = 0; i < count; ++i) losses.push_back(step(length));
+    return losses;
+  }
+  double evaluate() {
+    const Handle<Storage> ballast = FullDevice::block(evaluation_units);
+    model.eval();
+    Generator fixed(test_seed(77));
+    const double loss = model.loss(random_tokens({2, 5}, fixed), random_tokens({2, 5}, fixed), {}, {}).item();
+    model.train();
+    return loss;
+  }
+
+  DecoderOnly model;
+  std::optional<AdamW> optimizer;
+  std::optional<CudaGraphCache> replay;
+  Generator random{test_seed(9)};
+  std::size_t pass_units = 0, evaluation_units = 0;  // of memory, besides what such a small model needs
+};
+
+/// Both have learned and drawn the same.
+void check_same_state(TrainingCourse& a, TrainingCourse& b) {
+  const auto of_a = a.model.named_parameters(), of_b = b.model.named_parameters();
+  REQUIRE(of_a.size() == of_b.size());
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    CAPTURE(of_a[i].first);
+    CHECK(same(of_a[i].second.value(), of_b[i].second.value()));
+    CHECK(same(of_a[i].second.gradient(), of_b[i].second.gradient()));
+  }
+  const auto drawn_a = a.model.named_counters(), drawn_b = b.model.named_counters();
+  for (std::size_t i = 0; i < drawn_a.size(); ++i) CHECK(*drawn_a[i].second == *drawn_b[i].second);
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/cuda_graph_cache_training") {
+  TEST_CASE("a training with graphs is the training without, bit for bit, over shapes that alternate") {
+    if (!has_gpu()) return;
+    for (const bool in_bf16 : {false, true}) {
+      CAPTURE(in_bf16);
+      TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);
+      for (TrainingCourse* course : {&plain, &graphs}) separate_draws(course->model, 3);
+      for (Index i = 0; i < 12; ++i) {
+        CAPTURE(i);
+        const Index length = i % 2 == 0 ? 5 : 3;
+        CHECK(plain.step(length) == graphs.step(length));
+      }
+      check_same_state(plain, graphs);
+      CHECK(graphs.replay->refusal() == "");
+      CHECK(graphs.replay->counts().captured == 2);
+      CHECK(graphs.replay->counts().run == 3);  // the very first step had no memory for gradients yet
+      CHECK(graphs.replay->counts().replayed == 7);
+      CHECK(graphs.replay->nodes() > 50);
+      CHECK(plain.replay->counts().run == 12);
+    }
+  }
+
+  TEST_CASE("layers that are recomputed draw the same again in a graph") {
+    if (!has_gpu()) return;
+    TrainingCourse plain, graphs(8);
+    plain.model.recompute_layers(true);
+    graphs.model.recompute_layers(true);
+    CHECK(plain.steps(6) == graphs.steps(6));
+    check_same_state(plain, graphs);
+    CHECK(graphs.replay->counts().replayed == 3);
+  }
+
+  TEST_CASE("gradients of several passes are added up, each with its own weight") {
+    if (!has_gpu()) return;
+    TrainingCourse plain, graphs(8);
+    for (Index i = 0; i < 6; ++i) {
+      for (TrainingCourse* course : {&plain, &graphs}) {
+        course->optimizer->clear_gradients();
+        for (Index part = 0; part < 3; ++part) course->pass(5, 2, static_cast<double>(i + part));
+        course->optimizer->clipped_step(0.01, 0.25, 1);
+      }
+    }
+    check_same_state(plain, graphs);
+    CHECK(graphs.replay->counts().captured == 2);  // the first pass of a step assigns, the others add
+    CHECK(graphs.replay->counts().replayed == 13);
+  }
+
+  TEST_CASE("evaluations between replays change nothing") {
+    if (!has_gpu()) return;
+    TrainingCourse plain, graphs(8);
+    for (Index i = 0; i < 6; ++i) {
+      CHECK(plain.step() == graphs.step());
+      CHECK(plain.evaluate() == graphs.evaluate());
+    }
+    CHECK(graphs.replay->counts().replayed == 3);
+    check_same_state(plain, graphs);
+  }
+
+  TEST_CASE("on a full device a training validates and samples with more memory than its graphs leave") {
+    if (!FullDevice::is_possible()) return;
+    TrainingCourse plain, graphs(8);
+    graphs.pass_units = 6, graphs.evaluation_units = 8;
+    const FullDevice full(12);
+    const TokenIds prompt{1, 2, 3};
+    std::optional<LanguageSteps> plain_text, text;
+    for (Index i = 0; i < 14; ++i) {
+      CAPTURE(i);
+      CHECK(plain.step() == graphs.step());
+      if (i % 6 == 5) CHECK(plain.evaluate() == graphs.evaluate());
+      for (TrainingCourse* course : {&plain, &graphs}) course->model.eval();
+      if (i == 2) {
+        plain_text.emplace(plain.model, CacheConfig{}, false);
+        text.emplace(graphs.model);
+        CHECK(same(plain_text->prompt(prompt), text->prompt(prompt)));
+      } else if (i > 2 && i < 8) {
+        CHECK(same(plain_text->step({4}), text->step({4})));
+      }
+      for (TrainingCourse* course : {&plain, &graphs}) course->model.train();
+    }
+    check_same_state(plain, graphs);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().captured == 3);
+    CHECK(graphs.replay->counts().given_up == 2);
+    CHECK(graphs.replay->counts().run == 2);
+    CHECK(text->replay()->counts().captured == 2);
+    CHECK(text->replay()->counts().given_up == 1);
+    CHECK(text->replay()->counts().replayed == 2);
+  }
+
+  TEST_CASE(
+      "without graphs a training that needs more memory than there is ends with an error, as with them") {
+    if (!FullDevice::is_possible()) return;
+    for (const Index most_graphs : {0, 8}) {
+      TrainingCourse course(most_graphs);
+      course.pass_units = 6, course.evaluation_units = 14;
+      const FullDevice full(12);
+      course.steps(4);
+      CHECK(message_of<DeviceError>([&] { course.evaluate(); }).find("[memory] cuda:0 has no ") == 0);
+      course.evaluation_units = 8;
+      course.evaluate();
+      course.pass_units = 14;
+      CHECK(message_of<DeviceError>([&] { course.steps(1, 6); }).find("[memory] cuda:0 has no ") == 0);
+    }
+  }
+
+  TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
+    if (!has_gpu()) return;
+    TrainingCourse graphs(8);
+    graphs.steps(5);
+    std::vector<Tensor> saved;
+    std::vector<std::uint64_t> drawn;
+    for (const auto& [name, parameter] : graphs.model.named_parameters())
+      saved.push_back(parameter.value().clone());
+    for (const auto& [name, counter] : graphs.model.named_counters()) drawn.push_back(*counter);
+    const auto restart = [&](TrainingCourse& course) {
+      std::size_t i = 0;
+      for (const auto& [name, parameter] : course.model.named_parameters())
+        parameter.value().copy_from(saved[i++]);
+      i = 0;
+      for (const auto& [name, counter] : course.model.named_counters()) *counter = drawn[i++] + 1000;
+      course.optimizer.emplace(course.model.parameters());
+      course.random = Generator(test_seed(31));
+    };
+    restart(graphs);
+    const std::vector<double> first = graphs.steps(4);
+    restart(graphs);
+    CHECK(graphs.steps(4) == first);
+    CHECK(graphs.replay->counts().replayed == 10);
+    TrainingCourse plain;
+    restart(plain);
+    CHECK(plain.steps(4) == first);
+    check_same_state(plain, graphs);
+  }
+
+  TEST_CASE("an id out of range inside a graph is an error of that run alone") {
+    if (!has_gpu()) return;
+    TrainingCourse plain, graphs(8);
+    plain.steps(4);
+    graphs.steps(4);
+    const auto spoilt = [](TrainingCourse& course) {
+      Generator random(test_seed(1));
+      course.random = random;
+      return message_of<ShapeError>([&] {
+        const Tensor wrong = random_tokens({2, 5}, random, 200);
+        course.replay->run("pass", {wrong, {}, wrong, Tensor::scalar(1, DType::f32, Device::cuda())},
+                           [&](const std::vector<Tensor>& x) {
+                             Tape tape;
+                             const Tensor loss = course.model.loss(x[0], x[2], x[1], {});
+                             tape.backward(loss, x[3]);
+                             return loss;
+                           });
+        cuda::synchronize(0);
+      });
+    };
+    graphs.optimizer->clear_gradients();
+    const std::string message = spoilt(graphs);
+    CHECK(message.find("must be in [0, 11)") != std::string::npos);
+    CHECK(graphs.replay->counts().replayed == 2);
+    CHECK(std::isfinite(graphs.step()));
+  }
+}
