@@ -9,9 +9,10 @@ namespace {
 
 constexpr int kDeltaLanes = 8;  // lanes that sum a row
 
-/// Computes the facts of queries, and of tiles of them, for the other kernels.
+/// Computes the facts of queries, and of tiles of them, for the other kernels. `per_nat` is how many units of
+/// scores a nat has.
 __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y, const BFloat16* dy,
-                                             const float* log_sum, PreparedQueries prepared) {
+                                             const float* log_sum, float per_nat, PreparedQueries prepared) {
   const Index thread = Index{blockIdx.x} * kBlock + threadIdx.x, threads = Index{gridDim.x} * kBlock;
   const int lane = static_cast<int>(threadIdx.x) % kDeltaLanes;
   const Index rows = s.batch * prepared.padded * s.heads;  // a multiple of a warp's rows
@@ -33,7 +34,7 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
     if (lane != 0) continue;
     const float own = t < s.queries ? log_sum[(b * s.heads + head) * s.queries + t] : kNothing;
     const Index at = (b * s.heads + head) * prepared.padded + t;
-    prepared.log_sums[at] = own == kNothing ? -kNothing : own * kLog2E;
+    prepared.log_sums[at] = own == kNothing ? -kNothing : own * per_nat;
     prepared.deltas[at] = own == kNothing ? 0 : sum;
     if (head == 0) prepared.ranges[b * prepared.padded + t] = range_of(s, b, t);
   }
@@ -47,6 +48,40 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
     }
     joint.join();
     if (own_lane() == 0) prepared.tiles[tile] = joint;
+  }
+}
+
+/// One whose rounding is more than that of ordinary scores.
+__device__ bool is_large(float log_sum) { return log_sum != kNothing && fabsf(log_sum) > 64.0f; }
+
+/// Computes the shares of rows. Beside a large maximum the logarithm of a row's sum is rounded away: where a
+/// mask of -1e9, say, covers all of a row. Only such rows are summed again, by one warp each.
+__global__ void attention_mma_shares_kernel(AttentionShape s, MmaGradient x, const float* log_sum) {
+  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp, padded = x.prepared.padded;
+  for (Index row = first; row < s.batch * s.heads * padded; row += Index{gridDim.x} * kBlock / kWarp) {
+    const Index t = row % padded, head = row / padded % s.heads, b = row / padded / s.heads;
+    const float own = t < s.queries ? log_sum[(b * s.heads + head) * s.queries + t] : kNothing;
+    float share = 1;
+    if (is_large(own)) {
+      const BFloat16* const query = x.query + s.query.at(b, t, head);
+      const float parameter = parameter_of(s, x.parameter, head);
+      const SeenKeys range = range_of(s, static_cast<int>(b), static_cast<int>(t));
+      float total = 0;
+      for (int key = range.from + own_lane(); key < range.to; key += kWarp) {
+        const BFloat16* const of_key = x.key + s.key.at(b, key, head / (s.heads / s.groups));
+        float score = 0;
+        for (Index i = 0; i < s.key_width; ++i)
+          score += static_cast<float>(query[i]) * static_cast<float>(of_key[i]);
+        score *= static_cast<float>(s.scale);
+        with_function(s.function, [&](auto function) { score = function.value(score, parameter); });
+        if (x.relative != nullptr) score += relative_row(s, x.relative, b, head, t)[key];
+        if (may_see(s, x.bias, b, head, t, key, score)) total += expf(score - own);
+      }
+      total = warp_reduce(total, [](float a, float other) { return a + other; });
+      if (x.sinks != nullptr) total += expf(x.sinks[head] - own);
+      share = 1 / total;
+    }
+    if (own_lane() == 0) x.prepared.shares[row] = share;
   }
 }
 
@@ -74,14 +109,22 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const Atte
   if (!fits) return false;
 
   const Index padded = tiles_of(s.queries, kPaddedQueries) * kPaddedQueries;
-  const Scratch<float> log_sums(on, s.batch * s.heads * padded), deltas(on, s.batch * s.heads * padded);
+  const Index rows = s.batch * s.heads * padded;
+  const Scratch<float> log_sums(on, rows), deltas(on, rows), shares(on, x.bias != nullptr ? rows : 0);
   const Scratch<SeenKeys> ranges(on, s.batch * padded);
   const Scratch<JointRange> tiles(on, s.batch * padded / kMoving);
-  const MmaGradient c{
-      x, to, dy, dense, {padded, log_sums.data(), deltas.data(), ranges.data(), tiles.data()}};
-  launch(on, "attention_mma_prepare", attention_mma_prepare_kernel,
-         blocks_for(s.batch * s.heads * padded * kDeltaLanes), dim3(kBlock), 0, s, y, dy, log_sum,
-         c.prepared);
+  const MmaGradient c{x,
+                      to,
+                      dy,
+                      dense,
+                      {padded, log_sums.data(), deltas.data(), x.bias != nullptr ? shares.data() : nullptr,
+                       ranges.data(), tiles.data()}};
+  const float per_nat = options_of(s, x) == MmaOptions::none ? kLog2E : 1.0f;
+  launch(on, "attention_mma_prepare", attention_mma_prepare_kernel, blocks_for(rows * kDeltaLanes),
+         dim3(kBlock), 0, s, y, dy, log_sum, per_nat, c.prepared);
+  if (x.bias != nullptr)
+    launch(on, "attention_mma_shares", attention_mma_shares_kernel, blocks_for(rows * kWarp), dim3(kBlock), 0,
+           s, c, log_sum);
   if (c.dkey || c.dvalue) attention_mma_dkey(on, s, c);
   if (c.dquery) attention_mma_dquery(on, s, c);
   return true;

@@ -31,10 +31,14 @@ struct BackwardBlock {
 /// Computed for all queries before the rest, with T rounded up to kPaddedQueries.
 struct PreparedQueries {
   Index padded;
-  /// [B, H, padded], base 2. Infinite for rows that see nothing, so that all their weights are zero.
+  /// [B, H, padded], in the unit of scores. Infinite for rows that see nothing, so that all their weights are
+  /// zero.
   float* log_sums;
   /// [B, H, padded]: sum over e of dy y, in theory the sum over the keys of each weight times its gradient.
   float* deltas;
+  /// [B, H, padded]: factors that make the weights of a row add up to one; null where exp(score - log_sum)
+  /// does.
+  float* shares;
   SeenKeys* ranges;   // [B, padded]
   JointRange* tiles;  // [B, padded / kMoving]
 };
@@ -52,7 +56,7 @@ struct alignas(16) BackwardShared {
   BFloat16 own[2][BackwardBlock<kWidth>::kOwn * kPitch<kWidth>];
   struct alignas(16) Stage {
     BFloat16 rows[2][kMoving * kPitch<kWidth>];
-    float log_sums[kMoving], deltas[kMoving];  // these of moving queries
+    float log_sums[kMoving], deltas[kMoving], shares[kMoving];  // these of moving queries
     SeenKeys ranges[kMoving];
     JointRange joint;
   } stages[BackwardBlock<kWidth>::kStages];

@@ -69,7 +69,7 @@ __device__ unsigned pairs_by_masks(const AttentionShape& s, int b, int head, int
   return pairs;
 }
 
-/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit: those of the lane's first
+/// Adds biases to the scores(j, i, c), references, that have a bit: those of the lane's first
 /// key and its first query plus n at row_at(n), of further keys `stride` apart. Returns the pairs that biases
 /// keep.
 template <int kRows, class RowAt, class Scores>
@@ -83,7 +83,7 @@ __device__ unsigned add_rows_of_pairs(unsigned pairs, Index stride, RowAt&& row_
       const unsigned bit = pair_bit<kRows>(j, i, c);
       const float added = (pairs & bit) != 0 ? of_row[8 * i * stride] : kNothing;
       if (added == kNothing) pairs &= ~bit;
-      scores(j, i, c) += added * kLog2E;
+      scores(j, i, c) += added;
     }
   }
   return pairs;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const bool drops = kMasks && s.drops;
   const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
                                     (kModifies && x.relative != nullptr));
-  const float scale = static_cast<float>(s.scale) * kLog2E;
+  const float scale = static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E);
   // Biases are added to scaled scores.
   const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
   const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
@@ -167,6 +167,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     const Index of_head = (Index{entry} * s.heads + head) * x.prepared.padded + query + of_four;
     if (part == 0) copy_async_16(to.log_sums + of_four, x.prepared.log_sums + of_head, true);
     if (part == 1) copy_async_16(to.deltas + of_four, x.prepared.deltas + of_head, true);
+    if (kMasks && part == 2 && x.prepared.shares != nullptr)
+      copy_async_16(to.shares + of_four, x.prepared.shares + of_head, true);
     if (i < kMoving / 2) copy_async_16(to.ranges + 2 * i, x.prepared.ranges + row + 2 * i, true);
     if (i == 0) copy_async_16(&to.joint, x.prepared.tiles + row / kMoving, true);
     copy_async_commit();
@@ -237,8 +239,16 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         const float2 log_sums = of_two(moving.log_sums, j);
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          weight(j, i, 0) = exp2_approx(weight(j, i, 0) * factor - log_sums.x);
-          weight(j, i, 1) = exp2_approx(weight(j, i, 1) * factor - log_sums.y);
+          weight(j, i, 0) = exponential<kMasks>(weight(j, i, 0) * factor - log_sums.x);
+          weight(j, i, 1) = exponential<kMasks>(weight(j, i, 1) * factor - log_sums.y);
+        }
+      }
+      if (kMasks && x.prepared.shares != nullptr) {
+#pragma unroll
+        for (int j = 0; j < kFragments; ++j) {
+          const float2 shares = of_two(moving.shares, j);
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) weight(j, i, 0) *= shares.x, weight(j, i, 1) *= shares.y;
         }
       }
       unsigned real = kAllSeen;  // bits of the queries that see any key

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const bool drops = kMasks && s.drops;
   const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
                                     (kModifies && x.relative != nullptr));
-  const float scale = static_cast<float>(s.scale) * kLog2E;
+  const float scale = static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E);
   // Biases are added to scaled scores.
   const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
   const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
 #pragma unroll
         for (int i = 0; i < 2 * kKeyFragments; ++i) {
           float& w = weight(row, i / 2, i % 2);
-          w = exp2_approx(w * factor - log_sums[row]);
+          w = exponential<kMasks>(w * factor - log_sums[row]);
         }
       }
       unsigned seen = kAllSeen;
@@ -152,6 +152,16 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   }
   copy_async_wait<0>();
 
+  if (kMasks && x.prepared.shares != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int t = query + first_row + own_lane() / 4 + 8 * i;
+      const float share = x.prepared.shares[(Index{b} * heads + head) * x.prepared.padded + t];
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n)
+        sums[i / 2][n][i % 2 * 2] *= share, sums[i / 2][n][i % 2 * 2 + 1] *= share;
+    }
+  }
   const Index at = s.query.at(b, query + first_row, head);
   put_sums<kWidth>(x.dquery, at, s.query.row, queries - first_row, s.key_width, static_cast<float>(s.scale),
                    sums);

@@ -72,11 +72,11 @@ __device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<T
 template <class Tiles>
 using Weights = unsigned[Tiles::kFragments][kKeyTile / 16][4];
 
-/// Replaces scores, times `factor`, by their exponentials in base 2 for the largest score so far; earlier
-/// sums shrink. With kDrops only weights with a bit in `kept` are multiplied. One fragment after the other,
-/// to use fewer registers.
+/// Replaces scores, times `factor`, by their exponentials for the largest score so far; earlier sums shrink.
+/// With masks, only weights with a bit in `kept` are multiplied. One fragment after the other, to use fewer
+/// registers.
 /// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
-template <bool kDrops, class Tiles>
+template <class Tiles>
 __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tiles>& state,
                              Weights<Tiles>& weights) {
 #pragma unroll
@@ -90,14 +90,14 @@ __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tile
       most = max(most, __shfl_xor_sync(kAllLanes, most, 1));
       most = max(most, __shfl_xor_sync(kAllLanes, most, 2));
       const float shift = most == kNothing ? 0.0f : most * factor;
-      const float shrink = exp2_approx(state.largest[i][h] * factor - shift);
+      const float shrink = exponential<Tiles::kMasks>(state.largest[i][h] * factor - shift);
       float total = state.totals[i][h] * shrink;
 #pragma unroll
       for (int j = 0; j < kKeyFragments; ++j) {
 #pragma unroll
         for (int c = 2 * h; c < 2 * h + 2; ++c) {
-          total += scores[j][c] = exp2_approx(scores[j][c] * factor - shift);
-          if (kDrops && (kept >> (32 * i + 16 * h + 2 * j + c % 2) & 1u) == 0) scores[j][c] = 0;
+          total += scores[j][c] = exponential<Tiles::kMasks>(scores[j][c] * factor - shift);
+          if (Tiles::kMasks && (kept >> (32 * i + 16 * h + 2 * j + c % 2) & 1u) == 0) scores[j][c] = 0;
         }
         weights[i][j / 2][j % 2 * 2 + h] = pack_bf16(scores[j][2 * h], scores[j][2 * h + 1]);
       }
@@ -154,10 +154,11 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
       total += __shfl_xor_sync(kAllLanes, total, 2);
       float most = state.largest[i][h] * factor, kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
       if (Tiles::kTakesSinks && sinks != nullptr)
-        kept *= add_sink(sinks[head] * kLog2E, most, total, exp2_approx);
+        kept *= add_sink(sinks[head] / kUnit<Tiles::kMasks>, most, total, exponential<Tiles::kMasks>);
       const int row = 16 * i + 8 * h + g;
       if (t == 0 && first + row < s.queries)
-        log_sum[(Index{b} * s.heads + head) * s.queries + first + row] = most * kLn2 + logf(total);
+        log_sum[(Index{b} * s.heads + head) * s.queries + first + row] =
+            most * kUnit<Tiles::kMasks> + logf(total);
       const float scale = total == 0.0f ? 0.0f : kept / total;
 #pragma unroll
       for (int j = 0; j < kChunks; ++j)
@@ -195,7 +196,7 @@ __device__ QueryPlace place_of_queries(const AttentionShape& s) {
 
 /// A block has a tile of queries of one head, and loops over the keys. While the scores of a tile of keys are
 /// computed its values are loaded, and then the next keys. Blocks with the last queries come first: with a
-/// causal mask they have the most work. `scale` is the scores' times log2(e).
+/// causal mask they have the most work. `scale` makes scores of products, in their unit.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
@@ -305,7 +306,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       seen = seen_by_warp(bits);
     }
     Weights<Tiles> weights;
-    exponentiate<Tiles::kMasks, Tiles>(factor, s.drops ? kept : ~std::uint64_t{0}, state, weights);
+    exponentiate<Tiles>(factor, s.drops ? kept : ~std::uint64_t{0}, state, weights);
     multiply_values<Tiles>(value_tile, seen, weights, state);
   }
   copy_async_wait<0>();
@@ -322,7 +323,7 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
          dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, x.query, x.key,
          x.value, x.bias, MmaModifiers{x.relative, x.parameter, x.sinks}, y, log_sum,
-         static_cast<float>(s.scale) * kLog2E);
+         static_cast<float>(s.scale) * (Tiles::kMasks ? 1.0f : kLog2E));
   return true;
 }
 

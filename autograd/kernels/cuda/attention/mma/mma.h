@@ -18,6 +18,15 @@ namespace tapeformer::kernels {
 constexpr int kKeyTile = 64, kKeyFragments = kKeyTile / 8;
 constexpr unsigned kAllLanes = 0xFFFFFFFFu, kAllSeen = 0xFFFFu;
 constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+/// The unit of scores, in nats. It is a bit where they are only products. Masks are added in nats: in bits a
+/// mask of the lowest f32 overflows, and one of -1e9 is rounded to another value than in log_sum.
+template <bool kMasks>
+constexpr float kUnit = kMasks ? 1.0f : kLn2;
+/// The exponential of a score in that unit.
+template <bool kMasks>
+__device__ float exponential(float score) {
+  return exp2_approx(kMasks ? score * kLog2E : score);
+}
 constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the score of a masked pair
 
 /// The distance of rows in a tile: an odd number of 16 bytes, so that eight rows are in different banks.
@@ -156,7 +165,7 @@ __device__ void for_each_without(std::uint64_t bits, F&& f) {
   }
 }
 
-/// Adds biases times log2(e) to the scores(row, j, c), references, that have a bit in bits_of_rows(); `first`
+/// Adds biases to the scores(row, j, c), references, that have a bit in bits_of_rows(); `first`
 /// is the first row's query, `key` the tile's first. Returns the bits that biases keep.
 template <int kRows, class Scores>
 __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, int b, int head, int first,
@@ -171,7 +180,7 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
       const std::uint64_t bit = std::uint64_t{1} << (16 * row + i);
       const float added = (bits & bit) != 0 ? of_row[(8 * (i / 2) + i % 2) * strides[3]] : kNothing;
       if (added == kNothing) bits &= ~bit;
-      scores(row, i / 2, i % 2) += added * kLog2E;
+      scores(row, i / 2, i % 2) += added;
     }
   }
   return bits;
@@ -187,13 +196,12 @@ __device__ void add_relative_biases(const AttentionShape& s, const float* relati
     const float* const of_row = relative_row(s, relative, b, head, query) + key + own_lane() % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * kKeyFragments; ++i) {
-      if ((bits >> (16 * row + i) & 1u) != 0)
-        scores(row, i / 2, i % 2) += of_row[8 * (i / 2) + i % 2] * kLog2E;
+      if ((bits >> (16 * row + i) & 1u) != 0) scores(row, i / 2, i % 2) += of_row[8 * (i / 2) + i % 2];
     }
   }
 }
 
-/// Replaces scores, times `scale`, by their function times log2(e).
+/// Replaces scores, times `scale`, by their function.
 template <int kRowTiles, int kFragments>
 __device__ void apply_function(const AttentionShape& s, float parameter, float scale,
                                float (&scores)[kRowTiles][kFragments][4]) {
@@ -201,7 +209,7 @@ __device__ void apply_function(const AttentionShape& s, float parameter, float s
 #pragma unroll
     for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
       float& score = scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4];
-      score = kLog2E * function.value(scale * score, parameter);
+      score = function.value(scale * score, parameter);
     }
   });
 }

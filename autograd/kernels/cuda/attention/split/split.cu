@@ -14,8 +14,8 @@ constexpr Index kEnoughBlocks = 528;  // four for each SM of a large GPU; the sa
 // both.
 constexpr std::size_t kMostShared = 152 * 1024, kOtherShared = 10 * 1024;
 
-/// The sums over a part of the keys: outputs before the division by the sum of the weights, the largest score
-/// (base 2), and the sum of the weights.
+/// The sums over a part of the keys: outputs before the division by the sum of the weights, the largest
+/// score, and the sum of the weights.
 template <class W>
 struct SplitResults {
   W *sums, *largest, *totals;  // [part, B, H, T, E] and [part, B, H, T]
@@ -26,7 +26,6 @@ __global__ void __launch_bounds__(kSplitThreads)
     attention_split_kernel(AttentionShape s, SplitPlan plan, AttentionOperands<T> in,
                            SplitResults<Wide<T>> results, T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
-  constexpr W kLog2 = static_cast<W>(0.693147180559945309417);
   __shared__ W scores[kSplitRows * kScorePitch];
   __shared__ uint4 bf16_space[kUsesTensorCores<T> ? kSplitRows * kWeightPitch / 8 : 1];
   BFloat16* const bf16_weights = reinterpret_cast<BFloat16*>(bf16_space);
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(kSplitThreads)
       }
       const bool is_visible =
           is_in_range && may_see(s, in.bias, b, head_of(row), query_of(row), at_key, score);
-      own[i] = is_visible ? score * (1 / kLog2) : kMinusInfinity<W>;
+      own[i] = is_visible ? score : kMinusInfinity<W>;
       visible |= (is_visible ? 1u : 0u) << i;
       most = max(most, own[i]);
     }
@@ -117,10 +116,10 @@ __global__ void __launch_bounds__(kSplitThreads)
       return x;
     };
     most = reduce(most, [](W x, W other) { return max(x, other); });
-    const W shift = most == kMinusInfinity<W> ? W(0) : most, shrink = exp2(largest - shift);
+    const W shift = most == kMinusInfinity<W> ? W(0) : most, shrink = exp(largest - shift);
     W sum = W(0);
     for (int i = 0; i < kOwnKeys; ++i) {
-      const W weight = exp2(own[i] - shift);
+      const W weight = exp(own[i] - shift);
       sum += weight;
       if constexpr (kUsesTensorCores<T>)
         bf16_weights[row * kWeightPitch + own_key + i] = T(weight);
@@ -160,11 +159,11 @@ __global__ void __launch_bounds__(kSplitThreads)
   W kept = W(1);
   if (row < rows && own_key == 0) {
     if (kModifies && plan.parts == 1 && in.sinks != nullptr)
-      kept = add_sink(in.sinks[head_of(row)] / kLog2, largest, total, [](W x) { return exp2(x); });
+      kept = add_sink(in.sinks[head_of(row)], largest, total, [](W x) { return exp(x); });
     if (plan.parts > 1) {
       results.largest[part * all + row_at(row)] = largest, results.totals[part * all + row_at(row)] = total;
     } else {
-      log_sum[row_at(row)] = largest * kLog2 + log(total);
+      log_sum[row_at(row)] = largest + log(total);
     }
   }
   if (own_key == 0) factors[row] = plan.parts > 1 ? W(1) : total == W(0) ? W(0) : kept / total;
@@ -187,24 +186,23 @@ __global__ void __launch_bounds__(kSplitThreads)
     attention_combine_kernel(AttentionShape s, int parts, SplitResults<Wide<T>> results, const Wide<T>* sinks,
                              T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
-  constexpr W kLog2 = static_cast<W>(0.693147180559945309417);
   const Index all = s.batch * s.heads * s.queries, row = blockIdx.x, width = s.value_width;
   const Index t = row % s.queries, head = row / s.queries % s.heads, b = row / s.queries / s.heads;
   W most = kMinusInfinity<W>, total = W(0);
   for (int part = 0; part < parts; ++part) most = max(most, results.largest[part * all + row]);
   const W shift = most == kMinusInfinity<W> ? W(0) : most;
   for (int part = 0; part < parts; ++part)
-    total += results.totals[part * all + row] * exp2(results.largest[part * all + row] - shift);
+    total += results.totals[part * all + row] * exp(results.largest[part * all + row] - shift);
   W kept = W(1);
-  if (sinks != nullptr) kept = add_sink(sinks[head] / kLog2, most, total, [](W x) { return exp2(x); });
+  if (sinks != nullptr) kept = add_sink(sinks[head], most, total, [](W x) { return exp(x); });
   for (Index at = threadIdx.x; at < width; at += kSplitThreads) {
     W sum = W(0);
     for (int part = 0; part < parts; ++part)
-      sum += results.sums[(part * all + row) * width + at] * exp2(results.largest[part * all + row] - shift);
+      sum += results.sums[(part * all + row) * width + at] * exp(results.largest[part * all + row] - shift);
     y[((b * s.queries + t) * s.heads + head) * width + at] =
         static_cast<T>(total == W(0) ? W(0) : kept * sum / total);
   }
-  if (threadIdx.x == 0) log_sum[row] = most * kLog2 + log(total);
+  if (threadIdx.x == 0) log_sum[row] = most + log(total);
 }
 
 template <class T, int kColumns>
