@@ -1,6 +1,6 @@
 // The whole library in one small program: a language model that reads a text, learns to predict its next
 // character, and then writes some text of its own. It takes seconds.
-// Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads sentences that the library makes up.
+// Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads the built-in text.
 #include <tapeformer/tapeformer.h>  // includes the library's headers; CMake generates it in the build folder
 
 #include <algorithm>
@@ -109,7 +109,7 @@ Ids generate(const LanguageModel& model, Ids text, Index count, Generator& rando
 
 int main(int argc, char** argv) try {
   share_processors();  // leaves other programs their share of the machine
-  const std::string text = argc > 1 ? read_file(argv[1]) : ToyGrammar().text();
+  const std::string text = argc > 1 ? read_file(argv[1]) : built_in_text();
   const Index steps = argc > 2 ? std::atoll(argv[2]) : 600;
   if (steps < 1) throw Error("usage: minimal [TEXT_FILE [STEPS]]");
   // A TextSource hands its text to a reader piece by piece; here in one piece.

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/data/metrics.h>
-#include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/examples/report/session.h>
@@ -129,7 +128,7 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   const auto trained_on = config.find("data_fingerprint");
   if (trained_on == config.end() || *trained_on != fingerprint(corpus)) {
     const bool own = !trained.validation.empty();
-    throw DataError(trained.text.name(), 0,
+    throw DataError(trained.built_in() ? "the built-in corpus" : trained.text.name(), 0,
                     std::string("has changed since the training, ") +
                         (own ? "or a validation or test file has" : "and with it what was held out") +
                         "; restore it, or name --pairs, or --source and --target");
@@ -220,17 +219,6 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
   scores.update({{"exact_match", exact}, {"bleu", bleu.score}, {"chrf", chrf}});
   if (options.text.empty() && search.average == 0) remember(RunFolder(options.run), scores);  // for `compare`
-  std::string comparison;
-  if (options.text.empty() && trained.built_in()) {
-    const ToyGrammar grammar;
-    std::vector<std::string> word_by_word;
-    for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
-    const double its_exact = exact_match(word_by_word, references),
-                 its_bleu = corpus_bleu(word_by_word, references).score;
-    scores["word_by_word"] = {{"exact_match", its_exact}, {"bleu", its_bleu}};
-    comparison = format("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
-                        its_exact, its_bleu);
-  }
   if (options.json) {
     scores["bleu_signature"] = bleu_signature();
     print("%s\n", scores.dump(2));
@@ -242,7 +230,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     print("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source"),
           empty == 1 ? "it" : "them");
   }
-  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n%s", loss, exact, bleu.text(), chrf, comparison);
+  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact, bleu.text(), chrf);
   return kExitSuccess;
 }
 

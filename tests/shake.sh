@@ -38,7 +38,7 @@ fi
 
 # What draws or has bounds. Left out: what depends on texts and files alone, and what takes minutes for other reasons.
 mapfile -t sources < <(find tests -name 'test_*.cpp' |
-  grep -vE '^tests/(bench|emulator|fuzz|memory|data/toy|examples/(report|shared|translation))/|/test_(cuda|nccl|causality|options)' |
+  grep -vE '^tests/(bench|emulator|fuzz|memory|examples/(report|shared|translation))/|/test_(cuda|nccl|causality|options)' |
   xargs grep -lE 'test_seed|CHECK_BELOW|check_gradients|random_(values|tokens|normal|uniform)|_case\.h|attention_(search|problem)\.h' |
   grep -E -- "$regex" | sort)
 

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/program.h>
@@ -25,7 +25,7 @@ void stop_if_interrupted(Progress& progress) {
 
 TextCorpus corpus_of(const std::vector<std::string>& paths) {
   if (!paths.empty()) return TextCorpus::open(paths);
-  static const std::string text = ToyGrammar().text();
+  static const std::string text = built_in_text();
   return TextCorpus::in_memory(text, "English and French sentences");
 }
 

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/utf8.h>
-#include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/translation/data.h>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +12,19 @@
 namespace tapeformer {
 
 namespace {
+
+/// Cuts a part of the built-in corpus to what `option` asks for.
+/// Throws: DataError if it has fewer pairs
+void keep_first(std::vector<TextPair>& part, Index count, const char* option, Index asked) {
+  if (count > static_cast<Index>(part.size())) {
+    throw DataError(
+        "[built-in corpus] it has 15000 pairs to train on and 2000 to hold out; got " + std::string(option) +
+        " " + std::to_string(asked) +
+        "; try fewer, or a text of your own (--pairs). Runs that earlier versions trained on more pairs "
+        "cannot go on");
+  }
+  part.resize(static_cast<std::size_t>(count));
+}
 
 std::uint64_t fingerprint(const TranslationTokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
 
@@ -40,12 +53,12 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
   CorpusSplit split;
   Index sources = 0;  // the number of sources, if some of them are held out
   if (options.built_in()) {
-    const ToyGrammar grammar;
-    const Index held_out = options.sentences_held_out(grammar.size()), half = held_out / 2;
-    split.train = grammar.sample(Split::train, options.grammar_pairs, options.training.seed);
-    split.validation = grammar.sample(Split::validation, half, options.training.seed);
-    split.test = grammar.sample(Split::test, held_out - half, options.training.seed);
-    report = "built-in English to French corpus of " + std::to_string(grammar.size()) + " sentences";
+    split = built_in_corpus();
+    const Index held_out = options.held_out > 0 ? options.held_out : kMostUnaskedHeldOut, half = held_out / 2;
+    keep_first(split.train, options.grammar_pairs, "--grammar-pairs", options.grammar_pairs);
+    keep_first(split.validation, half, "--held-out", held_out);
+    keep_first(split.test, held_out - half, "--held-out", held_out);
+    report = "built-in English to French corpus";
   } else {
     const std::string& path = options.text.name();
     std::vector<TextPair> pairs = options.text.read(options.swap);

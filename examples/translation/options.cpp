@@ -26,7 +26,8 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_data.path("test_target", test.target, "their translations (with --test-source)");
   in_data("swap", swap, "translate from the second column of tab-separated files to the first");
   in_data("grammar_pairs", grammar_pairs,
-          "training pairs drawn from the built-in corpus when no file is given", kPositive);
+          "how many pairs of the built-in corpus to train on when no file is given, at most 15000",
+          kPositive);
   in_data("max_words", max_words,
           "leave out pairs of --pairs, or --source and --target, with more words on a side; 0 keeps all",
           kNotNegative);

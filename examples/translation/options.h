@@ -38,8 +38,8 @@ struct TranslationOptions {
   // for the test where there is one, nothing is held out of it.
   PairFiles text, validation, test;
   bool swap = false;
-  Index grammar_pairs = 100000;  ///< sampled from the built-in corpus
-  Index max_words = 0;           ///< per side; 0 for no limit
+  Index grammar_pairs = 15000;  ///< of the built-in corpus, the first ones
+  Index max_words = 0;          ///< per side; 0 for no limit
   Index held_out = 0;  ///< source sentences, half validation and half test; 0: see sentences_held_out
   // Vocabulary
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
