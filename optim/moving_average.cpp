@@ -23,8 +23,19 @@ void MovingAverage::include_weights(const Tensor& norm) {
 
 bool MovingAverage::exchange_weights() {
   settle();
-  if (included_ == 0) return false;
-  exchange_values(averages_);
+  if (included_ == 0 || parameters_.empty()) return false;
+  MultiTensorList list;
+  list.begin("moving_average");
+  gather(0, list);
+  list.end();
+  if (list.empty()) return true;  // ranks divide the work, and this one has none of it
+  dispatch(
+      "moving_average",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::exchange_values<T>(on, list.tensors());
+      },
+      wide(no_elements()));
   return true;
 }
 

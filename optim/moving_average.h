@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// The exponential moving average of a model's weights over its training, which is often better than the last
+/// The exponential moving average of a model's weights over a run, which is often better than the last
 /// weights. It is kept beside them, in their type and on their device:
 ///   MovingAverage average(model.parameters(), 0.999);
 ///   ...
@@ -27,8 +27,11 @@ class MovingAverage : private Optimizer {
   /// After each step of the optimizer. Where `norm`, that of the step's gradients as f64 [1] on the weights'
   /// device, is not finite, the average and its count stay as if this step had not been.
   void include_weights(const Tensor& norm = {});
-  /// Does nothing before the first include_weights().
-  bool exchange_weights() override;
+  /// Puts the average in the place of the weights, to evaluate and to save, and the next time puts these
+  /// back, to the same bits; no step may come between. Returns whether anything has changed: nothing does
+  /// before the first include_weights(). Where ranks divide the work, DataParallel::gather_values() must
+  /// follow.
+  bool exchange_weights();
   /// To be saved and restored beside the optimizer's state.
   void visit_state(OptimizerVisitor& visitor) override;
   using Optimizer::set_shards;

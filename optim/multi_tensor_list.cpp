@@ -94,11 +94,6 @@ void MultiTensorList::add(const Tensor& gradient) {
   append(entry);
 }
 
-void MultiTensorList::add(const kernels::StepTensor& entry, const Tensor& like) {
-  if (count_ == 0) like_ = like;
-  append(entry);
-}
-
 void MultiTensorList::append(const kernels::StepTensor& entry) {
   if (count_ == entries_.size()) {
     entries_.emplace_back();

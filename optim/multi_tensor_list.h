@@ -35,8 +35,6 @@ class MultiTensorList {
                 const Tensor& state2, Index first2, Index setting);
   /// For a norm: a gradient without a parameter.
   void add(const Tensor& gradient);
-  /// An entry of the caller's making, whose memory is of `like`'s type and device.
-  void add(const kernels::StepTensor& entry, const Tensor& like);
   void end();
 
   bool empty() const { return count_ == 0; }

@@ -38,8 +38,6 @@ void Muon::add_parts(std::size_t parameter) {
     throw Error("[muon] the parts of a parameter must have its rows together; got row_parts of " +
                 value.describe());
   }
-  if (config_.row_beta2 > 0)
-    row_moments_.push_back(Tensor::zeros({value.size(0)}, value.dtype(), value.device()));
   Index row = 0;
   for (const Index count : rows) {
     const std::size_t stack = stack_of(count, value.size(1));
@@ -66,38 +64,13 @@ void Muon::set_shards(const DataParallel& ranks) {
   Optimizer::set_shards(ranks);
 }
 
-double Muon::momentum_of_step() const {
-  const auto step = static_cast<double>(steps_);
-  if (step >= config_.momentum_warmup) return config_.momentum;
-  return config_.momentum_start +
-         step / config_.momentum_warmup * (config_.momentum - config_.momentum_start);
-}
-
-/// The update of a part, with its rows' moments.
-void Muon::gather_rows(const Part& part) {
-  const Stack& stack = stacks_[part.stack];
-  const auto element = [](const Tensor& x, Index i) {
-    return static_cast<char*>(x.state()->storage->data) + i * bytes_of(x.dtype());
-  };
-  kernels::StepTensor entry;
-  entry.count = stack.rows * stack.columns;
-  entry.setting = stack.columns;
-  entry.value = element(stack.updates, part.place * entry.count);
-  entry.state1 = element(row_moments_[part.parameter], part.row);
-  rows_.add(entry, stack.updates);
-}
-
 void Muon::gather(double learning_rate, MultiTensorList& table) {
   settings_.clear();
-  step_momentum_ = momentum_of_step();
-  rows_.begin("muon");
   for (const Stack& stack : stacks_) {
     const auto rows = static_cast<double>(stack.rows), columns = static_cast<double>(stack.columns);
-    double scale = config_.update_rms > 0 ? config_.update_rms * std::sqrt(std::max(rows, columns))
-                                          : std::sqrt(std::max(1.0, rows / columns));
-    if (config_.row_beta2 > 0 && config_.update_rms > 0) scale = 1;  // normalize_rows() scales
-    settings_.push_back({learning_rate * scale, learning_rate * config_.weight_decay,
-                         learning_rate * config_.cautious_decay});
+    const double scale = config_.update_rms > 0 ? config_.update_rms * std::sqrt(std::max(rows, columns))
+                                                : std::sqrt(std::max(1.0, rows / columns));
+    settings_.push_back({learning_rate * scale, learning_rate * config_.weight_decay});
   }
   for (const Part& part : parts_) {
     const Parameter& parameter = parameters_[part.parameter];
@@ -107,9 +80,7 @@ void Muon::gather(double learning_rate, MultiTensorList& table) {
     if (elements == 0) continue;
     table.add_part(parameter, part.row * stack.columns, elements, momenta_[part.parameter], stack.updates,
                    part.place * elements, static_cast<Index>(part.stack));
-    if (config_.row_beta2 > 0) gather_rows(part);
   }
-  rows_.end();
 }
 
 void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
@@ -119,15 +90,13 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
         count_bytes("muon", tensors.bytes);
-        kernels::muon_momentum<T>(on, tensors, step_momentum_, config_.nesterov, by);
+        kernels::muon_momentum<T>(on, tensors, config_.momentum, config_.nesterov, by);
         for (const Stack& stack : stacks_) {
           const kernels::NewtonSchulz sizes{stack.count,     stack.rows,
                                             stack.columns,   static_cast<int>(config_.newton_schulz_steps),
                                             config_.epsilon, has_shadow(parameters_[0])};
           kernels::newton_schulz(on, sizes, stack.updates.address<T>());
         }
-        if (!rows_.empty())
-          kernels::normalize_rows<T>(on, rows_.tensors(), config_.row_beta2, config_.update_rms, by);
         kernels::muon_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()), by);
       },
       wide(no_elements()));
@@ -136,8 +105,6 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
 void Muon::visit_state(OptimizerVisitor& visitor) {
   settle();
   visit_tensors(visitor, "momentum", momenta_);
-  visit_tensors(visitor, "row_moments", row_moments_);
-  if (!parameters_.empty()) visitor.counter(state_name("steps", 0), steps_);  // of all of them
 }
 
 }  // namespace tapeformer

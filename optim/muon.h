@@ -17,14 +17,10 @@ struct MuonConfig {
   double momentum = 0.95;
   bool nesterov = true;  ///< whether the gradient is added to the momentum once more, as Nesterov does
   double weight_decay = 0.1;
-  double cautious_decay = 0;
   /// Root mean square that an update is scaled to, about that of AdamW's; 0 for max(1, rows /
   /// columns)^(1/2).
   double update_rms = 0;
   double newton_schulz_steps = 5;
-  double row_beta2 = 0;
-  double momentum_start = 0.85;
-  double momentum_warmup = 0;
   double epsilon = 1e-7;  ///< the smallest norm that a matrix is divided by
   /// Each part is orthogonalised by itself. A parameter that is not named is one matrix.
   RowParts row_parts = {};
@@ -32,9 +28,6 @@ struct MuonConfig {
   void describe(const FieldVisitor& field) {
     field("momentum", momentum, "share of the last momentum that is kept", kBelowOne);
     field("weight_decay", weight_decay, "decay of hidden matrices", kNotNegative);
-    field("cautious_decay", cautious_decay,
-          "decay of those elements of hidden matrices that the update brings nearer to zero anyway",
-          kNotNegative);
     field(
         "update_rms", update_rms,
         "for [rows, columns] the update is multiplied by this times sqrt(max(rows, columns)), and then moves "
@@ -42,13 +35,6 @@ struct MuonConfig {
         "sqrt(max(1, rows / columns))",
         kNotNegative);
     field("newton_schulz_steps", newton_schulz_steps, "steps that make an update orthogonal", kStepCount);
-    field("row_beta2", row_beta2,
-          "NorMuon: decay of the second moment of each row of an update, by which the row is divided; 0 for "
-          "none",
-          kBelowOne);
-    field("momentum_start", momentum_start, "momentum of the first step, where it warms up", kBelowOne);
-    field("momentum_warmup", momentum_warmup,
-          "steps over which the momentum goes from its start to its value; 0 for none", kNotNegative);
   }
 };
 
@@ -57,21 +43,15 @@ struct MuonConfig {
 ///          u = newton_schulz(u), of each part of a parameter's rows (see kernels::newton_schulz)
 ///          x = x (1 - lr decay) - lr s u, with s = sqrt(max(1, rows / columns)) or
 ///          update_rms sqrt(max(rows, columns)) of that part
-///          cautious_decay is added to decay where u x > 0;
-///          with row_beta2, u goes through kernels::normalize_rows() first, and s is 1 if update_rms is set;
-///          mu in the t-th step, from 0, is momentum_start + min(1, t / momentum_warmup) (momentum -
-///          momentum_start)
 /// Source:  Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", in the order of
-///          torch.optim.Muon; update_rms: Liu et al. 2025, arXiv:2502.16982; cautious decay: Chen et al.
-///          2025, arXiv:2510.12402; row_beta2: NorMuon, Li et al. 2025, arXiv:2510.05491, algorithm 1, which
-///          has update_rms = 0.2 and no Nesterov momentum
+///          torch.optim.Muon; update_rms: Liu et al. 2025, arXiv:2502.16982
 /// On a CPU everything is in the parameters' type. On a GPU products are in bf16 where operations read the
 /// parameters in bf16, else in the parameters' type (of f32, TF32 where that is allowed).
 class Muon : public Optimizer {
  public:
   using Config = MuonConfig;
-  /// Throws: Error naming a parameter that is no matrix or whose parts do not add up, or a field of the
-  ///         config that does not keep its rule
+  /// Throws: Error naming a parameter that is not a matrix or whose parts do not add up, or a field of the
+  ///         config that breaks its rule
   explicit Muon(std::vector<Parameter> parameters, const MuonConfig& config = {});
   void visit_state(OptimizerVisitor& visitor) override;
   /// Throws: Error if ranks divide the optimizer's work: a rank would see parts of matrices
@@ -92,22 +72,15 @@ class Muon : public Optimizer {
   };
 
   void add_parts(std::size_t parameter);
-  void gather_rows(const Part& part);
-  double momentum_of_step() const;
   std::size_t stack_of(Index rows, Index columns);
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
-  void count_step() override { ++steps_; }
 
   MuonConfig config_;
   std::vector<Tensor> momenta_;
-  std::vector<Tensor> row_moments_;  // [rows] of each parameter; empty without row_beta2
   std::vector<Stack> stacks_;
   std::vector<Part> parts_;
   std::vector<kernels::MuonStep> settings_;  // of this step: one for each stack
-  MultiTensorList rows_;                     // of this step's updates
-  double step_momentum_ = 0;
-  std::int64_t steps_ = 0;
 };
 
 }  // namespace tapeformer

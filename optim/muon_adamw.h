@@ -34,14 +34,4 @@ class MuonAdamW : public OptimizerGroups {
   explicit MuonAdamW(const std::vector<Parameter>& parameters, const MuonAdamWConfig& config = {});
 };
 
-/// The same with Muon's rows normalised.
-struct NorMuonAdamWConfig : MuonAdamWConfig {
-  NorMuonAdamWConfig() { row_beta2 = 0.95; }
-};
-class NorMuonAdamW : public MuonAdamW {
- public:
-  using Config = NorMuonAdamWConfig;
-  using MuonAdamW::MuonAdamW;
-};
-
 }  // namespace tapeformer

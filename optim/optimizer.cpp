@@ -19,7 +19,6 @@ struct RefuseOtherTensors : OptimizerVisitor {
                 "; try visit_tensors() in visit_state()");
   }
   void counter(const std::string&, std::int64_t&) override {}
-  void number(const std::string&, double&) override {}
 };
 
 }  // namespace
@@ -132,21 +131,6 @@ std::vector<Tensor> Optimizer::zeros_like_parameters() const {
 Tensor Optimizer::no_elements() const {
   const Tensor& value = parameters_[0].value();
   return Tensor::empty({0}, value.dtype(), value.device());
-}
-
-void Optimizer::exchange_values(const std::vector<Tensor>& tensors) const {
-  MultiTensorList list;
-  list.begin(algorithm_.c_str());
-  for (std::size_t i = 0; i < tensors.size(); ++i) list.add(parameters_[i], tensors[i], Tensor(), 0);
-  list.end();
-  if (list.empty()) return;
-  dispatch(
-      "exchange_values",
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        kernels::exchange_values<T>(on, list.tensors());
-      },
-      wide(no_elements()));
 }
 
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {

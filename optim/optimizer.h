@@ -25,8 +25,6 @@ class OptimizerVisitor {
   virtual void tensor(const std::string& name, const Tensor& value) = 0;
   /// A count, such as of steps.
   virtual void counter(const std::string& name, std::int64_t& value) = 0;
-  /// A number that steps change.
-  virtual void number(const std::string& name, double& value) = 0;
 };
 
 /// Changes parameters by their gradients. The caller chooses the learning rate of each step (see Schedule).
@@ -66,12 +64,6 @@ class Optimizer {
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
   virtual void set_shards(const DataParallel& ranks);
 
-  /// Puts the weights that a model is to be evaluated and saved with in the place of those that it trains
-  /// with, and the next time puts these back, to the same bits; no step may come between. Returns whether
-  /// anything has changed: most optimizers train the weights that are evaluated, and do nothing. Where ranks
-  /// divide the work, DataParallel::gather_values() must follow.
-  virtual bool exchange_weights() { return false; }
-
   /// Of its parameters.
   void clear_gradients();
   /// Those that it was given.
@@ -95,8 +87,6 @@ class Optimizer {
   void settle();
   /// A step that counts if *factor is finite.
   void step(double learning_rate, const Tensor& factor);
-  /// Swaps the parameters, as far as this process updates them, and tensors like zeros_like_parameters().
-  void exchange_values(const std::vector<Tensor>& tensors) const;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
   /// Shows one state tensor a parameter, under state_name(what, i), whole where ranks divide it.

@@ -27,12 +27,6 @@ void OptimizerGroups::set_shards(const DataParallel& ranks) {
   for (const Group& group : groups_) group.optimizer->set_shards(ranks);
 }
 
-bool OptimizerGroups::exchange_weights() {
-  bool changes = false;
-  for (const Group& group : groups_) changes = group.optimizer->exchange_weights() || changes;
-  return changes;
-}
-
 void OptimizerGroups::gather(double learning_rate, MultiTensorList& table) {
   for (const Group& group : groups_) group.optimizer->gather(learning_rate * group.rate);
   for (const Parameter& parameter : parameters_)

@@ -22,7 +22,6 @@ class OptimizerGroups : public Optimizer {
 
   void visit_state(OptimizerVisitor& visitor) override;
   void set_shards(const DataParallel& ranks) override;
-  bool exchange_weights() override;
 
  private:
   void gather(double learning_rate, MultiTensorList& table) override;

@@ -1,12 +1,10 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/optim/adafactor.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/lion.h>
 #include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/optim/optimizer_groups.h>
 #include <tapeformer/optim/optimizers.h>
-#include <tapeformer/optim/schedule_free.h>
 #include <tapeformer/optim/sgd.h>
 
 namespace tapeformer {
@@ -16,10 +14,7 @@ std::vector<OptimizerKind>& optimizer_kinds() {
       optimizer_kind<AdamW>("adamw"),
       optimizer_kind<Sgd>("sgd"),
       optimizer_kind<Lion>("lion"),
-      optimizer_kind<ScheduleFreeAdamW>("schedule_free"),
-      optimizer_kind<Adafactor>("adafactor"),
       optimizer_kind<MuonAdamW>("muon"),
-      optimizer_kind<NorMuonAdamW>("normuon"),
   };
   return kinds;
 }

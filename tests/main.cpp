@@ -10,6 +10,11 @@
 #include <cstdlib>
 #include <iostream>
 
+/// Suites of which every case needs a GPU, real or emulated.
+constexpr char kOfGpus[] =
+    "autograd/kernels/cuda_*,autograd/cuda/arena,autograd/cuda/copies,autograd/cuda/device_errors,"
+    "autograd/cuda_graph_cache_masks,autograd/ops/matmul_bf16,nn/across_devices";
+
 /// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it. 77: it is not there.
 /// TAPEFORMER_GRADCHECK_ELEMENTS bounds how many elements of an input a gradient check looks at.
 int main(int count, char** arguments) {
@@ -24,6 +29,10 @@ int main(int count, char** arguments) {
   if (const char* most = std::getenv("TAPEFORMER_GRADCHECK_ELEMENTS"); most != nullptr)
     tapeformer::gradcheck_most_elements = std::atoi(most);
   doctest::Context context(count, arguments);
+  if (tapeformer::cuda::device_count() == 0) {
+    std::cout << "skipped: " << kOfGpus << ": " << tapeformer::cuda::availability() << "\n";
+    context.addFilter("test-suite-exclude", kOfGpus);
+  }
   const int result = context.run();
   if (!context.shouldExit())
     tapeformer::report_gradients(std::cout, TAPEFORMER_BINARY_DIR "/gradcheck_table.txt");

@@ -13,9 +13,11 @@ struct RetiredField {
 };
 
 constexpr RetiredField kRetiredFields[] = {
-    {"embedding_mixing", "false", "0.1.0"}, {"fix_norm", "false", "0.1.0"},
-    {"learned_softcap", "false", "0.1.0"},  {"stochastic_depth", "0", "0.1.0"},
-    {"token_lambda", "false", "0.1.0"},     {"value_embeddings", "\"none\"", "0.1.0"},
+    {"cautious_decay", "0", "0.1.0"},     {"embedding_mixing", "false", "0.1.0"},
+    {"fix_norm", "false", "0.1.0"},       {"learned_softcap", "false", "0.1.0"},
+    {"momentum_start", nullptr, "0.1.0"}, {"momentum_warmup", "0", "0.1.0"},
+    {"row_beta2", "0", "0.1.0"},          {"stochastic_depth", "0", "0.1.0"},
+    {"token_lambda", "false", "0.1.0"},   {"value_embeddings", "\"none\"", "0.1.0"},
 };
 
 }  // namespace

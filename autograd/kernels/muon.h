@@ -29,31 +29,13 @@ void newton_schulz(Cpu, const NewtonSchulz& sizes, T* x);
 template <class T>
 void newton_schulz(Cuda, const NewtonSchulz& sizes, T* x);
 
-/// What a row of second moment v is multiplied by, and all rows of a matrix of `count` elements whose squares
-/// added up to `before`, and then to `after`: see normalize_rows().
-TAPEFORMER_HOST_DEVICE inline double row_factor(double v) { return 1 / (std::sqrt(v) + 1e-8); }
-TAPEFORMER_HOST_DEVICE inline double common_factor(double before, double after, double rms, Index count) {
-  if (!(after > 0)) return 1;
-  return std::sqrt((rms > 0 ? rms * rms * static_cast<double>(count) : before) / after);
-}
-
-/// Brings the rows of each update u to a common size. `all` has u as values, of count elements, the rows'
-/// second moments v as state1, and the number of columns as setting. A NaN factor changes nothing.
-/// Math:    v = beta2 v + (1 - beta2) mean of u^2 over the row;  w = u / (sqrt(v) + 1e-8);
-///          u = w |u| / |w|, or where rms > 0 w rms sqrt(elements) / |w|, norms being of whole matrices
-template <class T>
-void normalize_rows(Cpu, const StepTensors& all, double beta2, double rms, const double* factor);
-template <class T>
-void normalize_rows(Cuda, const StepTensors& all, double beta2, double rms, const double* factor);
-
 /// The settings of matrices of one shape.
 struct MuonStep {
-  double learning_rate;   ///< of the update, with the factor of the shape
-  double weight_decay;    ///< times the learning rate; of all elements
-  double cautious_decay;  ///< the same, of elements whose update has their sign
+  double learning_rate;  ///< of the update, with the factor of the shape
+  double weight_decay;   ///< times the learning rate
 };
 
-/// x = x (1 - weight_decay - (u x > 0 ? cautious_decay : 0)) - learning_rate u, with u in state2, and the
+/// x = x (1 - weight_decay) - learning_rate u, with u in state2, and the
 /// shadow. A NaN factor changes nothing; otherwise it does not count here.
 template <class T>
 void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index step_count, const double* factor);

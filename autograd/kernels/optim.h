@@ -138,57 +138,6 @@ void lion_step(Cpu, const StepTensors& all, const LionStep* steps, Index step_co
 template <class T>
 void lion_step(Cuda, const StepTensors& all, const LionStep* steps, Index step_count, const double* factor);
 
-/// One parameter's settings in a step of schedule-free AdamW: the rate times its bias correction, and the
-/// weight of the new point in the average.
-struct ScheduleFreeStep {
-  double rate, beta1, beta2, epsilon, weight_decay, weight;
-};
-
-template <class T>
-struct ScheduleFreeFactors {
-  ScheduleFreeFactors() = default;
-  explicit ScheduleFreeFactors(const ScheduleFreeStep& step)
-      : rate(static_cast<T>(step.rate)),
-        beta1(static_cast<T>(step.beta1)),
-        beta2(static_cast<T>(step.beta2)),
-        weight2(static_cast<T>(1 - step.beta2)),
-        epsilon(static_cast<T>(step.epsilon)),
-        decay(static_cast<T>(step.weight_decay)),
-        weight(static_cast<T>(step.weight)),
-        keep(static_cast<T>(1 - step.weight)),
-        share(static_cast<T>(1 - step.beta1 + step.beta1 * step.weight)) {}
-
-  template <class V>
-  TAPEFORMER_HOST_DEVICE void update(const V& g, V& d, V& v, V& y) const {
-    using std::sqrt;
-    v = V(beta2) * v + V(weight2) * g * g;
-    const V u = V(rate) * (g / (sqrt(v) + V(epsilon)) + V(decay) * y);
-    y = y + V(weight) * d - V(share) * u;
-    d = V(keep) * (d - V(beta1) * u);
-  }
-
-  static constexpr int kStates = 2;
-  T rate, beta1, beta2, weight2, epsilon, decay, weight, keep, share;
-};
-
-/// Values y, the differences d = z - y (state1), the second moments v (state2) and shadows in one pass;
-/// settings as above.
-/// Math:    g = factor gradient;  v = beta2 v + (1 - beta2) g^2
-///          u = rate (g / (sqrt(v) + epsilon) + decay y)
-///          y = y + weight d - (1 - beta1 + beta1 weight) u;  d = (1 - weight) (d - beta1 u)
-template <class T>
-void schedule_free_step(Cpu, const StepTensors& all, const ScheduleFreeStep* steps, Index step_count,
-                        const double* factor);
-template <class T>
-void schedule_free_step(Cuda, const StepTensors& all, const ScheduleFreeStep* steps, Index step_count,
-                        const double* factor);
-
-/// state2 = value + weight state1.
-template <class T>
-void add_state(Cpu, const StepTensors& all, double weight);
-template <class T>
-void add_state(Cuda, const StepTensors& all, double weight);
-
 struct SgdStep {
   double learning_rate, momentum, weight_decay;
 };

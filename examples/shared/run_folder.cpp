@@ -58,14 +58,12 @@ struct CollectState : OptimizerVisitor {
   Json counters = Json::object();
   void tensor(const std::string& name, const Tensor& value) override { tensors.emplace_back(name, value); }
   void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
-  void number(const std::string& name, double& value) override { counters[name] = value; }
 };
 
 /// For a process whose share of the state another one writes: it keeps nothing of the whole.
 struct IgnoreState : OptimizerVisitor {
   void tensor(const std::string&, const Tensor&) override {}
   void counter(const std::string&, std::int64_t&) override {}
-  void number(const std::string&, double&) override {}
 };
 
 /// A counter in a checkpoint: a whole number, not negative.
@@ -92,7 +90,6 @@ struct RestoreState : OptimizerVisitor {
   void counter(const std::string& name, std::int64_t& value) override {
     value = counter_in<std::int64_t>(counters, name, file);
   }
-  void number(const std::string& name, double& value) override { counters.at(name).get_to(value); }
 };
 
 }  // namespace

@@ -100,11 +100,6 @@ void TrainingOptions::check() const {
                 std::to_string(steps) + " and " + std::to_string(warmup) + "; try --warmup " +
                 std::to_string(steps / 10));
   }
-  if (average_decay > 0 && optimizer.kind == "schedule_free") {
-    throw Error(
-        "--average-decay cannot be used with --optimizer schedule_free, which averages the weights "
-        "itself; leave one of them out");
-  }
   if (schedule == "inverse_square_root" && warmup < 1)
     throw Error("the inverse_square_root schedule needs a --warmup of at least 1; got " +
                 std::to_string(warmup));

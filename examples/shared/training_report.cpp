@@ -25,7 +25,6 @@ struct CountBytes : OptimizerVisitor {
   Index bytes = 0;
   void tensor(const std::string&, const Tensor& value) override { bytes += bytes_in(value); }
   void counter(const std::string&, std::int64_t&) override {}
-  void number(const std::string&, double&) override {}
 };
 
 }  // namespace

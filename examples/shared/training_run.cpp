@@ -183,7 +183,7 @@ void TrainingRun::begin_log_line() {
 /// Runs `use` while the model holds the weights that are to be validated and kept.
 void TrainingRun::with_evaluation_weights(const std::function<void()>& use) {
   const auto exchange = [this] {
-    if (average_ ? average_->exchange_weights() : optimizer_->exchange_weights()) parallel_.gather_values();
+    if (average_ && average_->exchange_weights()) parallel_.gather_values();
   };
   exchange();
   try {

@@ -218,7 +218,6 @@ Course::Loss loss_of(const PackedModel& model) {
 
 TEST_SUITE("autograd/cuda_graph_cache_masks") {
   TEST_CASE("packed sequences that start elsewhere each time, some empty, are one graph, to the same bits") {
-    if (!has_gpu()) return;
     for (const Kind& kind : kKinds) {
       CAPTURE(kind.kind);
       CAPTURE(kind.cross);
@@ -239,7 +238,6 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
   }
 
   TEST_CASE("prefixes of other lengths are one graph, to the same bits") {
-    if (!has_gpu()) return;
     DecoderOnly plain_model = prefix_model(), model = prefix_model();
     Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
     Course graphs(model, loss_of(model), Device::cuda(), 8);
@@ -254,7 +252,6 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
   }
 
   TEST_CASE("attention in plain operations, for weights and for a mask that learns, is one graph too") {
-    if (!has_gpu()) return;
     BiasModel plain_model, model;
     Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
     Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
@@ -270,7 +267,6 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
   }
 
   TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {
-    if (!has_gpu()) return;
     PackedModel model("mha", true), plain_model("mha", true);
     PackedModel here_model("mha", true);
     here_model.to(Device::cpu());

@@ -71,7 +71,7 @@ void measure(const Size& size, const std::string& kind, int repeats, bool counts
   }
   std::printf("%-10s %-10s %9.2f ms (least %.2f)", size.name, kind.c_str(), 1e3 * median(seconds),
               1e3 * *std::min_element(seconds.begin(), seconds.end()));
-  if (kind == "muon" || kind == "normuon") {
+  if (kind == "muon") {
     const double products = newton_schulz_flops(model);
     std::printf("; Newton-Schulz steps are %.3g GFLOP", products / 1e9);
     for (const Index tokens : size.tokens) {

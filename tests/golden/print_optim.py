@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the constants of tests/optim/test_{sgd,adamw,lion,schedule_free,adafactor,clip}.cpp. Needs PyTorch; see README.md."""
+"""Prints the constants of tests/optim/test_{sgd,adamw,lion,clip}.cpp. Needs PyTorch; see README.md."""
 
 import math
 
@@ -28,13 +28,13 @@ def set_gradients(weight, bias, step):
     bias.grad = None if step == WITHOUT_BIAS_GRADIENT else gradient(step, 3, 0.5)
 
 
-def run(name, make, steps=5, scale=1):
+def run(name, make, steps=5):
     weight, bias = parameters()
     optimizer = make(weight, bias)
     for step in range(steps):
         set_gradients(weight, bias, step)
         for group in optimizer.param_groups:
-            group["lr"] = scale * RATES[step % 5]
+            group["lr"] = RATES[step % 5]
         optimizer.step()
     print(name, "weight", row(weight), "bias", row(bias))
 
@@ -52,25 +52,6 @@ class Lion:
         return x - lr * (direction + self.decay * x)
 
 
-class ScheduleFree:
-    """Defazio et al. 2024, arXiv:2405.15682, algorithm 1; `x` there is self.average."""
-
-    def __init__(self, x, beta1, beta2, decay, epsilon):
-        self.beta1, self.beta2, self.decay, self.epsilon = beta1, beta2, decay, epsilon
-        self.z = self.average = x.detach().clone()
-        self.v, self.t, self.sum = torch.zeros_like(x), 0, 0
-
-    def step(self, y, lr):
-        self.t += 1
-        self.v = self.beta2 * self.v + (1 - self.beta2) * y.grad**2
-        rate = lr * math.sqrt(1 - self.beta2**self.t)
-        self.z = self.z - rate * y.grad / (self.v.sqrt() + self.epsilon) - rate * self.decay * y
-        self.sum += rate**2
-        c = rate**2 / self.sum
-        self.average = (1 - c) * self.average + c * self.z
-        return (1 - self.beta1) * self.z + self.beta1 * self.average
-
-
 def run_papers(name, make):
     weight, bias = parameters()
     optimizers = [(weight, make(weight, 0.1)), (bias, make(bias, 0.0))]
@@ -80,8 +61,6 @@ def run_papers(name, make):
             if x.grad is not None:
                 x.data = optimizer.step(x, RATES[step % 5]).detach()
     print(name, "weight", row(weight), "bias", row(bias))
-    if name == "schedule-free":
-        print(name, "average", *(row(optimizer.average) for _, optimizer in optimizers))
 
 
 if __name__ == "__main__":
@@ -92,11 +71,6 @@ if __name__ == "__main__":
         [{"params": [w], "weight_decay": 0.1}, {"params": [b], "weight_decay": 0.0}],
         lr=1, betas=(0.8, 0.95), eps=1e-6))
     run_papers("lion", lambda x, decay: Lion(x, 0.8, 0.95, decay))
-    run_papers("schedule-free", lambda x, decay: ScheduleFree(x, 0.8, 0.95, decay, 1e-6))
-    run("adafactor", lambda w, b: torch.optim.Adafactor([w, b], lr=1), 10)
-    run("adafactor with its options", lambda w, b: torch.optim.Adafactor(
-        [w, b], lr=1, beta2_decay=-0.5, eps=(1e-2, 0.3), d=1.5, weight_decay=0.1), 10)
-    run("adafactor at ten times the rates", lambda w, b: torch.optim.Adafactor([w, b], lr=1), 10, 10)
     weight, bias = parameters()
     set_gradients(weight, bias, 0)
     norm = torch.nn.utils.clip_grad_norm_([weight, bias], 0.75)

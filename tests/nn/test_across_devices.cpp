@@ -112,7 +112,6 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 TEST_SUITE("nn/across_devices") {
   TEST_CASE("language models of each kind learn the same on both, in double to 1e-9") {
-    if (!has_gpu()) return;
     for (const LanguageKind& kind : language_kinds()) {
       INFO(kind.name());
       const int steps = kind.name() == language_kinds().front().name() ? kSteps : 3;
@@ -123,7 +122,6 @@ TEST_SUITE("nn/across_devices") {
   }
 
   TEST_CASE("so does an encoder and decoder, with masks, and dropout drops the same elements") {
-    if (!has_gpu()) return;
     CHECK_BELOW(largest_difference(translation_losses(kCpu, 0.2), translation_losses(kGpu, 0.2)), 1e-9);
     const LanguageKind kind = language_kinds().front();
     CHECK_BELOW(largest_difference(language_losses(kind, kCpu, 0.2, 5), language_losses(kind, kGpu, 0.2, 5)),
@@ -131,7 +129,6 @@ TEST_SUITE("nn/across_devices") {
   }
 
   TEST_CASE("in single precision the GPU is as near to double as the CPU is, and bf16 follows") {
-    if (!has_gpu()) return;
     const LanguageKind kind = language_kinds().front();
     const std::vector<double> exact = language_losses(kind, kCpu),
                               here = language_losses(kind, {Device::cpu(), DType::f32}),
@@ -147,7 +144,6 @@ TEST_SUITE("nn/across_devices") {
   }
 
   TEST_CASE("weights are read and written from every device, bf16 beside them or not") {
-    if (!has_gpu()) return;
     const TemporaryFolder folder;
     const std::string file = folder.file("weights");
     const auto model_of = [](std::uint64_t seed, const Place& place) {
@@ -183,7 +179,6 @@ TEST_SUITE("nn/across_devices") {
   }
 
   TEST_CASE("texts and translations are the same on both, with every cache") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     DecoderOnlyConfig config = language_config(language_kinds().front(), 9);
     DecoderOnly model(config, random);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/optim/optimizer.h>
+#include <tapeformer/optim/optimizers.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +52,15 @@ struct OptimCase {
   Parameter weight, bias;
 };
 
+/// Every kind of optimizer, those with momentum too, and a group with a kind of its own.
+inline std::vector<OptimizerConfig> every_optimizer() {
+  std::vector<OptimizerConfig> configs;
+  for (const OptimizerKind& kind : optimizer_kinds()) configs.push_back({kind.name, {}});
+  configs.push_back({"sgd", {{"momentum", 0.9}}});
+  configs.push_back({"adamw", {}, parameter_groups_of({"*.bias:optimizer=lion"})});
+  return configs;
+}
+
 /// max |x - expected|.
 inline double distance(const Tensor& x, const std::vector<double>& expected) {
   double largest = 0;
@@ -77,17 +86,9 @@ struct OptimizerCopy : OptimizerVisitor {
       counters[name] = value;
     }
   }
-  void number(const std::string& name, double& value) override {
-    if (restores) {
-      value = numbers.at(name);
-    } else {
-      numbers[name] = value;
-    }
-  }
   bool restores = false;
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::int64_t> counters;
-  std::map<std::string, double> numbers;
 };
 
 }  // namespace tapeformer

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 using namespace tapeformer;
 
@@ -111,19 +110,15 @@ MuonConfig config_of(const nlohmann::ordered_json& options) {
   config.momentum = options.at("momentum");
   config.nesterov = options.at("nesterov");
   config.weight_decay = options.at("weight_decay");
-  config.cautious_decay = options.value("cautious_decay", 0.0);
   config.update_rms = options.value("rms", 0.0);
-  config.row_beta2 = options.value("row_beta2", 0.0);
-  config.momentum_start = options.value("momentum_start", 0.0);
-  config.momentum_warmup = options.value("momentum_warmup", 0.0);
   return config;
 }
 
 }  // namespace
 
 TEST_SUITE("optim/muon") {
-  TEST_CASE("ten steps agree with torch.optim.Muon and NorMuon, parts and a missing gradient included") {
-    for (const char* name : {"torch", "torch_rms", "cautious", "warm_up", "normuon", "normuon_rms"}) {
+  TEST_CASE("ten steps agree with torch.optim.Muon, parts and a missing gradient included") {
+    for (const char* name : {"torch", "torch_rms"}) {
       for (const DType type : {DType::f64, DType::f32}) {
         MuonCase model(type);
         Muon optimizer(model.parameters, config_of(model.golden.options(name)));
@@ -186,47 +181,7 @@ TEST_SUITE("optim/muon") {
     }
   }
 
-  TEST_CASE("a run that is stopped and goes on comes to the same bits") {
-    for (const DType type : {DType::f32, DType::f64}) {
-      MuonCase whole(type), parts(type);
-      MuonConfig config = config_of(whole.golden.options("normuon"));
-      config.momentum_warmup = 5;
-      Muon uninterrupted(whole.parameters, config), before(parts.parameters, config),
-          after(parts.parameters, config);
-      whole.run(uninterrupted, 0, 8);
-      parts.run(before, 0, 3);
-      OptimizerCopy copy;
-      before.visit_state(copy);
-      CHECK(copy.tensors.count("muon.momentum.packed") == 1);
-      CHECK(copy.tensors.at("muon.row_moments.packed").shape() == Shape{9});
-      copy.restores = true;
-      after.visit_state(copy);
-      parts.run(after, 3, 8);
-      for (std::size_t i = 0; i < whole.parameters.size(); ++i)
-        CHECK(absolute_error(parts.parameters[i].value(), whole.parameters[i].value()) == 0);
-    }
-  }
-
-  TEST_CASE("a gradient that is not finite changes nothing, and the next step is as if it had not been") {
-    const auto trained = [](bool stumbles) {
-      MuonCase model(DType::f32);
-      Muon optimizer(model.parameters);
-      model.run(optimizer, 0, 2);
-      if (stumbles) {
-        const Tensor before = model.parameters[0].value().clone();
-        const Tensor& wide = model.parameters[0].value();
-        set_gradient(model.parameters[0],
-                     Tensor::full(wide.shape(), std::numeric_limits<double>::infinity()));
-        optimizer.clipped_step(0.1, 1, 1);
-        CHECK(absolute_error(wide, before) == 0);
-      }
-      model.run(optimizer, 2, 5);
-      return model.parameters[0].value();
-    };
-    CHECK(absolute_error(trained(true), trained(false)) == 0);
-  }
-
-  TEST_CASE("what is no matrix, parts that do not add up and senseless numbers are refused") {
+  TEST_CASE("vectors, parts that do not add up and senseless values are refused") {
     const Parameter vector(Tensor::zeros({3})), matrix(Tensor::zeros({6, 2}));
     matrix.state()->name = "packed";
     const auto refused = [](const Parameter& parameter, const MuonConfig& config) {

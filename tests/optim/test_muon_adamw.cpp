@@ -73,7 +73,7 @@ TEST_SUITE("optim/muon_adamw") {
       reference::as_ranks(size, [&](Communicator& ranks) {
         const RanksCase model(DType::f64);
         DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
-        NorMuonAdamW optimizer(model.parameters());
+        MuonAdamW optimizer(model.parameters());
         optimizer.set_shards(parallel);
         for (int step = 0; step < 5; ++step) {
           model.pass(ranks, parallel, step);

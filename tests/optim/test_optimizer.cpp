@@ -6,7 +6,6 @@
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/optim/optim_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -43,24 +42,6 @@ struct Forgetful : Module {
 }  // namespace
 
 TEST_SUITE("optim/optimizer") {
-  TEST_CASE("state saved in the middle and restored into a new optimizer continues to the same bits") {
-    for (const DType type : {DType::f32, DType::f64}) {
-      OptimCase whole(type), first(type), second(type);
-      AdamW uninterrupted(whole.parameters()), before(first.parameters()), after(second.parameters());
-      whole.run(uninterrupted, 0, 5);
-      first.run(before, 0, 3);
-      OptimizerCopy copy;
-      before.visit_state(copy);
-      second.weight.value().copy_from(first.weight.value());
-      second.bias.value().copy_from(first.bias.value());
-      copy.restores = true;
-      after.visit_state(copy);
-      second.run(after, 3, 5);
-      for (Index i = 0; i < 6; ++i) CHECK(second.weight.value().at(i) == whole.weight.value().at(i));
-      for (Index i = 0; i < 3; ++i) CHECK(second.bias.value().at(i) == whole.bias.value().at(i));
-    }
-  }
-
   TEST_CASE("state is named after the algorithm and the parameters") {
     OptimCase model(DType::f64);
     OptimizerCopy adamw, sgd, plain;
@@ -109,63 +90,6 @@ TEST_SUITE("optim/optimizer") {
     }
     if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's numbers are made by its driver
     CHECK(pool_statistics().in_use_bytes == used);
-  }
-
-  TEST_CASE("a clipped step is the step at the clip's factor, to the same bits, and returns the norm") {
-    for (const double max_norm : {0.0, 0.5, 100.0}) {
-      for (const double share : {1.0, 0.25}) {
-        for (const DType type : {DType::f32, DType::f64}) {
-          OptimCase clipped(type), plain(type);
-          AdamW one(clipped.parameters()), other(plain.parameters());
-          for (int step = 0; step < 3; ++step) {
-            clipped.set_gradients(step);
-            plain.set_gradients(step);
-            if (step == 1) clipped.bias.clear_gradient();
-            if (step == 1) plain.bias.clear_gradient();
-            const Tensor norm = one.clipped_step(0.1, share, max_norm);
-            const double expected = share * gradient_norm(plain.parameters());
-            other.step(0.1, share * (max_norm > 0 ? clip_factor(expected, max_norm) : 1));
-            CHECK(norm.shape() == Shape{1});
-            CHECK(norm.dtype() == DType::f64);
-            CHECK(norm.device() == clipped.weight.value().device());
-            CHECK(norm.item() == expected);
-            CHECK(absolute_error(clipped.weight.value(), plain.weight.value()) == 0);
-            CHECK(absolute_error(clipped.bias.value(), plain.bias.value()) == 0);
-          }
-        }
-      }
-    }
-  }
-
-  TEST_CASE("a clipped step changes nothing when the norm is not finite") {
-    for (const double bad : {INFINITY, -INFINITY, NAN}) {
-      OptimCase model(DType::f32);
-      model.weight.set_shadow(default_device().is_cuda() ? DType::bf16 : DType::f32);
-      AdamW adamw(model.parameters());
-      Sgd sgd(model.parameters(), {0.9, 0.1});
-      const auto step = [&] {
-        std::vector<Tensor> norms{adamw.clipped_step(0.1, 1, 1), sgd.clipped_step(0.1, 1, 0)};
-        return norms;
-      };
-      model.set_gradients(0);
-      step();
-      OptimizerCopy before, after;
-      adamw.visit_state(before);
-      sgd.visit_state(before);
-      const Tensor weight = model.weight.value().clone(), shadow = model.weight.used().clone();
-      model.set_gradients(1);
-      model.bias.gradient().copy_from(Tensor::from<double>({0.5, bad, 0.25}).to(DType::f32));
-      for (const Tensor& norm : step()) CHECK_FALSE(std::isfinite(norm.item()));
-      CHECK(absolute_error(model.weight.value(), weight) == 0);
-      CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
-      adamw.visit_state(after);
-      sgd.visit_state(after);
-      for (const auto& [name, value] : before.tensors)
-        CHECK(absolute_error(value, after.tensors.at(name)) == 0);
-      model.set_gradients(2);
-      for (const Tensor& norm : step()) CHECK(std::isfinite(norm.item()));
-      CHECK(absolute_error(model.weight.value(), weight) > 0);
-    }
   }
 
   TEST_CASE("the first backward names parameters that visit() forgot, of whole layers too") {

@@ -39,22 +39,6 @@ TEST_SUITE("optim/optimizer_groups") {
     CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
   }
 
-  TEST_CASE("the state is that of all groups, and restores to the same bits") {
-    OptimCase whole(DType::f64), first(DType::f64);
-    OptimizerGroups uninterrupted = sgd_and_adamw(whole), before = sgd_and_adamw(first),
-                    after = sgd_and_adamw(first);
-    whole.run(uninterrupted, 0, 5);
-    first.run(before, 0, 2);
-    OptimizerCopy copy;
-    before.visit_state(copy);
-    CHECK(copy.tensors.size() == 3);
-    copy.restores = true;
-    after.visit_state(copy);
-    first.run(after, 2, 5);
-    CHECK(absolute_error(first.weight.value(), whole.weight.value()) == 0);
-    CHECK(absolute_error(first.bias.value(), whole.bias.value()) == 0);
-  }
-
   TEST_CASE("ranks that divide the work of groups come to the values of one, and save whole tensors") {
     const auto run = [](int size, bool sharded) {
       std::vector<Tensor> values;

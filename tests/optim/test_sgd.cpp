@@ -34,14 +34,4 @@ TEST_SUITE("optim/sgd") {
                   tolerance);
     }
   }
-
-  TEST_CASE("it reaches the minimum of a quadratic") {
-    const Parameter x(Tensor::from<double>({4, -3}));
-    Sgd optimizer({x}, {0.8, 0});
-    for (int i = 0; i < 300; ++i) {  // (x0 - 1)^2 + 5 (x1 - 2)^2
-      set_gradient(x, Tensor::from<double>({2 * (x.value().at(0) - 1), 10 * (x.value().at(1) - 2)}));
-      optimizer.step(0.05);
-    }
-    CHECK_BELOW(distance(x, {1, 2}), 1e-10);
-  }
 }

@@ -159,54 +159,26 @@ void newton_schulz(Cpu, const NewtonSchulz& s, T* x) {
 }
 
 template <class T>
-void normalize_rows(Cpu, const StepTensors& all, double beta2, double rms, const double* factor) {
-  if (std::isnan(*factor)) return;
-  parallel_ranges(all.tensor_count, kParallelWork, [&](Index first, Index last) {
-    for (Index t = first; t < last; ++t) {
-      const StepTensor& x = all.tensors[t];
-      const Index columns = x.setting, rows = x.count / columns;
-      T *update = static_cast<T*>(x.value), *moment = static_cast<T*>(x.state1);
-      double before = 0, after = 0;
-      for (Index i = 0; i < rows; ++i) {
-        const double squares = sum_of_squares(columns, update + i * columns);
-        moment[i] = static_cast<T>(beta2 * moment[i] + (1 - beta2) * squares / static_cast<double>(columns));
-        before += squares;
-        after += squares * row_factor(moment[i]) * row_factor(moment[i]);
-      }
-      const double common = common_factor(before, after, rms, x.count);
-      for (Index i = 0; i < rows; ++i) {
-        const T by = static_cast<T>(common * row_factor(moment[i]));
-#pragma omp simd
-        for (Index j = i * columns; j < (i + 1) * columns; ++j) update[j] *= by;
-      }
-    }
-  });
-}
-
-template <class T>
 void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index, const double* factor) {
   if (std::isnan(*factor)) return;
   for (Index t = 0; t < all.tensor_count; ++t) {
     const StepTensor& x = all.tensors[t];
     const MuonStep& step = steps[x.setting];
-    const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(1 - step.weight_decay),
-            cautious = static_cast<T>(1 - step.weight_decay - step.cautious_decay);
+    const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(1 - step.weight_decay);
     const T* update = static_cast<const T*>(x.state2);
     T* value = static_cast<T*>(x.value);
     BFloat16* shadow = x.shadow;
     parallel_ranges(x.count, 1, [=](Index from, Index to) {
 #pragma omp simd
-      for (Index i = from; i < to; ++i)
-        value[i] = value[i] * (update[i] * value[i] > 0 ? cautious : keep) - rate * update[i];
+      for (Index i = from; i < to; ++i) value[i] = value[i] * keep - rate * update[i];
       for (Index i = from; shadow != nullptr && i < to; ++i) shadow[i] = BFloat16(value[i]);
     });
   }
 }
 
-#define INSTANTIATE(T)                                                                     \
-  template void muon_momentum<T>(Cpu, const StepTensors&, double, bool, const double*);    \
-  template void newton_schulz(Cpu, const NewtonSchulz&, T*);                               \
-  template void normalize_rows<T>(Cpu, const StepTensors&, double, double, const double*); \
+#define INSTANTIATE(T)                                                                  \
+  template void muon_momentum<T>(Cpu, const StepTensors&, double, bool, const double*); \
+  template void newton_schulz(Cpu, const NewtonSchulz&, T*);                            \
   template void muon_step<T>(Cpu, const StepTensors&, const MuonStep*, Index, const double*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

@@ -119,22 +119,6 @@ void lion_step(Cpu, const StepTensors& all, const LionStep* steps, Index, const 
 }
 
 template <class T>
-void schedule_free_step(Cpu, const StepTensors& all, const ScheduleFreeStep* steps, Index,
-                        const double* factor) {
-  step_elements<T, ScheduleFreeFactors<T>>(all, steps, factor);
-}
-
-template <class T>
-void add_state(Cpu, const StepTensors& all, double weight) {
-  for (Index k = 0; k < all.tensor_count; ++k) {
-    const StepTensor& x = all.tensors[k];
-    const T *value = static_cast<const T*>(x.value), *state = static_cast<const T*>(x.state1);
-    T* sum = static_cast<T*>(x.state2);
-    for (Index i = 0; i < x.count; ++i) sum[i] = value[i] + static_cast<T>(weight) * state[i];
-  }
-}
-
-template <class T>
 void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* factor) {
   if (std::isnan(*factor)) return;
   for (Index i = 0; i < all.tensor_count; ++i) update_sgd<T>(all.tensors[i], step, *factor);
@@ -169,9 +153,6 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void lion_step<T>(Cpu, const StepTensors&, const LionStep*, Index, const double*);   \
-  template void schedule_free_step<T>(Cpu, const StepTensors&, const ScheduleFreeStep*, Index,  \
-                                      const double*);                                           \
-  template void add_state<T>(Cpu, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
   template void average_step<T>(Cpu, const StepTensors&, double, const double*);                \
   template void exchange_values<T>(Cpu, const StepTensors&);                                    \

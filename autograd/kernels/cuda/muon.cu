@@ -57,34 +57,6 @@ __global__ void polynomial_kernel(Index count, Index side, Wide<N> a, Wide<N> b,
   });
 }
 
-/// One block for each matrix; a warp takes a row.
-template <class T>
-__global__ void normalize_rows_kernel(StepTensors all, double beta2, double rms, const double* factor) {
-  if (isnan(*factor)) return;
-  const StepTensor x = all.tensors[blockIdx.x];
-  const Index columns = x.setting, rows = x.count / columns;
-  T *update = static_cast<T*>(x.value), *moment = static_cast<T*>(x.state1);
-  const Index lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
-  double before = 0, after = 0;
-  for (Index i = warp; i < rows; i += warps) {
-    double squares = 0;
-    for (Index j = lane; j < columns; j += kWarp)
-      squares += static_cast<double>(update[i * columns + j]) * static_cast<double>(update[i * columns + j]);
-    squares = warp_reduce(squares, [](double a, double b) { return a + b; });
-    if (lane != 0) continue;
-    moment[i] = static_cast<T>(beta2 * moment[i] + (1 - beta2) * squares / static_cast<double>(columns));
-    before += squares;
-    after += squares * row_factor(moment[i]) * row_factor(moment[i]);
-  }
-  before = block_sum(before);
-  after = block_sum(after);  // whose barriers let all warps see the moments
-  const double common = common_factor(before, after, rms, x.count);
-  for (Index i = warp; i < rows; i += warps) {
-    const T by = static_cast<T>(common * row_factor(moment[i]));
-    for (Index j = lane; j < columns; j += kWarp) update[i * columns + j] *= by;
-  }
-}
-
 /// The settings of a launch, for the matrices whose settings they are.
 struct MuonSteps {
   MuonStep of[kSettings];
@@ -99,8 +71,7 @@ __global__ void step_kernel(StepTensors all, MuonSteps steps, const double* fact
     const MuonStep& step = steps.of[x.setting - steps.first];
     const T u = static_cast<const T*>(x.state2)[i];
     T* value = static_cast<T*>(x.value);
-    const double decay = step.weight_decay + (u * value[i] > 0 ? step.cautious_decay : 0);
-    value[i] = value[i] * static_cast<T>(1 - decay) - static_cast<T>(step.learning_rate) * u;
+    value[i] = value[i] * static_cast<T>(1 - step.weight_decay) - static_cast<T>(step.learning_rate) * u;
     if (x.shadow != nullptr) x.shadow[i] = BFloat16(value[i]);
   });
 }
@@ -172,12 +143,6 @@ void newton_schulz(Cuda on, const NewtonSchulz& s, T* x) {
 }
 
 template <class T>
-void normalize_rows(Cuda on, const StepTensors& all, double beta2, double rms, const double* factor) {
-  launch(on, "normalize_rows", normalize_rows_kernel<T>, dim3(static_cast<unsigned>(all.tensor_count)),
-         dim3(kNormThreads), 0, all, beta2, rms, factor);
-}
-
-template <class T>
 void muon_step(Cuda on, const StepTensors& all, const MuonStep* steps, Index step_count,
                const double* factor) {
   for (Index first = 0; first < step_count; first += kSettings) {
@@ -188,10 +153,9 @@ void muon_step(Cuda on, const StepTensors& all, const MuonStep* steps, Index ste
   }
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template void muon_momentum<T>(Cuda, const StepTensors&, double, bool, const double*);    \
-  template void newton_schulz(Cuda, const NewtonSchulz&, T*);                               \
-  template void normalize_rows<T>(Cuda, const StepTensors&, double, double, const double*); \
+#define INSTANTIATE(T)                                                                   \
+  template void muon_momentum<T>(Cuda, const StepTensors&, double, bool, const double*); \
+  template void newton_schulz(Cuda, const NewtonSchulz&, T*);                            \
   template void muon_step<T>(Cuda, const StepTensors&, const MuonStep*, Index, const double*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

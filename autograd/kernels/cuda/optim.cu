@@ -157,16 +157,6 @@ __global__ void exchange_kernel(StepTensors all) {
 }
 
 template <class T>
-__global__ void add_state_kernel(StepTensors all, T weight) {
-  const StepChunk chunk = all.chunks[blockIdx.x];
-  const StepTensor x = all.tensors[chunk.tensor];
-  const T *value = static_cast<const T*>(x.value), *state = static_cast<const T*>(x.state1);
-  const ChunkRange range = range_of(chunk, x.count);
-  for (Index i = range.from + threadIdx.x; i < range.to; i += blockDim.x)
-    static_cast<T*>(x.state2)[i] = value[i] + weight * state[i];
-}
-
-template <class T>
 struct Times {
   T factor;
   __device__ T operator()(T x) const { return x * factor; }
@@ -211,18 +201,6 @@ void lion_step(Cuda on, const StepTensors& all, const LionStep* steps, Index ste
 }
 
 template <class T>
-void schedule_free_step(Cuda on, const StepTensors& all, const ScheduleFreeStep* steps, Index step_count,
-                        const double* factor) {
-  step_groups<T, ScheduleFreeFactors<T>>(on, "schedule_free_step", all, steps, step_count, factor);
-}
-
-template <class T>
-void add_state(Cuda on, const StepTensors& all, double weight) {
-  launch(on, "add_state", add_state_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
-         static_cast<T>(weight));
-}
-
-template <class T>
 void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double* factor) {
   const SgdRule<T> rule{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
                         static_cast<T>(step.weight_decay)};
@@ -250,9 +228,6 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
   template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void lion_step<T>(Cuda, const StepTensors&, const LionStep*, Index, const double*);   \
-  template void schedule_free_step<T>(Cuda, const StepTensors&, const ScheduleFreeStep*, Index,  \
-                                      const double*);                                            \
-  template void add_state<T>(Cuda, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
   template void average_step<T>(Cuda, const StepTensors&, double, const double*);                \
   template void exchange_values<T>(Cuda, const StepTensors&);                                    \

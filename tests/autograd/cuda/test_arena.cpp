@@ -10,7 +10,6 @@ using namespace tapeformer;
 
 TEST_SUITE("autograd/cuda/arena") {
   TEST_CASE("memory of a capture is used again within it, and by the next graph") {
-    if (!has_gpu()) return;
     const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
     {
       const Tensor y = numbers(0);
@@ -45,7 +44,6 @@ TEST_SUITE("autograd/cuda/arena") {
   }
 
   TEST_CASE("blocks of all sizes, allocated and released in any order, do not overlap, and join in the end") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     struct Block {
       char* from;
@@ -82,7 +80,6 @@ TEST_SUITE("autograd/cuda/arena") {
   }
 
   TEST_CASE("a block that does not fit a hole of a few percent costs little more memory") {
-    if (!has_gpu()) return;
     const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
     constexpr std::size_t kHole = std::size_t{3} << 20, kLarge = std::size_t{60} << 20;
     const auto graph = captured(
@@ -98,7 +95,6 @@ TEST_SUITE("autograd/cuda/arena") {
   }
 
   TEST_CASE("memory that outlives its capture is not reused by other graphs") {
-    if (!has_gpu()) return;
     std::optional<Tensor> kept;
     std::unique_ptr<cuda::Graph> graph;
     {
@@ -119,7 +115,6 @@ TEST_SUITE("autograd/cuda/arena") {
   }
 
   TEST_CASE("memory that is released during a capture is freed after it") {
-    if (!has_gpu()) return;
     auto x = std::make_optional(numbers(1));
     const Tensor y = numbers(0);
     cuda::copy(0, on_device(y), on_device(*x), kBytes);
@@ -137,7 +132,6 @@ TEST_SUITE("autograd/cuda/arena") {
   }
 
   TEST_CASE("a capture that is discarded keeps no memory") {
-    if (!has_gpu()) return;
     const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
     constexpr std::int64_t kExpected = 64 << 20;
     {

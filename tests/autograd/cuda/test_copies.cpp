@@ -22,7 +22,6 @@ constexpr std::size_t kSizes[] = {1, 7, 4096, (std::size_t{4} << 20) - 1, (std::
 
 TEST_SUITE("autograd/cuda/copies") {
   TEST_CASE("bytes of any number arrive and come back by every kind of copy") {
-    if (!has_gpu()) return;
     for (const std::size_t size : kSizes) {
       CAPTURE(size);
       const auto first = pattern(size, 1), second = pattern(size, 2);
@@ -36,7 +35,6 @@ TEST_SUITE("autograd/cuda/copies") {
   }
 
   TEST_CASE("the source of an upload may be changed at once, however many uploads are on their way") {
-    if (!has_gpu()) return;
     constexpr std::size_t kUploads = 100, kBytes = 1000;
     std::vector<std::unique_ptr<DeviceBlock>> blocks;
     std::vector<unsigned char> bytes(kBytes);
@@ -58,7 +56,6 @@ TEST_SUITE("autograd/cuda/copies") {
   }
 
   TEST_CASE("a thread that uploads while another one copies disturbs nothing") {
-    if (!has_gpu()) return;
     constexpr std::size_t kBytes = 5000;
     bool good[2] = {true, true};
     const auto work = [&](std::size_t seed) {
@@ -78,7 +75,6 @@ TEST_SUITE("autograd/cuda/copies") {
   }
 
   TEST_CASE("kernels see what was uploaded before them, and uploads do not disturb what is queued") {
-    if (!has_gpu()) return;
     const std::vector<float> numbers = {1, 2, 3};
     const DeviceBlock from(12, true), to(24);
     cuda::upload(0, from.memory, numbers.data(), 12);
@@ -90,7 +86,6 @@ TEST_SUITE("autograd/cuda/copies") {
   }
 
   TEST_CASE("bytes are copied from one device to another") {
-    if (!has_gpu()) return;
     const int last = cuda::device_count() - 1;
     const auto bytes = pattern(3000, 5);
     const DeviceBlock from(3000);

@@ -87,7 +87,6 @@ Tensor rounded_bf16(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); 
 
 TEST_SUITE("autograd/kernels/cuda_attention") {
   TEST_CASE("random attention on a GPU: what the masks leave out may hold anything") {
-    if (!has_gpu()) return;
     constexpr Index kMostPairs = 20000;
     for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
       AttentionPath plain = gpu_path("plain", type);
@@ -124,7 +123,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("random attention on a GPU: ranges of keys that end one key from a tile's border") {
-    if (!has_gpu()) return;
     for (const bool is_hopper : {false, true}) {
       const AttentionPath path = gpu_path(is_hopper ? "hopper" : "tensor_cores", DType::bf16);
       const auto check = [&](const AttentionProblem& problem) {
@@ -151,7 +149,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
-    if (!has_gpu()) return;
     for (const bool is_additive : {false, true}) {
       for (const Index width : {16, 64}) {
         CAPTURE(is_additive);
@@ -180,7 +177,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("in bf16 what the masks leave out may hold anything, and an f32 mask is added as it is") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
     AttentionCase c{in, {}};
@@ -204,7 +200,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("the same bits, run after run") {
-    if (!has_gpu()) return;
     Generator random(test_seed(14));
     const AttentionInputs in = random_inputs(1, 130, 70, 2, 1, 16, 24, random);
     AttentionOptions options;
@@ -221,7 +216,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("the ranges of visible keys are the same on both devices") {
-    if (!has_gpu()) return;
     for (int i = 0; i < kRangeCases; ++i) {
       Generator random(test_seed(static_cast<std::uint64_t>(5000 + i)));
       const AttentionCase c = random_case(random);
@@ -241,7 +235,6 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
   }
 
   TEST_CASE("masks on another device are refused, naming both") {
-    if (!has_gpu()) return;
     const Tensor x = Tensor::zeros({2, 3, 1, 4}, DType::f32, Device::cuda());
     const auto says = [&](const auto& set) {
       AttentionOptions options;

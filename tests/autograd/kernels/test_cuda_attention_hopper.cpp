@@ -86,7 +86,6 @@ class Path {
 
 TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   TEST_CASE("any lengths, widths and groups: as the definition has it") {
-    if (!has_gpu()) return;
     const HopperCase cases[] = {
         {1, 128, 128, 1, 1, 64, 64},   {1, 128, 128, 1, 1, 128, 128}, {2, 131, 290, 2, 1, 64, 64},
         {2, 64, 70, 4, 2, 128, 128},   {1, 200, 1, 1, 1, 128, 64},    {2, 65, 513, 1, 1, 72, 104},
@@ -100,7 +99,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   }
 
   TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
-    if (!has_gpu()) return;
     const HopperCase cases[] = {
         {1, 256, 256, 1, 1, 64, 64, Ranges::causal},   {2, 200, 333, 2, 1, 64, 64, Ranges::causal},
         {1, 300, 170, 1, 1, 128, 128, Ranges::causal}, {3, 140, 301, 1, 1, 128, 128, Ranges::lengths},
@@ -115,18 +113,13 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   }
 
   TEST_CASE("queries, keys and values side by side in one tensor: no entry reads the next one's") {
-    if (!has_gpu()) return;
     check_case({3, 90, 90, 4, 2, 64, 64, Ranges::none, true}, 3);
     check_case({2, 150, 150, 2, 1, 128, 64, Ranges::causal, true}, 4);
   }
 
-  TEST_CASE("scores far from 0") {
-    if (!has_gpu()) return;
-    check_case({1, 128, 300, 1, 1, 64, 64, Ranges::none, false, 4.0}, 5);
-  }
+  TEST_CASE("scores far from 0") { check_case({1, 128, 300, 1, 1, 64, 64, Ranges::none, false, 4.0}, 5); }
 
   TEST_CASE("sinks, above the scores and below") {
-    if (!has_gpu()) return;
     check_case({1, 131, 290, 4, 2, 64, 64, Ranges::none, false, 2.0, true}, 8);
     check_case({1, 131, 30, 4, 2, 64, 64, Ranges::none, false, 0.125, true}, 8);
     check_case({2, 140, 160, 1, 1, 128, 128, Ranges::lengths, false, 0.125, true}, 9);
@@ -134,7 +127,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   }
 
   TEST_CASE("inputs that it does not support are left alone") {
-    if (!has_gpu()) return;
     const HopperCase c{1, 64, 80, 2, 1, 64, 64};
     const auto takes = [&](const auto& change, Index shift = 0) {
       Inputs in = inputs_of(c, 6, shift);
@@ -166,7 +158,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   }
 
   TEST_CASE("attention takes it where it can") {
-    if (!has_gpu()) return;
     const HopperCase c{2, 100, 140, 2, 1, 64, 64};
     const Inputs in = inputs_of(c, 7);
     const Outputs out(c);

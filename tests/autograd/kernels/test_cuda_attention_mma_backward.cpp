@@ -92,7 +92,6 @@ std::vector<Tensor> check_mma_backward(const AttentionCase& c, Generator& random
 
 TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   TEST_CASE("any widths, of keys and of values") {
-    if (!has_gpu()) return;
     const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
                                {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
     for (const auto& width : widths) {
@@ -107,7 +106,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("many tiles of keys and queries") {
-    if (!has_gpu()) return;
     for (int i = 0; i < kLongCases; ++i) {
       CAPTURE(i);
       Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
@@ -119,7 +117,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("tiles that every query sees whole, beside others, for each width") {
-    if (!has_gpu()) return;
     for (const Index width : {32, 64, 128, 256}) {
       for (const char* kind : {"all", "causal", "packed"}) {
         CAPTURE(kind);
@@ -135,7 +132,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("each option counts") {
-    if (!has_gpu()) return;
     const Index T = 70, S = 140;
     const auto gradients_with = [&](const auto& set) {
       Generator random(test_seed(77));
@@ -176,7 +172,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     for (const Index width : {24, 136}) {
       const AttentionInputs in = random_inputs(1, 33, 70, 2, 1, width, 16, random);
@@ -207,7 +202,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("a packed projection's gradient, through its strides") {
-    if (!has_gpu()) return;
     const AttentionBy path("tensor_cores");
     Generator random(test_seed(6));
     const AttentionInputs in = as_type(random_inputs(2, 37, 37, 4, 2, 24, 16, random), DType::bf16);
@@ -228,7 +222,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
-    if (!has_gpu()) return;
     Generator random(test_seed(14));
     for (const Index width : {64, 128}) {
       const AttentionInputs in = random_inputs(1, 130, 70, 4, 2, width, 24, random);
@@ -247,7 +240,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("inputs that the kernels do not support are left to others, untouched") {
-    if (!has_gpu()) return;
     Generator random(test_seed(15));
     const auto takes = [&](Index key_width, Index value_width, const auto& change) {
       const AttentionInputs in = random_inputs(1, 5, 6, 2, 1, key_width, value_width, random);
@@ -283,7 +275,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   }
 
   TEST_CASE("no queries, no keys") {
-    if (!has_gpu()) return;
     Generator random(test_seed(16));
     for (const Index queries : {0, 3}) {
       const AttentionInputs in = random_inputs(1, queries, queries == 0 ? 3 : 0, 1, 1, 8, 8, random);

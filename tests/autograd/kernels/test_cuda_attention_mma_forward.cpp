@@ -15,7 +15,6 @@ Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, rand
 
 TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   TEST_CASE("any widths, of keys and of values, with masks and without") {
-    if (!has_gpu()) return;
     const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
                                {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
     for (const auto& width : widths) {
@@ -35,7 +34,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("many tiles of queries and keys, any options") {
-    if (!has_gpu()) return;
     for (int i = 0; i < kLongForward; ++i) {
       CAPTURE(i);
       Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
@@ -47,7 +45,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("each option matters, and is right on its own") {
-    if (!has_gpu()) return;
     Generator random(test_seed(21));
     const AttentionCase plain = simple_case(2, 150, 140, 4, 2, 32, 24, random);
     const Tensor without = attention_by(kPath, plain.in, plain.options);
@@ -108,7 +105,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("packed sequences of any lengths, and what nobody sees between them") {
-    if (!has_gpu()) return;
     Generator random(test_seed(22));
     AttentionCase c = simple_case(1, 200, 210, 2, 1, 16, 16, random);
     c.options.query_starts = integers({0, 30, 30, 170, 200}, {4 + 1});
@@ -119,7 +115,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("large scores neither overflow nor vanish") {
-    if (!has_gpu()) return;
     Generator random(test_seed(23));
     AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
     for (const double scale : {30.0, -30.0}) {
@@ -129,7 +124,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("heads side by side in one projection are read where they lie") {
-    if (!has_gpu()) return;
     Generator random(test_seed(24));
     const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 32, 16, random), DType::bf16);
     AttentionOptions options;
@@ -140,7 +134,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
-    if (!has_gpu()) return;
     Generator random(test_seed(25));
     const auto takes = [&](Index D, Index E, Index shift) {
       const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
@@ -161,7 +154,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
-    if (!has_gpu()) return;
     Generator random(test_seed(26));
     AttentionCase c = simple_case(1, 140, 200, 2, 1, 40, 64, random);
     for (const bool has_masks : {false, true}) {
@@ -176,7 +168,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
   }
 
   TEST_CASE("no queries, no keys") {
-    if (!has_gpu()) return;
     Generator random(test_seed(27));
     const AttentionCase none = simple_case(2, 0, 5, 2, 1, 16, 16, random);
     CHECK(attention_by(kPath, none.in, {}).elements() == 0);

@@ -42,7 +42,6 @@ void check_exact(const ModifiedAttention& c, const ModifiedAttention& given, con
 
 TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   TEST_CASE("random attention, with anything done to its scores, in f64") {
-    if (!has_gpu()) return;
     for (int i = 0; i < kModifierCases; ++i) {
       Generator random(test_seed(static_cast<std::uint64_t>(i)));
       AttentionProblem problem = random_problem(random);
@@ -66,7 +65,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("many tiles of queries and keys, and more distances than a block has") {
-    if (!has_gpu()) return;
     for (const bool of_heads : {false, true}) {
       CAPTURE(of_heads);
       for (const auto weighting : {AttentionWeighting::softmax, AttentionWeighting::sigmoid}) {
@@ -86,7 +84,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("distances of a block that end with the first key of a tile") {
-    if (!has_gpu()) return;
     Generator random(test_seed(48));
     for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
       AttentionCase plain = case_on_cpu(1, 1, S, 1, 1, 2, 2, random);
@@ -99,7 +96,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("the gradient of an additive mask, broadcast along any axes") {
-    if (!has_gpu()) return;
     for (Index repeated = 0; repeated < 16; ++repeated) {
       CAPTURE(repeated);
       Generator random(test_seed(static_cast<std::uint64_t>(repeated)));
@@ -112,7 +108,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("each modifier matters") {
-    if (!has_gpu()) return;
     Generator random(test_seed(42));
     const AttentionCase plain = case_on_cpu(1, 33, 40, 2, 2, 8, 8, random);
     const ModifiedAttention without = modified(plain, {}, random, DType::f64);
@@ -127,7 +122,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("gradients are added where they are to be") {
-    if (!has_gpu()) return;
     Generator random(test_seed(47));
     AttentionCase plain = case_on_cpu(2, 20, 70, 2, 1, 8, 8, random);
     plain.options.mask = host_normal({2, 1, 70}, random);
@@ -149,7 +143,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("the same bits, whatever the order of blocks and threads") {
-    if (!has_gpu()) return;
     for (const DType type : {DType::f32, DType::bf16}) {
       Generator random(test_seed(43));
       AttentionCase plain = case_on_cpu(2, 70, 90, 2, 1, 16, 8, random);
@@ -172,7 +165,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   }
 
   TEST_CASE("no queries, no keys: gradients of zero") {
-    if (!has_gpu()) return;
     for (const Index queries : {0, 3}) {
       Generator random(test_seed(44));
       AttentionCase plain = case_on_cpu(1, queries, queries == 0 ? 3 : 0, 2, 1, 4, 4, random);

@@ -36,7 +36,6 @@ void check_errors(const NamedErrors& got, NamedErrors& naive) {
 
 TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
   TEST_CASE("f32 and bf16 errors are at most twice, of gradients three times, those of plain loops") {
-    if (!has_gpu()) return;
     struct Path {
       const char* name;
       DType type;
@@ -67,7 +66,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
   }
 
   TEST_CASE("bf16 by tensor cores, of each width, with masks of every kind and without") {
-    if (!has_gpu()) return;
     const AttentionBy by("tensor_cores");
     NamedErrors got, naive;
     for (const Index width : {32, 64, 128, 256}) {
@@ -97,7 +95,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
   }
 
   TEST_CASE("few queries and many keys, in parts and whole") {
-    if (!has_gpu()) return;
     const AttentionBy by("tensor_cores");
     for (const bool in_parts : {false, true}) {
       CAPTURE(in_parts);
@@ -123,7 +120,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
   }
 
   TEST_CASE("bf16 by the fastest kernels that take it") {
-    if (!has_gpu()) return;
     for (const Modifiers& m : kEach) {
       CAPTURE(described(m));
       Generator random(test_seed(46));

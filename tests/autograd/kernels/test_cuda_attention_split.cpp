@@ -11,7 +11,6 @@ constexpr const char* kSplitPath = "tensor_cores";
 
 TEST_SUITE("autograd/kernels/cuda_attention_split") {
   TEST_CASE("a latent that is key and value at once, of many heads, is loaded once") {
-    if (!has_gpu()) return;
     for (const DType type : {DType::bf16, DType::f32}) {
       CAPTURE(name_of(type));
       for (const Index width : {40, 576}) {
@@ -27,7 +26,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
   }
 
   TEST_CASE("many parts, some of which see nothing") {
-    if (!has_gpu()) return;
     for (const DType type : {DType::bf16, DType::f32}) {
       CAPTURE(name_of(type));
       Generator random(test_seed(32));
@@ -42,7 +40,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
   }
 
   TEST_CASE("up to 16 queries of more than 128 keys without dropout are split, others not") {
-    if (!has_gpu()) return;
     Generator random(test_seed(33));
     const auto takes = [&](Index T, Index S, Index D, Index E, double dropout = 0, Index shift = 0) {
       const AttentionCase c = simple_case(1, T, S, 2, 1, D, E, random);
@@ -66,7 +63,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
   }
 
   TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
-    if (!has_gpu()) return;
     Generator random(test_seed(34));
     AttentionCase c = simple_case(1, 3, 700, 4, 2, 40, 64, random);
     c.options.causal = true;

@@ -13,7 +13,6 @@ Tensor convolved(const std::vector<Tensor>& x) { return causal_convolution(x[0],
 
 TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
   TEST_CASE("values and gradients are the CPU's, in packs of columns and one by one") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const Index width : {1, 8, 33, 40}) {
       for (const Index taps : {1, 4, 7}) {
@@ -43,7 +42,6 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
   }
 
   TEST_CASE("the weight's gradient over any number of rows, of none too") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     for (const Index length : {0, 1, 8, 130, 1100}) {
       CAPTURE(length);
@@ -57,7 +55,6 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
   }
 
   TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     const Tensor x = on_gpu(host_normal({3, 100, 40}, random).to(DType::bf16));
     Parameter weight(on_gpu(host_normal({4 * 40}, random, DType::f32)));
@@ -75,7 +72,6 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
   }
 
   TEST_CASE("the same bits twice") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     const std::vector<Tensor> x =
         on_gpu({host_normal({7, 143, 70}, random), host_normal({4, 70}, random)}, DType::f32, 0);

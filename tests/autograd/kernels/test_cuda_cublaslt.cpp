@@ -45,7 +45,7 @@ class Library {
 };
 using Calls = std::vector<int>;
 
-bool is_emulated() { return has_gpu() && cuda::device_name(0).find("emulated") == 0; }
+bool is_emulated() { return cuda::device_name(0).find("emulated") == 0; }
 
 MatmulAlgorithm taking(std::int64_t microseconds) {
   MatmulAlgorithm algorithm;
@@ -219,7 +219,6 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
   }
 
   TEST_CASE("the fastest algorithm's products are as exact") {
-    if (!has_gpu()) return;
     const Choosing fastest("fastest");
     for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
       CAPTURE(type);

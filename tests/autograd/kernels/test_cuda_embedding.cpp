@@ -33,7 +33,6 @@ std::string device_error_of(F&& run) {
 
 TEST_SUITE("autograd/kernels/cuda_embedding") {
   TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the same bits every time") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const Index width : {1, 31, 32, 127, 128, 132, 300, 1100}) {
       for (const Index count : {0, 1, 31, 33, 700}) {
@@ -58,7 +57,6 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
   }
 
   TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alone, of many tiles") {
-    if (!has_gpu()) return;
     Generator random(test_seed(7));
     for (const Index vocabulary : {1, 255, 256, 65535, 65536, 70000}) {
       for (const Index count : {4096, 4097, 10000}) {
@@ -82,7 +80,6 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
   }
 
   TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     const Tensor ids = host_ids({500}, 9, random),
                  dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
@@ -100,7 +97,6 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
   }
 
   TEST_CASE("ids that are not there are told in the CPU's words, the first of them") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const Index count : {1, 40, 2000, 5000}) {
       for (const Index at : {Index{0}, count / 2, count - 1}) {
@@ -132,7 +128,6 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
   }
 
   TEST_CASE("indices that are not there are told in the CPU's words; they give zeros, and get nothing") {
-    if (!has_gpu()) return;
     const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
     const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
     CHECK(device_error_of([&] { gather(x, 0, index); }) ==
@@ -149,7 +144,6 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
   }
 
   TEST_CASE("ids on another device are refused") {
-    if (!has_gpu()) return;
     const Tensor table = Tensor::zeros({3, 4}, DType::f32, Device::cuda()),
                  ids = Tensor::zeros({2}, DType::i32, Device::cpu());
     const std::string message = message_of<DeviceError>([&] { embedding(table, ids); });
@@ -163,7 +157,6 @@ TEST_SUITE("autograd/kernels/cuda_rotary") {
   TEST_CASE(
       "turned pairs are the CPU's, in both layouts, of parts of a head and of more pairs than travel "
       "with a launch") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
       for (const Index head_width : {2, 6, 34, 300}) {
@@ -191,7 +184,6 @@ TEST_SUITE("autograd/kernels/cuda_rotary") {
   }
 
   TEST_CASE("a position beyond the limit is told in the CPU's words; negative ones turn the other way") {
-    if (!has_gpu()) return;
     RotaryConfig config;
     config.max_positions = 16;
     const Tensor x = Tensor::full({1, 4, 1, 2}, 1, DType::f64, Device::cpu());
@@ -207,7 +199,6 @@ TEST_SUITE("autograd/kernels/cuda_rotary") {
 
 TEST_SUITE("autograd/kernels/cuda_dropout") {
   TEST_CASE("the same elements stay as on the CPU") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     for (const Index count : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 40001}) {
       for (const double probability : {0.1, 0.5}) {
@@ -228,7 +219,6 @@ TEST_SUITE("autograd/kernels/cuda_dropout") {
   }
 
   TEST_CASE("dropping everything leaves zeros") {
-    if (!has_gpu()) return;
     const Tensor y = dropout(Tensor::full({70}, 3, DType::f32, Device::cuda()), 1, {});
     CHECK(same_values(y, Tensor::zeros({70}, DType::f32, Device::cpu())));
   }

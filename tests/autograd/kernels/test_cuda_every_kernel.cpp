@@ -67,7 +67,6 @@ std::vector<Tensor> attention_inputs(Index queries, Index keys, Index width, Ind
 
 TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("softmax and its logarithm") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const Shape& shape : kRows) {
       CAPTURE(shape.text());
@@ -82,7 +81,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("sums and maxima, in parts and of more rows and columns than there are blocks too") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     for (const Shape& shape : {Shape{2, 9, 1}, Shape{kManyRows, 1025, 1}, Shape{1, 4200, 1},
                                Shape{2, 300, 40}, Shape{kManyRows, 2, 2}}) {
@@ -96,7 +94,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("norms") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const Shape& shape : {Shape{260, 40}, Shape{3, 1100}, Shape{3, 6000}}) {
       CAPTURE(shape.text());
@@ -119,7 +116,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("norms of the heads in a packed projection") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const Index rest : {0, 5, 90}) {
       const std::vector<Tensor> x{host_normal({260, 3 * 40 + rest}, random), host_normal({40}, random),
@@ -129,7 +125,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("convolutions, in packs and without") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const Index width : {70, 72}) {
       const std::vector<Tensor> x{host_normal({2, 130, width}, random), host_normal({4, width}, random)};
@@ -138,7 +133,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("linear attention, of several chunks") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const Index decays : {0, 1, 5}) {
       const Shape tokens{1, 37, 2};
@@ -159,7 +153,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("losses, of logits and of what they are made of") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     for (const Shape& shape : kRows) {
       CAPTURE(shape.text());
@@ -183,7 +176,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("embeddings, of more ids than one block looks at a time") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     for (const Shape& shape : {Shape{1300, 33}, Shape{3, 1100}}) {
       const Tensor ids = small_ids({shape[0]}, 60, random);
@@ -193,7 +185,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("rotation, of more pairs than travel with a launch too") {
-    if (!has_gpu()) return;
     Generator random(test_seed(6));
     const Tensor positions = small_ids({5}, 100, random);
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
@@ -218,7 +209,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("dropout") {
-    if (!has_gpu()) return;
     Generator random(test_seed(7));
     check_gpu(
         [](const auto& in) {
@@ -228,7 +218,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("functions, on their own, as gates and behind a linear map") {
-    if (!has_gpu()) return;
     Generator random(test_seed(8));
     const auto positive = [&](const Shape& shape) {
       return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
@@ -247,7 +236,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("arithmetic, choices, comparisons and a look for what is not finite") {
-    if (!has_gpu()) return;
     Generator random(test_seed(9));
     const Tensor mask = random_mask({5, 70}, random).to(Device::cpu());
     const auto uniform = [&](const Shape& shape) {
@@ -278,7 +266,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("elements that move") {
-    if (!has_gpu()) return;
     Generator random(test_seed(10));
     const Tensor index = small_ids({3, 40, 5}, 7, random);
     const Tensor x = host_normal({3, 40, 5}, random);
@@ -296,7 +283,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention: several tiles of queries and keys, of several pieces") {
-    if (!has_gpu()) return;
     Generator random(test_seed(11));
     for (const bool is_additive : {false, true}) {
       CAPTURE(is_additive);
@@ -312,7 +298,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention in bf16 on tensor cores, of each width and with dropout") {
-    if (!has_gpu()) return;
     setenv("TAPEFORMER_ATTENTION", "tensor_cores", 1);
     Generator random(test_seed(10));
     AttentionOptions options;
@@ -334,7 +319,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
-    if (!has_gpu()) return;
     Generator random(test_seed(14));
     Modifiers m = kEach[6];  // all that a softmax goes with
     const auto check = [&](const char* path, DType type, Index queries, Index keys, Index width) {
@@ -359,7 +343,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention of few queries: parts of several tiles of keys") {
-    if (!has_gpu()) return;
     Generator random(test_seed(13));
     constexpr Index kMany = 270;  // entries: two parts of three tiles each
     const std::vector<Tensor> x{host_normal({kMany, 1, 1, 16}, random),
@@ -373,7 +356,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention: widths that several blocks share, and packed sequences") {
-    if (!has_gpu()) return;
     Generator random(test_seed(12));
     check_gpu(attention_with({}), attention_inputs(3, 70, 300, 300, false, random), random);
     AttentionOptions options;
@@ -383,7 +365,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     check_gpu(attention_with(options), {host_normal({1, 90, 3 * 40 + 36}, random)}, random);
   }
   TEST_CASE("attention in plain operations: what masks leave in") {
-    if (!has_gpu()) return;
     Generator random(test_seed(13));
     const std::vector<Tensor> in = attention_inputs(20, 30, 8, 8, false, random);
     AttentionOptions options;

@@ -52,7 +52,6 @@ std::vector<Tensor> inputs_of(const Kind& kind, Index B, Index T, Index H, Gener
 
 TEST_SUITE("autograd/kernels/cuda_linear_attention") {
   TEST_CASE("values, last states and gradients are the CPU's") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const Kind& kind : kKinds) {
       for (const Index length : {1, 16, 35, 81}) {
@@ -77,7 +76,6 @@ TEST_SUITE("autograd/kernels/cuda_linear_attention") {
   }
 
   TEST_CASE("in bf16, with decays and states in f32, as near as plain operations") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     for (const Kind& kind : kKinds) {
       CAPTURE(kind.decays);
@@ -114,7 +112,6 @@ TEST_SUITE("autograd/kernels/cuda_linear_attention") {
   }
 
   TEST_CASE("the same bits twice") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     std::vector<Tensor> x;
     for (const Tensor& t : inputs_of(kKinds[4], 2, 40, 2, random)) x.push_back(on_gpu(t.to(DType::f32)));

@@ -34,7 +34,6 @@ Function plain_linear_with(std::optional<Unary> activation) {
 
 TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("an affine map is the CPU's, with and without what may be done in the product's epilogue") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
@@ -65,7 +64,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("without a tape the values are the same") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
@@ -81,7 +79,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("a bias is added before the result is rounded") {
-    if (!has_gpu()) return;
     // 257 is no bf16: rounded first, 256 - 256 would be left.
     const auto full = [](const Shape& shape, double value) {
       return on_gpu(Tensor::full(shape, value, DType::bf16, Device::cpu()));
@@ -94,7 +91,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("activations of bf16 numbers are rounded once, their slopes are as good") {
-    if (!has_gpu()) return;
     std::vector<double> at{0, 1e-30, -1e-30, 1e-4, -1e-4, 20, -20};
     for (double x = -9; x < 9; x += 1.0 / 32) at.push_back(x);
     at.resize(at.size() / 8 * 8);
@@ -121,7 +117,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("gradients of a weight and a bias that are used twice are added up") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
@@ -141,7 +136,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("a bias' gradient over many rows, in parts") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     for (const Index out : {1, 8, 21, 264}) {
       for (const Index rows : {1, 63, 700}) {
@@ -161,7 +155,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("a map of no rows has a gradient of zeros, one of no inputs its bias") {
-    if (!has_gpu()) return;
     for (const auto& size : {std::pair<Index, Index>{0, 8}, {3, 0}}) {
       const Index rows = size.first, in = size.second;
       CAPTURE(rows);
@@ -177,7 +170,6 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("stacks whose second factor repeats, by axes that are rows of one product and by others") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     const auto check = [&](const Factor& a, const Factor& b, bool output_by_head = false) {
       const auto there = [](Factor factor) {

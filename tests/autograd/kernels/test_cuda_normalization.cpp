@@ -29,7 +29,6 @@ std::vector<Tensor> inputs_of(Index rows, Index n, Generator& random) {
 TEST_SUITE("autograd/kernels/cuda_normalization") {
   TEST_CASE(
       "rows that threads hold in packs, of every number of them, and rows that do not begin at a pack") {
-    if (!has_gpu()) return;
     Generator random(test_seed(5));
     // Packs hold 4 numbers in f32, 8 in bf16: up to 4 packs for each thread of a warp, of a block, and more.
     for (const Index n : {8, 136, 264, 392, 520, 776, 1032, 2056, 4104, 5000, 8200}) {
@@ -52,7 +51,6 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   }
 
   TEST_CASE("a branch joins in one pass: the bits of the single steps, in packs and without") {
-    if (!has_gpu()) return;
     Generator random(test_seed(6));
     const DropoutKey key{3, 1, 4};
     for (const DType type : {DType::bf16, DType::f32}) {
@@ -82,7 +80,6 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   }
 
   TEST_CASE("both norms in bf16, of rows that a warp and that a block takes") {
-    if (!has_gpu()) return;
     Generator random(test_seed(1));
     for (const Index n : {5, 31, 32, 33, 257, 1024, 1025}) {
       for (const Index rows : {1, 9, 130}) {
@@ -97,7 +94,6 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   }
 
   TEST_CASE("sums over any number of rows are the CPU's") {
-    if (!has_gpu()) return;
     Generator random(test_seed(2));
     for (const Index rows : {0, 1, 7, 8, 9, 127, 128, 129, 1000, 8300}) {  // 264 parts at most from 2112 on
       for (const Index n : {1, 33}) {
@@ -119,7 +115,6 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   }
 
   TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
-    if (!has_gpu()) return;
     Generator random(test_seed(3));
     const Tensor x = on_gpu(host_normal({300, 40}, random).to(DType::bf16));
     Parameter weight(on_gpu(host_normal({40}, random, DType::f32)));
@@ -134,7 +129,6 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   }
 
   TEST_CASE("the same bits twice") {
-    if (!has_gpu()) return;
     Generator random(test_seed(4));
     const std::vector<Tensor> x = on_gpu(inputs_of(1001, 70, random), DType::f32, 1);
     const Tensor dy = on_gpu(host_normal({1001, 70}, random, DType::f32));

@@ -114,10 +114,7 @@ TEST_SUITE("examples/shared/evaluation_weights") {
 
   TEST_CASE("a validation that fails leaves the weights that are trained") {
     struct FailingTask : SampledTask {
-      explicit FailingTask(bool schedule_free) : SampledTask(averaging(schedule_free ? 0 : 0.9)) {
-        training.non_finite = "go-back";
-        if (schedule_free) training.optimizer.set_kind("schedule_free");
-      }
+      FailingTask() : SampledTask(averaging(0.9)) { training.non_finite = "go-back"; }
       int times = 0, fails = 0;
       Validation validate(Progress& progress) override {
         Validation result = ToyTask::validate(progress);
@@ -125,43 +122,17 @@ TEST_SUITE("examples/shared/evaluation_weights") {
         return result;
       }
     };
-    for (const bool schedule_free : {false, true}) {
-      const CapturedLog log;
-      const TemporaryFolder temporary;
-      const RunFolder folder(temporary.file("run")), other(temporary.file("other"));
-      FailingTask failing(schedule_free), bad_step(schedule_free);
-      failing.fails = 2;
-      bad_step.loss_factor = std::numeric_limits<double>::quiet_NaN();
-      bad_step.from_step = 7, bad_step.to_step = 8;
-      CHECK(start(folder, failing) == kExitSuccess);
-      CHECK(log.says("step 8: the validation loss is nan; went back to step 4"));
-      CHECK(start(other, bad_step) == kExitSuccess);
-      for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
-        CHECK(weights_in(folder, name) == weights_in(other, name));
-    }
-  }
-
-  TEST_CASE("an optimizer that evaluates other weights than it trains is validated and kept at those") {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    ToyTask task;
-    task.training.optimizer.set_kind("schedule_free");
-    task.training.schedule = "constant";
-    CHECK(start(folder, task) == kExitSuccess);
-    ToyTask by_hand;
-    const auto optimizer = task.training.optimizer.make(by_hand.toy.parameters());
-    const Schedule schedule(task.training.schedule_config());
-    for (Index step = 0; step < 12; ++step) {
-      optimizer->clear_gradients();
-      Tape tape;
-      tape.backward(by_hand.loss_of(by_hand.toy, 4 * step, 4));
-      optimizer->clipped_step(schedule(step), 1, task.training.clip);
-    }
-    const auto weights = [&] { return weights_of(by_hand.toy).front().second.to_vector<double>(); };
-    CHECK(numbers_in(folder.file("checkpoint.safetensors"), "model.linear.weight") == weights());
-    optimizer->exchange_weights();
-    CHECK(numbers_in(folder.file("weights.safetensors"), "linear.weight") == weights());
-    CHECK(metrics(folder, "validation_loss").back().at("validation_loss") == by_hand.true_loss());
+    const RunFolder folder(temporary.file("run")), other(temporary.file("other"));
+    FailingTask failing, bad_step;
+    failing.fails = 2;
+    bad_step.loss_factor = std::numeric_limits<double>::quiet_NaN();
+    bad_step.from_step = 7, bad_step.to_step = 8;
+    CHECK(start(folder, failing) == kExitSuccess);
+    CHECK(log.says("step 8: the validation loss is nan; went back to step 4"));
+    CHECK(start(other, bad_step) == kExitSuccess);
+    for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
+      CHECK(weights_in(folder, name) == weights_in(other, name));
   }
 }

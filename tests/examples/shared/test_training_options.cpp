@@ -179,9 +179,6 @@ TEST_SUITE("examples/shared/training_options") {
           "--minimum-learning-rate 0");
     CHECK(refusal([](TrainingOptions& o) { o.average_decay = 1; }) ==
           "--average-decay must be in [0, 1); got 1");
-    CHECK(refusal([](TrainingOptions& o) { o.average_decay = 0.9, o.optimizer.set_kind("schedule_free"); }) ==
-          "--average-decay cannot be used with --optimizer schedule_free, which averages the weights itself; "
-          "leave one of them out");
     CHECK(refusal([](TrainingOptions& o) { o.steps = 201; }) == "nothing was thrown");
     CHECK(refusal([](TrainingOptions& o) { o.non_finite = "note"; }) ==
           "--non-finite must be stop, skip or go-back; got \"note\"");
