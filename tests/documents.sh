@@ -38,7 +38,7 @@ tests/README.md TAPEFORMER_ATTENTION_CASE=
 tests/bench/
 '
 # The two commands and the presets: continuous integration. DISTRIBUTED.md: tests/examples/ranks.sh, but for clusters and
-# containers, which nothing here has. Packages: tests/packages.sh; those of Conan and vcpkg by hand. The Python module: its own tests. tests/bench: measurements
+# containers, which nothing here has. Packages: tests/packages.sh; those of Conan by hand. The Python module: its own tests. tests/bench: measurements
 # of hours, each beside the machine that made it.
 
 mkdir "$work/bin" "$work/files" && cd "$work/files" || exit 1
@@ -109,7 +109,7 @@ for document in "$@"; do
         start = substr(entries[i], length(name) + 2)
         if (name != "" && (name == document || name ~ /\/$/ && index(document, name) == 1) && index($0, start) == 1) known = 1
       }
-      if (/^(\$ )?([A-Z_]+=[^ ]* )?(echo .*\| *)?(train_|gradcheck_|minimal|cmake|ctest|cpack|tests\/|examples\/|build\/|pip|conan|vcpkg|mpirun|srun|docker|export PATH)/)
+      if (/^(\$ )?([A-Z_]+=[^ ]* )?(echo .*\| *)?(train_|gradcheck_|minimal|cmake|ctest|cpack|tests\/|examples\/|build\/|pip|conan|mpirun|srun|docker|export PATH)/)
         command = $0
     }
     END { exit bad }' "$document" >"$work/err"

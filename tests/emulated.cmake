@@ -90,7 +90,7 @@ tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
 set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 
 # The benches that measure on GPUs, in miniature.
-add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${parsers} ${TAPEFORMER_PROGRAM_OBJECTS})
+add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${TAPEFORMER_PROGRAM_OBJECTS})
 target_link_libraries(bench_emulated PRIVATE tapeformer_emulated nlohmann_json::nlohmann_json)
 tapeformer_test(emulated/agreement everything bench_emulated device_agreement --tiny --steps 3)
 tapeformer_test(emulated/operations everything bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)

@@ -131,8 +131,5 @@ else
   echo "structure: clang-format 14 is not installed; the format is not checked"
 fi
 
-# Only a warning: seconds depend on the machine, and on what else it does.
-[ ! -e build/release/.ninja_log ] || ! command -v python3 >/dev/null || tests/bench/build_time.py --over 10
-
 [ $status -eq 0 ] && echo "structure: ${#sources[@]} files keep the rules"
 exit $status

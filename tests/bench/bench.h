@@ -1,21 +1,42 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <vector>
+
 namespace tapeformer {
 
 // The benches, each a command of the program `bench` with a file of its own name. They take what follows
 // "bench" on the command line, with "bench NAME" as the first argument, and return the exit code.
-int bench_allocations(int argc, char** argv);
-int bench_attention(int argc, char** argv);
-int bench_character_recipe(int argc, char** argv);
-int bench_communication(int argc, char** argv);
 int bench_decoding(int argc, char** argv);
 int bench_device_agreement(int argc, char** argv);
-int bench_head_loss(int argc, char** argv);
-int bench_linear_attention(int argc, char** argv);
 int bench_ops(int argc, char** argv);
-int bench_optimizer_step(int argc, char** argv);
-int bench_parsing(int argc, char** argv);
-int bench_tokenizing(int argc, char** argv);
 int bench_train_step(int argc, char** argv);
+
+/// Seconds, of the wall clock.
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Seconds of work by all threads of this process.
+inline double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// In MiB, of this process: "VmHWM:" the most it ever held, "VmRSS:" what it holds. Unlike getrusage's, the
+/// most does not begin with what the program held that started this one.
+inline double resident_mib(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name, 0) == 0) return std::stod(line.substr(name.size())) / 1024;
+  }
+  return 0;
+}
 
 }  // namespace tapeformer

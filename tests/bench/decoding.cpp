@@ -16,7 +16,6 @@
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/generation/translation_steps.h>
 #include <tapeformer/tests/bench/bench.h>
-#include <tapeformer/tests/bench/clock.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -14,7 +14,6 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/bench/bench.h>
-#include <tapeformer/tests/bench/clock.h>
 
 #include <algorithm>
 #include <cmath>

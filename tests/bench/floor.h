@@ -1,15 +1,70 @@
 #pragma once
 
 #include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tensor.h>
 #include <tapeformer/examples/shared/machine_rates.h>
-#include <tapeformer/tests/bench/gemm_rate.h>
-#include <tapeformer/tests/bench/gpu_rates.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/training.h>
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace tapeformer {
+
+/// The median over `rounds` of the mean seconds of `calls` calls of `f`, the GPU's work included.
+template <class F>
+double gpu_seconds(Device device, int rounds, int calls, const F& f) {
+  f();  // handles are made, pools grow
+  std::vector<double> seconds;
+  for (int round = 0; round < rounds; ++round) {
+    cuda::synchronize(device.index);
+    const double begun = now();
+    for (int call = 0; call < calls; ++call) f();
+    cuda::synchronize(device.index);
+    seconds.push_back((now() - begun) / calls);
+  }
+  return median(seconds);
+}
+
+/// FLOP/s of products of random square matrices through the library, which is what its layers can reach.
+inline double gpu_matrix_rate(Device device, DType type, Index size) {
+  Generator random(3);
+  const auto drawn = [&] {
+    const Tensor x = Tensor::empty({size, size}, DType::f32, Device::cpu());
+    random.fill_normal(x, 0, 1);
+    return x.to(device).to(type);
+  };
+  const Tensor a = drawn(), b = drawn();
+  const double n = static_cast<double>(size);
+  return 2 * n * n * n / gpu_seconds(device, 7, 5, [&] { matmul(a, b); });
+}
+
+/// Bytes a second, those read and those written, of a copy of `bytes` bytes within the device's memory.
+inline double gpu_copy_bandwidth(Device device, Index bytes) {
+  const Tensor from = Tensor::full({bytes / 4}, 1.5, DType::f32, device), to = Tensor::empty_like(from);
+  return 2 * static_cast<double>(bytes) / gpu_seconds(device, 7, 5, [&] { to.copy_from(from); });
+}
+
+/// The machine's f32 matrix rate now, in FLOP/s: the best of several large products.
+inline double gemm_rate() {
+  constexpr Index kSide = 2048;
+  const Tensor a = Tensor::full({kSide, kSide}, 1), b = Tensor::full({kSide, kSide}, 1),
+               c = Tensor::empty_like(a);
+  kernels::Gemm shape;
+  shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = kSide;
+  double best = 0;
+  for (int i = 0; i < 12; ++i) {
+    const double begun = now();
+    kernels::gemm(kernels::Cpu{}, shape, a.data<float>(), b.data<float>(),
+                  kernels::Write<float>{c.data<float>(), false});
+    best = std::max(best, 2.0 * kSide * kSide * kSide / (now() - begun));
+  }
+  return best;
+}
 
 /// What a phase of a training step cannot do without.
 struct Work {
@@ -39,8 +94,7 @@ struct SpeedOfLight {
 
 inline SpeedOfLight speed_of_light(Device device, DType type) {
   if (!device.is_cuda()) {
-    const double peak =
-        type == DType::f64 ? peak_rate<double>() : std::max(peak_rate<float>(), gemm_rate(now));
+    const double peak = type == DType::f64 ? peak_rate<double>() : std::max(peak_rate<float>(), gemm_rate());
     return {peak, bandwidth(768e6, true, now)};
   }
   double rate = 0;

@@ -14,23 +14,11 @@ struct Bench {
   int (*run)(int argc, char** argv);
 };
 constexpr Bench kBenches[] = {
-    {"allocations", "small tensors made and dropped by several threads at once", bench_allocations},
-    {"attention", "tiled attention against plain operations: time, memory and errors", bench_attention},
-    {"character_recipe", "train nanoGPT's character model, for comparison with PyTorch",
-     bench_character_recipe},
-    {"communication", "the sum of all ranks' numbers by size; started by mpirun", bench_communication},
     {"decoding", "write and translate with each cache and without, on a GPU also as graphs", bench_decoding},
     {"device_agreement", "train on the CPU and on a GPU in each precision, and compare the losses",
      bench_device_agreement},
-    {"head_loss", "a language model's head with its loss, whole and in chunks", bench_head_loss},
-    {"linear_attention", "attention with a state beside softmax attention, by length",
-     bench_linear_attention},
     {"ops", "single operations: time, rate, and share of what the machine can do", bench_ops},
-    {"optimizer_step", "an optimizer's update: time, and for Muon the products' share of a step",
-     bench_optimizer_step},
-    {"parsing", "what reads files of other people, by the size of the file", bench_parsing},
-    {"tokenizing", "byte-level BPE over a file", bench_tokenizing},
-    {"train_step", "full training steps; one line of JSON a workload", bench_train_step},
+    {"train_step", "full training steps; one line of JSON per workload", bench_train_step},
 };
 
 void list() {

@@ -5,8 +5,6 @@ Usage: torch_ops.py [--threads N] [--dtype f32|f64] [--seconds S] CASE...
        torch_ops.py --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--backend flash|cudnn] CASE...
                                on a GPU; --backend: of attention, [B, H, T, D] in one piece each; the one PyTorch takes unless given
        torch_ops.py --ask      reads cases from its input, a line each, and answers each at once
-       torch_ops.py --attention B H T D [--causal]     scaled_dot_product_attention, as bench attention --ask: timed anew at every line
-                               of input, answered with milliseconds of each pass, and what both added to the most memory held
        --processor-time: with one thread, the time on a machine that others use too
 A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; bench ops --list has the usual ones.
 """
@@ -247,38 +245,6 @@ def show(case, arguments):
     print(json.dumps({**record, "ms": 1e3 * seconds}), flush=True)
 
 
-def resident_mib(name):
-    """Of this process: "VmHWM:" the most it ever held, "VmRSS:" what it holds."""
-    with open("/proc/self/status", encoding="utf-8") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1024
-
-
-def time_attention(batch, heads, length, width, causal):
-    """[B, H, T, D] lies as PyTorch likes it best."""
-
-    def drawn(rows, size):
-        return [torch.randn(rows, heads, size, width, requires_grad=True) for _ in range(3)], torch.randn(rows, heads, size, width)
-
-    def once(inputs, dy):
-        begun = clock()
-        y = F.scaled_dot_product_attention(*inputs, is_causal=causal)
-        between = clock()
-        torch.autograd.grad(y, inputs, dy)
-        return between - begun, clock() - between
-
-    once(*drawn(1, 16))  # wakes the threads
-    inputs, dy = drawn(batch, length)
-    before = resident_mib("VmRSS:")
-    once(inputs, dy)
-    added = resident_mib("VmHWM:") - before
-    for _ in sys.stdin:
-        times, end = [], time.perf_counter() + 0.5
-        while not times or time.perf_counter() < end:
-            times.append(once(inputs, dy))
-        forward, backward = (1e3 * statistics.median(one) for one in zip(*times))
-        print(json.dumps({"forward_ms": forward, "backward_ms": backward, "mib": round(added, 1)}), flush=True)
-
-
 def use_gpu(arguments):
     global on_gpu, attention_backend
     if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
@@ -310,8 +276,6 @@ def main():
     parser.add_argument("--backend", choices=("flash", "cudnn"), help="of attention, on a GPU")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--ask", action="store_true")
-    parser.add_argument("--attention", nargs=4, type=int, metavar=("B", "H", "T", "D"))
-    parser.add_argument("--causal", action="store_true")
     parser.add_argument("--processor-time", action="store_true")
     arguments = parser.parse_args()
     if arguments.processor_time:
@@ -324,9 +288,6 @@ def main():
         refuse("tf32, bf16 and --backend need --device cuda")
     torch.set_default_dtype(TYPES[arguments.dtype])
     torch.manual_seed(1)
-    if arguments.attention:
-        time_attention(*arguments.attention, arguments.causal)
-        return
     for case in (line.strip() for line in sys.stdin) if arguments.ask else arguments.cases:
         show(case, arguments)
 

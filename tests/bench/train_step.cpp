@@ -16,7 +16,6 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/floor.h>
-#include <tapeformer/tests/bench/resident.h>
 #include <tapeformer/tests/bench/training.h>
 
 #include <nlohmann/json.hpp>
@@ -137,7 +136,7 @@ double mean_ms(const std::vector<PhaseSeconds>& steps) {
 
 /// A rate relative to the CPU's peak, and to that of large matrix products.
 void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
-  const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
+  const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate();
   line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1), line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1);
   line["share_of_peak"] = rounded(rate / peak, 3), line["share_of_gemm"] = rounded(rate / gemm, 3);
 }

@@ -10,7 +10,7 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/tests/bench/clock.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/workloads.h>
 
 #include <algorithm>

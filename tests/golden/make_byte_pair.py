@@ -13,9 +13,9 @@ import tempfile
 
 import regex
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import byte_pair_text as text_of
-import check_byte_pair
 
 MERGES = 400
 SENTENCES = [
@@ -95,7 +95,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         vocabulary_path, merges_path = write_files(pathlib.Path(folder), merges)
         encoding = text_of.load_tiktoken(vocabulary_path)
-        tokenizers = check_byte_pair.load_tokenizers(vocabulary_path, merges_path)
+        tokenizers = Tokenizer(models.BPE.from_file(vocabulary_path, merges_path))
+        tokenizers.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         published = transformers.GPT2Tokenizer(vocab=vocabulary_path, merges=merges_path)
         vocabulary = json.load(open(vocabulary_path, encoding="utf-8"))
         merges_text = open(merges_path, encoding="utf-8").read()
