@@ -10,6 +10,7 @@
 #include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/sweep.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <cstdio>
@@ -127,12 +128,14 @@ int run(int argc, char** argv) {
   export_options.add_to(export_command);
 
   const ReportCommands reports(line);
+  const SweepCommand sweep(line, argc, argv);
 
   line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(argc, argv)) return kExitSuccess;
   try {
     if (const std::optional<int> code = reports.execute()) return *code;
+    if (sweep.chosen()) return sweep.execute();
     if (train_command.chosen()) return train(train_options, train_command);
     if (generate_command.chosen()) {
       generate_options.refuse_ignored(generate_command);

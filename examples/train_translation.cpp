@@ -9,6 +9,7 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/examples/shared/sweep.h>
 #include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/presets.h>
@@ -298,10 +299,12 @@ int run(int argc, char** argv) {
   search.add_to(evaluate_command);
 
   const ReportCommands reports(line);
+  const SweepCommand sweep(line, argc, argv);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(argc, argv)) return kExitSuccess;
   if (const std::optional<int> code = reports.execute()) return *code;
+  if (sweep.chosen()) return sweep.execute();
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {
     print("%s", translation_fields());

@@ -127,12 +127,12 @@ std::string report_page(const Json& data) {
   std::string text;
   text.reserve(json.size());
   for (const char c : json) c == '<' ? text += "\\u003c" : text += c;  // so that nothing ends the script
-  std::string page = kReportPageText;
+  std::string page = kReportHtml;
   const auto replace = [&page](const std::string& mark, const std::string& by) {
     page.replace(page.find(mark), mark.size(), by);
   };
-  replace("/* style */", kReportStyleText);
-  replace("/* script */", std::string(kReportChartsText) + kReportPanelsText);
+  replace("/* style */", kReportCss);
+  replace("/* script */", kReportCharts + std::string("\n") + kReportPanels);
   replace("/* data */", text);
   return page;
 }

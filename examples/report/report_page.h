@@ -2,11 +2,11 @@
 
 namespace tapeformer {
 
-/// The page, with marks where style, script and data come in.
-extern const char* const kReportPageText;
-extern const char* const kReportStyleText;
-/// The script, in the order of its parts: charts, and what is below them.
-extern const char* const kReportChartsText;
-extern const char* const kReportPanelsText;
+// The files of the folder page, which the build embeds: the page, with marks where style, script and data
+// come in, its style, and its script in two parts: charts, and what is below them.
+extern const char* const kReportHtml;
+extern const char* const kReportCss;
+extern const char* const kReportCharts;
+extern const char* const kReportPanels;
 
 }  // namespace tapeformer

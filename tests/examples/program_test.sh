@@ -195,3 +195,31 @@ reports() {
   check "--dry-run makes no folder" test ! -e "$work/dry"
   refuses "a dry run in the folder of a training" "holds a training already" train --run "$work/whole" "$@" --dry-run
 }
+
+# sweeps OPTIONS...: a sweep over two rates with these options of train stops, goes on, repeats nothing, and names the best.
+sweeps() {
+  local table best victim sweep=("$program" sweep --runs "$work/sweep" --vary learning-rate 1e-3 3e-2)
+  "${sweep[@]}" --seeds 1 -- "$@" >"$work/out" 2>"$work/err" &
+  victim=$!
+  until [ -s "$work/sweep/learning-rate=1e-3/seed-1/config.json" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.002; done
+  kill -TERM $victim 2>/dev/null
+  wait $victim
+  check "a sweep that is stopped ends with 130" test $? = 130
+  check "and says how to go on" grep -q 'of 2 runs are left: the same command goes on' "$work/err"
+  "${sweep[@]}" --seeds 1 -- "$@" >"$work/out" 2>"$work/err"
+  check "the same command goes on" test $? = 0
+  before=$(stat -c %y "$work"/sweep/*/seed-1/weights.safetensors)
+  "${sweep[@]}" --seeds 2 -- "$@" >"$work/out" 2>"$work/err"
+  check "more seeds repeat nothing" test "$before" = "$(stat -c %y "$work"/sweep/*/seed-1/weights.safetensors)"
+  check "a sweep prints a row for each combination" test "$(grep -c '^| learning-rate=.* | 2 | [0-9.]* | [0-9.]* | ' "$work/out")" = 2
+  best=$(sed -n 's/^best: //p' "$work/out")
+  table=$(awk -F '|' '/^\| learning/ { print $4, $2 }' "$work/out" | sort -g | head -n 1)
+  check "and names the best" test "$best" = "$(echo "$table" | awk '{ print $2 }')"
+  "$program" train --run "$work/alone" --seed 2 "$@" "--$best" >"$work/out" 2>"$work/err"
+  check "whose options give its weights" cmp "$work/alone/weights.safetensors" "$work/sweep/$best/seed-2/weights.safetensors"
+  refuses "a sweep with other options in its folder" "holds runs with other options" \
+    sweep --runs "$work/sweep" --vary learning-rate 1e-3 -- "$@" --samples 0
+  refuses "a sweep of what is no option" "unknown option --learning-rat" \
+    sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
+  refuses "a sweep of an option without values" "--vary needs an option and its values" sweep --runs "$work/mistaken" --vary dropout
+}

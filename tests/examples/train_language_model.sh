@@ -73,6 +73,7 @@ recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 # --- its configuration and parameters ------------------------------------------------------------------------
 summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
+sweeps "${tiny[@]}"
 
 # --- a text of one's own, and what is made of it --------------------------------------------------------------
 (cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"

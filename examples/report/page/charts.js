@@ -1,8 +1,4 @@
-#include <tapeformer/examples/report/report_page.h>
-
-namespace tapeformer {
-
-const char* const kReportChartsText = R"script("use strict";
+"use strict";
 // The test of this page looks at these attributes.
 const state = document.documentElement.dataset;
 addEventListener("error", (event) => { state.error = event.message; });
@@ -187,6 +183,3 @@ function drawMarks(chart, low, high) {
     }
   }
 }
-)script";
-
-}  // namespace tapeformer

@@ -1,8 +1,3 @@
-#include <tapeformer/examples/report/report_page.h>
-
-namespace tapeformer {
-
-const char* const kReportPanelsText = R"script(
 // Moves the reading point of a chart to its `index`th position and says what is there.
 function read(chart, index) {
   if (chart.xs.length === 0) return;
@@ -226,6 +221,3 @@ addEventListener("resize", () => {
   drawCharts();
 });
 state.drawn = "yes";
-)script";
-
-}  // namespace tapeformer

@@ -1,0 +1,253 @@
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/examples/report/run_record.h>
+#include <tapeformer/examples/report/session.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/sweep.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kSweepHelp =
+    " sweep --runs runs/rates --vary learning-rate 1e-3 3e-3 --vary width 64 128 -- --steps 500\n\n"
+    "What follows -- goes to train as it is: the data, the preset, the number of steps. Each combination "
+    "with\n"
+    "each seed is a run of its own in FOLDER/COMBINATION/seed-N, one after the other. Ctrl-C saves and "
+    "stops;\n"
+    "the same command goes on, repeats nothing that has ended, and with more --seeds adds runs.\n\n"
+    "The table has the loss of the best weights (mean and standard error over the seeds), the time of a "
+    "run,\n"
+    "and p: how likely it is that two equal combinations differ as much as this one does from the first\n"
+    "(Welch's t test). With p above 0.05 a difference may be luck. Compare at equal cost: with the same "
+    "--steps,\n"
+    "or the same --time-budget.\n";
+
+/// One run of `train`.
+struct SweepRun {
+  SweepCase combination;
+  std::string folder, log;
+  std::vector<std::string> seed;
+  double loss = std::nan(""), seconds = 0;
+
+  /// Takes over what the folder holds; the loss only of a run that has ended.
+  void read() {
+    if (!std::filesystem::exists(RunFolder(folder).file("metrics.jsonl"))) return;
+    const RunRecord record = read_run(folder);
+    seconds = RunFolder(folder).elapsed();
+    const bool has_ended = std::any_of(record.metrics.begin(), record.metrics.end(), [](const Json& line) {
+      return line.contains("best_loss") || line.contains("best_estimated_loss");
+    });
+    if (has_ended) loss = best_loss_of(record);
+  }
+  bool has_ended() const { return !std::isnan(loss); }
+};
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The square of the standard error of the mean.
+double squared_error_of(const std::vector<double>& values) {
+  const double mean = mean_of(values), count = static_cast<double>(values.size());
+  double sum = 0;
+  for (const double value : values) sum += (value - mean) * (value - mean);
+  return sum / (count - 1) / count;
+}
+
+/// Runs this program with these words, its output appended to the log, and returns its exit code. An
+/// interrupt is passed on.
+int run_again(std::vector<std::string> words, const std::string& log) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    dup2(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666), STDOUT_FILENO);
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    execv("/proc/self/exe", pointers.data());
+    _exit(kExitBadInput);
+  }
+  if (child < 0) throw DataError(log, 0, "no run can be started: " + system_error_text(errno));
+  int status = 0;
+  for (bool told = false; waitpid(child, &status, WNOHANG) == 0;) {
+    if (interrupted() && !told) told = kill(child, SIGTERM) == 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string last_line_of(const std::string& log) {
+  std::string text = read_file(log);
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text.substr(text.find_last_of("\r\n") + 1);
+}
+
+/// The rows of the table, and the combination with the lowest mean loss.
+std::pair<std::string, const SweepCase*> table_of(const std::vector<SweepCase>& cases,
+                                                  const std::vector<SweepRun>& runs) {
+  std::string table =
+      "| combination | seeds | mean loss | standard error | time | p |\n| --- | ---: | ---: | ---: | ---: | "
+      "---: |\n";
+  std::vector<double> first;
+  const SweepCase* best = nullptr;
+  double least = 0;
+  for (const SweepCase& combination : cases) {
+    std::vector<double> losses, seconds;
+    for (const SweepRun& run : runs) {
+      if (run.combination.name != combination.name || !run.has_ended()) continue;
+      losses.push_back(run.loss);
+      seconds.push_back(run.seconds);
+    }
+    if (losses.empty()) continue;
+    if (best == nullptr) first = losses;
+    const double mean = mean_of(losses),
+                 error = losses.size() > 1 ? std::sqrt(squared_error_of(losses)) : NAN;
+    const double p = best == nullptr ? NAN : welch_probability(first, losses);
+    const auto cell = [](const char* pattern, double value) {
+      return std::isnan(value) ? std::string() : format(pattern, value);
+    };
+    table += format("| %s | %lld | %.4f | %s | %s | %s |\n", combination.name, losses.size(), mean,
+                    cell("%.4f", error), duration_text(mean_of(seconds)), cell("%.2g", p));
+    if (best == nullptr || mean < least) best = &combination, least = mean;
+  }
+  return {table, best};
+}
+
+}  // namespace
+
+std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
+  std::vector<SweepCase> cases(1);
+  for (auto word = words.begin(); word != words.end();) {
+    if (*word++ != "--vary") continue;
+    const auto end =
+        std::find_if(word, words.end(), [](const std::string& text) { return text.rfind("--", 0) == 0; });
+    if (end - word < 2)
+      throw Error("--vary needs an option and its values; try --vary learning-rate 1e-3 3e-3");
+    std::vector<SweepCase> longer;
+    for (const SweepCase& begun : cases) {
+      for (auto value = word + 1; value != end; ++value) {
+        if (std::find(word + 1, value, *value) != value)
+          throw Error("--vary " + *word + " has the value " + *value + " twice; leave one out");
+        SweepCase& added = longer.emplace_back(begun);
+        added.name += (begun.name.empty() ? "" : ",") + *word + "=" + *value;
+        added.options.push_back("--" + *word + "=" + *value);
+      }
+    }
+    cases = longer;
+    word = end;
+  }
+  return cases;
+}
+
+double welch_probability(const std::vector<double>& first, const std::vector<double>& second) {
+  if (std::min(first.size(), second.size()) < 2) return NAN;
+  const double a = squared_error_of(first), b = squared_error_of(second);
+  if (a + b == 0) return NAN;
+  const double t = std::abs(mean_of(first) - mean_of(second)) / std::sqrt(a + b);
+  const double freedom =
+      (a + b) * (a + b) /
+      (a * a / static_cast<double>(first.size() - 1) + b * b / static_cast<double>(second.size() - 1));
+  // With x = sqrt(freedom) tan(angle) the density of Student's t distribution is a power of the cosine.
+  const double scale =
+      std::exp(std::lgamma((freedom + 1) / 2) - std::lgamma(freedom / 2)) / std::sqrt(std::acos(-1.0));
+  constexpr int kParts = 2000;
+  const double begin = std::atan(t / std::sqrt(freedom)), width = (std::acos(0.0) - begin) / kParts;
+  double tail = 0;
+  for (int i = 0; i < kParts; ++i) tail += std::pow(std::cos(begin + (i + 0.5) * width), freedom - 1) * width;
+  return std::min(1.0, 2 * scale * tail);
+}
+
+SweepCommand::SweepCommand(const CommandLine& line, int argc, const char* const* argv)
+    : command_(line.command("sweep", "train with every combination of some options, and compare the losses")),
+      words_(argv, argv + argc) {
+  command_.option("--runs", runs_, "the folder of the run folders").required().not_empty();
+  command_.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
+  command_.option("--vary", varied_, "an option of train, without dashes, and its values; may be given again")
+      .required();
+  command_.option("OPTION", options_, "after --: options that all runs have");
+  command_.footer("Example:\n  " + std::filesystem::path(argv[0]).filename().string() + kSweepHelp);
+}
+
+int SweepCommand::execute() const {
+  remember_interrupts();
+  say_at_interrupt(kStopping);
+  const std::vector<SweepCase> cases =
+      sweep_cases({words_.begin(), std::find(words_.begin(), words_.end(), "--")});
+  std::filesystem::create_directories(runs_);
+  const std::string known = runs_ + "/options.json", options = Json(options_).dump();
+  if (!std::filesystem::exists(known)) write_atomically(known, options);
+  if (const std::string before = read_file(known); before != options)
+    throw DataError(runs_, 0, "holds runs with other options: " + before + "; use another --runs");
+
+  std::vector<SweepRun> runs;
+  for (Index seed = 1; seed <= seeds_; ++seed) {
+    for (const SweepCase& combination : cases) {
+      SweepRun run;
+      run.combination = combination;
+      std::string name = combination.name;
+      std::replace(name.begin(), name.end(), '/', '_');
+      run.folder = format("%s/%s/seed-%lld", runs_, name, seed);
+      run.log = run.folder + ".log";
+      run.seed = {"--seed", std::to_string(seed)};
+      run.read();
+      runs.push_back(run);
+    }
+  }
+  std::size_t ended = 0;
+  for (SweepRun& run : runs) {
+    if (!run.has_ended() && !interrupted()) {
+      std::vector<std::string> words = {words_.front(), "train", "--run", run.folder};
+      if (RunFolder(run.folder).has_checkpoint()) {
+        words.push_back("--resume");
+      } else {
+        for (const auto* more : {&run.seed, &options_, &run.combination.options})
+          words.insert(words.end(), more->begin(), more->end());
+      }
+      std::filesystem::create_directories(std::filesystem::path(run.folder).parent_path());
+      const int code = run_again(words, run.log);
+      if (code != kExitSuccess && code != kExitInterrupted)
+        throw DataError(run.log, 0,
+                        format("the run ended with exit code %lld: ", code) + last_line_of(run.log));
+      run.read();
+      if (run.has_ended())
+        std::fprintf(stderr, "%s %s: %.4f in %s\n", run.combination.name.c_str(), run.seed.back().c_str(),
+                     run.loss, duration_text(run.seconds).c_str());
+    }
+    ended += run.has_ended() ? 1 : 0;
+  }
+  const auto [table, best] = table_of(cases, runs);
+  print("%s", table);
+  if (best != nullptr) {
+    std::vector<const char*> words = {words_.front().c_str(), "train", "--run", "RUN"};
+    for (const auto* more : {&options_, &best->options})
+      for (const std::string& word : *more) words.push_back(word.c_str());
+    print("\nbest: %s\n  %s\n", best->name, command_text(static_cast<int>(words.size()), words.data()));
+  }
+  if (ended == runs.size()) return kExitSuccess;
+  std::fprintf(
+      stderr, "%s\n",
+      format("%lld of %lld runs are left: the same command goes on", runs.size() - ended, runs.size())
+          .c_str());
+  return kExitInterrupted;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <tapeformer/examples/shared/command_line.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// One choice of values: its name ("learning-rate=1e-3,width=64") and the words that `train` gets.
+struct SweepCase {
+  std::string name;
+  std::vector<std::string> options;
+};
+
+/// Every combination of the values that the words say: each "--vary" is followed by the name of an option
+/// and its values. The last option varies fastest.
+/// Throws: Error if an option has no value, or a value twice
+std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words);
+
+/// Welch's t test, two-sided: the probability that two samples of one normal distribution have means at least
+/// as far apart as these; NaN with fewer than two values in one of them, or without any spread.
+/// Source: Welch 1947, "The generalization of Student's problem when several different population variances
+///         are involved", Biometrika 34
+double welch_probability(const std::vector<double>& first, const std::vector<double>& second);
+
+/// The command `sweep` of a program that trains: runs `train` of the same program with every combination of
+/// some options and several seeds, and compares the losses.
+class SweepCommand {
+ public:
+  SweepCommand(const CommandLine& line, int argc, const char* const* argv);
+  bool chosen() const { return command_.chosen(); }
+  /// Returns the exit code. Throws: Error or DataError with what a run said that failed
+  int execute() const;
+
+ private:
+  Command command_;
+  std::vector<std::string> words_;  // of the command line
+  std::string runs_;
+  Index seeds_ = 3;
+  std::vector<std::string> varied_, options_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,39 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/shared/sweep.h>
+#include <tapeformer/tests/reference/check_below.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+TEST_SUITE_BEGIN("examples/shared/sweep");
+
+TEST_CASE("every combination of the values is one case, the last option varies fastest") {
+  const std::vector<SweepCase> cases = sweep_cases({"program", "sweep", "--vary", "rate", "1e-3", "-1",
+                                                    "--seeds", "2", "--vary", "bias", "true", "false"});
+  REQUIRE(cases.size() == 4);
+  CHECK(cases[0].name == "rate=1e-3,bias=true");
+  CHECK(cases[1].name == "rate=1e-3,bias=false");
+  CHECK(cases[3].name == "rate=-1,bias=false");
+  CHECK(cases[3].options == std::vector<std::string>{"--rate=-1", "--bias=false"});
+}
+
+TEST_CASE("an option without values, or with one twice, is refused") {
+  CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "--vary", "width", "8"}),
+                       "--vary needs an option and its values; try --vary learning-rate 1e-3 3e-3", Error);
+  CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "1", "2", "1"}),
+                       "--vary rate has the value 1 twice; leave one out", Error);
+}
+
+TEST_CASE("Welch's probability by hand, and where there is none") {
+  // t = 1 / sqrt(2/3) with 4 degrees of freedom: p = 1 - u (3 - u^2) / 2 with u = t / sqrt(t^2 + 4).
+  const double u = std::sqrt(1.5 / 5.5);
+  CHECK_BELOW(std::abs(welch_probability({1, 2, 3}, {2, 3, 4}) - (1 - u * (3 - u * u) / 2)), 1e-6);
+  CHECK_BELOW(std::abs(welch_probability({1, 2}, {1, 2}) - 1), 1e-6);
+  CHECK(std::isnan(welch_probability({1}, {1, 2})));
+  CHECK(std::isnan(welch_probability({1, 1}, {2, 2})));
+}
+
+TEST_SUITE_END();
