@@ -19,6 +19,7 @@ violations() {
   missing_tests
   missing_algorithm
   leftovers
+  habits
 }
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
@@ -115,6 +116,24 @@ leftovers() {
     --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.py' --include='*.sh' \
     --include='*.md' --include='*.json' --include='CMakeLists.txt' --include='run' 2>/dev/null |
     awk -F: '{ print $1 ":" $2 ": leftover: " substr($0, length($1 $2) + 3) }' || true
+}
+
+# Habits of English that make readers stumble: what a line must not match, and what to write instead.
+english=(
+  '\banew\b => again'
+  '\btrainings\b => runs'
+  '^ *///?<? Of (the|a|an|its|each|every|all|this)\b => a noun phrase, as in "Configuration of the norms."'
+  '(?<![Tt]here )\b(is|are) no (?!longer|more|less|fewer|such) => "is not a ..."'
+  '[0-9a-z] (tokens?|bytes|ms|seconds|operations|values|FLOPs?) a (token|step|layer|row)\b => "per token", "per step"'
+  '\bWho(ever)? [a-z]+s\b => the person or the thing by name'
+)
+english_in=(examples/gradcheck examples/report examples/guide examples/python tests/bench tests/faults tests/fuzz)
+habits() {
+  local row
+  for row in "${english[@]}"; do
+    git ls-files -- "${english_in[@]}" ':!tests/golden' ':!*RESULTS.md' ':!tests/structure.sh' | xargs grep -nIP "${row% => *}" |
+      awk -F: -v instead="${row##* => }" '{ print $1 ":" $2 ": write " instead ": " substr($0, length($1 $2) + 3) }' || true
+  done
 }
 
 status=0

@@ -11,7 +11,6 @@
 #include <tapeformer/nn/attention/multi_head.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
 namespace tapeformer {
@@ -175,8 +174,6 @@ void two_heads(const Tensor& x, std::vector<AttentionFigure>& figures) {
                      published + " / " + published, all_text(heads(both, both, causal))});
 }
 
-double mean_of(const Tensor& x) { return mean(x).item(); }
-
 std::vector<std::string> rows_of(const std::string& text) {
   std::vector<std::string> rows;
   for (std::size_t from = 0; from <= text.size();) {
@@ -196,18 +193,6 @@ void print_figure(std::ostream& out, const AttentionFigure& figure) {
   }
 }
 
-void print_scaling(std::ostream& out) {
-  out << "Why the scores are scaled: variance of q k^T, entropy and largest weight of a softmax over ten "
-         "keys\n   width     variance  entropy  largest     scaled: variance  entropy  largest\n";
-  for (const Index width : {Index{4}, Index{16}, Index{64}, Index{256}}) {
-    const ScalingEffect effect = scaling_effect(width, width == 64 ? 100000 : 20000);
-    out << format("   %5lld  %11.3f  %7.3f  %7.3f  %19.4f  %7.3f  %7.3f\n", width, effect.variance,
-                  effect.entropy, effect.largest, effect.scaled_variance, effect.scaled_entropy,
-                  effect.scaled_largest);
-  }
-  out << "  published for width 64, of another draw: 63.87, and 0.998 when scaled; by theory 64 and 1\n";
-}
-
 }  // namespace
 
 std::vector<AttentionFigure> attention_figures() {
@@ -223,35 +208,6 @@ std::vector<AttentionFigure> attention_figures() {
   return figures;
 }
 
-ScalingEffect scaling_effect(Index width, Index products) {
-  constexpr Index kKeys = 10;
-  Generator random(0);
-  const Tensor query = Tensor::randn({products, width}, random), key = Tensor::randn(query.shape(), random);
-  const Tensor scores = reshape(sum(query * key, {-1}), {products / kKeys, kKeys});
-  const auto describe = [](const Tensor& logits, double& variance, double& entropy, double& largest) {
-    const Tensor weights = softmax(logits);
-    variance = var(logits, {}, false, 0).item();
-    entropy = -kKeys * mean_of(weights * log_softmax(logits));
-    largest = mean_of(max(weights, {-1}));
-  };
-  ScalingEffect effect;
-  effect.width = width;
-  describe(scores, effect.variance, effect.entropy, effect.largest);
-  describe(scores * (1 / std::sqrt(static_cast<double>(width))), effect.scaled_variance,
-           effect.scaled_entropy, effect.scaled_largest);
-  return effect;
-}
-
-CausalWeights causal_weights() {
-  const Tensor x_btc = reshape(six_tokens(), {1, kTokens, kWidth});
-  const Tensor mask = Tensor::empty({kTokens, kTokens}, DType::boolean);
-  for (Index i = 0; i < mask.elements(); ++i) mask.data<bool>()[i] = i % kTokens <= i / kTokens;
-  const Tensor all = reshape(attend(torch_head<SingleHeadAttention>(789), x_btc).weights, mask.shape());
-  const Tensor kept = where(mask, all, Tensor::scalar(0));
-  const Tensor causal = attend(torch_head<CausalAttention>(789), x_btc).weights;
-  return {kept / sum(kept, {-1}, true), reshape(causal, mask.shape())};
-}
-
 bool print_attention_figures(std::ostream& out) {
   bool all = true;
   out << "  published" << std::string(35, ' ') << "ours\n";
@@ -259,14 +215,6 @@ bool print_attention_figures(std::ostream& out) {
     print_figure(out, figure);
     all = all && figure.matches();
   }
-  const CausalWeights causal = causal_weights();
-  const AttentionFigure ways{"Causal in two ways: softmax, zero, renormalise; and minus infinity, softmax",
-                             all_text(causal.renormalised), all_text(causal.minus_infinity)};
-  print_figure(out, ways);
-  const Tensor difference = causal.renormalised - causal.minus_infinity;
-  out << format("  largest difference %.1e\n", std::sqrt(max(difference * difference).item()));
-  all = all && ways.matches();
-  print_scaling(out);
   out << (all ? "every printed decimal is the same\n" : "some decimals DIFFER\n");
   return all;
 }

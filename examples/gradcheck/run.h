@@ -66,7 +66,7 @@ struct WorstInput {
   std::string where;  ///< "query.weight[12]", of second derivatives "second query.weight[12]"
 };
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs);
-/// Of all comparisons.
+/// The worst of all comparisons.
 WorstInput worst_of(const GradcheckReport& report);
 /// "again query.weight: another pass gives other bits" for each fault whose kind is known.
 std::vector<std::string> known_faults(const GradcheckReport& report);

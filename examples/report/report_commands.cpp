@@ -12,7 +12,7 @@
 namespace tapeformer {
 namespace {
 
-/// Of standard output; 0 if it is no terminal.
+/// The width of standard output; 0 unless it is a terminal.
 int output_columns() {
   winsize window{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
@@ -21,8 +21,7 @@ int output_columns() {
 }  // namespace
 
 ReportCommands::ReportCommands(const CommandLine& line)
-    : report_(
-          line.command("report", "draw trainings, side by side, as one HTML file to look at in a browser")),
+    : report_(line.command("report", "draw runs, side by side, as one HTML file to look at in a browser")),
       compare_(line.command("compare", "print the results of runs, and the options in which they differ")) {
   report_.option("RUN", runs_, "run folders").required();
   report_.option("--output", output_,

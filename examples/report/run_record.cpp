@@ -14,17 +14,17 @@ RunRecord read_run(const std::string& folder, std::size_t most_lines) {
   namespace fs = std::filesystem;
   const RunFolder run(folder);
   if (!fs::is_directory(folder))
-    throw DataError(folder, 0, "is no folder; try one that train --run has made");
+    throw DataError(folder, 0, "is not a folder; pass a run folder made by train --run");
   if (!fs::exists(run.file("metrics.jsonl")))
     throw DataError(folder, 0,
-                    "holds no training: it has no metrics.jsonl; try one that train --run has made");
+                    "holds no run: it has no metrics.jsonl; pass a run folder made by train --run");
   RunRecord record;
   record.name = fs::absolute(folder).lexically_normal().filename().string();
   if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().parent_path().filename();
   const auto object_in = [&run](const char* name) {
     const std::string path = run.file(name);
     Json object = fs::exists(path) ? parse_json(read_file(path), path) : Json::object();
-    if (!object.is_object()) throw CheckpointError(path + ": is no object of JSON; try to remove it");
+    if (!object.is_object()) throw CheckpointError(path + ": is not a JSON object; try to remove it");
     return object;
   };
   record.config = object_in("config.json");

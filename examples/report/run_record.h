@@ -23,7 +23,7 @@ struct RunRecord {
 ///         is damaged. A damaged line of metrics is left out.
 RunRecord read_run(const std::string& folder,
                    std::size_t most_lines = std::numeric_limits<std::size_t>::max());
-/// Of several; where their last parts are alike, the names are the whole paths.
+/// Reads several runs; where their last parts are alike, the names are the whole paths.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
 
 /// The loss of the best weights: as an end has measured it, or of a later validation that was better; NaN if

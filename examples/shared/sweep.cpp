@@ -219,8 +219,8 @@ int SweepCommand::execute() const {
       if (RunFolder(run.folder).has_checkpoint()) {
         words.push_back("--resume");
       } else {
-        for (const auto* more : {&run.seed, &options_, &run.combination.options})
-          words.insert(words.end(), more->begin(), more->end());
+        for (const std::vector<std::string>& more : {run.seed, options_, run.combination.options})
+          words.insert(words.end(), more.begin(), more.end());
       }
       std::filesystem::create_directories(std::filesystem::path(run.folder).parent_path());
       const int code = run_again(words, run.log);
@@ -238,8 +238,8 @@ int SweepCommand::execute() const {
   print("%s", table);
   if (best != nullptr) {
     std::vector<const char*> words = {words_.front().c_str(), "train", "--run", "RUN"};
-    for (const auto* more : {&options_, &best->options})
-      for (const std::string& word : *more) words.push_back(word.c_str());
+    for (const std::string& word : options_) words.push_back(word.c_str());
+    for (const std::string& word : best->options) words.push_back(word.c_str());
     print("\nbest: %s\n  %s\n", best->name, command_text(static_cast<int>(words.size()), words.data()));
   }
   if (ended == runs.size()) return kExitSuccess;

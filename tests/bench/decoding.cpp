@@ -73,7 +73,7 @@ void compare_ways(const Workload& w, const Compute& compute, const Write& write,
       if (profile) std::printf("%s", profile->text(seconds).c_str());
     }
     if (!way.cache) without = best, expected = tokens;
-    std::printf("%-21s  %8.3f ms a step, %9.1f tokens/s", way.name,
+    std::printf("%-21s  %8.3f ms per step, %9.1f tokens/s", way.name,
                 1e3 * best / static_cast<double>(w.tokens), static_cast<double>(w.batch * w.tokens) / best);
     if (way.cache && without > 0)
       std::printf(", %6.2f times without, %s tokens", without / best,

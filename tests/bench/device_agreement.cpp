@@ -247,7 +247,7 @@ int tapeformer::bench_device_agreement(int argc, char** argv) {
   if (!line.read(argc, argv)) return kExitSuccess;
   const Device device = Device::named(name);
   if (!device.is_cuda()) throw Error("--device must be a GPU, which is compared with the CPU; got " + name);
-  std::printf("%s, losses of trainings without dropout\n\n", Compute{device}.text().c_str());
+  std::printf("%s, losses of runs without dropout\n\n", Compute{device}.text().c_str());
   const bool translation = agrees<TranslationPupil>("translation model", device, steps, tiny);
   const bool characters = agrees<CharacterPupil>("character model", device, steps, tiny);
   std::printf("%s\n", translation && characters ? "devices agree" : "devices do NOT agree");

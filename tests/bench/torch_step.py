@@ -28,7 +28,7 @@ import sys
 import time
 
 # What the process is started with. Threads that spin wait for the next operation without a system call; malloc that keeps what is
-# freed spares the kernel clearing pages anew in each step (buffers above 32 MiB would be mapped each time), for more peak memory.
+# freed spares the kernel clearing pages again in each step (buffers above 32 MiB would be mapped each time), for more peak memory.
 SETTINGS = {
     "plain": {},
     "spin": {"OMP_WAIT_POLICY": "active", "OMP_PROC_BIND": "true"},

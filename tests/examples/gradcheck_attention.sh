@@ -113,5 +113,4 @@ check "in fused and in plain operations" grep -q "^composed .*shifted mask  *sof
 ends "a blind check" 1 --self-test --layer multi_head --tolerance 10
 check "is found out" grep -q 'dropped term .* no  WRONG$' "$work/out"
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

@@ -122,12 +122,6 @@ keeps_others_out() {
   check "and its lock is gone" test ! -e "$run/training.lock"
 }
 
-# After interrupts_training TERM: what Ctrl-C said.
-answers_ctrl_c() {
-  check "Ctrl-C says at once what it waits for" \
-    grep -q 'finishing this \(batch\|validation\), then saving; once more leaves without saving' "$work/err"
-}
-
 # goes_on FOLDER: the finished run of 60 steps there can train longer.
 goes_on() {
   local resumed=(train --run "$1" --resume)
@@ -188,7 +182,7 @@ reports() {
   check "compare --json" grep -q '"best_validation_loss": [0-9]' "$work/out"
   cp -r "$work/compared" "$work/uncompared" && echo '{' >"$work/uncompared/config.json"
   refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
-  refuses "a report of what is no run" "$work/none: is no folder" report "$work/whole" "$work/none"
+  refuses "a report of what is no run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
   check "--dry-run says what a training takes" grep -q '^the training  *60 steps in about ' "$work/out"
   check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
@@ -222,4 +216,83 @@ sweeps() {
   refuses "a sweep of what is no option" "unknown option --learning-rat" \
     sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
   refuses "a sweep of an option without values" "--vary needs an option and its values" sweep --runs "$work/mistaken" --vary dropout
+}
+
+# resumes_to_the_same OPTIONS... -- FILES...: "$work/whole", the whole training, and the same after kill -9 and after Ctrl-C; the
+# FILES come out byte for byte alike.
+resumes_to_the_same() {
+  local options=() file
+  while [ "$1" != -- ]; do options+=("$1") && shift; done
+  shift
+  train "$work/whole" "${options[@]}"
+  check "a training ends well" test $? = 0
+  cp "$work/err" "$work/err.whole"
+  check "the best weights are there" test -s "$work/whole/weights.safetensors"
+  check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
+  interrupts_training KILL "$work/killed" "${options[@]}"
+  check "kill -9 came in the middle" test $code = 137
+  train "$work/killed" --resume --profile 3
+  check "a killed training resumes" test $? = 0
+  check "--profile shows the operations' rates" grep -q '^linear  *backward .* %$' "$work/err" "$work/out"
+  check "and writes their timeline" grep -q '"name":"linear"' "$work/killed/trace.json"
+  for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json "$@"; do
+    check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" cmp "$work/whole/$file" "$work/killed/$file"
+  done
+  check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
+  check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c 'weights-')" = 2
+  interrupts_training TERM "$work/stopped" "${options[@]}"
+  check "Ctrl-C ends with 130" test $code = 130
+  check "Ctrl-C says how to go on" grep -q -- "$called train --run .* --resume" "$work/err"
+  check "Ctrl-C says at once what it waits for" \
+    grep -q 'finishing this \(batch\|validation\), then saving; once more leaves without saving' "$work/err"
+  train "$work/stopped" --resume
+  check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
+  train "$work/stopped" --resume
+  check "resuming a finished training says so" grep -q finished "$work/err"
+  goes_on "$work/stopped"
+}
+
+# refuses_bad_options OPTIONS...: what train refuses in every program; "$work/whole" was trained with these.
+refuses_bad_options() {
+  local new=(train --run "$work/new")
+  refuses "width not divisible by heads" "divisible" "${new[@]}" "$@" --width 33
+  refuses "an unknown flag" "--wdith" "${new[@]}" --wdith 16
+  refuses "another program's name of an option" "unknown option --lr; is --learning-rate meant" "${new[@]}" --lr 1e-3
+  refuses "a number that is none" "steps" "${new[@]}" --steps many
+  refuses "an impossible dropout" "dropout" "${new[@]}" --dropout 1.5
+  refuses "an unknown schedule" "schedule" "${new[@]}" --schedule zigzag
+  refuses "a beta of one" "beta1" "${new[@]}" --beta1 1
+  refuses "more warm-up than steps" "--warmup" "${new[@]}" --steps 5 --warmup 10
+  refuses "fine-tuning nothing" "nothere" "${new[@]}" --from "$work/nothere"
+  refuses "a GPU that is not there" "no cuda:99: .*; try cpu" "${new[@]}" --device cuda:99
+  refuses "a device that is none" "got gpu" "${new[@]}" --device gpu
+  refuses "bf16 on the cpu" "needs a GPU.*--precision f32" "${new[@]}" --device cpu --precision bf16
+  refuses "an unknown precision" "--precision" "${new[@]}" --precision f16
+  refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$work/whole" --device cpu --precision tf32
+  refuses "a number of threads that is none" "--threads" evaluate --run "$work/whole" --threads 100000
+  check "refused trainings leave no folder behind" test ! -e "$work/new"
+  refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "$@"
+  refuses "a folder that holds a training" "--resume" train --run "$work/whole" "$@"
+  refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32
+  refuses "resuming nothing" "no checkpoint" "${new[@]}" --resume
+  refuses "no command" "a command is required" --
+  refuses "an unknown command" "unknown command tain; try one of train, " tain
+  refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "$@" \
+    --learning-rate 1e30 --clip 0 --schedule constant
+  check "a diverged training keeps its last good checkpoint" \
+    sh -c "'$program' train --run '$work/diverged' --resume 2>&1 | grep -q 'resumed at step'"
+}
+
+# fills_the_disk OPTIONS...: no file may grow beyond a few blocks.
+fills_the_disk() {
+  (ulimit -f 8 && "$program" train --run "$work/full" "$@") >/dev/null 2>"$work/err"
+  check "a full disk: exit code 2" test $? = 2
+  check "a full disk: the message names the file" grep -q 'full/' "$work/err"
+  check "a full disk: no temporary file stays" sh -c "! find '$work/full' 2>/dev/null | grep -q partial"
+}
+
+# The last line of a test.
+ends_here() {
+  echo "$passed passed, $failed failed"
+  exit $((failed > 0))
 }

@@ -119,5 +119,4 @@ while read -r line; do
 done < <(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$guide")
 check "the guide has commands" test -d "$work/runs/nodes"
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

@@ -49,5 +49,4 @@ twice "export" "$language" export --run here/language2 --output here/exported
 twice "checking gradients in single precision" "$gradcheck" --layer multi_head --dtype f32 --threads 2
 twice "the figures" "$gradcheck" --figures
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

@@ -16,36 +16,9 @@ for i in $(seq 300); do
 done >"$work/text"
 
 # --- a whole training on the built-in text, then the same one interrupted ------------------------------
-train "$work/whole" "${tiny[@]}" --keep-checkpoints 2
-check "a training without a corpus ends well" test $? = 0
-check "it says what it trains on" grep -q "the built-in text" "$work/err"
-check "it says what the model is" grep -q '2 layers, width 32, context 32.*2 heads of mha.*parameters' "$work/err"
-check "the best weights are there" test -s "$work/whole/weights.safetensors"
-check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
-
-interrupts_training KILL "$work/killed" "${tiny[@]}" --keep-checkpoints 2
-check "kill -9 came in the middle" test $code = 137
-train "$work/killed" --resume --profile 3
-check "a killed training resumes" test $? = 0
-check "--profile shows the operations' rates" grep -q '^linear  *backward .* %$' "$work/err" "$work/out"
-check "and writes their timeline" grep -q '"name":"linear"' "$work/killed/trace.json"
-for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json tokenizer \
-  tokens/train.tokens tokens/validation.tokens tokens/tokenizer; do
-  check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \
-    cmp "$work/whole/$file" "$work/killed/$file"
-done
-check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
-check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c 'weights-')" = 2
-
-interrupts_training TERM "$work/stopped" "${tiny[@]}" --keep-checkpoints 2
-check "Ctrl-C ends with 130" test $code = 130
-check "Ctrl-C says how to go on" grep -q -- 'train_language_model train --run .* --resume' "$work/err"
-answers_ctrl_c
-train "$work/stopped" --resume
-check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
-train "$work/stopped" --resume
-check "resuming a finished training says so" grep -q finished "$work/err"
-goes_on "$work/stopped"
+resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- tokenizer tokens/train.tokens tokens/validation.tokens tokens/tokenizer
+check "it says what it trains on" grep -q "the built-in text" "$work/err.whole"
+check "it says what the model is" grep -q '2 layers, width 32, context 32.*2 heads of mha.*parameters' "$work/err.whole"
 
 # A signal in a step of seconds, and another one.
 "$program" train --run "$work/slow" --width 512 --heads 8 --batch 64 --context 256 --accumulate 1 --steps 10 --samples 0 \
@@ -253,6 +226,7 @@ refuses "weights without a config.json" "has no config.json" generate --run "$wo
 
 # --- bad input ---------------------------------------------------------------------------------------------------------
 new() { echo "$work/new"; }
+refuses_bad_options "${tiny[@]}"
 printf 'good line\nbad \xff byte\n' >"$work/invalid"
 : >"$work/empty"
 printf 'short' >"$work/short"
@@ -264,10 +238,6 @@ refuses "UTF-16, which reads as UTF-8" "utf16:1: a NUL at byte 2 of the file: 0x
   train --run "$(new)" --corpus "$work/utf16"
 refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
 refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
-refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 33
-refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
-refuses "a number that is none" "steps" train --run "$(new)" --steps many
-refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dropout 1.5
 refuses "an unknown tokenizer" "character, byte, bpe or sentencepiece" train --run "$(new)" "${tiny[@]}" --tokenizer word
 refuses "tokens and a corpus" "--tokens" train --run "$(new)" --tokens "$work/moved" --corpus "$work/text"
 refuses "a tokenizer beside tokens" "--tokenizer has no effect with --tokens" train --run "$(new)" --tokens "$work/moved" \
@@ -275,24 +245,11 @@ refuses "a tokenizer beside tokens" "--tokenizer has no effect with --tokens" tr
 refuses "a vocabulary of characters" "--vocabulary has no effect" prepare --corpus "$work/text" --tokenizer character \
   --vocabulary 50 --output "$work/unprepared"
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
-refuses "fine-tuning nothing" "nothere" train --run "$(new)" --from "$work/nothere"
 refuses "an attention that does not fit" "groups is for gqa" train --run "$(new)" --groups 2
-refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$(new)" "${tiny[@]}" --device cuda:99
-refuses "bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$(new)" "${tiny[@]}" --device cpu --precision bf16
 refuses "generating on a device that is none" "got gpu" generate --run "$run" --prompt a --device gpu
-refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$run" --device cpu --precision tf32
-check "refused trainings leave no folder behind" test ! -e "$work/new"
-refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tiny[@]}"
-refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"
-refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32
 refuses "resuming with a preset" "--preset" train --run "$work/whole" --resume --preset stories-260k
-refuses "resuming nothing" "no checkpoint" train --run "$(new)" --resume
 refuses "generating with no model" "nothere" generate --run "$work/nothere" --prompt a
-refuses "no command" "a command is required" --
-refuses "an unknown command" "unknown command tain; try one of train, generate" tain
 refuses "an option of another command" "is an option of generate, not of train" train --run "$work/new" --prompt It
-refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "${small[@]}" \
-  --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
 refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"
 check "a refused preparation leaves nothing" sh -c "! ls '$work' | grep -q unprepared"
 for _ in $(seq 800); do cat "$work/text"; done >"$work/text800"
@@ -362,14 +319,11 @@ refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --co
 damage && printf '\0\377\033[2J\n' >"$work/damaged/config.json"
 refuses "a config that is no text" "config.json" generate --run "$work/damaged" --prompt a
 
-# --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------------------
-(ulimit -f 8 && "$program" train --run "$work/full" "${small[@]}") >/dev/null 2>"$work/err"
-check "a full disk: exit code 2" test $? = 2
-check "a full disk: the message names the file" grep -q 'full/' "$work/err"
-check "a full disk: no temporary file stays" sh -c "! find '$work/full' 2>/dev/null | grep -q partial"
+# --- a full disk -----------------------------------------------------------------------------------------------------------
+fills_the_disk "${small[@]}"
 
 # --- help ------------------------------------------------------------------------------------------------------------------
-for command in train generate evaluate prepare tokens export; do
+for command in train generate evaluate prepare tokens export sweep; do
   "$program" $command --help >"$work/out" 2>"$work/err"
   check "$command --help" test $? = 0
   check "$command --help names its options" grep -q -- '--' "$work/out"
@@ -378,5 +332,4 @@ done
 check "the help shows a preset's defaults" grep -q -- '--width.*768' "$work/out"
 check "the help says what the presets are" grep -q 'shakespeare-char-cpu: ' "$work/out"
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

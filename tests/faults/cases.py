@@ -1,4 +1,4 @@
-"""What the tests of crashes run: tiny trainings, a preparation and an export, and how each goes on after a fault."""
+"""What the tests of crashes run: tiny runs, a preparation and an export, and how each goes on after a fault."""
 import os
 import re
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Disturbs trainings as users and systems do: signals, a closed terminal, a pipe whose reader has gone, a stop; a full disk,
+"""Disturbs runs as users and systems do: signals, a closed terminal, a pipe whose reader has gone, a stop; a full disk,
 a read-only one, permissions that go, a folder that moves, a clock that runs backwards, two processes in one folder, a damaged
 checkpoint. Checks the exit code, what is said, and that going on leads to the bytes of an undisturbed training.
 Usage: disturbances.py LIBRARY TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION [--quick] [--only WORD]
@@ -355,14 +355,14 @@ def main():
             file.write(TEXT)
         programs = [(options.language, [*LANGUAGE, '--corpus', work + '/text']), (options.translation, TRANSLATION)]
         for program, sizes in programs[:1] if options.quick else programs:
-            trainings = Trainings(options.library, program, without_loop(sizes), work).set_up()
+            runs = Trainings(options.library, program, without_loop(sizes), work).set_up()
             for check in checks:
                 if options.only not in check.__name__ or options.quick and check not in QUICK:
                     continue
                 name = f'{os.path.basename(program)}: {check.__name__.replace("_", " ")}'
                 begun = time.monotonic()
                 try:
-                    check(trainings)
+                    check(runs)
                     print(f'{name}: passed ({time.monotonic() - begun:.1f} s)', flush=True)
                 except Skipped as reason:
                     print(f'{name}: skipped: {reason}', flush=True)

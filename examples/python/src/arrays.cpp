@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/parameter.h>
 #include <tapeformer/examples/python/src/arrays.h>
 
 #include <nanobind/ndarray.h>
@@ -144,7 +143,6 @@ nb::object array_of(const Tensor& x) {
 
 Tensor tensor_of(nb::handle object) {
   if (nb::isinstance<Tensor>(object)) return nb::cast<Tensor>(object);
-  if (nb::isinstance<Parameter>(object)) return nb::cast<Parameter>(object).used();
   const nb::object source = numpy_array(object);
   Array array;
   const auto elements = [&source] { return text_of(nb::getattr(source, "dtype", nb::str("?"))); };

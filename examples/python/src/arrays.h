@@ -10,7 +10,7 @@
 // Tensors and the arrays of NumPy, PyTorch and other libraries.
 namespace tapeformer::python {
 
-/// A tensor, a parameter, an array of any library that has DLPack or the buffer protocol, or what NumPy makes
+/// A tensor, an array of any library that has DLPack or the buffer protocol, or what NumPy makes
 /// an array of (numbers, lists). Dense arrays of the tensors' types are shared, and kept for as long as the
 /// tensor's memory; others are copied, 64-bit and small integers as i32.
 /// Throws:  TypeError if there is no tensor of that kind, ValueError for an integer beyond i32
@@ -33,7 +33,7 @@ namespace nanobind::detail {
 
 template <>
 struct type_caster<tapeformer::python::Input> {
-  NB_TYPE_CASTER(tapeformer::python::Input, const_name("Tensor | Parameter | numpy.typing.ArrayLike"))
+  NB_TYPE_CASTER(tapeformer::python::Input, const_name("Tensor | numpy.typing.ArrayLike"))
 
   bool from_python(handle source, uint32_t, cleanup_list*) {
     if (!source.is_none()) value.x = tapeformer::python::tensor_of(source);
@@ -67,7 +67,7 @@ struct type_caster<tapeformer::Shape> {
   }
 };
 
-/// The same; None is no axes.
+/// Likewise; None means no axes.
 template <>
 struct type_caster<tapeformer::Axes> {
   NB_TYPE_CASTER(tapeformer::Axes, const_name("int | collections.abc.Sequence[int] | None"))

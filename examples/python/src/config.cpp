@@ -49,14 +49,6 @@ void set_fields(const nb::dict& given, FieldList&& fields) {
   }
 }
 
-nb::dict dict_of(const FieldList& fields) {
-  nb::dict values;
-  for (const ConfigField& field : fields)
-    if (const auto now = field.value())
-      values[field.name.c_str()] = std::visit([](const auto& x) { return nb::cast(x); }, *now);
-  return values;
-}
-
 std::string parameter_text(const std::string& name, const FieldValue& value) {
   if (const bool* flag = std::get_if<bool>(&value)) return name + ": bool = " + (*flag ? "True" : "False");
   if (const auto* text = std::get_if<std::string>(&value)) return name + ": str = '" + *text + "'";

@@ -18,8 +18,6 @@ FieldValue field_value(const std::string& name, const FieldValue& zero, nanobind
 /// Throws: TypeError for an unknown field or a value of another type; Error for one that breaks its rule
 void set_fields(const nanobind::dict& given, FieldList&& fields);
 
-nanobind::dict dict_of(const FieldList& fields);
-
 /// "width: int = 0", as stubs and help() show a parameter.
 std::string parameter_text(const std::string& name, const FieldValue& value);
 /// ", heads: int = 1, bias: bool = True": every field.

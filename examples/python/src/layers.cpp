@@ -44,12 +44,6 @@ LayerArguments layer_arguments(const nb::kwargs& given) {
 
 namespace {
 
-nb::dict parameters_of(Module& module) {
-  nb::dict parameters;
-  for (const auto& [name, parameter] : module.named_parameters()) parameters[name.c_str()] = parameter;
-  return parameters;
-}
-
 nb::dict state_of(Module& module) {
   nb::dict state;
   for (const auto& [name, parameter] : module.named_parameters())
@@ -111,7 +105,6 @@ nb::class_<Layer, Module> layer(nb::module_& module, const char* name, const cha
 
 void bind_layers(nb::module_& module) {
   nb::class_<Module>(module, "Module", "A layer or a model: parameters by name.")
-      .def("parameters", &parameters_of, "The parameters by name, each once.")
       .def("state", &state_of, "Copies of the values by name, as NumPy arrays.")
       .def("load_state", &load_state, "state"_a,
            "Copies the values of arrays by name into the parameters, of which every one must be named. "
@@ -119,7 +112,6 @@ void bind_layers(nb::module_& module) {
            "changes unless everything fits.")
       .def("parameter_count", &Module::parameter_count,
            "The parameters' values, frozen ones too; tied ones count once.")
-      .def("clear_gradients", &Module::clear_gradients)
       .def("train", &Module::train, "Dropout drops, as it does at first.")
       .def("eval", &Module::eval, "Dropout passes its input on.")
       .def(
@@ -128,7 +120,7 @@ void bind_layers(nb::module_& module) {
             nb::cast<Module&>(self).to(parameter_type(type));
             return self;
           },
-          "dtype"_a, "Converts every parameter to f32 or f64, and drops the gradients.");
+          "dtype"_a, "Converts every parameter to f32 or f64.");
 
   layer<Linear>(module, "Linear", "y = f(x weight^T + bias).")
       .def(

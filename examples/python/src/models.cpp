@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/python/src/bindings.h>
-#include <tapeformer/examples/python/src/config.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/hugging_face_family.h>
 #include <tapeformer/nn/generation/generate.h>
@@ -61,33 +60,6 @@ std::vector<TokenIds> translated(const EncoderDecoder& model, const std::vector<
   return outputs;
 }
 
-template <class Model>
-nb::class_<Model, Module> bind_model(nb::module_& module, const char* name, const char* help) {
-  using Config = std::decay_t<decltype(std::declval<Model>().config())>;
-  const Config defaults;
-  const std::string signature =
-      "def __init__(self, *" + parameters_text(fields_of(defaults)) + kLayerParameters + ") -> None";
-  nb::class_<Model, Module> model(module, name, help);
-  model
-      .def(
-          "__init__",
-          [](Model* self, const nb::kwargs& given) {
-            const LayerArguments arguments = layer_arguments(given);
-            Config config;
-            set_fields(arguments.fields, fields_of(config));
-            Generator random(arguments.seed);
-            new (self) Model(config, random);
-            self->to(arguments.dtype);
-          },
-          nb::sig(signature.c_str()), ("The fields of config.json:" + help_text(fields_of(defaults))).c_str())
-      .def_prop_ro(
-          "config", [](const Model& self) { return dict_of(fields_of(self.config())); },
-          "The fields of config.json.")
-      .def_static("load", &Model::load, "folder"_a, Unlocked(),
-                  "A trained model from a run folder, as after eval().");
-  return model;
-}
-
 /// The model of a run folder or of a checkpoint of transformers.
 nb::object load_checkpoint(const std::string& folder) {
   if (is_hugging_face(folder)) return nb::cast(load_hugging_face(folder));
@@ -103,25 +75,13 @@ nb::object load_checkpoint(const std::string& folder) {
 }  // namespace
 
 void bind_models(nb::module_& module) {
-  bind_model<DecoderOnly>(module, "DecoderOnly",
-                          "A decoder-only language model, from GPT-2 to Llama by configuration.")
+  constexpr const char* kLoadHelp = "A trained model from a run folder, as after eval().";
+  nb::class_<DecoderOnly, Module>(module, "DecoderOnly", "A trained decoder-only language model.")
+      .def_static("load", &DecoderOnly::load, "folder"_a, Unlocked(), kLoadHelp)
       .def(
           "__call__",
           [](const DecoderOnly& self, const Input& ids, const Input& prefix) { return self(ids, prefix); },
           "ids"_a, "prefix_lengths"_a = nb::none(), Unlocked(), "The logits [B, T, V] of every next token.")
-      .def(
-          "states",
-          [](const DecoderOnly& self, const Input& ids, const Input& prefix) {
-            return self.states(ids, prefix.x);
-          },
-          "ids"_a, "prefix_lengths"_a = nb::none(), Unlocked(), "The final states [B, T, C].")
-      .def(
-          "loss",
-          [](const DecoderOnly& self, const Input& ids, const Input& targets, const Input& prefix) {
-            return self.loss(ids, targets, prefix);
-          },
-          "ids"_a, "targets"_a, "prefix_lengths"_a = nb::none(), Unlocked(),
-          "Mean cross-entropy, in nats, of the targets [B, T] that are not -1.")
       .def(
           "generate",
           [](const DecoderOnly& self, const TokenIds& ids, Index max_tokens, Index samples,
@@ -134,7 +94,8 @@ void bind_models(nb::module_& module) {
           "top_k"_a = 0, "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0, "seed"_a = 0,
           "What follows the prompt `ids`, for each sample. Temperature 0 takes the likeliest token.");
   const SearchConfig search;
-  bind_model<EncoderDecoder>(module, "EncoderDecoder", "The transformer of \"Attention is all you need\".")
+  nb::class_<EncoderDecoder, Module>(module, "EncoderDecoder", "A trained translation model.")
+      .def_static("load", &EncoderDecoder::load, "folder"_a, Unlocked(), kLoadHelp)
       .def(
           "__call__",
           [](const EncoderDecoder& self, const Input& source, const Input& mask, const Input& target) {
@@ -142,12 +103,6 @@ void bind_models(nb::module_& module) {
           },
           "source"_a, "source_mask"_a.none(), "target"_a, Unlocked(),
           "The logits [B, T, V] of every next target token. The mask, bool [B, S], is True for tokens.")
-      .def(
-          "loss",
-          [](const EncoderDecoder& self, const Input& source, const Input& mask, const Input& target,
-             const Input& expected) { return self.loss(source, mask, target, expected); },
-          "source"_a, "source_mask"_a.none(), "target"_a, "expected"_a, Unlocked(),
-          "Mean cross-entropy, in nats, of the expected tokens that are not -1.")
       .def(
           "generate",
           [](const EncoderDecoder& self, const std::vector<TokenIds>& ids, Index beam, double length_penalty,

@@ -33,10 +33,8 @@ NB_MODULE(_tapeformer, module) {
   bind_errors(module);
   bind_tensor(module);
   bind_operations(module);
-  bind_tape(module);
   bind_gradcheck(module);
   bind_layers(module);
   bind_attention(module);
   bind_models(module);
-  bind_optimizers(module);
 }

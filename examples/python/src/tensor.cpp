@@ -1,5 +1,4 @@
-#include <tapeformer/autograd/parameter.h>
-#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/examples/python/src/arrays.h>
 #include <tapeformer/examples/python/src/bindings.h>
 
@@ -46,29 +45,10 @@ void bind_arithmetic(nb::class_<Tensor>& tensor, const char* name, const char* r
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<Parameter>(module, "Parameter",
-                        "A trainable value of a layer, and its gradient. Operations take it like a tensor.")
-      .def_prop_ro("name", &Parameter::name)
-      .def_prop_ro(
-          "value", [](const Parameter& p) { return p.value(); }, "The tensor; optimizers change it.")
-      .def_prop_ro(
-          "gradient",
-          [](const Parameter& p) {
-            const Tensor gradient = p.gradient();
-            return gradient.defined() ? std::optional<Tensor>(gradient) : std::nullopt;
-          },
-          "The sum of the backward passes' gradients; None when there was none.")
-      .def_prop_rw("trainable", &Parameter::trainable, &Parameter::set_trainable)
-      .def("clear_gradient", &Parameter::clear_gradient)
-      .def("__repr__", [](const Parameter& p) {
-        return "tapeformer.Parameter(" + p.name() + " " + p.value().detach().describe() + ")";
-      });
-
   nb::class_<Tensor> tensor(
       module, "Tensor",
       "Numbers of one type (f32, f64, bf16, i32, bool), dense and row-major.\n\n"
-      "A dense array of such a type is shared, not copied: do not change it while a tape "
-      "holds the tensor.");
+      "A dense array of such a type is shared, not copied: do not change it while it is computed with.");
   tensor.def(
       "__init__",
       [](Tensor* self, const Input& values, const std::optional<std::string>& dtype, bool copy) {
@@ -81,8 +61,8 @@ void bind_tensor(nb::module_& module) {
       .def_prop_ro("dtype", [](const Tensor& x) { return name_of(x.dtype()); })
       .def(
           "to", [](const Tensor& x, const std::string& type) { return x.to(dtype_named(type)); }, "dtype"_a,
-          "The values in another type, unknown to every tape; see cast().")
-      .def("detach", &Tensor::detach, "The same values, unknown to every tape.")
+          "The values in another type, a constant for gradcheck().")
+      .def("detach", &Tensor::detach, "The same values, a constant for gradcheck().")
       .def("clone", &Tensor::clone, Unlocked())
       .def("item", &Tensor::item, "The only element.")
       .def("__float__", &Tensor::item)
@@ -100,8 +80,7 @@ void bind_tensor(nb::module_& module) {
           [](const Tensor& x, const nb::kwargs& options) {
             return dlpack_of(x).attr("__dlpack__")(**options);
           },
-          "The same memory for other libraries, such as torch.from_dlpack(). Do not write to it while a tape "
-          "holds the tensor.")
+          "The same memory for other libraries, such as torch.from_dlpack().")
       .def("__dlpack_device__", [](const Tensor& x) { return dlpack_of(x).attr("__dlpack_device__")(); })
       .def("__len__",
            [](const Tensor& x) {
@@ -116,6 +95,8 @@ void bind_tensor(nb::module_& module) {
       .def("__repr__", &text_of);
   tensor.attr("__array_priority__") = 1000;  // so that array * tensor is a tensor
   tensor.attr("__array_ufunc__") = nb::none();
+  bind_arithmetic(tensor, "__matmul__", "__rmatmul__",
+                  [](const Tensor& a, const Tensor& b) { return matmul(a, b); });
   bind_arithmetic(tensor, "__add__", "__radd__", add);
   bind_arithmetic(tensor, "__sub__", "__rsub__", subtract);
   bind_arithmetic(tensor, "__mul__", "__rmul__", multiply);

@@ -1,4 +1,4 @@
-"""Tapeformer's tensors, tape, attention layers and models, to check other implementations against them in double."""
+"""Tapeformer's tensors, attention layers, gradient check and trained models, to check other implementations against them in double."""
 
 from ._tapeformer import *  # noqa: F403
 

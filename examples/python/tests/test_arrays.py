@@ -81,18 +81,13 @@ class Arithmetic(unittest.TestCase):
             self.assertIsInstance(ours, tf.Tensor)
             np.testing.assert_allclose(ours.numpy(), numpys, rtol=1e-15)
 
-    def test_functions_and_methods(self):
+    def test_functions(self):
         x = np.linspace(-1, 1, 12).reshape(3, 4)
-        tensor = tf.Tensor(x)
         for ours, numpys in [
-            (tensor.sum(), x.sum()), (tf.mean(x, 0), x.mean(0)), (tensor.max([1], keep_axes=True), x.max(1, keepdims=True)),
-            (tensor.var(axes=-1), x.var(-1, ddof=1)), (tensor.reshape([2, -1]), x.reshape(2, 6)), (tensor.transpose(), x.T),
-            (tf.permute(x, (1, 0)), x.T), (tf.exp(x), np.exp(x)), (tensor.tanh(), np.tanh(x)),
-            (tf.concat([tensor, x], 1), np.concatenate([x, x], 1)), (tensor.slice(1, 1, 2), x[:, 1:3]),
-            (tf.where(x > 0, tensor, np.zeros_like(x)), np.where(x > 0, x, 0)),
+            (tf.sum(x), x.sum()), (tf.mean(x, [0]), x.mean(0)), (tf.sum(x, [1], keep_axes=True), x.sum(1, keepdims=True)),
+            (tf.reshape(x, (2, 6)), x.reshape(2, 6)), (tf.permute(x, (1, 0)), x.T), (tf.exp(x), np.exp(x)), (tf.tanh(x), np.tanh(x)),
         ]:
             np.testing.assert_allclose(ours.numpy(), numpys, rtol=1e-14, atol=1e-15)
-        self.assertEqual([part.shape for part in tensor.split(1, [1, 3])], [(3, 1), (3, 3)])
 
     def test_errors_have_classes(self):
         for error in [tf.ShapeError, tf.DTypeError, tf.DeviceError, tf.TapeError, tf.DataError, tf.CheckpointError]:
@@ -100,7 +95,7 @@ class Arithmetic(unittest.TestCase):
         with self.assertRaisesRegex(tf.ShapeError, r"\[matmul\] inner sizes must match"):
             tf.matmul(np.ones((2, 3)), np.ones((2, 3)))
         with self.assertRaises(tf.DTypeError):
-            tf.add(np.ones(2), np.ones(2, np.float32))
+            tf.Tensor(np.ones(2)) + np.ones(2, np.float32)
         with self.assertRaises(tf.CheckpointError):
             tf.load_checkpoint("no such folder")
 

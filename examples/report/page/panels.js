@@ -7,7 +7,7 @@ function read(chart, index) {
     make("line", { class: "reader", x1: place, x2: place, y1: chart.box.top, y2: chart.box.bottom }));
   const parts = [make("b", {}, exactText(x))];
   for (const line of chart.lines) {
-    // Of a curve without a point here, the one before.
+    // A curve without a point here shows the one before.
     let point = null;
     for (const candidate of line.points) {
       if (candidate.x > x) break;

@@ -88,48 +88,10 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
       CHECK(parameters == subject.parameters);
       CHECK(subject.module->parameter_count() == subject.parameters);
     }
-    const std::set<std::string> all{"scaled_dot_product",
-                                    "scaled_dot_product_one_tensor",
-                                    "scaled_dot_product_aliases",
-                                    "composed",
-                                    "additive_scores",
-                                    "additive_scores_composed",
-                                    "packed_projection",
-                                    "weightless",
-                                    "matrices",
-                                    "single_head",
-                                    "causal",
-                                    "concatenated_heads",
-                                    "multi_head",
-                                    "multi_head_packed",
-                                    "multi_head_rotary",
-                                    "multi_head_three_inputs",
-                                    "multi_head_sequence_first",
-                                    "multi_head_normed_heads",
-                                    "multi_head_joint_norm",
-                                    "multi_head_gated_heads",
-                                    "multi_head_mixed_values",
-                                    "multi_head_output_width",
-                                    "grouped_query",
-                                    "grouped_query_rotary",
-                                    "grouped_query_half_split",
-                                    "grouped_query_normed_heads",
-                                    "grouped_query_l2_norm",
-                                    "grouped_query_gates",
-                                    "grouped_query_exclusive",
-                                    "grouped_query_shared_keys",
-                                    "differential",
-                                    "differential_rotary",
-                                    "differential_token_lambda",
-                                    "multi_query",
-                                    "multi_query_rotary",
-                                    "latent_naive",
-                                    "latent_absorbed",
-                                    "latent_low_rank_queries",
-                                    "latent_absorbed_no_norm",
-                                    "additive",
-                                    "residual_post_norm"};
-    CHECK(std::includes(layers.begin(), layers.end(), all.begin(), all.end()));
+    for (const char* layer :
+         {"scaled_dot_product", "packed_projection", "weightless", "single_head", "multi_head",
+          "multi_query_rotary", "differential", "latent_absorbed", "additive", "kimi_delta"})
+      CHECK(layers.count(layer) == 1);
   }
 
   TEST_CASE("a mode is chosen by its whole name, or for self- and cross-attention by the rest of it") {

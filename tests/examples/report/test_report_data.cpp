@@ -109,7 +109,8 @@ TEST_SUITE("examples/report/report_data") {
     CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is no object") !=
           std::string::npos);
     const std::string none = temporary.file("none");
-    CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is no folder") != std::string::npos);
+    CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is not a folder") !=
+          std::string::npos);
     std::filesystem::create_directories(none);
     CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no training") != std::string::npos);
   }
