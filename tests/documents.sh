@@ -24,7 +24,7 @@ verdict() {  # verdict CODE NAME
 elsewhere='
 README.md examples/quickstart.sh
 README.md cmake --preset
-README.md build/cuda/
+examples/guide/building.md cmake --preset
 examples/DISTRIBUTED.md examples/setup.sh
 examples/DISTRIBUTED.md mpirun -n 2
 examples/DISTRIBUTED.md mpirun --hostfile

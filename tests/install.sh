@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build and uses the library from a project outside, by the lines that the README shows: installed, moved
+# Installs a build and uses the library from a project outside, by the lines that examples/packaging/README.md shows: installed, moved
 # elsewhere, by pkg-config and as a part of the project.
 # Usage: install.sh BUILD_FOLDER [--everything]
 #   --everything  also builds what costs another build of the library: it as part of the project, and a shared library; and
@@ -10,11 +10,11 @@ everything=${2:-}
 . "$source/tests/examples/program_test.sh" "$build"
 prefix=$work/prefix project=$work/project
 mkdir "$project"
-# lines_of TEXT: the README's block of CMake that has it.
+# lines_of TEXT: that document's block of CMake that has it.
 lines_of() {
   awk -v text="$1" '/^```cmake$/ { inside = 1; block = ""; next }
     /^```$/ { if (inside && index(block, text)) printf "%s", block; inside = 0 }
-    inside { block = block $0 "\n" }' "$source/README.md" "$source/examples/packaging/README.md"
+    inside { block = block $0 "\n" }' "$source/examples/packaging/README.md"
 }
 lines_of 'find_package(tapeformer' >"$project/CMakeLists.txt"
 cat >"$project/main.cpp" <<'CPP'
@@ -152,5 +152,4 @@ if [ "$everything" = --everything ]; then
   check "installed programs find it" "$prefix/bin/train_language_model" --version
 fi
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

@@ -61,7 +61,7 @@ fi
 rm -rf "$root/tried"
 mkdir "$root/tried"
 cp "$packages"/*.deb "$root/tried"
-sed -n '/^```cmake$/,/^```$/{/^```/!p}' README.md | sed '/FetchContent/d' >"$root/tried/CMakeLists.txt"
+sed -n '/^```cmake$/,/^```$/{/^```/!p}' examples/packaging/README.md | sed '/FetchContent/,/^FetchContent_Make/d' >"$root/tried/CMakeLists.txt"
 cp examples/minimal.cpp "$root/tried/main.cpp"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 
