@@ -164,7 +164,6 @@ if part A 20 "memory that both see" "${on_gpu[@]}" "$tests" --test-case=none || 
     --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' --source-file-exclude='*_hopper*,*/autograd/cuda/test_runtime*'
 fi
 part - 1200 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
-part - 300 "what the compiler made of the kernels" "${python:-python3}" tests/bench/kernel_report --build "$folder"
 
 # The programs: dropout off, so that both devices see the same numbers.
 translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2

@@ -34,7 +34,7 @@ log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 
 # The line of a log that says most.
 summary() {
-  grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|expectations are|kernels take|skipped:' "$1" |
+  grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 # After a kernel's fault every case fails that comes behind it: the first one tells.
