@@ -132,7 +132,7 @@ int run(int argc, char** argv) {
 
   line.command("fields", "print the fields of config.json, as Markdown");
 
-  if (!line.read(argc, argv)) return kExitSuccess;
+  if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
   try {
     if (const std::optional<int> code = reports.execute()) return *code;
     if (sweep.chosen()) return sweep.execute();

@@ -302,7 +302,7 @@ int run(int argc, char** argv) {
   const SweepCommand sweep(line, argc, argv);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
 
-  if (!line.read(argc, argv)) return kExitSuccess;
+  if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
   if (const std::optional<int> code = reports.execute()) return *code;
   if (sweep.chosen()) return sweep.execute();
   if (train_command.chosen()) return train(train_options, translation, train_command);

@@ -52,7 +52,8 @@ for program in train_language_model train_translation gradcheck_attention minima
     *" gpt2-124m "*) set -- "$@" --layers 1 --width 64 --heads 2 --batch 1 --validation-batches 1 --steps 1 --warmup 0 --samples 1 ;;
     *) set -- "$@" --steps 1 --warmup 0 --samples 1 ;;
   esac
-fi' ;;&
+fi
+[ "${1-}" != sweep ] || set -- "$@" --steps 1 --warmup 0 --samples 0' ;;&
       train_translation) echo 'case " $* " in
   " evaluate "*" --summary "*) ;;
   " translate "* | " evaluate "*) set -- "$@" --max-tokens 2 ;;

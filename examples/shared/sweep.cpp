@@ -177,21 +177,25 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 }
 
 SweepCommand::SweepCommand(const CommandLine& line, int argc, const char* const* argv)
-    : command_(line.command("sweep", "train with every combination of some options, and compare the losses")),
-      words_(argv, argv + argc) {
+    : command_(
+          line.command("sweep", "train with every combination of some options, and compare the losses")) {
+  const char* const* const all = argv + argc;
+  const bool is_chosen = argc > 1 && argv[1] == std::string("sweep");
+  const char* const* const end = is_chosen ? std::find(argv, all, std::string("--")) : all;
+  own_words_ = static_cast<int>(end - argv);
+  words_.assign(argv, end);
+  options_.assign(end == all ? all : end + 1, all);
   command_.option("--runs", runs_, "the folder of the run folders").required().not_empty();
   command_.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
   command_.option("--vary", varied_, "an option of train, without dashes, and its values; may be given again")
       .required();
-  command_.option("OPTION", options_, "after --: options that all runs have");
   command_.footer("Example:\n  " + std::filesystem::path(argv[0]).filename().string() + kSweepHelp);
 }
 
 int SweepCommand::execute() const {
   remember_interrupts();
   say_at_interrupt(kStopping);
-  const std::vector<SweepCase> cases =
-      sweep_cases({words_.begin(), std::find(words_.begin(), words_.end(), "--")});
+  const std::vector<SweepCase> cases = sweep_cases(words_);
   std::filesystem::create_directories(runs_);
   const std::string known = runs_ + "/options.json", options = Json(options_).dump();
   if (!std::filesystem::exists(known)) write_atomically(known, options);

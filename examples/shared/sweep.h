@@ -29,16 +29,19 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 class SweepCommand {
  public:
   SweepCommand(const CommandLine& line, int argc, const char* const* argv);
+  /// How many words of the command line are its own: those up to "--" in a sweep, else all.
+  int own_words() const { return own_words_; }
   bool chosen() const { return command_.chosen(); }
   /// Returns the exit code. Throws: Error or DataError with what a run said that failed
   int execute() const;
 
  private:
   Command command_;
-  std::vector<std::string> words_;  // of the command line
+  int own_words_;
+  std::vector<std::string> words_, options_;  // up to "--", and after it
   std::string runs_;
   Index seeds_ = 3;
-  std::vector<std::string> varied_, options_;
+  std::vector<std::string> varied_;
 };
 
 }  // namespace tapeformer
