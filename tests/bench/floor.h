@@ -67,7 +67,7 @@ inline double gemm_rate() {
 }
 
 /// What a phase of a training step cannot do without.
-struct Work {
+struct PhaseWork {
   double flops = 0, bytes = 0;
 };
 
@@ -76,7 +76,7 @@ struct Work {
 /// moments, and writes the last three. Activations are left out: how many of them must be stored depends on
 /// how well operations are fused. `flops` of the whole step; `bytes` of a parameter in the passes: 2 in bf16,
 /// whose copies the optimizer writes too.
-inline std::array<Work, kPhases.size()> step_work(double flops, double parameters, double bytes) {
+inline std::array<PhaseWork, kPhases.size()> step_work(double flops, double parameters, double bytes) {
   const double copies = bytes < 4 ? bytes : 0;
   return {{{0, 0},
            {flops / 3, bytes * parameters},
@@ -89,7 +89,7 @@ struct SpeedOfLight {
   double flops = 0, bytes = 0;
 
   /// The least seconds.
-  double floor(const Work& work) const { return std::max(work.flops / flops, work.bytes / bytes); }
+  double floor(const PhaseWork& work) const { return std::max(work.flops / flops, work.bytes / bytes); }
 };
 
 inline SpeedOfLight speed_of_light(Device device, DType type) {
