@@ -127,12 +127,12 @@ std::string report_page(const Json& data) {
   std::string text;
   text.reserve(json.size());
   for (const char c : json) c == '<' ? text += "\\u003c" : text += c;  // so that nothing ends the script
-  std::string page = kReportHtml;
-  const auto replace = [&page](const std::string& mark, const std::string& by) {
+  std::string page(report_html());
+  const auto replace = [&page](std::string_view mark, std::string_view by) {
     page.replace(page.find(mark), mark.size(), by);
   };
-  replace("/* style */", kReportCss);
-  replace("/* script */", kReportCharts + std::string("\n") + kReportPanels);
+  replace("/* style */", report_css());
+  replace("/* script */", std::string(charts_js()) + "\n" + std::string(panels_js()));
   replace("/* data */", text);
   return page;
 }
