@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/system/control_groups.h>
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -228,26 +227,16 @@ class Pool {
   }
 
   void* map(std::size_t bytes) {
-    if (group_limit_ > 0) require_room(static_cast<std::int64_t>(bytes));
     void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) throw_no_memory("the system has no ", static_cast<std::int64_t>(bytes));
+    if (block == MAP_FAILED) {
+      throw DeviceError("[memory] the system has no " + std::to_string(bytes >> 20) +
+                        " MiB left; held=" + std::to_string(statistics_.held_bytes >> 20) +
+                        " MiB; try a smaller batch, a narrower model or a higher limit");
+    }
     if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
     statistics_.held_bytes += static_cast<std::int64_t>(bytes);
     ++statistics_.system_requests;
     return block;
-  }
-
-  /// A control group ends a process that writes to more memory than its limit, too late for a message. An
-  /// eighth of the limit is left for what libraries, tables and the system's cache need beside tensors.
-  void require_room(std::int64_t bytes) {
-    const std::int64_t used = std::max(group_memory().used, statistics_.held_bytes);
-    if (used + bytes > group_limit_ - group_limit_ / 8) throw_no_memory("the control group has no ", bytes);
-  }
-
-  [[noreturn]] void throw_no_memory(const char* who, std::int64_t bytes) {
-    throw DeviceError("[memory] " + (who + std::to_string(bytes >> 20)) +
-                      " MiB left; held=" + std::to_string(statistics_.held_bytes >> 20) + " MiB" +
-                      memory_limits_text() + "; try a smaller batch, a narrower model or a higher limit");
   }
 
   void* carve(std::size_t bytes) {
@@ -267,7 +256,6 @@ class Pool {
   std::size_t chunk_left_ = 0;
   PoolStatistics statistics_;  // in_use_bytes: but for what the caches have counted
   std::vector<const Cache*> caches_;
-  const std::int64_t group_limit_ = group_memory().limit;  // 0 without one
 };
 
 Pool& pool() {

@@ -1,9 +1,12 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/communication/mpi_collectives.h>
-#include <tapeformer/autograd/system/threads.h>
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +41,23 @@ constexpr std::uint64_t kLeastSharedMemory =
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Gives this thread a processor as soon as it wakes, beside threads that compute, and no later than it asked
+/// for. Without it a step of ten buckets took 68 ms, with it 33.
+void ask_for_short_slices() {
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds
+  // Linux 6.12 and newer preempt for the thread that asks for the shorter slice; older ones refuse this, and
+  // preempt for any that has slept.
+  struct {
+    std::uint32_t size = 48, policy = SCHED_OTHER;
+    std::uint64_t flags = 0;
+    std::int32_t nice = getpriority(PRIO_PROCESS, 0);
+    std::uint32_t priority = 0;
+    std::uint64_t runtime = 100'000, deadline = 0, period = 0;  // nanoseconds
+  } attributes;
+  static_assert(sizeof attributes == 48, "the kernel's struct sched_attr");
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 /// Where a rank is, as it tells another one that waits for it.
@@ -169,7 +189,7 @@ class MpiCommunicator : public Communicator {
 
   void begin() {
     const int launched = size();
-    wake_up_at_once();
+    ask_for_short_slices();
     check_shared_memory();
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");

@@ -1,9 +1,7 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/system/control_groups.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/examples/shared/address_space.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 
@@ -99,18 +97,13 @@ int fail_without_memory(const char* name) {
     const std::int64_t held = pool_statistics().held_bytes;
     return fail(name,
                 "[memory] the system has no more for a table, a text or a library; the tensors' pool holds " +
-                    std::to_string(held >> 20) + " MiB" + memory_limits_text() +
-                    "; try a smaller batch, a smaller model or a higher limit");
+                    std::to_string(held >> 20) +
+                    " MiB; try a smaller batch, a smaller model or a higher limit");
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: [memory] the system has no more; try a higher limit\n", name);
     return kExitBadInput;
   }
 }
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which start in the same way
-__attribute__((section(".preinit_array"),
-               used)) void (*const before_libraries)(int, char**, char**) = end_without_address_space;
-#endif
 
 }  // namespace
 
@@ -145,7 +138,6 @@ void remember_interrupts() {
   // This one comes to the thread that writes, outside any kernel.
   if (!is_ignored(SIGPIPE)) std::signal(SIGPIPE, [](int) { interrupt_seen = true; });
   tell_clock_of_running();
-  require_threads(1);
   std::thread([signals] { answer(signals); }).detach();
 }
 

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/system/control_groups.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/ranks.h>

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/kernels/reduce.h>
-#include <tapeformer/autograd/system/control_groups.h>
 
 // Must come first: otherwise cxxblas uses its own loops instead of BLAS.
 #include <xtensor-blas/xblas_config.hpp>
@@ -15,13 +14,9 @@
 #include <dnnl.h>
 #endif
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <type_traits>
 
@@ -60,32 +55,8 @@ void one_gemm(const Gemm& s, const double* a, const double* b, double beta, doub
   blas_gemm(s, a, b, beta, c);
 }
 
-#if defined(TAPEFORMER_ONEDNN)
-/// oneDNN generates code in the first product of each kind, and writes to it without asking whether there was
-/// memory. So where `ulimit -v` bounds it, every product asks first; what malloc takes ahead (storage.cpp) is
-/// most of it. Throws: DeviceError if there is too little
-void require_room_for_onednn() {
-  constexpr std::size_t kNeeded = 80 << 20;
-  static const bool is_bounded = [] {
-    rlimit limit{};
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  }();
-  if (!is_bounded) return;
-  static std::mutex one_at_a_time;
-  const std::lock_guard<std::mutex> lock(one_at_a_time);
-  void* const probe = mmap(nullptr, kNeeded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (probe == MAP_FAILED) {
-    throw DeviceError("[memory] the system has no " + std::to_string(kNeeded >> 20) +
-                      " MiB left, which oneDNN's matrix products may need" + memory_limits_text() +
-                      "; try a higher limit");
-  }
-  munmap(probe, kNeeded);
-}
-#endif
-
 void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* c) {
 #if defined(TAPEFORMER_ONEDNN)
-  require_room_for_onednn();
   const dnnl_status_t status = dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k,
                                           static_cast<float>(s.scale), a, s.lda, b, s.ldb, beta, c, s.ldc);
   if (status == dnnl_success) return;
