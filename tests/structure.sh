@@ -120,10 +120,10 @@ leftovers() {
 
 # Habits of English that make readers stumble: what a line must not match, and what to write instead.
 english=(
-  '\banew\b => again'
+  '\banew\b(?!\() => again'
   '\btrainings\b => runs'
   '^ *///?<? Of (the|a|an|its|each|every|all|this)\b => a noun phrase, as in "Configuration of the norms."'
-  '(?<![Tt]here )\b(is|are) no (?!longer|more|less|fewer|better|worse|farther|nearer|simpler|wider|such|one) => "is not a ..."'
+  '(?<![Tt]here )(?<!// )\b(is|are) no (?!longer|more|less|fewer|better|worse|farther|nearer|simpler|wider|such|one) => "is not a ..."'
   '[0-9a-z] (tokens?|bytes|ms|seconds|operations|values|FLOPs?) a (token|step|layer|row)\b => "per token", "per step"'
   '\bWho(ever)? [a-z]+s\b => the person or the thing by name'
 )
