@@ -9,7 +9,7 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/summary.h>
-#include <tapeformer/nn/formats/hugging_face_family.h>
+#include <tapeformer/nn/formats/family.h>
 
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ std::string loss_text(const MeanLoss& loss) {
 void EvaluateOptions::add_to(const Command& command) {
   command
       .option("--run", run,
-              "a run folder, or a checkpoint folder of transformers: " + hugging_face_titles("or"))
+              "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
   command.option("--part", part, "of the run's text: validation or train").one_of({"validation", "train"});

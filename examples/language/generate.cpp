@@ -8,7 +8,7 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/nn/formats/hugging_face_family.h>
+#include <tapeformer/nn/formats/family.h>
 
 #include <unistd.h>
 
@@ -61,7 +61,7 @@ TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
 void GenerateOptions::add_to(const Command& command) {
   command
       .option("--run", run,
-              "a run folder, or a checkpoint folder of transformers: " + hugging_face_titles("or"))
+              "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
   command

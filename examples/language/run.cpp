@@ -22,7 +22,7 @@ void check_folder(const std::string& folder) {
   if (!fs::is_directory(folder))
     throw CheckpointError(folder +
                           ": is not a folder; try a run folder, or a checkpoint folder of transformers");
-  if (!fs::exists(folder + "/config.json") && !fs::exists(folder + "/params.json")) {
+  if (!fs::exists(folder + "/config.json")) {
     throw CheckpointError(
         folder +
         ": has no config.json, which says what model its weights are; try a run folder, or a "
@@ -59,7 +59,6 @@ DecoderOnly load_model(const std::string& folder, Index average) {
 
 DecoderOnlyConfig model_config_in(const std::string& folder) {
   check_folder(folder);
-  if (!fs::exists(folder + "/config.json")) return load_hugging_face(folder).config();  // Meta's params.json
   const std::string json = read_file(folder + "/config.json");
   try {
     return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);

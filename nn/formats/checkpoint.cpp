@@ -1,15 +1,7 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/checkpoint.h>
-
-#include <map>
+#include <tapeformer/nn/formats/safetensors_folder.h>
 
 namespace tapeformer {
-namespace {
-
-constexpr std::size_t kMostListed = 100;  // that a message lists: a file may have millions of tensors
-
-}  // namespace
-
 std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const auto& [name, parameter] : module.named_parameters())
@@ -24,35 +16,12 @@ void load_weights(const std::string& path, Module& module) {
 }
 
 std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module) {
-  std::map<std::string, Tensor> found;
-  for (const std::string& name : file.names()) {
-    if (name.compare(0, prefix.size(), prefix) == 0)
-      found.emplace(name.substr(prefix.size()), file.tensor(name));
-  }
-  std::string problems;
-  std::size_t count = 0;
-  const auto add = [&](const std::string& problem) {
-    if (++count <= kMostListed) problems += "\n  " + problem;
-  };
-  const auto weights = weights_of(module);
-  for (const auto& [name, value] : weights) {
-    const auto entry = found.find(name);
-    if (entry == found.end()) {
-      add(name + " is missing");
-    } else if (entry->second.shape() != value.shape()) {
-      add(name + " is " + entry->second.describe() + " in the file and " + value.shape().text() +
-          " in the model");
-    }
-  }
-  for (const auto& [name, value] : found) {
-    bool known = false;
-    for (const auto& [own, ignored] : weights) known = known || own == name;
-    if (!known) add(name + " is not in the model");
-  }
-  if (count > kMostListed) problems += "\n  and " + std::to_string(count - kMostListed) + " more";
-  if (count > 0) throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
+  std::vector<std::pair<std::string, Shape>> wanted;
+  for (const auto& [name, value] : weights_of(module)) wanted.emplace_back(prefix + name, value.shape());
+  SafetensorsFolder(file).check_fit(
+      wanted, [&](const std::string& name) { return name.compare(0, prefix.size(), prefix) != 0; });
   std::vector<Tensor> values;
-  for (const auto& [name, value] : weights) values.push_back(found.at(name));
+  for (const auto& [name, shape] : wanted) values.push_back(file.tensor(name));
   return values;
 }
 

@@ -1,22 +1,29 @@
 #pragma once
 
-#include <tapeformer/nn/formats/hugging_face_family.h>
+#include <tapeformer/nn/formats/family.h>
 
 #include <string>
 #include <vector>
 
 namespace tapeformer {
 
-/// A field in which two models differ, and its values as texts.
+/// A field in which two models differ, the model's value and the one that a format wants, as texts.
 struct FieldChange {
-  /// Its name, the model's value and the one that a format wants.
   std::string field, has, wants;
 };
 
+/// A format of models of other programs, and the families of which they are there.
+struct ModelFormat {
+  const char* name;  ///< "transformers"
+  const std::vector<Family>& families;
+};
+/// A folder of transformers, of one of families().
+const ModelFormat& transformers_format();
+
 /// How a format expresses a model.
 struct Expression {
-  const char* format;                ///< "transformers" or "gguf"
-  const HuggingFaceFamily* family;   ///< that comes nearest: it wants the fewest changes
+  const ModelFormat* format;
+  const Family* family;              ///< the nearest one, which wants the fewest changes
   DecoderOnlyConfig nearest;         ///< the model with these changes
   std::vector<FieldChange> changes;  ///< none: the family expresses the model as it is
 
@@ -25,13 +32,6 @@ struct Expression {
   /// Throws:  CheckpointError naming every field that has to change
   void check() const;
 };
-
-/// A folder of transformers, of one of hugging_face_families().
-Expression expression_in_transformers(const DecoderOnlyConfig& config);
-/// A GGUF file of ours, of gpt2 or llama, each with the one activation that llama.cpp computes.
-Expression expression_in_gguf(const DecoderOnlyConfig& config);
-
-/// The whole number n, as transformers wants it, of which score_scale is 1 / sqrt(n); 0 if there is none.
-Index query_scalar(double score_scale);
+Expression expression_in(const ModelFormat& format, const DecoderOnlyConfig& config);
 
 }  // namespace tapeformer

@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf_model.h>
-#include <tapeformer/nn/formats/hugging_face_names.h>
 
 #include <cmath>
 
@@ -10,6 +8,46 @@ namespace tapeformer {
 namespace {
 
 bool is_gpt2(const DecoderOnlyConfig& config) { return config.norm == NormKind::layer; }
+
+void describe_gguf_gpt2(ConfigMap& map) {
+  family_of_type("gpt2").describe(map);
+  map.fixed("activation", std::string("gelu_tanh"));
+}
+
+void describe_gguf_llama(ConfigMap& map) {
+  map.fixed("rotary_yarn", false);
+  family_of_type("llama").describe(map);
+  map.fixed("activation", std::string("silu"));
+}
+
+std::vector<Family> gguf_families() {
+  Family gpt2{"gpt2", "GPT-2", "gpt2", describe_gguf_gpt2, {}},
+      llama{"llama", "Llama", "llama", describe_gguf_llama, {}};
+  gpt2.names = {{{"embedding", {"token_embd"}},
+                 {"positions", {"position_embd"}},
+                 {"layers.*.attention_norm", {"blk.*.attn_norm"}},
+                 {"layers.*.attention.query_key_value", {"blk.*.attn_qkv"}},
+                 {"layers.*.attention.output", {"blk.*.attn_output"}},
+                 {"layers.*.feed_forward_norm", {"blk.*.ffn_norm"}},
+                 {"layers.*.feed_forward.up", {"blk.*.ffn_up"}},
+                 {"layers.*.feed_forward.down", {"blk.*.ffn_down"}},
+                 {"norm", {"output_norm"}},
+                 {"head", {"output"}}},
+                {},
+                kAllBiases};
+  llama.names = {{{"embedding", {"token_embd"}},
+                  {"layers.*.attention_norm", {"blk.*.attn_norm"}},
+                  {"layers.*.attention.query_key_value", {"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"}},
+                  {"layers.*.attention.output", {"blk.*.attn_output"}},
+                  {"layers.*.feed_forward_norm", {"blk.*.ffn_norm"}},
+                  {"layers.*.feed_forward.up", {"blk.*.ffn_gate", "blk.*.ffn_up"}},
+                  {"layers.*.feed_forward.down", {"blk.*.ffn_down"}},
+                  {"norm", {"output_norm"}},
+                  {"head", {"output"}}},
+                 {},
+                 kInterleaved};
+  return {gpt2, llama};
+}
 
 std::uint32_t number(Index size) { return static_cast<std::uint32_t>(size); }
 
@@ -32,10 +70,16 @@ Tensor frequency_divisors(const RotaryConfig& rotations, Index head_width) {
 
 }  // namespace
 
+const ModelFormat& gguf_format() {
+  static const std::vector<Family> families = gguf_families();
+  static const ModelFormat format{"gguf", families};
+  return format;
+}
+
 GgufMetadata gguf_metadata(const DecoderOnlyConfig& config) {
-  expression_in_gguf(config).check();
-  const bool gpt2 = is_gpt2(config);
-  const std::string architecture = gpt2 ? "gpt2" : "llama";
+  const Expression expression = expression_in(gguf_format(), config);
+  expression.check();
+  const std::string architecture = expression.family->architecture;
   const AttentionConfig attention = config.attention_config().resolved();
   const RotaryConfig& rotations = config.attention.rotations;
   GgufMetadata metadata{{"general.architecture", architecture}};
@@ -47,7 +91,7 @@ GgufMetadata gguf_metadata(const DecoderOnlyConfig& config) {
   add("block_count", number(config.layers));
   add("feed_forward_length", number(config.hidden_width()));
   add("attention.head_count", number(config.attention.heads));
-  if (gpt2) {
+  if (is_gpt2(config)) {
     add("attention.layer_norm_epsilon", static_cast<float>(config.epsilon));
     return metadata;
   }
@@ -73,8 +117,8 @@ void save_gguf_model(const std::string& path, DecoderOnly& model, const GgufMeta
   std::vector<GgufTensor> tensors;
   try {
     metadata = gguf_metadata(config);
-    const ForeignFormat format = is_gpt2(config) ? ForeignFormat::gguf_gpt2 : ForeignFormat::gguf_llama;
-    for (const auto& [name, value] : foreign_tensors(format, model)) {
+    const Family& family = *expression_in(gguf_format(), config).family;
+    for (const auto& [name, value] : foreign_tensors(family.names, model)) {
       const bool is_matrix = value.rank() > 1 && name != "position_embd.weight";
       tensors.push_back({name, value, is_matrix ? type : GgufType::f32});
     }

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
 namespace tapeformer {
+
+/// Files for llama.cpp: GPT-2 and Llama, each with the one activation that llama.cpp computes.
+const ModelFormat& gguf_format();
 
 /// The metadata of a model: its architecture, gpt2 for layer norm and llama for RMS norm, and its sizes.
 /// Throws:  CheckpointError naming every field that the architecture cannot express

@@ -3,6 +3,7 @@
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <filesystem>
+#include <set>
 
 namespace tapeformer {
 
@@ -11,11 +12,9 @@ SafetensorsFolder::SafetensorsFolder(const SafetensorsFile& file) : path_(file.p
 }
 
 SafetensorsFolder SafetensorsFolder::open(const std::string& folder) {
-  const std::string model = folder + "/model.safetensors", index = model + ".index.json",
-                    consolidated = folder + "/consolidated.safetensors";
+  const std::string model = folder + "/model.safetensors", index = model + ".index.json";
   if (std::filesystem::exists(model)) return SafetensorsFolder(SafetensorsFile::open(model));
   if (std::filesystem::exists(index)) return open_index(folder, index);
-  if (std::filesystem::exists(consolidated)) return SafetensorsFolder(SafetensorsFile::open(consolidated));
   throw CheckpointError(folder + ": has neither model.safetensors nor model.safetensors.index.json");
 }
 
@@ -64,6 +63,31 @@ const SafetensorsFile& SafetensorsFolder::file(const std::string& name) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) throw CheckpointError(path_ + ": has no tensor '" + name + "'");
   return files_[found->second];
+}
+
+void SafetensorsFolder::check_fit(const std::vector<std::pair<std::string, Shape>>& wanted,
+                                  const std::function<bool(const std::string&)>& is_ignored) const {
+  constexpr int kMostListed = 10;  // a file may have millions of tensors
+  int count = 0;
+  std::string problems;
+  const auto add = [&](const std::string& problem) {
+    if (++count <= kMostListed) problems += "\n  " + problem;
+  };
+  std::set<std::string> names;
+  for (const auto& [name, shape_here] : wanted) {
+    names.insert(name);
+    if (!contains(name)) {
+      add(name + " is missing");
+    } else if (shape(name) != shape_here) {
+      add(name + " is " + shape(name).text() + " in the file and " + shape_here.text() + " in the model");
+    } else if (const std::string& type = file(name).dtype(name); type.find('F') == std::string::npos) {
+      add(name + " is of type " + type + ", not of a floating one");
+    }
+  }
+  for (const auto& [name, file] : file_of_)
+    if (names.count(name) == 0 && !is_ignored(name)) add(name + " is not in the model");
+  if (count > kMostListed) problems += "\n  and " + std::to_string(count - kMostListed) + " more";
+  if (count > 0) throw CheckpointError(path_ + ": the weights do not fit the model:" + problems);
 }
 
 }  // namespace tapeformer

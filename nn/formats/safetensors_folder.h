@@ -2,8 +2,10 @@
 
 #include <tapeformer/nn/formats/safetensors.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -11,8 +13,7 @@ namespace tapeformer {
 /// The tensors of a checkpoint in one or several safetensors files.
 class SafetensorsFolder {
  public:
-  /// Opens model.safetensors, or else the files that model.safetensors.index.json lists, or else
-  /// consolidated.safetensors.
+  /// Opens model.safetensors, or else the files that model.safetensors.index.json lists.
   /// Throws:  CheckpointError naming the file that is missing or damaged, or the tensor on which the index
   ///          and its files disagree
   static SafetensorsFolder open(const std::string& folder);
@@ -29,6 +30,10 @@ class SafetensorsFolder {
   Tensor tensor(const std::string& name) const { return file(name).tensor(name); }
   /// As SafetensorsFile::shape().
   Shape shape(const std::string& name) const { return file(name).shape(name); }
+  /// Throws:  CheckpointError unless each wanted tensor is there with its shape and of a floating type, and
+  ///          none else but those that are ignored
+  void check_fit(const std::vector<std::pair<std::string, Shape>>& wanted,
+                 const std::function<bool(const std::string& name)>& is_ignored) const;
   /// For messages: the only file, or the index.
   const std::string& path() const { return path_; }
 

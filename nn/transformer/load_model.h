@@ -37,12 +37,8 @@ template <class Model>
 Model load_model(const std::string& folder) {
   using Config = std::decay_t<decltype(std::declval<Model>().config())>;
   const std::string path = folder + "/config.json";
-  if (!std::ifstream(path)) {
-    const bool is_of_meta = std::ifstream(folder + "/params.json").good();
-    throw CheckpointError(path + ": cannot be read; try " +
-                          (is_of_meta ? "load_hugging_face(), which reads Meta's params.json too"
-                                      : "the run folder of a finished training"));
-  }
+  if (!std::ifstream(path))
+    throw CheckpointError(path + ": cannot be read; try the run folder of a finished run");
   const std::string text = read_text_file(path);
   try {
     const Config config = Config::from_json(text);

@@ -28,8 +28,6 @@ Seeds gpt2_config_seeds();
 void read_gpt2_config(const std::string& input);
 Seeds llama_config_seeds();
 void read_llama_config(const std::string& input);
-Seeds meta_params_seeds();
-void read_meta_params(const std::string& input);
 
 // tokenizers.cpp
 Seeds vocabulary_seeds();

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/nn/formats/hugging_face.h>
-#include <tapeformer/nn/formats/hugging_face_family.h>
+#include <tapeformer/nn/formats/family.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -128,7 +128,7 @@ void bind_models(nb::module_& module) {
   module.def("load_checkpoint", &load_checkpoint, "folder"_a,
              nb::sig("def load_checkpoint(folder: str) -> DecoderOnly | EncoderDecoder"),
              ("A trained model from a run folder of ours, or a checkpoint of transformers: " +
-              hugging_face_titles("or") + ".")
+              family_titles("or") + ".")
                  .c_str());
 }
 

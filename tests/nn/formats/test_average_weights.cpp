@@ -68,8 +68,8 @@ TEST_SUITE("nn/formats/average_weights") {
     };
     CHECK(refusal({folder.file("a"), folder.file("wide")}) ==
           folder.file("wide") +
-              ": the weights do not fit the model:\n  weight is f32[3,2] in the file and [2,2] in the model\n"
-              "  bias is f32[3] in the file and [2] in the model");
+              ": the weights do not fit the model:\n  weight is [3,2] in the file and [2,2] in the model\n"
+              "  bias is [3] in the file and [2] in the model");
     CHECK(refusal({folder.file("a"), folder.file("bare")}) ==
           folder.file("bare") + ": the weights do not fit the model:\n  bias is missing");
     CHECK(refusal({folder.file("a"), folder.file("none")}).find("none: cannot be opened") !=

@@ -98,7 +98,7 @@ TEST_SUITE("nn/formats/checkpoint") {
         message_of<CheckpointError>([&] { load_weights(folder.file("weights"), net); });
     CHECK(message == folder.file("weights") +
                          ": the weights do not fit the model:"
-                         "\n  up.weight is f32[5,3] in the file and [4,3] in the model"
+                         "\n  up.weight is [5,3] in the file and [4,3] in the model"
                          "\n  down.weight is missing"
                          "\n  scale is not in the model"
                          "\n  sideways.weight is not in the model");

@@ -3,7 +3,6 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 #include <tapeformer/nn/formats/hugging_face.h>
-#include <tapeformer/nn/formats/hugging_face_names.h>
 #include <tapeformer/tests/reference/config_case.h>
 #include <tapeformer/tests/reference/seed.h>
 
@@ -21,20 +20,18 @@ DecoderOnlyConfig expressible_llama() {
   return config;
 }
 
-/// The formats' own functions, none of which asks for a model of which the format cannot express all.
+/// Writes the model; false if that is refused.
 bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
   Generator random(0);
   DecoderOnly model(config, random);
-  const bool is_gpt2 = config.norm == NormKind::layer;
   try {
-    if (expression.format == std::string("gguf")) {
+    if (expression.format == &gguf_format()) {
       gguf_metadata(config);
-      foreign_tensors(is_gpt2 ? ForeignFormat::gguf_gpt2 : ForeignFormat::gguf_llama, model);
     } else {
       const DecoderOnlyConfig read = hugging_face_config(hugging_face_json(config));
-      CHECK(expression_in_transformers(read).family == expression.family);
-      foreign_tensors(is_gpt2 ? ForeignFormat::gpt2 : ForeignFormat::llama, model);
+      CHECK(expression_in(transformers_format(), read).family == expression.family);
     }
+    foreign_tensors(expression.family->names, model);
     return true;
   } catch (const CheckpointError& error) {
     CHECK(error.what() == message_of<CheckpointError>([&] { expression.check(); }));
@@ -43,12 +40,12 @@ bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
 }
 
 void check_expressions(const DecoderOnlyConfig& config) {
-  for (const auto& express : {expression_in_transformers, expression_in_gguf}) {
-    const Expression expression = express(config);
-    CAPTURE(expression.format);
+  for (const ModelFormat* const format : {&transformers_format(), &gguf_format()}) {
+    const Expression expression = expression_in(*format, config);
+    CAPTURE(format->name);
     CHECK(is_written(expression, config) == expression.changes.empty());
     CHECK_NOTHROW(expression.nearest.check());
-    const Expression again = express(expression.nearest);
+    const Expression again = expression_in(*format, expression.nearest);
     CHECK(again.changes.empty());
     CHECK(is_written(again, expression.nearest));
     if (expression.changes.empty()) CHECK(expression.nearest.to_json() == config.to_json());
@@ -56,7 +53,7 @@ void check_expressions(const DecoderOnlyConfig& config) {
 }
 
 std::string refused(const DecoderOnlyConfig& config) {
-  return message_of<CheckpointError>([&] { expression_in_transformers(config).check(); });
+  return message_of<CheckpointError>([&] { expression_in(transformers_format(), config).check(); });
 }
 
 }  // namespace
@@ -106,7 +103,7 @@ TEST_SUITE("nn/formats/expression") {
 
   TEST_CASE("the nearest family is the one that wants the fewest changes") {
     const auto family = [](const DecoderOnlyConfig& config) {
-      return std::string(expression_in_transformers(config).family->type);
+      return std::string(expression_in(transformers_format(), config).family->type);
     };
     DecoderOnlyConfig config = expressible_llama();
     CHECK(family(config) == "llama");
@@ -121,7 +118,7 @@ TEST_SUITE("nn/formats/expression") {
           "epsilon=1e-06");  // that of the norms of queries and keys
     config.attention.qk_norm_epsilon = config.epsilon;
     CHECK(family(config) == "qwen3");
-    CHECK_NOTHROW(expression_in_transformers(config).check());
+    CHECK_NOTHROW(expression_in(transformers_format(), config).check());
     config = expressible_llama();
     config.norm = NormKind::layer;
     CHECK(refused(config) ==

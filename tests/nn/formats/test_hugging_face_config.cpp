@@ -1,79 +1,10 @@
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 
+#include <cmath>
+
 using namespace tapeformer;
 
 TEST_SUITE("nn/formats/hugging_face_config") {
-  TEST_CASE("a gpt2 with nothing but its sizes is as transformers' defaults say") {
-    const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
-    DecoderOnlyConfig expected;
-    expected.vocabulary = 50257, expected.context = 1024, expected.width = 768;
-    expected.layers = expected.attention.heads = 12;
-    expected.feed_forward = 3072;
-    expected.embedding_dropout = expected.residual_dropout = expected.attention.dropout = 0.1;
-    CHECK(config.to_json() == expected.to_json());
-  }
-
-  TEST_CASE("a llama with nothing but its sizes is as transformers' defaults say") {
-    const DecoderOnlyConfig config = hugging_face_config(llama().dump());
-    DecoderOnlyConfig expected;
-    expected.vocabulary = 128256, expected.context = 2048, expected.width = 2048, expected.layers = 16;
-    expected.attention.heads = 32, expected.attention.groups = 8, expected.attention.key_width = 64;
-    expected.attention.kind = "gqa";
-    expected.feed_forward = 8192, expected.gated = true, expected.activation = Unary::silu;
-    expected.norm = NormKind::rms, expected.epsilon = 1e-6;
-    expected.positions = PositionKind::rotary, expected.attention.rotations.layout = RotaryLayout::half_split;
-    expected.attention.bias = expected.feed_forward_bias = expected.tie_head = false;
-    CHECK(config.to_json() == expected.to_json());
-  }
-
-  TEST_CASE("every field of a gpt2 is used") {
-    Json json = gpt2();
-    json.update({{"n_positions", 11},
-                 {"n_inner", 19},
-                 {"activation_function", "relu"},
-                 {"layer_norm_epsilon", 0.5},
-                 {"embd_pdrop", 0.25},
-                 {"resid_pdrop", 0},
-                 {"attn_pdrop", 0.5},
-                 {"tie_word_embeddings", false}});
-    const DecoderOnlyConfig config = hugging_face_config(json.dump());
-    CHECK(config.context == 11);
-    CHECK(config.feed_forward == 19);
-    CHECK(config.activation == Unary::relu);
-    CHECK(config.epsilon == 0.5);
-    CHECK(config.embedding_dropout == 0.25);
-    CHECK(config.residual_dropout == 0);
-    CHECK(config.attention.dropout == 0.5);
-    CHECK_FALSE(config.tie_head);
-  }
-
-  TEST_CASE("every field of a llama is used") {
-    Json json = llama();
-    json.update({{"max_position_embeddings", 77},
-                 {"num_key_value_heads", 1},
-                 {"head_dim", 6},
-                 {"hidden_act", "gelu"},
-                 {"rms_norm_eps", 0.5},
-                 {"rope_theta", 500000},
-                 {"attention_bias", true},
-                 {"attention_dropout", 0.25},
-                 {"mlp_bias", true},
-                 {"tie_word_embeddings", true}});
-    const DecoderOnlyConfig config = hugging_face_config(json.dump());
-    CHECK(config.context == 77);
-    CHECK(config.attention.kind == "mqa");
-    CHECK(config.attention.key_width == 6);
-    CHECK(config.activation == Unary::gelu);
-    CHECK(config.epsilon == 0.5);
-    CHECK(config.attention.rotations.base == 500000);
-    CHECK(config.attention.bias);
-    CHECK(config.attention.dropout == 0.25);
-    CHECK(config.feed_forward_bias);
-    CHECK(config.tie_head);
-    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", 32).dump()).attention.kind == "mha");
-    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", nullptr).dump()).attention.kind == "mha");
-  }
-
   TEST_CASE("activations go by transformers' names") {
     const auto activation = [](const char* name) {
       return hugging_face_config(with(gpt2(), "activation_function", name).dump()).activation;
@@ -91,34 +22,32 @@ TEST_SUITE("nn/formats/hugging_face_config") {
           std::string("hidden_act = gelu_10") + kNotImplemented);
   }
 
-  TEST_CASE("rotary scaling is read from the old field and from the new one") {
+  TEST_CASE("rotary scaling is read from older fields and newer ones") {
     const auto rotations = [](const char* name, const Json& value) {
       return hugging_face_config(with(with(llama(), "rope_theta", 300), name, value).dump())
           .attention.rotations;
     };
-    for (const char* const type_name : {"type", "rope_type"}) {
-      const RotaryConfig linear = rotations("rope_scaling", {{type_name, "linear"}, {"factor", 2.5}});
-      CHECK(linear.base == 300);
-      CHECK(linear.factor == 2.5);
-      CHECK(linear.original_context == 0);
-      CHECK(linear.layout == RotaryLayout::half_split);
-    }
-    Json parameters{
-        {"rope_type", "llama3"},      {"rope_theta", 500},     {"factor", 8},
-        {"low_freq_factor", 1.5},     {"high_freq_factor", 5}, {"original_max_position_embeddings", 64},
-        {"attention_factor", nullptr}};
-    const RotaryConfig llama3 = rotations("rope_parameters", parameters);
-    CHECK(llama3.base == 500);
-    CHECK(llama3.factor == 8);
-    CHECK(llama3.original_context == 64);
-    CHECK(llama3.low_frequency == 1.5);
-    CHECK(llama3.high_frequency == 5);
-    parameters.erase("original_max_position_embeddings");
-    CHECK(rotations("rope_parameters", parameters).original_context == 2048);
-    const RotaryConfig plain = rotations("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}});
-    CHECK(plain.base == 7);
-    CHECK(plain.factor == 1);
+    for (const char* const type_name : {"type", "rope_type"})
+      CHECK(rotations("rope_scaling", {{type_name, "linear"}, {"factor", 2.5}}).factor == 2.5);
+    CHECK(rotations("rope_parameters",
+                    {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 5}})
+              .original_context == 2048);
+    CHECK(rotations("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}).base == 7);
     CHECK(rotations("rope_parameters", Json::object()).base == 300);
+  }
+
+  TEST_CASE("YaRN's factor of attention is that of its authors unless the file says otherwise") {
+    const auto factor = [](const Json& more) {
+      Json scaling = {{"rope_type", "yarn"}, {"factor", 8}, {"original_max_position_embeddings", 64}};
+      scaling.update(more);
+      return hugging_face_config(with(llama(), "rope_scaling", scaling).dump())
+          .attention.rotations.attention_factor;
+    };
+    CHECK(factor(Json::object()) == doctest::Approx(0.1 * std::log(8.0) + 1));
+    CHECK(factor({{"attention_factor", 1.5}}) == 1.5);
+    CHECK(factor({{"mscale", 2}, {"mscale_all_dim", 1}}) ==
+          doctest::Approx((0.2 * std::log(8.0) + 1) / (0.1 * std::log(8.0) + 1)));
+    CHECK(factor({{"factor", 1}}) == 1);
   }
 
   TEST_CASE("rotary scaling that is not implemented, or makes no sense, is refused by name") {
@@ -201,9 +130,6 @@ TEST_SUITE("nn/formats/hugging_face_config") {
       json.erase(name);
       CHECK(refusal(json) == std::string(name) + " is missing");
     }
-    CHECK(refusal(with(gpt2(), "model_type", "bert")) ==
-          "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, "
-          "gemma3_text; got bert");
     CHECK(refusal(with(gpt2(), "n_embd", 0)) == "n_embd must be an integer from 1 to 2147483647; got 0");
     CHECK(refusal(with(gpt2(), "attn_pdrop", 1)) == "attn_pdrop must be in [0, 1); got 1");
     CHECK(refusal(with(gpt2(), "n_head", 7)).find("width must be divisible by heads") != std::string::npos);
@@ -215,5 +141,142 @@ TEST_SUITE("nn/formats/hugging_face_config") {
           }).find("the configuration is not JSON") == 0);
     CHECK(message_of<CheckpointError>([] { hugging_face_config("{\"n_head\": 1, \"n_head\": 2}"); }) ==
           "the configuration has \"n_head\" twice");
+  }
+
+  TEST_CASE("the types and control tokens that are written") {
+    const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
+    CHECK(parse_json(hugging_face_json(config))["dtype"] == "float32");
+    CHECK(parse_json(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");
+    for (const char* const id : {"bos_token_id", "eos_token_id"}) {  // whose defaults may not be tokens
+      CHECK(parse_json(hugging_face_json(config)).at(id).is_null());
+    }
+    const auto with_tokens = [&](const ControlTokens& tokens) {
+      return parse_json(hugging_face_json(config, DType::f32, tokens));
+    };
+    CHECK(with_tokens({0, {2}}).at("bos_token_id") == 0);
+    CHECK(with_tokens({0, {2}}).at("eos_token_id") == 2);
+    CHECK(with_tokens({{}, {2}}).at("bos_token_id").is_null());
+    CHECK(with_tokens({0, {2, 3}}).at("eos_token_id").dump() == "[2,3]");
+    const auto last = static_cast<std::int32_t>(config.vocabulary - 1);
+    CHECK(with_tokens({last, {}}).at("bos_token_id") == last);
+    CHECK(with_tokens({last, {}}).at("eos_token_id").is_null());
+    const std::string most = std::to_string(config.vocabulary);
+    CHECK(message_of<CheckpointError>([&] {
+            with_tokens({last + 1, {}});
+          }) == "bos_token_id must be within the vocabulary of " + most + "; got " + most);
+    CHECK(message_of<CheckpointError>([&] {
+            with_tokens({{}, {2, -1}});
+          }) == "eos_token_id must be within the vocabulary of " + most + "; got -1");
+  }
+
+  TEST_CASE("models that transformers' types cannot express are refused, every field by name") {
+    const auto refused = [](const DecoderOnlyConfig& config) {
+      return message_of<CheckpointError>([&] { hugging_face_json(config); });
+    };
+    DecoderOnlyConfig gpt;
+    gpt.vocabulary = 5;
+    gpt.attention.kind = "mqa";
+    gpt.prefix = gpt.head_bias = true;
+    gpt.attention.key_width = 6;
+    CHECK(refused(gpt) ==
+          "[export] transformers has no such model; GPT-2 differs least; got attention=mqa, head_width=6, "
+          "head_bias=true, prefix=true; try attention=mha, head_width=0, head_bias=false, prefix=false");
+    DecoderOnlyConfig llama;
+    llama.vocabulary = 5;
+    llama.norm = NormKind::rms, llama.gated = true, llama.activation = Unary::silu;
+    llama.attention.kind = "mla";
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got attention=mla, "
+          "positions=learned; try attention=mha, positions=rotary");
+    llama.attention.kind = "mha";
+    llama.positions = PositionKind::rotary;
+    CHECK_NOTHROW(hugging_face_json(llama));
+    llama.attention.rotations.width = 16;
+    llama.attention.heads = 3, llama.attention.key_width = 32;
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got width=128, "
+          "rotary_components=16; try width=129, rotary_components=0");
+    llama.attention.rotations.width = 32;
+    llama.attention.heads = 4;
+    CHECK_NOTHROW(hugging_face_json(llama));
+    llama.attention.qk_norm = QkNorm::rms;
+    llama.embedding_norm = llama.feed_forward_bias = true;
+    llama.logit_softcap = 15, llama.short_convolution = 4;
+    CHECK(refused(llama) ==
+          "[export] transformers has no such model; Llama differs least; got qk_norm=rms, logit_softcap=15, "
+          "embedding_norm=true, short_convolution=4; try qk_norm=none, logit_softcap=0, "
+          "embedding_norm=false, short_convolution=0");
+    DecoderOnlyConfig gemma =
+        hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
+    gemma.attention.rotations.factor = 2;
+    CHECK_NOTHROW(hugging_face_json(gemma));
+    for (const double n : {1.0, 7.0, 168.0, 256.0, 12345.0}) {  // transformers takes whole numbers alone
+      gemma.attention.score_scale = 1 / std::sqrt(n);
+      CHECK(parse_json(hugging_face_json(gemma)).at("query_pre_attn_scalar").dump() ==
+            std::to_string(static_cast<int>(n)));
+    }
+    for (const double scale : {0.0, 1e-10, 0.3, 2.0}) {
+      gemma.attention.score_scale = scale;
+      CHECK(refused(gemma).find("; got score_scale=" + value_text(scale) + "; try score_scale=0.0625") !=
+            std::string::npos);
+    }
+    gemma.attention.score_scale = 0.5;
+    gemma.window_rotary_base = 0, gemma.logit_softcap = 3, gemma.sublayer_norms = SublayerNorms::both;
+    gemma.value_residual = true;
+    CHECK(refused(gemma).find("Gemma 2 differs least; got qk_norm=rms, value_residual=true; ") !=
+          std::string::npos);  // Gemma 3 would want a base for windows too
+  }
+
+  TEST_CASE("whatever an option changes is exported, or refused") {
+    DecoderOnlyConfig gpt2_like, llama_like, gemma_like;
+    gpt2_like.vocabulary = llama_like.vocabulary = 60;
+    gpt2_like.width = llama_like.width = 24;
+    gpt2_like.feed_forward = llama_like.feed_forward = 64;
+    llama_like.norm = NormKind::rms, llama_like.positions = PositionKind::rotary;
+    llama_like.gated = true, llama_like.activation = Unary::silu;
+    llama_like.attention.kind = "gqa", llama_like.attention.groups = 2, llama_like.attention.key_width = 6;
+    llama_like.attention.rotations.factor = 2;
+    gemma_like = llama_like;
+    gemma_like.sublayer_norms = SublayerNorms::both, gemma_like.attention.qk_norm = QkNorm::rms;
+    gemma_like.attention.qk_norm_epsilon = gemma_like.epsilon;
+    gemma_like.embedding_scale = 0, gemma_like.attention.score_scale = 0.5;
+    gemma_like.feed_forward_bias = false;
+    gemma_like.window = 8, gemma_like.windows = "SL", gemma_like.window_rotary_base = 100;
+    gpt2_like.attention.output_bias = llama_like.attention.output_bias = true;
+    // Zeros in the file's weights stand for biases that a gpt2 does not have, and the order of rows for the
+    // layout of rotations; a llama has no bias in its norms and no dropout but attention's.
+    const std::string by_weights = " attention_bias norm_bias feed_forward_bias tie_head rotary_layout ",
+                      of_gpt2 = " attention_output_bias ", of_llama = " embedding_dropout residual_dropout ",
+                      of_training = " zero_init feed_forward_dropout ";
+    for (const DecoderOnlyConfig& start : {gpt2_like, llama_like, gemma_like}) {
+      const bool is_llama = start.norm == NormKind::rms;
+      const std::string exported = hugging_face_json(start);
+      Index found = 0;
+      for (std::size_t chosen = 0; chosen < fields_of(start).size(); ++chosen) {
+        DecoderOnlyConfig config = start;
+        ConfigField field = fields_of(config)[chosen];
+        const std::string name = field.name;
+        CAPTURE(name);
+        if (!change(field)) continue;  // a field without a value, of a kind that the model does not have
+        const std::string within = " " + name + " ";
+        if (by_weights.find(within) != std::string::npos) continue;
+        if (of_training.find(within) != std::string::npos) continue;  // the trained model is the same
+        if (is_llama && of_llama.find(within) != std::string::npos) continue;
+        if (!is_llama && of_gpt2.find(within) != std::string::npos) continue;
+        // Of an attention or positions that the model does not have.
+        if (!is_llama && name.find("rotary_") == 0) continue;
+        if (name == "qk_norm_epsilon" || name == "full_attention" || name.find("bias_") == 0) continue;
+        if (name.find("latent_width") != std::string::npos || name == "rotary_width") continue;
+        if (name == "rotary_max_positions" || name.find("_frequency") != std::string::npos) continue;
+        ++found;
+        std::string changed = "refused";
+        try {
+          changed = hugging_face_json(config);
+        } catch (const Error&) {
+        }
+        CHECK(changed != exported);
+      }
+      CHECK(found > 14);
+    }
   }
 }

@@ -52,16 +52,13 @@ TEST_SUITE("nn/formats/safetensors_folder") {
           folder.file(kIndex) + ": has no tensor 'd'");
   }
 
-  TEST_CASE("one file goes before an index, and that before Meta's") {
+  TEST_CASE("one file goes before an index") {
     const Sharded folder(map_of(kSound));
-    save_safetensors(folder.file("consolidated.safetensors"), {{"meta", Tensor::scalar(1)}});
     CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
     save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
     CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"whole"});
     std::filesystem::remove(folder.file("model.safetensors"));
     std::filesystem::remove(folder.file(kIndex));
-    CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"meta"});
-    std::filesystem::remove(folder.file("consolidated.safetensors"));
     CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
           folder.folder() + ": has neither model.safetensors nor model.safetensors.index.json");
   }

@@ -1,0 +1,49 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/partial_folder.h>
+#include <tapeformer/examples/language/export_format.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/nn/formats/hugging_face.h>
+
+#include <cstdio>
+
+namespace tapeformer {
+namespace {
+
+void write_transformers(LanguageRun& run, const ExportOptions& options) {
+  PartialFolder folder(options.output,
+                       {"config.json", "model.safetensors", "tokenizer.json", kTokenizerFile,
+                        "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt"});
+  ControlTokens tokens{run.tokenizer->begin(), {}};
+  for (const std::int32_t id : run.tokenizer->ends())
+    if (id < run.model.config().vocabulary) tokens.ends.push_back(id);
+  std::string files;
+  try {
+    save_hugging_face(folder.path(), run.model, tokens);
+    files = export_tokenizer(*run.tokenizer, folder.path());
+  } catch (const CheckpointError& error) {
+    std::string text = error.what();
+    if (text.find(folder.path()) == 0) text.replace(0, folder.path().size(), options.output);
+    throw CheckpointError(text);
+  }
+  folder.finish();
+  print("%s: config.json, model.safetensors, %s\n", options.output, files);
+  const std::string kind = run.tokenizer->kind();
+  if (kind == "character") {
+    print("the characters are tokenizer.json for transformers, and %s for this program\n", kTokenizerFile);
+  } else if (kind == "byte") {
+    std::fputs("the bytes are a byte-level tokenizer without merges\n", stdout);
+  }
+}
+
+}  // namespace
+
+ExportFormat transformers_export() {
+  return {transformers_format(),
+          "a folder (" + family_titles("or") + ")",
+          {},
+          [](const TextTokenizer&, Index) { return true; },
+          write_transformers};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,26 @@
+#include <tapeformer/nn/formats/families/lines.h>
+
+namespace tapeformer {
+namespace {
+
+void describe_gemma2(ConfigMap& map) {
+  describe_sizes(map, 8192, 4, 256);
+  describe_gemma(map);
+  describe_softcap(map, "attn_logit_softcapping", "softcap", map.model.attention.softcap, 50);
+  describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 30);
+  map.field("rms_norm_eps", "epsilon", 1e-6);
+  describe_biases(map);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  if (map.reads) map.model.window = 4096;  // unless the file says otherwise
+  describe_window(map);
+  describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
+  map.field("rope_theta", "rotary_base", 1e4);
+  describe_scaling(map);
+  map.field("tie_word_embeddings", "tie_head", true);
+}
+
+}  // namespace
+
+Family gemma2_family() { return {"gemma2", "Gemma 2", "Gemma2ForCausalLM", describe_gemma2, gemma_names()}; }
+
+}  // namespace tapeformer

@@ -1,0 +1,58 @@
+#include <tapeformer/nn/formats/families/lines.h>
+
+namespace tapeformer {
+namespace {
+
+/// The rotary base of layers with a window, which have no scaling.
+void describe_window_base(ConfigMap& map) {
+  map.has({"window_rotary_base"});
+  double& base = map.model.window_rotary_base;
+  const RotaryConfig& rotations = map.model.attention.rotations;
+  const bool is_scaled = rotations.factor != 1 || rotations.original_context > 0;
+  if (map.reads) base = map.reads->number("rope_local_base_freq", 1e4);
+  if (map.writes) (*map.writes)["rope_local_base_freq"] = base > 0 ? base : rotations.base;
+  if (map.fits && map.model.window > 0 && is_scaled && base == 0) base = rotations.base;
+}
+
+/// rope_parameters, of layers with a window and of those without.
+void read_both_scalings(JsonFields both, DecoderOnlyConfig& model) {
+  if (both.has("sliding_attention")) {
+    JsonFields of_windows = both.object("sliding_attention");
+    model.window_rotary_base = of_windows.number("rope_theta", model.window_rotary_base);
+    of_windows.demand("rope_type", "default");
+    of_windows.demand("partial_rotary_factor", 1.0);
+    of_windows.finish();
+  }
+  if (both.has("full_attention")) read_scaling(both.object("full_attention"), model);
+  both.finish();
+}
+
+void describe_gemma3(ConfigMap& map) {
+  describe_sizes(map, 131072, 4, 256);
+  describe_gemma(map);
+  map.demand("attn_logit_softcapping", nullptr);  // which transformers passes over
+  if (map.writes) (*map.writes)["attn_logit_softcapping"] = nullptr;
+  describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 0);
+  map.field("rms_norm_eps", "epsilon", 1e-6);
+  describe_qk_norms(map, QkNorm::rms);
+  describe_biases(map);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  Index period = 6;  // of layers, the last of which has no window
+  if (map.reads) map.model.window = 4096, period = map.reads->size("sliding_window_pattern", period);
+  describe_window(map);
+  if (map.writes) (*map.writes)["sliding_window_pattern"] = first_layer(map.model, false) + 1;
+  describe_layer_types(map, [=](Index layer) { return (layer + 1) % period != 0; });
+  map.field("rope_theta", "rotary_base", 1e6);
+  describe_window_base(map);
+  describe_scaling(map, read_both_scalings);
+  if (map.model.window == 0) map.model.window_rotary_base = 0;
+  map.field("tie_word_embeddings", "tie_head", true);
+}
+
+}  // namespace
+
+Family gemma3_family() {
+  return {"gemma3_text", "Gemma 3 (text)", "Gemma3ForCausalLM", describe_gemma3, gemma_names()};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,57 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+namespace tapeformer {
+namespace {
+
+// Our defaults are a GPT-2: layer norms, learned positions, biases.
+void describe_gpt2(ConfigMap& map) {
+  map.field("vocab_size", "vocabulary");
+  map.field("n_positions", "context", 1024);
+  map.field("n_embd", "width");
+  map.field("n_layer", "layers");
+  map.field("n_head", "heads");
+  map.hidden_width("n_inner", 4);
+  map.activation("activation_function", "gelu_new", false);
+  map.field("layer_norm_epsilon", "epsilon", 1e-5);
+  map.field("embd_pdrop", "embedding_dropout", 0.1);
+  map.field("resid_pdrop", "residual_dropout", 0.1);
+  map.field("attn_pdrop", "attention_dropout", 0.1);
+  map.field("tie_word_embeddings", "tie_head", true);
+  map.demand("scale_attn_weights", true);
+  map.demand("scale_attn_by_inverse_layer_idx", false);
+  // An order of computation for half precision, a size that nothing depends on, and a head for other tasks.
+  map.ignore({"reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
+              "summary_proj_to_labels", "summary_first_dropout"});
+  // Biases that a model lacks are written as zeros.
+  map.has({"attention_bias", "attention_output_bias", "feed_forward_bias", "rotary_*"});
+
+  map.has({"attention", "head_width"});  // the width, divided by the heads
+  if (!map.fits) return;
+  AttentionConfig& attention = map.model.attention;
+  if (attention.kind != "mha") attention = attention.of_kind("mha");
+  map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
+  if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
+}
+
+}  // namespace
+
+Family gpt2_family() {
+  return {"gpt2",
+          "GPT-2",
+          "GPT2LMHeadModel",
+          describe_gpt2,
+          {{{"embedding", {"transformer.wte"}},
+            {"positions", {"transformer.wpe"}},
+            {"layers.*.attention_norm", {"transformer.h.*.ln_1"}},
+            {"layers.*.attention.query_key_value", {"transformer.h.*.attn.c_attn"}},
+            {"layers.*.attention.output", {"transformer.h.*.attn.c_proj"}},
+            {"layers.*.feed_forward_norm", {"transformer.h.*.ln_2"}},
+            {"layers.*.feed_forward.up", {"transformer.h.*.mlp.c_fc"}},
+            {"layers.*.feed_forward.down", {"transformer.h.*.mlp.c_proj"}},
+            {"norm", {"transformer.ln_f"}},
+            {"head", {"lm_head"}}},
+           {".attn.bias", ".attn.masked_bias"},
+           kAllBiases | kTransposed}};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,152 @@
+#include <tapeformer/nn/formats/families/lines.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+void describe_heads(ConfigMap& map, Index key_heads) {
+  map.has({"attention", "heads", "groups"});
+  DecoderOnlyConfig& model = map.model;
+  AttentionConfig& attention = model.attention;
+  if (map.reads) {
+    attention.heads = map.reads->size("num_attention_heads");
+    const Index groups = map.reads->size("num_key_value_heads", key_heads > 0 ? key_heads : attention.heads);
+    if (groups != attention.heads) attention.kind = groups == 1 ? "mqa" : "gqa";
+    if (groups != attention.heads && groups > 1) attention.groups = groups;
+  }
+  if (map.writes) {
+    (*map.writes)["num_attention_heads"] = attention.heads;
+    (*map.writes)["num_key_value_heads"] = model.attention_config().resolved().key_heads();
+  }
+  if (!map.fits) return;
+  if (!(attention_kind(attention.kind).can & kCanExport)) attention = attention.of_kind("mha");
+  model.width = (model.width + attention.heads - 1) / attention.heads * attention.heads;
+}
+
+/// The width of heads, all of whose components rotary positions rotate, in pairs.
+void describe_head_width(ConfigMap& map, Index otherwise) {
+  map.has({"head_width"});
+  AttentionConfig& attention = map.model.attention;
+  const Index usual = std::max<Index>(map.model.width / attention.heads, 1);
+  if (map.reads) attention.key_width = map.reads->size("head_dim", otherwise > 0 ? otherwise : usual);
+  if (map.writes) (*map.writes)["head_dim"] = map.model.attention_config().resolved().key_width;
+  if (!map.fits) return;
+  const Index width = attention.key_width > 0 ? attention.key_width : usual;
+  if (width % 2 != 0) attention.key_width = width + 1;
+  if (attention.rotations.width != width) attention.rotations.width = 0;
+}
+
+}  // namespace
+
+void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_width) {
+  map.field("vocab_size", "vocabulary");
+  map.field("max_position_embeddings", "context", context);
+  map.field("hidden_size", "width");
+  map.field("num_hidden_layers", "layers");
+  describe_heads(map, key_heads);
+  describe_head_width(map, head_width);
+  map.hidden_width("intermediate_size");
+  map.fixed("norm", std::string("rms"));
+  map.fixed("positions", std::string("rotary"));
+  map.ignore({"pretraining_tp"});  // the same products, computed in slices
+}
+
+void fix_biases(ConfigMap& map, bool inputs, bool output) {
+  map.has({"attention_bias", "attention_output_bias"});
+  AttentionConfig& attention = map.model.attention;
+  attention.bias = inputs;
+  if (attention.output_bias.value_or(inputs) != output) attention.output_bias = output;
+}
+
+void describe_biases(ConfigMap& map) {
+  map.field("attention_bias", "attention_bias", false);
+  fix_biases(map, map.model.attention.bias, map.model.attention.bias);
+}
+
+void describe_qk_norms(ConfigMap& map, QkNorm norm) {
+  map.has({"qk_norm"});
+  AttentionConfig& attention = map.model.attention;
+  attention.qk_norm = norm;
+  if (map.reads) attention.qk_norm_epsilon = map.model.epsilon;
+  if (map.fits) map.model.epsilon = attention.qk_norm_epsilon;
+}
+
+void describe_window(ConfigMap& map) {
+  map.has({"window"});
+  Index& window = map.model.window;
+  if (map.reads && map.reads->has("sliding_window")) window = map.reads->size("sliding_window");
+  if (map.writes) (*map.writes)["sliding_window"] = window > 0 ? ConfigMap::Json(window) : nullptr;
+}
+
+void refuse_window(ConfigMap& map) {
+  map.demand("sliding_window", nullptr);
+  map.demand("use_sliding_window", false);
+}
+
+Index first_layer(const DecoderOnlyConfig& model, bool has_window) {
+  Index layer = 0;
+  while (layer < model.layers && model.has_window(layer) != has_window) ++layer;
+  return layer;
+}
+
+void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_window) {
+  map.has({"windows"});
+  DecoderOnlyConfig& model = map.model;
+  if (map.writes) {
+    ConfigMap::Json& types = (*map.writes)["layer_types"] = ConfigMap::Json::array();
+    for (Index i = 0; i < model.layers; ++i)
+      types.push_back(model.has_window(i) ? "sliding_attention" : "full_attention");
+  }
+  if (!map.reads) return;
+  std::string letters;
+  for (const std::string& type : map.reads->texts("layer_types")) {
+    if (type != "sliding_attention" && type != "full_attention")
+      map.reads->fail("layer_types", "= " + type + " changes the arithmetic and is not implemented");
+    letters += type == "full_attention" ? 'L' : 'S';
+  }
+  if (letters.empty())
+    for (Index i = 0; i < model.layers; ++i) letters += has_window(i) && model.window > 0 ? 'S' : 'L';
+  if (static_cast<Index>(letters.size()) != model.layers)
+    map.reads->fail("layer_types", "must have an entry for each layer");
+  const bool has_sliding = letters.find('S') != std::string::npos;
+  if (has_sliding && model.window == 0)
+    map.reads->fail("layer_types", "has sliding_attention, and there is no sliding_window");
+  if (!has_sliding) model.window = 0;
+  if (has_sliding && letters.find('L') != std::string::npos) model.windows = letters;
+}
+
+void describe_qwen_windows(ConfigMap& map) {
+  describe_window(map);
+  Index first = 0;
+  if (map.reads) {
+    if (!map.reads->flag("use_sliding_window", false)) map.model.window = 0;
+    first = map.reads->count("max_window_layers", 28);
+  }
+  if (map.writes) {
+    (*map.writes)["use_sliding_window"] = map.model.window > 0;
+    (*map.writes)["max_window_layers"] = first_layer(map.model, true);  // for versions without layer_types
+  }
+  describe_layer_types(map, [=](Index layer) { return layer >= first; });
+}
+
+TensorNames llama_names(const char* attention_norm, const char* feed_forward_norm) {
+  const auto in_layer = [](const char* name) { return std::string("model.layers.*.") + name; };
+  return {{{"embedding", {"model.embed_tokens"}},
+           {"layers.*.attention_norm", {in_layer(attention_norm)}},
+           {"layers.*.attention.query_key_value",
+            {in_layer("self_attn.q_proj"), in_layer("self_attn.k_proj"), in_layer("self_attn.v_proj")}},
+           {"layers.*.attention.query_norm", {in_layer("self_attn.q_norm")}},
+           {"layers.*.attention.key_norm", {in_layer("self_attn.k_norm")}},
+           {"layers.*.attention.output", {in_layer("self_attn.o_proj")}},
+           {"layers.*.feed_forward_norm", {in_layer(feed_forward_norm)}},
+           {"layers.*.attention_output_norm", {in_layer("post_attention_layernorm")}},
+           {"layers.*.feed_forward_output_norm", {in_layer("post_feedforward_layernorm")}},
+           {"layers.*.feed_forward.up", {in_layer("mlp.gate_proj"), in_layer("mlp.up_proj")}},
+           {"layers.*.feed_forward.down", {in_layer("mlp.down_proj")}},
+           {"norm", {"model.norm"}},
+           {"head", {"lm_head"}}},
+          {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,28 @@
+#include <tapeformer/nn/formats/families/lines.h>
+
+namespace tapeformer {
+namespace {
+
+void describe_olmo2(ConfigMap& map) {
+  describe_sizes(map, 2048);
+  map.activation("hidden_act", "silu", true);
+  map.field("rms_norm_eps", "epsilon", 1e-5);
+  describe_qk_norms(map, QkNorm::joint);
+  map.fixed("sublayer_norms", std::string("output"));
+  describe_biases(map);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  map.fixed("feed_forward_bias", false);
+  refuse_window(map);
+  map.field("rope_theta", "rotary_base", 1e4);
+  describe_scaling(map);
+  map.field("tie_word_embeddings", "tie_head", false);
+}
+
+}  // namespace
+
+Family olmo2_family() {
+  return {"olmo2", "OLMo 2", "Olmo2ForCausalLM", describe_olmo2,
+          llama_names("post_attention_layernorm", "post_feedforward_layernorm")};
+}
+
+}  // namespace tapeformer

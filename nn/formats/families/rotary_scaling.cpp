@@ -1,0 +1,75 @@
+#include <tapeformer/nn/formats/families/lines.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+/// The turns over the original context between which frequencies are blended.
+void read_frequencies(JsonFields& file, const char* low, const char* high, RotaryConfig& rotations) {
+  rotations.low_frequency = file.number(low, rotations.yarn ? std::optional(1.0) : std::nullopt);
+  rotations.high_frequency = file.number(high, rotations.yarn ? std::optional(32.0) : std::nullopt);
+  if (rotations.low_frequency >= rotations.high_frequency)
+    file.fail(low, std::string("must be below ") + high);
+}
+
+void read_yarn(JsonFields& file, RotaryConfig& rotations) {
+  rotations.yarn = true;
+  read_frequencies(file, "beta_slow", "beta_fast", rotations);
+  const auto grown = [&](double slope) {
+    return rotations.factor <= 1 ? 1 : 0.1 * slope * std::log(rotations.factor) + 1;
+  };
+  rotations.attention_factor = grown(1);
+  if (file.has("mscale") && file.has("mscale_all_dim"))
+    rotations.attention_factor = grown(file.number("mscale")) / grown(file.number("mscale_all_dim"));
+  rotations.attention_factor = file.number("attention_factor", rotations.attention_factor);
+  file.demand("truncate", true);
+}
+
+}  // namespace
+
+void read_scaling(JsonFields file, DecoderOnlyConfig& model) {
+  RotaryConfig& rotations = model.attention.rotations;
+  const char* const type_name = file.has("rope_type") ? "rope_type" : "type";
+  const std::string type = file.text(type_name, "default");
+  rotations.base = file.number("rope_theta", rotations.base);
+  file.demand("partial_rotary_factor", 1.0);
+  const bool is_scaled = type == "linear" || type == "llama3" || type == "yarn";
+  if (is_scaled) rotations.factor = file.number("factor");
+  if (type == "llama3" || type == "yarn")
+    rotations.original_context = file.size("original_max_position_embeddings", model.context);
+  if (type == "llama3") read_frequencies(file, "low_freq_factor", "high_freq_factor", rotations);
+  if (type == "yarn") read_yarn(file, rotations);
+  if (type == "default") file.ignore({"factor"});
+  if (!is_scaled && type != "default")
+    file.fail(type_name, "= " + type + " changes the arithmetic and is not implemented");
+  file.ignore({"type"});  // the older name, which some files have next to the new one
+  file.finish();
+}
+
+void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
+  map.has({"rotary_*"});
+  RotaryConfig& rotations = map.model.attention.rotations;
+  map.demand("partial_rotary_factor", 1.0);
+  if (map.fits && !rotations.yarn) rotations.attention_factor = 1;
+  if (map.reads) {
+    rotations.layout = RotaryLayout::half_split;
+    const bool is_old = map.reads->has("rope_scaling"), is_new = map.reads->has("rope_parameters");
+    if (is_old && is_new) map.reads->fail("rope_scaling", "and rope_parameters are both there");
+    if (is_old) read_scaling(map.reads->object("rope_scaling"), map.model);
+    if (is_new) read_parameters(map.reads->object("rope_parameters"), map.model);
+  }
+  const bool is_llama3 = !rotations.yarn && rotations.original_context > 0,
+             is_plain = !rotations.yarn && !is_llama3 && rotations.factor == 1;
+  if (!map.writes || is_plain) return;
+  ConfigMap::Json& scaling = (*map.writes)["rope_scaling"];
+  scaling["rope_type"] = rotations.yarn ? "yarn" : is_llama3 ? "llama3" : "linear";
+  scaling["factor"] = rotations.factor;
+  if (!rotations.yarn && !is_llama3) return;
+  scaling[rotations.yarn ? "beta_slow" : "low_freq_factor"] = rotations.low_frequency;
+  scaling[rotations.yarn ? "beta_fast" : "high_freq_factor"] = rotations.high_frequency;
+  if (rotations.yarn) scaling["attention_factor"] = rotations.attention_factor;
+  scaling["original_max_position_embeddings"] = rotations.original_context;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// How another program stores its tensors; several are joined by |.
+enum TensorForm : unsigned {
+  kAllBiases = 1,     ///< norms and linear layers have biases, which are zeros where ours have none
+  kTransposed = 2,    ///< matrices of linear layers are [in, out]
+  kInterleaved = 4,   ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, and not (i, i + D/2)
+  kGainsLessOne = 8,  ///< gains of norms are stored less 1
+};
+
+/// The names of tensors that are a parameter of ours, one below the other, without ".weight" and ".bias". In
+/// both a * is the number of the layer.
+struct TensorName {
+  std::string ours;
+  std::vector<std::string> theirs;
+};
+
+/// The names that a family of models has in a format. Those that a model of ours lacks are passed over.
+struct TensorNames {
+  std::vector<TensorName> list;             ///< in the order of files, a layer's together
+  std::vector<std::string> constants = {};  ///< ends of names of masks and frequencies, which some files have
+  unsigned form = 0;                        ///< TensorForm
+
+  bool has(TensorForm flag) const { return (form & flag) != 0; }
+  /// The weight of a part outside the layers, "embedding" or "head".
+  std::string weight(const std::string& ours) const;
+  /// "transformer.", the beginning of all names but the head's, which models without a head lack.
+  std::string prefix() const;
+  /// True for a mask or rotary frequencies.
+  bool is_constant(const std::string& name) const;
+};
+
+/// Rows of a parameter of ours: of all heads of queries or keys, or without heads.
+struct RowBlock {
+  Index rows, heads = 0;
+};
+
+/// A tensor of another program, and its rows in a parameter of ours.
+struct ForeignPart {
+  std::string name;
+  Shape shape;  ///< there
+  std::vector<RowBlock> blocks;
+  bool transposed = false;  ///< [in, out] there, [out, in] here
+  double less = 0;          ///< values there are this much smaller
+};
+
+/// A parameter of ours: the parts, one below the other.
+struct ForeignParameter {
+  std::string name;
+  std::vector<ForeignPart> parts;
+};
+
+/// The tensors of every parameter of a model; a tied head has none.
+std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const DecoderOnlyConfig& config);
+
+/// Converts a tensor of another program. The order of heads' rows stays: a loaded model keeps its layout.
+Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
+/// All tensors of a model, as the other program has them.
+/// Throws:  CheckpointError naming a parameter that only one of the two has
+std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, DecoderOnly& model);
+
+}  // namespace tapeformer

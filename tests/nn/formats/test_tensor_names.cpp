@@ -1,0 +1,157 @@
+#include <tapeformer/nn/formats/family.h>
+#include <tapeformer/nn/formats/gguf_model.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <tuple>
+
+using namespace tapeformer;
+
+namespace {
+
+DecoderOnlyConfig small_model() {
+  DecoderOnlyConfig config;
+  config.vocabulary = 7, config.context = 9, config.layers = 1, config.width = 12, config.attention.heads = 6;
+  config.feed_forward = 5;
+  return config;
+}
+
+/// Of two layers with heads of 6 components, in the order of rows of `layout`.
+DecoderOnlyConfig llama_of_layout(RotaryLayout layout) {
+  DecoderOnlyConfig config = small_model();
+  config.layers = 2;
+  config.attention.kind = "gqa";
+  config.attention.groups = 3, config.attention.key_width = 6;
+  config.gated = true, config.norm = NormKind::rms, config.positions = PositionKind::rotary;
+  config.attention.bias = config.feed_forward_bias = config.tie_head = false;
+  config.attention.rotations.layout = layout;
+  return config;
+}
+
+/// "ours: theirs[shape] theirs[shape]", a line for each parameter.
+std::string text_of(const TensorNames& names, const DecoderOnlyConfig& config) {
+  std::string text;
+  for (const ForeignParameter& parameter : foreign_parameters(names, config)) {
+    text += parameter.name + ":";
+    for (const ForeignPart& part : parameter.parts) text += " " + part.name + part.shape.text();
+    text += "\n";
+  }
+  return text;
+}
+
+/// The tensors of a model in which each value is the number of its row.
+std::map<std::string, Tensor> numbered(const TensorNames& names, const DecoderOnlyConfig& config) {
+  Generator random(1);
+  DecoderOnly model(config, random);
+  for (Parameter& parameter : model.parameters()) {
+    const Tensor& x = parameter.value();
+    const Index columns = x.rank() > 1 ? x.size(1) : 1;
+    for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i / columns);
+  }
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, value] : foreign_tensors(names, model)) tensors.emplace(name, value);
+  return tensors;
+}
+
+/// The first column of a tensor.
+std::vector<float> rows_of(const Tensor& x) {
+  std::vector<float> rows;
+  for (Index i = 0; i < x.size(0); ++i)
+    rows.push_back(static_cast<float>(x.at(i * (x.elements() / x.size(0)))));
+  return rows;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/tensor_names") {
+  TEST_CASE("a GPT-2's parameters, with its biases and transposed matrices") {
+    CHECK(text_of(family_of_type("gpt2").names, small_model()) ==
+          "embedding.weight: transformer.wte.weight[7,12]\n"
+          "positions.weight: transformer.wpe.weight[9,12]\n"
+          "layers.0.attention_norm.weight: transformer.h.0.ln_1.weight[12]\n"
+          "layers.0.attention_norm.bias: transformer.h.0.ln_1.bias[12]\n"
+          "layers.0.attention.query_key_value.weight: transformer.h.0.attn.c_attn.weight[12,36]\n"
+          "layers.0.attention.query_key_value.bias: transformer.h.0.attn.c_attn.bias[36]\n"
+          "layers.0.attention.output.weight: transformer.h.0.attn.c_proj.weight[12,12]\n"
+          "layers.0.attention.output.bias: transformer.h.0.attn.c_proj.bias[12]\n"
+          "layers.0.feed_forward_norm.weight: transformer.h.0.ln_2.weight[12]\n"
+          "layers.0.feed_forward_norm.bias: transformer.h.0.ln_2.bias[12]\n"
+          "layers.0.feed_forward.up.weight: transformer.h.0.mlp.c_fc.weight[12,5]\n"
+          "layers.0.feed_forward.up.bias: transformer.h.0.mlp.c_fc.bias[5]\n"
+          "layers.0.feed_forward.down.weight: transformer.h.0.mlp.c_proj.weight[5,12]\n"
+          "layers.0.feed_forward.down.bias: transformer.h.0.mlp.c_proj.bias[12]\n"
+          "norm.weight: transformer.ln_f.weight[12]\n"
+          "norm.bias: transformer.ln_f.bias[12]\n");
+    DecoderOnlyConfig without_biases = small_model();
+    without_biases.attention.bias = without_biases.feed_forward_bias = without_biases.norm_bias = false;
+    const auto tensors = numbered(family_of_type("gpt2").names, without_biases);
+    CHECK(rows_of(tensors.at("transformer.h.0.mlp.c_fc.bias")) == std::vector<float>(5));
+    CHECK(tensors.at("transformer.h.0.mlp.c_fc.weight").to_vector<float>() ==
+          numbered(family_of_type("gpt2").names, small_model())
+              .at("transformer.h.0.mlp.c_fc.weight")
+              .to_vector<float>());
+    CHECK(tensors.at("transformer.h.0.mlp.c_fc.weight").at(3) == 3);  // transposed: rows are columns
+  }
+
+  TEST_CASE("a Llama's parameters, a layer after the other") {
+    const std::string text =
+        text_of(family_of_type("llama").names, llama_of_layout(RotaryLayout::half_split));
+    CHECK(
+        text.find("layers.0.attention.query_key_value.weight: model.layers.0.self_attn.q_proj.weight[36,12] "
+                  "model.layers.0.self_attn.k_proj.weight[18,12] "
+                  "model.layers.0.self_attn.v_proj.weight[18,12]\n"
+                  "layers.0.attention.output.weight: model.layers.0.self_attn.o_proj.weight[12,36]\n") !=
+        std::string::npos);
+    CHECK(text.find("layers.1.feed_forward.up.weight: model.layers.1.mlp.gate_proj.weight[5,12] "
+                    "model.layers.1.mlp.up_proj.weight[5,12]\n"
+                    "layers.1.feed_forward.down.weight: model.layers.1.mlp.down_proj.weight[12,5]\n"
+                    "norm.weight: model.norm.weight[12]\n"
+                    "head.weight: lm_head.weight[7,12]\n") != std::string::npos);
+    CHECK(text.find("norm.bias") == std::string::npos);
+  }
+
+  TEST_CASE("queries and keys have the order of rows that the format rotates") {
+    const std::vector<float> same{0, 1, 2, 3, 4, 5}, to_halves{0, 2, 4, 1, 3, 5}, to_pairs{0, 3, 1, 4, 2, 5};
+    const auto check = [](const TensorNames& names, RotaryLayout layout, const char* query, const char* key,
+                          const std::vector<float>& order) {
+      const auto tensors = numbered(names, llama_of_layout(layout));
+      for (const auto& [name, first, heads] : {std::tuple(query, 0, 6), std::tuple(key, 36, 3)}) {
+        std::vector<float> expected;
+        for (int head = 0; head < heads; ++head)
+          for (const float row : order) expected.push_back(static_cast<float>(first + 6 * head) + row);
+        CHECK(rows_of(tensors.at(name)) == expected);
+      }
+    };
+    const auto half_split = RotaryLayout::half_split, interleaved = RotaryLayout::interleaved;
+    const TensorNames &llama = family_of_type("llama").names, &gguf = gguf_format().families[1].names;
+    const char *const query = "model.layers.1.self_attn.q_proj.weight",
+                      *const key = "model.layers.1.self_attn.k_proj.weight";
+    check(llama, half_split, query, key, same);
+    check(llama, interleaved, query, key, to_halves);
+    check(gguf, half_split, "blk.1.attn_q.weight", "blk.1.attn_k.weight", to_pairs);
+    check(gguf, interleaved, "blk.1.attn_q.weight", "blk.1.attn_k.weight", same);
+    check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
+  }
+
+  TEST_CASE("tensors there and back") {
+    const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
+    const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+    CHECK(ours.shape() == Shape{3, 2});
+    CHECK(ours.to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
+    CHECK(to_ours(gain, Tensor::from<float>({0, 1, 2, 3})).to_vector<float>() ==
+          std::vector<float>{1, 2, 3, 4});
+  }
+
+  TEST_CASE("constants among the weights are known, and the prefix of a model without a head") {
+    const TensorNames &gpt2 = family_of_type("gpt2").names, &llama = family_of_type("llama").names;
+    CHECK(gpt2.is_constant("transformer.h.0.attn.bias"));
+    CHECK(gpt2.is_constant("h.11.attn.masked_bias"));
+    CHECK_FALSE(gpt2.is_constant("h.0.attn.c_attn.bias"));
+    CHECK(llama.is_constant("model.layers.0.self_attn.rotary_emb.inv_freq"));
+    CHECK_FALSE(llama.is_constant("model.layers.0.self_attn.q_proj.bias"));
+    CHECK(gpt2.prefix() == "transformer.");
+    CHECK(llama.prefix() == "model.");
+  }
+}
