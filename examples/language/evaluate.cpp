@@ -63,9 +63,7 @@ std::string loss_text(const MeanLoss& loss) {
 }
 
 void EvaluateOptions::add_to(const Command& command) {
-  command
-      .option("--run", run,
-              "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
+  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
   command.option("--part", part, "of the run's text: validation or train").one_of({"validation", "train"});

@@ -59,9 +59,7 @@ TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
 }  // namespace
 
 void GenerateOptions::add_to(const Command& command) {
-  command
-      .option("--run", run,
-              "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
+  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
   command

@@ -36,8 +36,9 @@ struct ControlTokens {
   std::vector<std::int32_t> ends;     ///< each ends one
 };
 
-/// The opposite of hugging_face_config(): a config.json that transformers reads, of the family that is nearest
-/// to the model. Options of training that the type lacks (Llama has no residual dropout) are left out.
+/// The opposite of hugging_face_config(): a config.json that transformers reads, of the family that is
+/// nearest to the model. Options of training that the type lacks (Llama has no residual dropout) are left
+/// out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
 ///          vocabulary
 std::string hugging_face_json(const DecoderOnlyConfig& config, DType type = DType::f32,

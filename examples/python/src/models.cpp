@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/python/src/bindings.h>
-#include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/family.h>
+#include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
