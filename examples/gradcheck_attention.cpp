@@ -41,9 +41,9 @@ double for_each_check(const std::vector<AttentionCheck>& checks, const Work& wor
     const double passed = now_seconds() - begun;
     const auto left = static_cast<double>(checks.size() - ++done);
     if (passed > 2 && left > 0) {
-      progress.show(std::to_string(done) + "/" + std::to_string(checks.size()) + " " + check.layer + " " +
-                    check.mode.name + ", " + duration_text(passed / static_cast<double>(done) * left) +
-                    " left");
+      progress.status(std::to_string(done) + "/" + std::to_string(checks.size()) + " " + check.layer + " " +
+                      check.mode.name + ", " + duration_text(passed / static_cast<double>(done) * left) +
+                      " left");
     }
   }
   return now_seconds() - begun;

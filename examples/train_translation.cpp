@@ -11,6 +11,7 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/sweep.h>
 #include <tapeformer/examples/shared/train_command.h>
+#include <tapeformer/examples/train/start.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/presets.h>
 #include <tapeformer/examples/translation/run.h>
@@ -197,8 +198,8 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     const double seconds = now_seconds() - begun;
     const double rate = static_cast<double>(done) / seconds;
     const double left = static_cast<double>(pairs.size()) - static_cast<double>(done);
-    progress.show(format("translated %lld/%lld, %s sentences/s, %s left", done, pairs.size(),
-                         count_text(rate), duration_text(left / rate)));
+    progress.status(format("translated %lld/%lld, %s sentences/s, %s left", done, pairs.size(),
+                           count_text(rate), duration_text(left / rate)));
   };
   std::vector<std::string> hypotheses;
   for (const Hypothesis& found : search.find(run.model, sources, show)) {
@@ -215,7 +216,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   if (options.text.empty()) scores["part"] = options.part;
   const std::string loss = loss_text(run, pairs, trained, progress, scores);
   progress.clear();
-  if (compute.device.is_cuda()) progress.keep(compute.usage_text());
+  if (compute.device.is_cuda()) progress.log(compute.usage_text());
   const BleuScore bleu = corpus_bleu(hypotheses, references);
   const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
   scores.update({{"exact_match", exact}, {"bleu", bleu.score}, {"chrf", chrf}});

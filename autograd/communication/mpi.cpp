@@ -238,7 +238,8 @@ class MpiCommunicator : public Communicator {
       if (looks < kQuickLooks) continue;
       answer();
       const double limit = limit_;
-      if (limit > 0 && seconds_since(begin) > limit) throw CommunicationError(who_is_late(doing, limit));
+      if (limit > 0 && seconds_since(begin) > limit)
+        throw CommunicationError(describe_stragglers(doing, limit));
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -255,7 +256,7 @@ class MpiCommunicator : public Communicator {
     MPI_Send(&place_, sizeof place_, MPI_BYTE, from.MPI_SOURCE, kAnswer, MPI_COMM_WORLD);
   }
 
-  std::string who_is_late(const char* doing, double limit) {
+  std::string describe_stragglers(const char* doing, double limit) {
     std::vector<Place> places(static_cast<std::size_t>(size()));
     std::vector<MPI_Request> questions(places.size(), MPI_REQUEST_NULL), answers = questions;
     for (int rank = 0; rank < size(); ++rank) {

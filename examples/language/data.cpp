@@ -44,7 +44,7 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
         stop_if_interrupted(progress);
         reader(piece);
         done += static_cast<Index>(piece.size());
-        progress.show("making the tokenizer: " + count_text(done) + "/" + count_text(all) + " bytes read");
+        progress.status("making the tokenizer: " + count_text(done) + "/" + count_text(all) + " bytes read");
       });
     }
   };
@@ -70,7 +70,7 @@ void check_text(const std::vector<const TextCorpus*>& parts, const std::string& 
     for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
   } catch (const DataError& error) {
     if (kind != "byte" && kind != "bpe") throw;
-    progress.keep(std::string("note: this is not text, and is read byte by byte: ") + error.what());
+    progress.log(std::string("note: this is not text, and is read byte by byte: ") + error.what());
   }
 }
 
@@ -78,9 +78,9 @@ PrepareProgress shown(Progress& progress) {
   return [&progress, begun = now_seconds()](Index done, Index all) {
     stop_if_interrupted(progress);
     const double rate = static_cast<double>(done) / std::max(1e-9, now_seconds() - begun);
-    progress.show("encoding " + count_text(done) + "/" + count_text(all) + " bytes, " +
-                  format("%.1f MB/s, ", rate / 1e6) + duration_text(static_cast<double>(all - done) / rate) +
-                  " left");
+    progress.status("encoding " + count_text(done) + "/" + count_text(all) + " bytes, " +
+                    format("%.1f MB/s, ", rate / 1e6) +
+                    duration_text(static_cast<double>(all - done) / rate) + " left");
   };
 }
 
@@ -90,7 +90,7 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
-  progress.keep((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
+  progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
   const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
@@ -123,7 +123,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
 TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
                       const std::string& folder, Progress& progress) {
   const TextCorpus corpus = TextCorpus::open(paths);
-  progress.keep("corpus: " + corpus.description());
+  progress.log("corpus: " + corpus.description());
   check_text({&corpus}, tokenizer.kind(), progress);
   // Prepared tokens have two parts; the second one is the smallest text that every tokenizer accepts.
   std::string least = tokenizer.bytes_of(0);

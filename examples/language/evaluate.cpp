@@ -145,7 +145,7 @@ int evaluate(const EvaluateOptions& options) {
   if (!trained && options.context == 0 && context < most) {
     print("rows       of %s; the model takes up to %lld: see --context\n", number_of(context, "token"), most);
   }
-  if (compute.device.is_cuda()) progress.keep(compute.usage_text());
+  if (compute.device.is_cuda()) progress.log(compute.usage_text());
   print("exact      %s\n", loss_text(exact));
   print("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate), estimate.error_text(),
         number_of(batches, "random batch", "random batches"), batch, context);

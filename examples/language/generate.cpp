@@ -221,11 +221,11 @@ int generate(const GenerateOptions& options) {
   writer.finish();
   if (!writer.closed()) {
     Progress progress;
-    progress.keep(format("%s after a prompt of %lld in %.2f s: %s tokens/s%s",
-                         number_of(writer.tokens(), "token"), ids.size(), seconds,
-                         count_text(static_cast<double>(writer.tokens()) / seconds),
-                         interrupted() ? "; interrupted" : ""));
-    if (compute.device.is_cuda()) progress.keep(compute.usage_text());
+    progress.log(format("%s after a prompt of %lld in %.2f s: %s tokens/s%s",
+                        number_of(writer.tokens(), "token"), ids.size(), seconds,
+                        count_text(static_cast<double>(writer.tokens()) / seconds),
+                        interrupted() ? "; interrupted" : ""));
+    if (compute.device.is_cuda()) progress.log(compute.usage_text());
   }
   return interrupted() ? kExitInterrupted : kExitSuccess;
 }

@@ -156,7 +156,7 @@ MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Ch
     sum.add(rows, kExactSeed, windows, read);
     windows += rows;
     const Index targets = file().size() - 1, seen = std::min(windows * length_, targets);
-    progress.show("validating " + count_text(seen) + "/" + count_text(targets) + " tokens");
+    progress.status("validating " + count_text(seen) + "/" + count_text(targets) + " tokens");
   });
   MeanLoss result = sum.mean();
   result.batches = 0;
@@ -170,7 +170,7 @@ MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index numb
   for (Index i = 0; i < batches; ++i) {
     if (check) check();
     sum.add_random(number * batches + i, rows_);
-    progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
+    progress.status("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
   }
   return sum.mean();
 }

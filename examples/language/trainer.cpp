@@ -8,6 +8,7 @@
 #include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/examples/train/start.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>
@@ -102,11 +103,11 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   }
   windows(options_.model.context);  // throws if the text is too short
   model_.recompute_layers(options_.training.recompute_layers);
-  progress.keep(count_text(data_.train.size()) + " tokens to train on, " +
-                count_text(data_.validation.size()) + " to validate on; " +
-                tokens_a_step(shapes_, options_.training.accumulate));
-  progress.keep(model_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
-                number_of(omp_get_max_threads(), "thread"));
+  progress.log(count_text(data_.train.size()) + " tokens to train on, " +
+               count_text(data_.validation.size()) + " to validate on; " +
+               tokens_a_step(shapes_, options_.training.accumulate));
+  progress.log(model_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
+               number_of(omp_get_max_threads(), "thread"));
 }
 
 std::string LanguageTask::summary() { return summary_of(model_); }
@@ -123,9 +124,8 @@ TokenWindows LanguageTask::windows(Index context) const {
   return TokenWindows(data_.train, context, window_order(options_.order), options_.training.seed);
 }
 
-/// Of the next batch.
-BatchShape LanguageTask::shape() const {
-  const Index step = batches_ / options_.training.accumulate;
+BatchShape LanguageTask::shape_of(Index batch) const {
+  const Index step = batch / options_.training.accumulate;
   const auto later = std::find_if(shapes_.begin(), shapes_.end(),
                                   [&](const BatchShape& shape) { return shape.first_step > step; });
   return *std::prev(later);
@@ -137,47 +137,33 @@ std::vector<Index> LanguageTask::batch_changes() const {
   return steps;
 }
 
-void LanguageTask::go_to_step(Index step) {
-  batches_ = step * options_.training.accumulate;
-  ahead_.reset();
-}
-
-Index LanguageTask::epoch() const {
+Index LanguageTask::epoch(Index batches) const {
   Index tokens = 0;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     const Index accumulate = options_.training.accumulate, first = shapes_[i].first_step * accumulate;
-    const Index end = i + 1 < shapes_.size() ? shapes_[i + 1].first_step * accumulate : batches_;
-    tokens += std::max<Index>(0, std::min(end, batches_) - first) * shapes_[i].rows * shapes_[i].context;
+    const Index end = i + 1 < shapes_.size() ? shapes_[i + 1].first_step * accumulate : batches;
+    tokens += std::max<Index>(0, std::min(end, batches) - first) * shapes_[i].rows * shapes_[i].context;
   }
   return tokens / (windows(options_.model.context).windows() * options_.model.context);
 }
 
-void LanguageTask::prepare_batch() {
-  if (ahead_) return;
-  const BatchShape all = shape();
-  Share rows = share_of(all.rows, ranks().rank(), ranks().size());
+Batch LanguageTask::batch(Index number, BatchShare share) {
+  const BatchShape all = shape_of(number);
+  Share rows = share_of(all.rows, share.rank, share.ranks);
   const bool counts = rows.size() > 0;
   if (!counts) rows = {0, 1};  // all ranks compute the same graph
-  LanguageBatch here = language_batch(model_.config(), windows(all.context).batch(batches_, all.rows, rows),
-                                      options_.training.seed, batches_ * all.rows + rows.begin);
+  LanguageBatch here = language_batch(model_.config(), windows(all.context).batch(number, all.rows, rows),
+                                      options_.training.seed, number * all.rows + rows.begin);
   if (!counts) ignore_targets(here);
-  ahead_ = here.to(model_.device());
+  here = here.to(model_.device());
+  return {{here.inputs, here.targets, here.prefix_lengths},
+          here.counted,
+          here.counted > 0 ? here.inputs.elements() : 0};
 }
 
-void LanguageTask::next_batch() {
-  prepare_batch();
-  batch_ = *std::move(ahead_);
-  ahead_.reset();
-  ++batches_;
-}
-
-BatchLoss LanguageTask::batch_loss() {
-  return {model_.loss(batch_.inputs, batch_.targets, batch_.prefix_lengths, options_.head_loss()),
-          batch_.counted, tokens()};
-}
-
-BatchParts LanguageTask::batch_parts() {
-  return {{&batch_.inputs, &batch_.targets, &batch_.prefix_lengths}, batch_.counted, tokens()};
+Tensor LanguageTask::loss(const Batch& batch) {
+  const auto &inputs = batch.tensors[0], &targets = batch.tensors[1], &prefix_lengths = batch.tensors[2];
+  return model_.loss(inputs, targets, prefix_lengths, options_.head_loss());
 }
 
 Validation LanguageTask::validate(Progress& progress) {
@@ -208,12 +194,12 @@ Index LanguageTask::validation_tokens(bool at_end) const {
   return estimated + ((at_end ? plan_.exact_end : plan_.exact) ? data_.validation.size() : 0);
 }
 
-double LanguageTask::trial_loss(Progress&) {
+double LanguageTask::trial_loss(Index batches, Progress&) {
   // The same rows on every rank, and no more than fit into a step.
-  return measure_.trial(model_, batches_, share_of(options_.batch, 0, ranks().size()).size());
+  return measure_.trial(model_, batches, share_of(options_.batch, 0, ranks().size()).size());
 }
 
-std::vector<std::string> LanguageTask::samples(bool graphs) {
+std::vector<std::string> LanguageTask::samples(Index batches, bool graphs) {
   const Index context = model_.config().context;
   const Index given = std::clamp<Index>(context / 2, 1, std::min(kPromptTokens, data_.validation.size()));
   TokenIds prompt(static_cast<std::size_t>(given));
@@ -221,7 +207,7 @@ std::vector<std::string> LanguageTask::samples(bool graphs) {
   TextGenerationConfig config;
   config.sampling.temperature = kSampleTemperature;
   config.sampling.seed = options_.training.seed;
-  config.sampling.stream = static_cast<std::uint64_t>(batches_);
+  config.sampling.stream = static_cast<std::uint64_t>(batches);
   config.samples = options_.training.samples;
   config.max_tokens = std::clamp<Index>(context - given, 1, kSampleTokens);
   config.ends = data_.tokenizer->ends();
@@ -269,7 +255,6 @@ void LanguageTask::describe(const RunFolder& folder) {
 void LanguageTask::save_state(Json& state) const {
   state["options"] = options_;
   state["data_fingerprint"] = fingerprint(data_);
-  state["batches"] = batches_;
   // All losses of a run must be comparable, even if its number of steps changes later.
   state["validation_plan"] = {plan_.exact, plan_.batches, plan_.exact_end, plan_.end_batches};
 }
@@ -279,13 +264,11 @@ void LanguageTask::load_state(const Json& state) {
     throw DataError(data_.train.path(), 0,
                     "the data has changed since the checkpoint; restore it, or start anew");
   }
-  batches_ = state.at("batches").get<Index>();
   if (state.contains("validation_plan")) {  // older checkpoints lack it
     const Json& plan = state.at("validation_plan");
     plan_ = {plan.at(0).get<bool>(), plan.at(1).get<Index>(), plan.at(2).get<bool>(),
              plan.at(3).get<Index>()};
   }
-  ahead_.reset();
 }
 
 Json LanguageTask::conclude(Progress& progress) {
@@ -307,7 +290,7 @@ Json LanguageTask::conclude(Progress& progress) {
             ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +
             format(" %.4f", estimate.nats) + estimate.error_text();
   }
-  progress.keep("the best weights: " + said);
+  progress.log("the best weights: " + said);
   return result;
 }
 
@@ -321,9 +304,9 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
                                         : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
     if (!options.from.empty()) {
-      progress.keep("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
+      progress.log("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
       const std::string others = other_settings(options.from, options, fields_of(options));
-      if (!others.empty()) progress.keep("note: other settings than that run's, in brackets: " + others);
+      if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
     }
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
   });

@@ -3,13 +3,12 @@
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/loss.h>
-#include <tapeformer/examples/shared/training_run.h>
-
-#include <optional>
+#include <tapeformer/examples/train/control.h>
+#include <tapeformer/examples/train/task.h>
 
 namespace tapeformer {
 
-/// The measurements of a training.
+/// The measurements of a run.
 struct ValidationPlan {
   bool exact = false;      ///< every validation measures the whole validation part
   Index batches = 0;       ///< the batches of the estimate at every validation; 0 for none
@@ -33,20 +32,17 @@ class LanguageTask : public TrainingTask {
   const TrainingOptions& options() const override { return options_.training; }
   void set_steps(Index steps, bool is_begun) override;
   Module& model() override { return model_; }
-  void next_batch() override;
+  Batch batch(Index number, BatchShare share) override;
+  Tensor loss(const Batch& batch) override;
   std::vector<Index> batch_changes() const override;
-  void go_to_step(Index step) override;
-  void prepare_batch() override;
-  BatchLoss batch_loss() override;
-  BatchParts batch_parts() override;
+  Index epoch(Index batches) const override;
   /// The exact mean decides on the best weights if there is one, else the estimate, whose batches are the
   /// same at every validation, so that only the model differs.
   Validation validate(Progress& progress) override;
   Index validation_tokens(bool at_end) const override;
-  double trial_loss(Progress& progress) override;
-  std::vector<std::string> samples(bool graphs) override;
+  double trial_loss(Index batches, Progress& progress) override;
+  std::vector<std::string> samples(Index batches, bool graphs) override;
   Json attention_example() override;
-  Index epoch() const override;
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
   /// Throws: DataError if the checkpoint is of other data
@@ -57,10 +53,7 @@ class LanguageTask : public TrainingTask {
   const char* program() const override { return "train_language_model"; }
 
  private:
-  /// Tokens that this process computes of the batch.
-  Index tokens() const { return batch_.counted > 0 ? batch_.inputs.elements() : 0; }
-
-  BatchShape shape() const;
+  BatchShape shape_of(Index batch) const;
   TokenWindows windows(Index context) const;
 
   LanguageOptions options_;
@@ -69,12 +62,9 @@ class LanguageTask : public TrainingTask {
   std::vector<BatchShape> shapes_;
   LanguageMeasure measure_;
   ValidationPlan plan_;
-  Index batches_ = 0;                   // the number trained on so far
-  LanguageBatch batch_;                 // on the model's device
-  std::optional<LanguageBatch> ahead_;  // the next batch, if it has been made
 };
 
-/// A new training in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error
+/// A new run in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error
 int train_language_model(const RunFolder& folder, const LanguageOptions& options,
                          const TrainingControl& control);
 /// Resumes from the folder's checkpoint as if there had been no break. Throws: CheckpointError, DataError

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// The phases of a training; kPhaseNames holds their names.
+/// The phases of a run; kPhaseNames holds their names.
 enum class Phase {
   start,        ///< data, vocabularies, model: everything before the first step
   batches,      ///< preparing the next batch
@@ -18,7 +18,7 @@ enum class Phase {
   checkpoints,  ///< writing weights, after trying them
   samples,      ///< sample outputs
   log,          ///< the log, metrics, and the rest
-  waiting,      ///< for the other processes of the training
+  waiting,      ///< for the other processes of the run
 };
 constexpr std::array<const char*, 10> kPhaseNames = {"start",  "batches",    "forward",     "backward",
                                                      "update", "validation", "checkpoints", "samples",

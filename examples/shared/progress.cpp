@@ -75,7 +75,7 @@ std::pair<int, int> Progress::terminal_size() {
   return known ? std::pair<int, int>(window.ws_col, window.ws_row) : std::pair(80, 24);
 }
 
-void Progress::show(const std::string& line) {
+void Progress::status(const std::string& line) {
   const double now = now_seconds();
   if (!terminal_ || (last_ >= 0 && now - last_ < 0.2)) return;
   last_ = now;
@@ -85,7 +85,7 @@ void Progress::show(const std::string& line) {
   std::fflush(stderr);
 }
 
-void Progress::keep(const std::string& line) {
+void Progress::log(const std::string& line) {
   if (interrupted()) end_drawing();  // what Ctrl-C says stands below it
   const std::vector<std::string> lines = drawn_;
   erase_drawing();

@@ -66,9 +66,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   /// Shows `line` on a terminal, at most five times a second.
-  void show(const std::string& line);
+  void status(const std::string& line);
   /// Prints a line that stays.
-  void keep(const std::string& line);
+  void log(const std::string& line);
   /// Draws lines on a terminal below what stays, in the place of those drawn before. They must be narrower
   /// than the terminal.
   void draw(const std::vector<std::string>& lines);

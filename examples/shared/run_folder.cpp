@@ -7,6 +7,7 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/formats/safetensors.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -243,8 +244,7 @@ Json RunFolder::checkpoint_state() const {
   std::map<std::string, std::string> metadata;
   try {
     metadata = SafetensorsFile::open(file(kCheckpoint)).metadata();
-  } catch (const CheckpointError& error) {
-    if (std::string(error.what()).find(" is damaged: ") == std::string::npos) throw;  // it may be sound
+  } catch (const DamagedFile& error) {
     const std::string earlier = earlier_checkpoint();
     throw CheckpointError(error.what() + (earlier.empty() ? "; try a copy of it, or a new training --from " +
                                                                 path_ + ", which begins with the best weights"

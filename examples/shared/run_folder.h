@@ -17,7 +17,7 @@ namespace tapeformer {
 
 using Json = nlohmann::ordered_json;  // declared only: its use needs <nlohmann/json.hpp>
 
-/// Keeps other trainings out of a run folder while it exists, or until the process ends in any way. Does not
+/// Keeps other runs out of a run folder while it exists, or until the process ends in any way. Does not
 /// affect reading. If the file system has no locks, prints a note and locks nothing.
 class RunLock {
  public:
@@ -29,7 +29,7 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
   /// Throws: DataError if the folder is no longer the locked one: it was moved or removed, or somebody
-  ///         removed the lock, so that another training may be in it
+  ///         removed the lock, so that another run may be in it
   void check() const;
 
  private:
@@ -43,12 +43,12 @@ class TensorBoardLog;
 /// Shows a visitor the state of what changes a model's weights: of an optimizer, and an average beside it.
 using VisitState = std::function<void(OptimizerVisitor&)>;
 
-/// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
+/// The files of one run: config.json, vocabularies, weights.safetensors (the best so far),
 /// weights-STEP.safetensors (the last ones, if kept), checkpoint.safetensors (everything that resuming
 /// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
 class RunFolder {
  public:
-  /// Without `writes`, what writes does nothing: another process of the same training does. What writes
+  /// Without `writes`, what writes does nothing: another process of the same run does. What writes
   /// throws DataError if there is a `lock` that no longer keeps others out.
   explicit RunFolder(std::string path, bool writes = true, std::shared_ptr<const RunLock> lock = {})
       : path_(std::move(path)), writes_(writes), lock_(std::move(lock)) {}
@@ -56,13 +56,13 @@ class RunFolder {
   /// Throws: DataError if the lock no longer keeps others out
   void check_lock() const;
 
-  /// Makes the folder for a new training.
-  /// Throws: DataError if it cannot be written or holds a training already
+  /// Makes the folder for a new run.
+  /// Throws: DataError if it cannot be written or holds a run already
   void create() const;
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
-  /// Throws: DataError if the folder holds a training or a model already
+  /// Throws: DataError if the folder holds a run or a model already
   void refuse_if_used() const;
   /// The content of config.json. Throws: DataError if it cannot be read, CheckpointError if it is not JSON
   Json config() const;
@@ -102,9 +102,9 @@ class RunFolder {
   /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
   /// training and as many of validation, evenly spread.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
-  /// The seconds of training so far, as metrics.jsonl has them.
+  /// The seconds that the run took so far, as metrics.jsonl has them.
   double elapsed() const;
-  /// True if metrics.jsonl has the last line of a training that ended at `step`.
+  /// True if metrics.jsonl has the last line of a run that ended at `step`.
   bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl after `step`, which the resumed run writes again.
   void cut_metrics(Index step) const;

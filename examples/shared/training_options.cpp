@@ -40,14 +40,13 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "the weights that are written are then the average's; 0 for none",
         kBelowOne);
   field("non_finite", non_finite,
-        "what a step whose loss or gradient is not finite does: stop, skip (weights, their average and the "
-        "optimizer's state, its counts of steps too, stay as if the step had not been; learning rate and "
-        "batches go on), or go-back (to the last checkpoint, from where the run goes on without that step)");
+        "what a step whose loss or gradient is not finite does: stop, or skip (weights, their average and "
+        "the optimizer's state, its counts of steps too, stay as if the step had not been; learning rate "
+        "and batches go on)");
   field("loss_spike", loss_spike,
-        "what a step whose loss is far above the last ones does: note (it is counted), stop, skip or "
-        "go-back");
+        "what a step whose loss is far above the last ones does: note (it is counted), stop or skip");
   field("spike_deviations", spike_deviations,
-        "how far above: in standard deviations of about the last 50 losses; 0 looks for none", kNotNegative);
+        "how far above: in standard deviations of about the last 50 losses; 0 disables it", kNotNegative);
   field("seed", seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
   field("validate_every", validate_every,
         "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
@@ -91,10 +90,10 @@ void require_one_of(const std::string& flag, const std::string& value,
 
 void TrainingOptions::check() const {
   check_options(fields_of(*this));
-  require_one_of("--non-finite", non_finite, {"stop", "skip", "go-back"});
+  require_one_of("--non-finite", non_finite, {"stop", "skip"});
   require_one_of("--schedule", schedule,
                  {"constant", "inverse_square_root", "cosine", "warmup_stable_decay"});
-  require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip", "go-back"});
+  require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip"});
   if (has_end(schedule) && steps <= warmup) {
     throw Error("the " + schedule + " schedule needs more --steps than --warmup; got " +
                 std::to_string(steps) + " and " + std::to_string(warmup) + "; try --warmup " +

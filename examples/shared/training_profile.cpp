@@ -88,6 +88,14 @@ std::string TrainingProfile::text(const MachineRates& machine) const {
                 1e-9 * machine.flops, 1e-9 * machine.bytes_per_second(kLargest));
 }
 
+void TrainingProfile::report(Progress& progress, const RunFolder& folder) const {
+  progress.status("measuring what this machine does at its best");
+  progress.log(text(measure_machine_rates()));
+  folder.write("trace.json", trace().dump());
+  progress.log("the timeline is in " + folder.file("trace.json") +
+               "; chrome://tracing and ui.perfetto.dev show it");
+}
+
 Json TrainingProfile::trace() const {
   Json events = Json::array();
   for (const ProfileCall& call : calls_) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/profile.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
 #include <functional>
@@ -17,7 +18,7 @@ struct MachineRates {
 };
 MachineRates measure_machine_rates();
 
-/// Times the operations of a few steps of a training, for --profile.
+/// Times the operations of a few steps of a run, for --profile.
 class TrainingProfile {
  public:
   /// Measures `steps` steps, after two that fill caches and pools.
@@ -30,6 +31,8 @@ class TrainingProfile {
   /// Operations, slowest first: time, FLOP/s, bytes a second, the share of the time that the machine would
   /// need at its best ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
   std::string text(const MachineRates& machine) const;
+  /// Logs the text, and writes the timeline to trace.json.
+  void report(Progress& progress, const RunFolder& folder) const;
   /// The timeline in the Trace Event Format, which chrome://tracing and Perfetto show.
   Json trace() const;
 

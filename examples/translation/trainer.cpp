@@ -60,7 +60,7 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
     sum.nats += loss.item() * counted;
     sum.tokens += counted;
     sum.text += size_of_targets(here, words);
-    progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
+    progress.status("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
   }
   model.train();
   return sum;
@@ -101,7 +101,7 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
     start_from_run(progress);
     return;
   }
-  progress.show("making the vocabularies");
+  progress.status("making the vocabularies");
   vocabularies_ = make_vocabularies(options_, corpus_.train);
   make_batches_and_model(
       options_.model_config(vocabularies_.source->vocabulary_size(), vocabularies_.target->vocabulary_size()),
@@ -127,16 +127,16 @@ void TranslationTask::start_from_run(Progress& progress) {
   config.layer.dropout = options_.model.layer.dropout;
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
-  progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
+  progress.log("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
   const std::string others = other_settings(from.path(), options_, fields_of(options_));
-  if (!others.empty()) progress.keep("note: other settings than that run's, in brackets: " + others);
+  if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
 }
 
 void TranslationTask::load_pairs(Progress& progress) {
   std::string report;
   corpus_ = load_corpus(options_, report);
   data_fingerprint_ = fingerprint(corpus_);
-  progress.keep(report);
+  progress.log(report);
 }
 
 void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress) {
@@ -158,12 +158,12 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
   const std::string left_out = left_out_text(*train_batches_, options_.model.max_length);
-  progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
-                number_of(config.target_vocabulary, "piece") + "; " + count_text(model_->parameter_count()) +
-                " parameters; " + number_of(train_batches_->batches_per_epoch(), "batch", "batches") +
-                " an epoch, " + format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
-                (left_out.empty() ? "" : "; left out " + left_out) + "; " +
-                number_of(omp_get_max_threads(), "thread"));
+  progress.log("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
+               number_of(config.target_vocabulary, "piece") + "; " + count_text(model_->parameter_count()) +
+               " parameters; " + number_of(train_batches_->batches_per_epoch(), "batch", "batches") +
+               " an epoch, " + format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
+               (left_out.empty() ? "" : "; left out " + left_out) + "; " +
+               number_of(omp_get_max_threads(), "thread"));
 }
 
 void TranslationTask::describe(const RunFolder& folder) {
@@ -179,14 +179,6 @@ void TranslationTask::describe(const RunFolder& folder) {
 void TranslationTask::save_state(Json& state) const {
   state["options"] = options_;
   state["data_fingerprint"] = data_fingerprint_;
-  state["epoch"] = position_.epoch;
-  state["batch"] = position_.index;
-}
-
-void TranslationTask::load_state(const Json& state) {
-  position_ = {state.at("epoch").get<Index>(), state.at("batch").get<Index>()};
-  train_batches_->seek(position_);
-  ahead_.reset();
 }
 
 std::string TranslationTask::summary() { return summary_of(*model_); }
@@ -194,43 +186,31 @@ std::string TranslationTask::summary() { return summary_of(*model_); }
 Json TranslationTask::conclude(Progress& progress) {
   const TargetLoss loss =
       validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
-  progress.keep("the best weights: " + loss.to_string());
+  progress.log("the best weights: " + loss.to_string());
   return {{"best_loss", loss.mean()},
           {"best_bits_per_byte", bits_per_byte(loss.nats, loss.text)},
           {"best_word_perplexity", word_perplexity(loss.nats, loss.text)}};
 }
 
-void TranslationTask::prepare_batch() {
-  if (ahead_) return;
-  const TranslationBatch here = train_batches_->next(ranks().rank(), ranks().size());
-  ahead_ = Batch{here.to(model_->device()), target_tokens(here)};
+Batch TranslationTask::batch(Index number, BatchShare share) {
+  const Index per_epoch = train_batches_->batches_per_epoch();
+  train_batches_->seek({number / per_epoch, number % per_epoch});
+  const TranslationBatch here = train_batches_->next(share.rank, share.ranks);
+  const TranslationBatch there = here.to(model_->device());
+  return {{there.source_ids, there.source_mask, there.target_inputs, there.target_outputs},
+          target_tokens(here),
+          here.tokens};
 }
 
-void TranslationTask::next_batch() {
-  prepare_batch();
-  batch_ = *std::move(ahead_);
-  ahead_.reset();
-  position_ = train_batches_->position();
-}
-
-BatchLoss TranslationTask::batch_loss() {
+Tensor TranslationTask::loss(const Batch& batch) {
   CrossEntropyOptions smoothed;
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
-  const TranslationBatch& batch = batch_.tensors;
-  const Tensor loss = options_.r_drop > 0
-                          ? model_->r_drop_loss(batch.source_ids, batch.source_mask, batch.target_inputs,
-                                                batch.target_outputs, smoothed, options_.r_drop)
-                          : model_->loss(batch.source_ids, batch.source_mask, batch.target_inputs,
-                                         batch.target_outputs, smoothed);
-  return {loss, batch_.counted, batch.tokens};
-}
-
-BatchParts TranslationTask::batch_parts() {
-  TranslationBatch& batch = batch_.tensors;
-  return {{&batch.source_ids, &batch.source_mask, &batch.target_inputs, &batch.target_outputs},
-          batch_.counted,
-          batch.tokens};
+  const auto &source_ids = batch.tensors[0], &source_mask = batch.tensors[1],
+             &target_inputs = batch.tensors[2], &target_outputs = batch.tensors[3];
+  return options_.r_drop > 0 ? model_->r_drop_loss(source_ids, source_mask, target_inputs, target_outputs,
+                                                   smoothed, options_.r_drop)
+                             : model_->loss(source_ids, source_mask, target_inputs, target_outputs, smoothed);
 }
 
 Validation TranslationTask::validate(Progress& progress) {
@@ -243,13 +223,13 @@ Validation TranslationTask::validate(Progress& progress) {
   return result;
 }
 
-double TranslationTask::trial_loss(Progress& progress) {
+double TranslationTask::trial_loss(Index, Progress& progress) {
   // The same pairs on every rank, and no more than fit into a step.
   return sum_losses(*model_, *validation_batches_, 1, 0, ranks().size(), *vocabularies_.target, progress)
       .mean();
 }
 
-std::vector<std::string> TranslationTask::samples(bool graphs) {
+std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
   const auto count =
       std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   std::vector<TokenIds> sources;

@@ -2,11 +2,10 @@
 
 #include <tapeformer/data/batching.h>
 #include <tapeformer/examples/shared/text_measure.h>
-#include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/examples/train/task.h>
 #include <tapeformer/examples/translation/data.h>
 
 #include <memory>
-#include <optional>
 
 namespace tapeformer {
 
@@ -26,7 +25,7 @@ TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,
                            const TranslationTokenizer& words, Progress& progress,
                            Communicator& ranks = *communicator_alone());
 
-/// The options of the run's training. Throws: CheckpointError
+/// The options that the run was trained with. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);
 /// "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing was left out.
 std::string left_out_text(const TranslationBatches& batches, Index max_length);
@@ -34,30 +33,27 @@ std::string left_out_text(const TranslationBatches& batches, Index max_length);
 /// Trains an EncoderDecoder with teacher forcing.
 class TranslationTask : public TrainingTask {
  public:
-  /// A new training. Throws: DataError, Error
+  /// A new run. Throws: DataError, Error
   TranslationTask(const TranslationOptions& options, Progress& progress);
-  /// The training that saved `checkpoint`, whose vocabularies and config are in `folder`.
+  /// The run that saved `checkpoint`, whose vocabularies and config are in `folder`.
   /// Throws: CheckpointError, DataError
   TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
   void set_steps(Index steps, bool is_begun) override { options_.training.set_steps(steps, is_begun); }
   Module& model() override { return *model_; }
-  void next_batch() override;
-  void prepare_batch() override;
-  BatchLoss batch_loss() override;
-  BatchParts batch_parts() override;
+  Batch batch(Index number, BatchShare share) override;
+  Tensor loss(const Batch& batch) override;
+  Index epoch(Index batches) const override { return batches / train_batches_->batches_per_epoch(); }
   Validation validate(Progress& progress) override;
   Index validation_tokens(bool /*at_end*/) const override {
     return validation_batches_->batches_per_epoch() * options_.batch_tokens;
   }
-  double trial_loss(Progress& progress) override;
-  std::vector<std::string> samples(bool graphs) override;
+  double trial_loss(Index batches, Progress& progress) override;
+  std::vector<std::string> samples(Index batches, bool graphs) override;
   Json attention_example() override;
-  Index epoch() const override { return position_.epoch; }
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
-  void load_state(const Json& state) override;
   std::string summary() override;
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_translation"; }
@@ -71,14 +67,6 @@ class TranslationTask : public TrainingTask {
   CorpusSplit corpus_;
   Vocabularies vocabularies_;
   std::unique_ptr<TranslationBatches> train_batches_, validation_batches_;
-  /// On the model's device.
-  struct Batch {
-    TranslationBatch tensors;
-    Index counted = 0;
-  };
-  Batch batch_;
-  std::optional<Batch> ahead_;  // the next batch, if it has been made
-  BatchPosition position_;      // of the next batch, even if it has been made
   std::uint64_t data_fingerprint_ = 0;
   std::unique_ptr<EncoderDecoder> model_;
 };

@@ -113,18 +113,22 @@ std::string hexadecimal(std::uint64_t sum) {
 
 void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path() + ": " + what); }
 
+void SafetensorsFile::fail_as_damaged(const std::string& what) const {
+  throw DamagedFile(path() + ": is damaged: " + what);
+}
+
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   SafetensorsFile file(path);
   const std::size_t size = file.file_.size();
   if (size < kPrefix)
-    file.fail("is damaged: " + std::to_string(size) + " bytes are too few for a safetensors file");
+    file.fail_as_damaged("" + std::to_string(size) + " bytes are too few for a safetensors file");
   unsigned char prefix[kPrefix];
   file.file_.read(0, kPrefix, prefix);
   std::uint64_t length = 0;
   for (std::size_t i = kPrefix; i-- > 0;) length = length << 8 | prefix[i];
   if (length > kMostHeader || length > size - kPrefix) {
-    file.fail("is damaged: the file has " + std::to_string(size) + " bytes and claims a header of " +
-              std::to_string(length));
+    file.fail_as_damaged("the file has " + std::to_string(size) + " bytes and claims a header of " +
+                         std::to_string(length));
   }
   file.data_at_ = kPrefix + length;
   std::string header(file.data_at_, '\0');
@@ -133,7 +137,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
     file.parse_header(std::string_view(header).substr(kPrefix), size - file.data_at_);
     file.check_layout(size - file.data_at_);
   } catch (const CheckpointError& error) {
-    file.fail(std::string("is damaged: ") + error.what());
+    file.fail_as_damaged(error.what());
   }
   file.check_sum(header);
   const auto format = file.metadata_.find(kFormat);
@@ -257,7 +261,7 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   if (entry.dtype == "U8") return widen(std::uint8_t{}, std::int32_t{}, [](std::uint8_t x) { return x; });
   if (entry.dtype == "BOOL") {
     return widen(std::uint8_t{}, bool{}, [&](std::uint8_t x) {
-      if (x > 1) fail("is damaged: tensor '" + name + "' has a bool of value " + std::to_string(x));
+      if (x > 1) fail_as_damaged("tensor '" + name + "' has a bool of value " + std::to_string(x));
       return x == 1;
     });
   }
@@ -280,7 +284,7 @@ void SafetensorsFile::check_sum(std::string header) {
   if (is_whole) {
     const std::size_t place = place_of_sum(header);
     if (of_file == metadata_.end() || place == std::string::npos)
-      fail("is damaged: its header has no checksum");
+      fail_as_damaged("its header has no checksum");
     header.replace(place, std::strlen(kNoSum), kNoSum);
     sum = checksum(header.data(), header.size());
   }
@@ -293,7 +297,7 @@ void SafetensorsFile::check_sum(std::string header) {
     }
   }
   if (is_whole ? of_file->second != hexadecimal(sum) : of_data->second != std::to_string(sum))
-    fail("is damaged: it does not have the checksum that was written");
+    fail_as_damaged("it does not have the checksum that was written");
 }
 
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

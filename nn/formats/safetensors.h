@@ -12,6 +12,12 @@
 
 namespace tapeformer {
 
+/// A file whose bytes are not those that were written.
+class DamagedFile : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 /// A safetensors file. Opening it checks that the header is valid and covers the data exactly: damaged,
 /// truncated and malicious files are refused. In a file that save_safetensors wrote, which has a checksum, it
 /// finds any byte that has changed. The data are read when they are asked for, and not mapped: a file that is
@@ -50,6 +56,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path) : file_(path) {}
   const Entry& entry(const std::string& name) const;
   [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_as_damaged(const std::string& what) const;
   void parse_header(std::string_view text, std::size_t data_bytes);
   void check_layout(std::size_t data_bytes);
   void check_sum(std::string header);

@@ -184,7 +184,7 @@ reports() {
   refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
   refuses "a report of what is no run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
-  check "--dry-run says what a training takes" grep -q '^the training  *60 steps in about ' "$work/out"
+  check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
   check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
   check "--dry-run makes no folder" test ! -e "$work/dry"
   refuses "a dry run in the folder of a training" "holds a training already" train --run "$work/whole" "$@" --dry-run

@@ -1,16 +1,22 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/examples/train/run.h>
+#include <tapeformer/examples/train/start.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/examples/captured_log.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -43,7 +49,7 @@ class ToyTask : public TrainingTask {
   TrainingOptions training;
   std::vector<Index> batch_sizes = {4};
   std::vector<double> validations;  ///< losses to report instead of the true ones
-  double loss_factor = 1;  ///< of the training's loss, of the batches after `from_step` up to `to_step`
+  double loss_factor = 1;           ///< of the losses of the batches after `from_step` up to `to_step`
   Index from_step = 0, to_step = std::numeric_limits<Index>::max();
   double trial = 0.5;
   ToyModel toy;
@@ -65,16 +71,18 @@ class ToyTask : public TrainingTask {
   const TrainingOptions& options() const override { return training; }
   void set_steps(Index steps, bool is_begun) override { training.set_steps(steps, is_begun); }
   Module& model() override { return toy; }
-  void next_batch() override {
-    rows_ = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];
-    ++batches_;
-    read_ += rows_;
+  Batch batch(Index number, BatchShare) override {
+    const Index rows = batch_sizes[static_cast<std::size_t>(number) % batch_sizes.size()];
+    const auto [x, y] = examples(examples_in(number), rows);
+    const double factor = number >= from_step && number < to_step ? loss_factor : 1;
+    return {{x, y, Tensor::scalar(factor, DType::f64)}, rows, rows};
   }
-  BatchLoss batch_loss() override {
-    const Tensor loss = loss_of(toy, read_ - rows_, rows_);
-    const double factor = batches_ > from_step && batches_ <= to_step ? loss_factor : 1;
-    return {factor == 1 ? loss : affine(loss, factor, 0), rows_, rows_};
+  Tensor loss(const Batch& batch) override {
+    const Tensor loss = cross_entropy(toy(batch.tensors[0]), batch.tensors[1]);
+    const double factor = batch.tensors[2].item();
+    return factor == 1 ? loss : affine(loss, factor, 0);
   }
+  Index epoch(Index batches) const override { return examples_in(batches) / kToyExamples; }
   Validation validate(Progress&) override {
     Validation result;
     result.loss = true_loss();
@@ -84,23 +92,14 @@ class ToyTask : public TrainingTask {
     result.remark = ", as a toy does it";
     return result;
   }
-  double trial_loss(Progress&) override { return trial; }
-  std::vector<std::string> samples(bool) override {
+  double trial_loss(Index, Progress&) override { return trial; }
+  std::vector<std::string> samples(Index, bool) override {
     ++shown;
     return {"a toy's </script> sample"};
   }
-  Index epoch() const override { return read_ / kToyExamples; }
   void describe(const RunFolder& folder) override { folder.write("config.json", "{}\n"); }
-  void save_state(Json& state) const override {
-    state["batches"] = batches_;
-    state["read"] = read_;
-    state["validated"] = validated_;
-  }
-  void load_state(const Json& state) override {
-    batches_ = state.at("batches").get<Index>();
-    read_ = state.at("read").get<Index>();
-    validated_ = state.at("validated").get<Index>();
-  }
+  void save_state(Json& state) const override { state["validated"] = validated_; }
+  void load_state(const Json& state) override { validated_ = state.at("validated").get<Index>(); }
   Json conclude(Progress&) override {
     concluded.push_back(true_loss());
     return {{"true_loss", concluded.back()}};
@@ -109,14 +108,7 @@ class ToyTask : public TrainingTask {
 
   /// Mean loss of `rows` examples from number `first` on.
   Tensor loss_of(const ToyModel& model, Index first, Index rows) const {
-    const Tensor x = Tensor::empty({rows, kToyInputs}, DType::f64);
-    const Tensor y = Tensor::empty({rows}, DType::i32);
-    for (Index row = 0; row < rows; ++row) {
-      const Index example = (first + row) % kToyExamples;
-      for (Index i = 0; i < kToyInputs; ++i)
-        x.data<double>()[row * kToyInputs + i] = inputs_.at(example * kToyInputs + i);
-      y.data<std::int32_t>()[row] = targets_[static_cast<std::size_t>(example)];
-    }
+    const auto [x, y] = examples(first, rows);
     return cross_entropy(model(x), y);
   }
   double true_loss() {
@@ -127,17 +119,39 @@ class ToyTask : public TrainingTask {
   }
 
  private:
+  /// The examples in the first `batches` batches.
+  Index examples_in(Index batches) const {
+    Index read = 0;
+    for (Index i = 0; i < batches; ++i) read += batch_sizes[static_cast<std::size_t>(i) % batch_sizes.size()];
+    return read;
+  }
+  std::pair<Tensor, Tensor> examples(Index first, Index rows) const {
+    const Tensor x = Tensor::empty({rows, kToyInputs}, DType::f64);
+    const Tensor y = Tensor::empty({rows}, DType::i32);
+    for (Index row = 0; row < rows; ++row) {
+      const Index example = (first + row) % kToyExamples;
+      for (Index i = 0; i < kToyInputs; ++i)
+        x.data<double>()[row * kToyInputs + i] = inputs_.at(example * kToyInputs + i);
+      y.data<std::int32_t>()[row] = targets_[static_cast<std::size_t>(example)];
+    }
+    return {x, y};
+  }
+
   Tensor inputs_;
   std::vector<int> targets_;
-  Index batches_ = 0, rows_ = 0, read_ = 0, validated_ = 0;
+  Index validated_ = 0;
 };
 
 constexpr double kOneStep = 1e-12;  // minutes: any step takes longer
 
+/// Without graphs, as the toy reads a factor from the device.
+inline Compute toy_compute() { return {default_device(), "f32", false}; }
+
 inline int start(const RunFolder& folder, ToyTask& task, const TrainingControl& control,
                  bool terminal = false) {
   Progress progress(terminal);
-  TrainingRun run(folder, control, task, progress);
+  Session session(folder, control, task, progress, {}, toy_compute());
+  TrainingRun run(session);
   run.start();
   return run.run();
 }
@@ -145,7 +159,8 @@ inline int start(const RunFolder& folder, ToyTask& task, const TrainingControl& 
 inline int resume(const RunFolder& folder, ToyTask& task, const TrainingControl& control,
                   Index steps_before = 0) {
   Progress progress(false);
-  TrainingRun run(folder, control, task, progress);
+  Session session(folder, control, task, progress, {}, toy_compute());
+  TrainingRun run(session);
   run.resume(folder.checkpoint_state(), steps_before);
   return run.run();
 }
@@ -172,6 +187,36 @@ inline std::vector<double> weights_in(const RunFolder& folder,
     for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
   }
   return all;
+}
+
+/// The same weights, checkpoints and metrics to the last bit.
+inline void check_same_files(const RunFolder& a, const RunFolder& b) {
+  for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
+    CHECK((read_file(a.file(name)) == read_file(b.file(name))));  // binary: not to be shown
+  CHECK(metrics(a, "step") == metrics(b, "step"));
+}
+
+/// Runs a task that stops after every step and goes on as another of its kind.
+template <class MakeTask>
+void run_in_steps(const RunFolder& folder, const MakeTask& make_task) {
+  auto first = make_task();
+  CHECK(start(folder, first, kOneStep) == kExitSuccess);
+  for (int part = 0; part < 100 && !folder.checkpoint_state().at("finished").template get<bool>(); ++part) {
+    auto task = make_task();
+    CHECK(resume(folder, task, kOneStep) == kExitSuccess);
+  }
+}
+
+/// Expects the same files of a run at once and of one that stops after every step.
+template <class MakeTask>
+void check_resumes(const MakeTask& make_task) {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+  auto at_once = make_task();
+  CHECK(start(whole, at_once) == kExitSuccess);
+  run_in_steps(broken, make_task);
+  check_same_files(whole, broken);
 }
 
 }  // namespace tapeformer

@@ -139,14 +139,14 @@ TEST_SUITE("examples/language/trainer") {
     const LanguageData data = tiny_data(options, temporary);
     Progress progress;
     LanguageTask task(options, data, strong_model(options), progress);
-    task.next_batch();
-    const BatchLoss computed = task.batch_loss();
+    const Batch computed = task.batch(0, {});
+    const double loss = task.loss(computed).item();
     const DecoderOnly model = strong_model(options);
     const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
     const LanguageBatch batch =
         language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0).to(model.device());
-    CHECK(computed.loss.item() == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
-    CHECK(computed.loss.item() != model.loss(batch.inputs, batch.targets).item());
+    CHECK(loss == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
+    CHECK(loss != model.loss(batch.inputs, batch.targets).item());
     CHECK(computed.counted == batch.counted);
     CHECK(computed.counted < 48);
   }
@@ -256,62 +256,23 @@ TEST_SUITE("examples/language/trainer") {
     for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
   }
 
-  TEST_CASE("batches whose gradients are accumulated are the batches of more steps") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    Progress progress;
-    LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
-    task.model().eval();
-    const auto next_loss = [&] {
-      task.next_batch();
-      return task.batch_loss();
-    };
-    const BatchLoss first = next_loss(), second = next_loss();
-    CHECK(first.counted == 48);
-    CHECK(first.tokens == 48);
-    CHECK(first.loss.item() != second.loss.item());
-    Json state;
-    task.save_state(state);
-    CHECK(state.at("batches") == 2);
-    state["batches"] = 1;
-    task.load_state(state);
-    CHECK(next_loss().loss.item() == second.loss.item());
-    CHECK(std::isfinite(task.trial_loss(progress)));
-  }
-
-  TEST_CASE("a batch made ahead shows nowhere before its turn, and is gone when the state is another") {
+  TEST_CASE("a batch is a function of its number, and the batches of an epoch are different ones") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     LanguageOptions options = tiny_options(temporary);
     options.order = "sequential";
     Progress progress;
-    const LanguageData data = tiny_data(options, temporary);
-    LanguageTask plain(options, data, tiny_model(options), progress),
-        ahead(options, data, tiny_model(options), progress);
-    const auto state_of = [](const LanguageTask& task) {
-      Json state;
-      task.save_state(state);
-      return state;
-    };
-    const Json fresh = state_of(plain);
-    std::vector<double> losses;
-    for (int batch = 0; batch < 60; ++batch) {  // into the next epoch
-      ahead.prepare_batch();
-      if (batch % 2 == 0) ahead.prepare_batch();
-      CHECK(state_of(ahead) == state_of(plain));
-      CHECK(ahead.epoch() == plain.epoch());
-      CHECK(ahead.trial_loss(progress) == plain.trial_loss(progress));
-      plain.next_batch();
-      ahead.next_batch();
-      losses.push_back(plain.batch_loss().loss.item());
-      CHECK(ahead.batch_loss().loss.item() == losses.back());
-    }
-    CHECK(plain.epoch() > 0);
-    ahead.prepare_batch();
-    ahead.load_state(fresh);
-    ahead.next_batch();
-    CHECK(ahead.batch_loss().loss.item() == losses.front());
+    LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
+    task.model().eval();
+    const auto loss_of = [&](Index number) { return task.loss(task.batch(number, {})).item(); };
+    const Batch first = task.batch(0, {});
+    CHECK(first.counted == 48);
+    CHECK(first.tokens == 48);
+    CHECK(loss_of(0) != loss_of(1));
+    CHECK(loss_of(0) == loss_of(0));
+    CHECK(task.epoch(30) == 0);
+    CHECK(task.epoch(31) == 1);  // 186 windows, six in a batch
+    CHECK(std::isfinite(task.trial_loss(2, progress)));
   }
 
   TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {

@@ -181,9 +181,9 @@ TEST_SUITE("examples/shared/training_options") {
           "--average-decay must be in [0, 1); got 1");
     CHECK(refusal([](TrainingOptions& o) { o.steps = 201; }) == "nothing was thrown");
     CHECK(refusal([](TrainingOptions& o) { o.non_finite = "note"; }) ==
-          "--non-finite must be stop, skip or go-back; got \"note\"");
-    CHECK(refusal([](TrainingOptions& o) { o.loss_spike = "go_back"; }) ==
-          "--loss-spike must be note, stop, skip or go-back; got \"go_back\"");
+          "--non-finite must be stop or skip; got \"note\"");
+    CHECK(refusal([](TrainingOptions& o) { o.loss_spike = "go-back"; }) ==
+          "--loss-spike must be note, stop or skip; got \"go-back\"");
     CHECK(refusal([](TrainingOptions& o) { o.spike_deviations = -1; }) == "--spike-deviations" + negative);
   }
 }

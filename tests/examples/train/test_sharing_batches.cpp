@@ -21,7 +21,7 @@ namespace {
 // Sums of some hundred terms in another order.
 constexpr double kSharingRounding = 1e-12;
 
-using MakeTask = std::function<std::unique_ptr<TrainingTask>()>;
+using MakeSharedTask = std::function<std::unique_ptr<TrainingTask>()>;
 
 /// Of a batch, summed over all ranks.
 struct BatchSums {
@@ -31,22 +31,22 @@ struct BatchSums {
 
 double largest(const Tensor& x) { return absolute_error(x, Tensor::zeros(x.shape(), x.dtype())); }
 
-BatchSums next_batch(TrainingTask& task) {
-  task.next_batch();
+BatchSums sums_of(TrainingTask& task, Index number) {
+  const Batch batch = task.batch(number, {task.ranks().rank(), task.ranks().size()});
   task.model().clear_gradients();
   Tape tape;
-  const BatchLoss batch = task.batch_loss();
+  const Tensor loss = task.loss(batch);
   const auto counted = static_cast<double>(batch.counted);
-  tape.backward(batch.loss, Tensor::scalar_like(batch.loss, counted));
+  tape.backward(loss, Tensor::scalar_like(loss, counted));
   const std::vector<double> sums =
-      task.ranks().sum({batch.loss.item() * counted, counted, static_cast<double>(batch.tokens)});
+      task.ranks().sum({loss.item() * counted, counted, static_cast<double>(batch.tokens)});
   BatchSums result{sums[0], sums[1], sums[2], {}};
   for (const Parameter& parameter : task.model().parameters()) {
     const Tensor gradient = parameter.gradient().clone();
     result.gradients.push_back(gradient);
     if (counted > 0) continue;
     // A rank for which there is nothing has computed the same graph.
-    CHECK(batch.loss.item() == 0);
+    CHECK(loss.item() == 0);
     CHECK(batch.tokens == 0);
     CHECK(largest(gradient) == 0);
   }
@@ -87,16 +87,12 @@ Validated validate(TrainingTask& task) {
 
 /// Compares the first batches, the validation and the end of a training by 2 to 5 ranks, and by `most`, with
 /// those of a process alone.
-void check_ranks(const MakeTask& make, int most) {
-  constexpr int kBatches = 4;
+void check_ranks(const MakeSharedTask& make, int most) {
+  constexpr Index kBatches = 4;
   const CapturedLog log;
   const std::unique_ptr<TrainingTask> alone = make();
   std::vector<BatchSums> expected;
-  Json halfway;
-  for (int i = 0; i < kBatches; ++i) {
-    if (i == kBatches / 2) alone->save_state(halfway);
-    expected.push_back(next_batch(*alone));
-  }
+  for (Index i = 0; i < kBatches; ++i) expected.push_back(sums_of(*alone, i));
   const Validated measured = validate(*alone);
   for (const int size : {2, 3, 4, 5, most}) {
     CAPTURE(size);
@@ -104,19 +100,15 @@ void check_ranks(const MakeTask& make, int most) {
       const SingleThread for_this_rank;
       const std::unique_ptr<TrainingTask> task = make();
       task->set_ranks({&ranks, [](Communicator*) {}});
-      for (int i = 0; i < kBatches; ++i) check_same(next_batch(*task), expected[static_cast<std::size_t>(i)]);
-      task->load_state(halfway);
-      task->prepare_batch();
-      for (int i = kBatches / 2; i < kBatches; ++i)
-        check_same(next_batch(*task), expected[static_cast<std::size_t>(i)]);
-
+      for (Index i = 0; i < kBatches; ++i)
+        check_same(sums_of(*task, i), expected[static_cast<std::size_t>(i)]);
       const Validated got = validate(*task);
       CHECK(got.remark == measured.remark);
       REQUIRE(got.numbers.size() == measured.numbers.size());
       for (std::size_t i = 0; i < got.numbers.size(); ++i)
         CHECK_BELOW(deviation(got.numbers[i], measured.numbers[i]), kSharingRounding);
       Progress progress(false);
-      const double trial = task->trial_loss(progress);
+      const double trial = task->trial_loss(kBatches, progress);
       CHECK(ranks.gather(std::to_string(trial)) ==
             std::vector<std::string>(static_cast<std::size_t>(size), std::to_string(trial)));
     });
@@ -149,7 +141,7 @@ TranslationOptions tiny_translation() {
 
 }  // namespace
 
-TEST_SUITE("examples/sharing_batches") {
+TEST_SUITE("examples/train/sharing_batches") {
   TEST_CASE("a language model's batches and validations") {
     check_language([](LanguageOptions&) {});
   }

@@ -1,13 +1,9 @@
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/program.h>
-#include <tapeformer/tests/examples/captured_log.h>
-#include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/examples/toy_task.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,13 +26,6 @@ class KilledTask : public ToyTask {
   }
 };
 
-ToyTask dropping_task() {
-  ToyTask task(0.4);
-  task.batch_sizes = {4, 3, 5};
-  task.training.accumulate = 3;
-  return task;
-}
-
 ToyTask of_steps(Index steps, const std::string& schedule) {
   ToyTask task(0.3);
   task.training.steps = steps;
@@ -44,17 +33,10 @@ ToyTask of_steps(Index steps, const std::string& schedule) {
   return task;
 }
 
-bool same_files(const RunFolder& a, const RunFolder& b) {
-  const std::vector<std::string> names = {"weights.safetensors", "checkpoint.safetensors"};
-  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return read_file(a.file(name)) == read_file(b.file(name));
-  });
-}
-
 }  // namespace
 
-TEST_SUITE("examples/training_ends") {
-  TEST_CASE("a training that is killed as it measures at its end measures on resuming") {
+TEST_SUITE("examples/train/checkpointer") {
+  TEST_CASE("a run that is killed as it measures at its end measures on resuming") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     const RunFolder whole(temporary.file("whole")), killed(temporary.file("killed"));
@@ -69,11 +51,9 @@ TEST_SUITE("examples/training_ends") {
     CHECK_THROWS_AS(resume(killed, task), Killed);
     CHECK(resume(killed, task) == kExitSuccess);
     CHECK_FALSE(log.says("finished"));
-    CHECK(metrics(killed, "step") == metrics(whole, "step"));
-    CHECK(metrics(killed, "true_loss") == metrics(whole, "true_loss"));
     CHECK(metrics(killed, "true_loss").size() == 1);
     CHECK(metrics(killed, "seconds").size() == 1);
-    CHECK(same_files(whole, killed));
+    check_same_files(whole, killed);
 
     CHECK(resume(killed, task) == kExitSuccess);
     CHECK(log.says("this training is finished"));
@@ -85,45 +65,13 @@ TEST_SUITE("examples/training_ends") {
     CHECK(metrics(killed, "step") == metrics(whole, "step"));
   }
 
-  TEST_CASE(
-      "stopped before any batch of a step and resumed, a run is the uninterrupted one to the last bit") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder whole(temporary.file("whole"));
-    ToyTask reference = dropping_task();
-    CHECK(start(whole, reference) == kExitSuccess);
-    // Asked before every batch, behind every step, and before a validation.
-    for (const Index batches : {0, 1, 2, 3, 5, 6}) {
-      CAPTURE(batches);
-      const RunFolder broken(temporary.file("broken" + std::to_string(batches)));
-      TrainingControl control;
-      Index asked = 0;
-      control.stops = [&] { return asked++ >= batches; };
-      ToyTask task = dropping_task();
-      CHECK(start(broken, task, control) == kExitInterrupted);
-      const Index step = broken.checkpoint_state().at("step").get<Index>();
-      CHECK(step == (batches < 3 ? 0 : 1));
-      CHECK(log.says("interrupted at step " + std::to_string(step) + "; saved. Go on with: train_toy"));
-      if (step == 0) CHECK(broken.checkpoint_state().at("batches") == 0);
-      for (int again = 0; again < 2; ++again) {  // stopped at once, twice
-        asked = batches;
-        ToyTask same = dropping_task();
-        CHECK(resume(broken, same, control) == kExitInterrupted);
-      }
-      ToyTask rest = dropping_task();
-      CHECK(resume(broken, rest) == kExitSuccess);
-      CHECK(same_files(whole, broken));
-      CHECK(metrics(whole, "step") == metrics(broken, "step"));
-    }
-  }
-
-  TEST_CASE("a finished training resumed to more steps equals one started with that number of steps") {
+  TEST_CASE("a finished run that is resumed to more steps equals one started with that number of steps") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     for (const std::string schedule : {"constant", "inverse_square_root", "cosine"}) {
       CAPTURE(schedule);
       const RunFolder whole(temporary.file("whole-" + schedule)),
-          longer(temporary.file("longer-" + schedule)), other(temporary.file("other-" + schedule));
+          longer(temporary.file("longer-" + schedule));
       ToyTask reference = of_steps(20, schedule), first = of_steps(12, schedule),
               second = of_steps(20, schedule), last = of_steps(20, schedule);
       CHECK(start(whole, reference) == kExitSuccess);
@@ -144,11 +92,14 @@ TEST_SUITE("examples/training_ends") {
         const auto step = line.at("step").get<Index>();
         CHECK(line.at("learning_rate") == (step <= 12 ? before : now)(step - 1));
       }
-      if (schedule != "cosine") CHECK(same_files(whole, longer));  // the number of steps is nothing to them
+      // The number of steps is nothing to the other schedules.
+      if (schedule != "cosine")
+        for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
+          CHECK((read_file(whole.file(name)) == read_file(longer.file(name))));
     }
   }
 
-  TEST_CASE("a training that ended for want of patience goes on, and is patient again") {
+  TEST_CASE("a run that ended for want of patience goes on, and is patient again") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     const RunFolder folder(temporary.file("run"));
@@ -212,14 +163,13 @@ TEST_SUITE("examples/training_ends") {
     ToyTask reference = task(0), kept = task(2), rest = task(2);
     CHECK(start(whole, reference) == kExitSuccess);
     CHECK(start(folder, kept) == kExitSuccess);
-    CHECK(same_files(whole, folder));
+    check_same_files(whole, folder);
     for (Index step = 0; step <= 12; ++step) CHECK(is_there(step) == (step == 8 || step == 10));
     CHECK_FALSE(std::filesystem::exists(whole.file("checkpoint-10.safetensors")));
     std::filesystem::rename(folder.file("checkpoint-8.safetensors"), folder.file("checkpoint.safetensors"));
     CHECK(resume(folder, rest) == kExitSuccess);
     CHECK(log.says("resumed at step 8"));
-    CHECK(same_files(whole, folder));
-    CHECK(metrics(whole, "validation_loss") == metrics(folder, "validation_loss"));
+    check_same_files(whole, folder);
   }
 
   TEST_CASE("any byte of a checkpoint that changed is noticed") {
@@ -245,7 +195,7 @@ TEST_SUITE("examples/training_ends") {
     CHECK(folder.checkpoint_state().at("step") == 12);
   }
 
-  TEST_CASE("a training that cannot save ends, and says how it goes on") {
+  TEST_CASE("a run that cannot save ends, and says how it goes on") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
@@ -254,10 +204,10 @@ TEST_SUITE("examples/training_ends") {
     class HinderedTask : public ToyTask {
      public:
       std::string obstacle;
-      void next_batch() override {
+      Batch batch(Index number, BatchShare share) override {
         if (!obstacle.empty()) std::filesystem::create_directory(obstacle);
         obstacle.clear();
-        ToyTask::next_batch();
+        return ToyTask::batch(number, share);
       }
     };
     HinderedTask task;
@@ -271,53 +221,49 @@ TEST_SUITE("examples/training_ends") {
     std::filesystem::remove(folder.file("checkpoint.safetensors.partial"));
     ToyTask rest;
     CHECK(resume(folder, rest) == kExitSuccess);
-    CHECK(same_files(whole, folder));
+    check_same_files(whole, folder);
   }
 
-  TEST_CASE("a terminal shows which batch of which step is computed, and keeps the lines of the log") {
+  TEST_CASE("a checkpoint is written every few steps, and later metrics are written again on resuming") {
+    const CapturedLog log;
     const TemporaryFolder temporary;
-    class ShowingTask : public ToyTask {
-     public:
-      double trial_loss(Progress& progress) override {
-        progress.show("validating 1/1");
-        return ToyTask::trial_loss(progress);
-      }
-    };
-    const auto shown = [&](const char* name, Index accumulate, bool terminal) {
-      const CapturedLog log;
-      ShowingTask task;
-      task.training.accumulate = accumulate;
-      CHECK(start(RunFolder(temporary.file(name)), task, TrainingControl(), terminal) == kExitSuccess);
-      return log.text();
-    };
-    const std::string line = "\r\033[K";
-    const std::string parts = shown("parts", 3, true), whole = shown("whole", 1, true),
-                      kept = shown("kept", 3, false);
-    // No line is left standing while something else is done.
-    const std::string begin = line + "validating 1/1" + line + line + "writing the checkpoint" + line + line;
-    CHECK(parts.find(begin + "step 0/12, batch 1/3") == 0);
-    CHECK(whole.find(begin + "step 0/12" + line) == 0);
-    CHECK(whole.find(", batch ") == std::string::npos);
-    for (Index step = 2; step <= 12; step += 2) {
-      const std::string logged = "step " + std::to_string(step) + "/12  loss ";
-      CAPTURE(logged);
-      for (const std::string& text : {parts, whole, kept}) {
-        bool is_kept = false;
-        for (std::size_t at = text.find(logged); at != std::string::npos; at = text.find(logged, at + 1)) {
-          const std::size_t stop = text.find_first_of("\r\n", at);
-          is_kept = is_kept || text[stop] == '\n';
-        }
-        CHECK(is_kept);
-      }
-    }
-    CHECK(kept.find("\r") == std::string::npos);
-    CHECK(kept.find(", batch ") == std::string::npos);
+    const RunFolder folder(temporary.file("run")), whole(temporary.file("whole"));
+    ToyTask task, reference, healed;
+    task.training.checkpoint_every = reference.training.checkpoint_every = healed.training.checkpoint_every =
+        5;
+    task.from_step = 8;  // the ninth step's loss is not finite: steps 6 to 8 are lost
+    task.loss_factor = std::numeric_limits<double>::infinity();
+    CHECK(message_of<BadStep>([&] { start(folder, task); }).find("The checkpoint of step 5 in ") !=
+          std::string::npos);
+    CHECK(metrics(folder, "train_loss").size() == 4);
+    CHECK(folder.checkpoint_state().at("step") == 5);
+    CHECK(message_of<BadStep>([&] { resume(folder, task); }).find("The checkpoint of step 5 in ") !=
+          std::string::npos);
+    CHECK(resume(folder, healed) == kExitSuccess);
+    CHECK(log.says("resumed at step 5"));
+    CHECK(start(whole, reference) == kExitSuccess);
+    check_same_files(folder, whole);
   }
 
-  TEST_CASE("one of a thing is not several") {
-    CHECK(number_of(1, "thread") == "1 thread");
-    CHECK(number_of(2, "thread") == "2 threads");
-    CHECK(number_of(0, "batch", "batches") == "0 batches");
-    CHECK(number_of(1, "batch", "batches") == "1 batch");
+  TEST_CASE("the folder says where the run computed, and resuming elsewhere says that it does") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task;
+    CHECK(start(folder, task, kOneStep) == kExitSuccess);
+    Json state = folder.checkpoint_state();
+    CHECK(state.at("device") == default_device().text());
+    CHECK(state.at("precision") == "f32");
+    const auto resume_at = [&] {
+      Progress progress;
+      Session session(folder, {}, task, progress);
+      TrainingRun(session).resume(state);
+    };
+    resume_at();
+    CHECK_FALSE(log.says("up to here"));
+    for (const char* older : {"device", "precision"}) state.erase(older);
+    state["precision"] = "tf32";
+    resume_at();
+    CHECK(log.says("note: the run went on cpu in tf32 up to here"));
   }
 }

@@ -9,7 +9,11 @@
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
-#include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/examples/train/dry_run.h>
+#include <tapeformer/examples/train/run.h>
+#include <tapeformer/examples/train/start.h>
+
+#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -19,16 +23,16 @@ namespace {
 std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& control, Compute& compute,
                                    const Json* checkpoint, Progress& progress) {
   if (control.ranks->rank() > 0) progress.be_silent();
-  if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
+  if (*kernels::gemm_warning() != 0) progress.log(std::string("note: ") + kernels::gemm_warning());
   if (control.ranks->size() > 1)
-    progress.keep(number_of(control.ranks->size(), "process", "processes") + " share each batch");
+    progress.log(number_of(control.ranks->size(), "process", "processes") + " share each batch");
   const std::string note = share_machine(*control.ranks, compute);
   use_threads(static_cast<int>(compute.threads));
-  if (!note.empty()) progress.keep(note);
+  if (!note.empty()) progress.log(note);
   std::unique_ptr<TrainingTask> task;
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
   if (const Index frozen = freeze(task->model().parameters(), task->options().freeze); frozen > 0)
-    progress.keep(count_text(static_cast<double>(frozen)) + " of the parameters are frozen");
+    progress.log(count_text(static_cast<double>(frozen)) + " of the parameters are frozen");
   Json state;
   task->save_state(state);
   state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";
@@ -42,10 +46,10 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   if (control.profile > 0 && compute.device.is_cuda()) {
     throw Error(
         "--profile times operations on the CPU, and a GPU only queues them meanwhile; try --device cpu, "
-        "or run the training under NVIDIA's nsys profile");
+        "or run the program under NVIDIA's nsys profile");
   }
   compute.apply(task->model());
-  if (compute.device.is_cuda()) progress.keep(compute.text());
+  if (compute.device.is_cuda()) progress.log(compute.text());
   task->set_ranks(control.ranks);
   return task;
 }
@@ -72,19 +76,23 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   const auto task = made(make_task, joined, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
   if (control.dry_run) {
-    TrainingRun(folder, joined, *task, progress, clock, compute).dry_run([&](const std::string& line) {
+    Session session(folder, joined, *task, progress, clock, compute);
+    dry_run(session, [&](const std::string& line) {
       progress.clear();
       print("%s\n", line);
       std::fflush(stdout);
     });
     return kExitSuccess;
   }
-  if (const std::string exports = task->exports(); !exports.empty()) progress.keep("export: " + exports);
+  if (const std::string exports = task->exports(); !exports.empty()) progress.log("export: " + exports);
   TimePlan plan;
-  if (task->options().time_budget > 0)
-    plan = TrainingRun(folder, joined, *task, progress, clock, compute).fit_budget();
-  TrainingRun run(folder, joined, *task, progress, clock, compute);
-  run.start(plan);
+  if (task->options().time_budget > 0) {
+    Session trial(folder, joined, *task, progress, clock, compute);
+    plan = fit_time_budget(trial);
+  }
+  Session session(folder, joined, *task, progress, clock, compute);
+  TrainingRun run(session, plan);
+  run.start();
   return run.run();
 }
 
@@ -92,7 +100,8 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
   const PhaseClock clock;
   Progress progress;
   std::unique_ptr<TrainingTask> task;
-  std::unique_ptr<TrainingRun> run;
+  std::optional<Session> session;
+  std::optional<TrainingRun> run;
   Json checkpoint = folder.checkpoint_state();
   try {
     Index steps_before = 0;
@@ -112,8 +121,9 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     if (compute.threads == 0 && as_many) compute.threads = checkpoint.at("threads").get<Index>();
     task = made(make_task, joined, compute, &checkpoint, progress);
     if (control.summary) return show_summary(*task);
-    run = std::make_unique<TrainingRun>(folder, joined, *task, progress, clock, compute);
-    run->resume(checkpoint, steps_before);
+    task->options().check();  // an earlier version may have had other choices
+    session.emplace(folder, joined, *task, progress, clock, compute);
+    run.emplace(*session).resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
     folder.refuse_state(reason_of(error));
   }

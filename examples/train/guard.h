@@ -1,0 +1,91 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/train/passes.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// Stops a run at a step whose loss or gradient is not finite, or whose loss is far above the last ones.
+struct BadStep : Error {
+  using Error::Error;
+};
+
+/// A step that was queued, whose loss and gradient's norm are read later.
+struct QueuedStep {
+  Index number = 0;  // from 1
+  std::vector<Pass> passes;
+  Index tokens = 0;
+  AsyncReadback norm;
+  std::optional<double> loss;  // mean over all ranks, once it was read
+  double mean_before = 0;      // mean of the losses before, once the guard has seen this one
+  std::optional<bool> is_far;  // whether the loss is far above that
+  bool is_left_out = false;    // the update was, because of that
+};
+
+/// Finds losses that are far above those before them, by the mean and the variance of about the last 50. The
+/// first 50 are never far. A loss that is far enters them as the bound that it exceeds, so that a higher
+/// level becomes usual after a while.
+class LossWatch {
+ public:
+  /// True if a finite `loss` lies more than `deviations` standard deviations above the mean; takes it in.
+  /// With 0 deviations none does.
+  bool is_far_above(double loss, double deviations);
+  double mean() const { return mean_; }
+
+  void describe(const FieldVisitor& field) {
+    field("losses", losses_);
+    field("mean", mean_);
+    field("variance", variance_);
+  }
+
+ private:
+  Index losses_ = 0;
+  double mean_ = 0, variance_ = 0;
+};
+
+/// Watches the losses and gradients of steps, and does what options.non_finite and loss_spike say about bad
+/// ones.
+class Guard {
+ public:
+  Guard(Session& session, Passes& passes) : session_(session), passes_(passes) {}
+
+  /// Whether the step, whose loss was read, must be left out before its update.
+  bool leaves_out(QueuedStep& step);
+  /// False if the step's loss does not count in the log's mean. Throws: BadStep if the run must stop
+  bool is_good(QueuedStep& step);
+  /// Throws: BadStep, unless `value`, which was computed from the weights as they are now, is finite
+  void require_finite(double value, const char* name) const;
+  Index bad_steps() const { return bad_steps_; }
+
+  Json state() const;
+  void load(const Json& state);
+
+ private:
+  bool is_far_above(QueuedStep& step);
+  void handle_bad_step(const std::string& policy, Index step, const std::string& what);
+  BadStep bad_step(Index number, const std::string& what) const;
+
+  Session& session_;
+  Passes& passes_;
+  LossWatch loss_watch_;
+  Index bad_steps_ = 0, bad_in_a_row_ = 0;
+};
+
+/// Names parameters that the first steps do not train, as their gradients are missing or exactly zero.
+class GradientWatch {
+ public:
+  /// Looks at the gradients of a step before its update. Collective.
+  void see(Session& session);
+
+ private:
+  /// Two: what lies behind matrices of zeros (--zero-init) gets its first gradient in the second step.
+  static constexpr Index kSteps = 2;
+  Index steps_ = 0;
+  std::vector<double> with_gradient_;  // for each parameter, where and when it was not zero
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,191 @@
+#include <tapeformer/autograd/words.h>
+#include <tapeformer/examples/train/run.h>
+#include <tapeformer/nn/dropout.h>
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+// What Ctrl-C says.
+constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
+constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
+constexpr const char* kMeasuring =
+    "measuring the best weights; once more leaves at once, and --resume measures them";
+
+}  // namespace
+
+TrainingRun::TrainingRun(Session& session, TimePlan plan)
+    : session_(session),
+      passes_(session_),
+      guard_(session_, passes_),
+      log_(session_, guard_),
+      report_(session_, passes_),
+      validator_(session_, guard_, log_, report_),
+      checkpointer_(session_, guard_, log_, validator_),
+      budget_(session_, std::move(plan)),
+      profile_(session.control.profile) {}
+
+int TrainingRun::run() {
+  const auto with_remedy = [&](const Error& error) {
+    session_.folder.check_lock();  // this tells more, and of another remedy
+    return error.what() + std::string("; once that is mended, this goes on from the last checkpoint: ") +
+           session_.task.program() + " train --run " + session_.folder.path() + " --resume";
+  };
+  try {
+    return train();
+  } catch (const BadStep&) {
+    checkpointer_.wait();
+    session_.progress.clear();
+    throw;
+  } catch (const DataError& error) {
+    throw DataError(with_remedy(error));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(with_remedy(error));
+  }
+}
+
+int TrainingRun::train() {
+  Session& s = session_;
+  s.first_step = s.step;
+  s.started = now_seconds();
+  const bool is_over = checkpointer_.is_finished;
+  if (is_over && s.folder.has_ending(s.step)) {
+    s.progress.log("this training is finished; the best weights are in " + s.folder.file(kBestWeights) +
+                   "; it goes on with a larger number of --steps");
+    return kExitSuccess;
+  }
+  log_.begin();
+  report_.begin();
+  if (is_over) return finish();  // it was ended while it measured
+  s.task.model().train();
+  say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
+  const Index save_every =
+      s.options.checkpoint_every > 0 ? s.options.checkpoint_every : s.options.validate_every;
+  while (true) {
+    profile_.begin_step();
+    const bool is_trained = train_step();
+    if (profile_.end_step()) {
+      const PhaseClock::Scope scope(s.clock, Phase::log);
+      const TrainingLog::Pause pause(log_);
+      profile_.report(s.progress, s.folder);
+    }
+    if (!is_trained) return stop(false);
+    if (budget_.is_due()) {
+      log_.flush_pending();
+      budget_.correct([this] { checkpointer_.save(); });
+    }
+    const bool validates = s.step % s.options.validate_every == 0 || s.step == s.options.steps;
+    const bool saves = s.step % save_every == 0;
+    if (validates || saves) log_.flush_pending();
+    if (validates) validator_.validate();
+    checkpointer_.is_finished = s.step >= s.options.steps || !validator_.is_patient();
+    if (checkpointer_.is_finished || saves) checkpointer_.save();
+    if (checkpointer_.is_finished) return finish();
+    if (validates && report_.is_due()) report_.write();
+    const bool late = s.is_alone() ? s.is_late() : all_late_;
+    if (late || (s.is_alone() ? s.control.stops() : all_stop_)) return stop(late);
+  }
+}
+
+/// One step of the optimizer. Returns false if it was stopped before one of its batches; the model's random
+/// draws are then as they were before the step. Of several ranks none stops within a step.
+bool TrainingRun::train_step() {
+  Session& s = session_;
+  s.ranks.set_step(s.step + 1);
+  s.learner.clear_gradients();
+  QueuedStep step;
+  step.number = s.step + 1;
+  Index counted = 0;
+  for (Index part = 0; part < s.options.accumulate; ++part) {
+    if (s.is_alone() && s.control.stops()) {
+      if (part > 0) s.set_draws(step.passes[0].draws);
+      return false;
+    }
+    log_.show_batch(part);
+    step.passes.push_back(passes_.run(s.batches() + part, part + 1 == s.options.accumulate));
+    counted += step.passes.back().batch.counted;
+  }
+  const double share = passes_.weighs_batches() ? 1 / sum_over_ranks(counted) : 1;
+  s.clock.enter(Phase::update);
+  if (s.options.loss_spike == "skip") {  // which must know the loss before the update
+    log_.read_loss(step);
+    step.is_left_out = guard_.leaves_out(step);
+  }
+  if (!step.is_left_out) {
+    gradient_watch_.see(s);
+    step.norm = AsyncReadback(s.learner.update(s.schedule(s.step), share));
+  }
+  ++s.step;
+  if (s.step < s.options.steps) {
+    s.clock.enter(Phase::batches);
+    passes_.prepare(s.batches());
+  }
+  s.clock.enter(Phase::update);
+  log_.push(std::move(step));
+  return true;
+}
+
+/// Waits until the gradients are the sums over all ranks; returns the sum of the tokens that they counted.
+/// All know then whether one of them was asked to stop.
+double TrainingRun::sum_over_ranks(Index counted) {
+  Session& s = session_;
+  if (s.is_alone()) return static_cast<double>(counted);
+  const PhaseClock::Scope scope(s.clock, Phase::waiting);
+  s.learner.finish_sums();
+  const std::vector<double> all =
+      s.ranks.sum({static_cast<double>(counted), s.control.stops() ? 1.0 : 0.0, s.is_late() ? 1.0 : 0.0});
+  all_stop_ = all[1] > 0;
+  all_late_ = all[2] > 0;
+  return all[0];
+}
+
+int TrainingRun::stop(bool late) {
+  Session& s = session_;
+  log_.flush_pending();
+  if (!checkpointer_.is_saved()) checkpointer_.save();
+  checkpointer_.wait();
+  if (!validator_.has_best() && s.step > 0) validator_.keep_first_weights();
+  s.progress.log((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
+                 std::to_string(s.step) + "; saved. Go on with: " + s.task.program() + " train --run " +
+                 s.folder.path() + " --resume");
+  log_.write_summary(Json::object(), passes_);
+  report_.write();
+  return late ? kExitSuccess : kExitInterrupted;
+}
+
+int TrainingRun::finish() {
+  Session& s = session_;
+  checkpointer_.wait();
+  say_at_interrupt(kMeasuring);
+  const Index trained = s.step - s.first_step;
+  const std::string took = trained == 0
+                               ? ""
+                               : "trained " + number_of(trained, s.first_step > 0 ? "more step" : "step") +
+                                     " in " + duration_text(now_seconds() - s.started) + "; ";
+  s.progress.log(took + format("best validation loss %.4f; weights in ", validator_.best_loss()) +
+                 s.folder.file(kBestWeights));
+  s.clock.enter(Phase::validation);
+  validator_.load_best_weights();
+  log_.write_summary(s.task.conclude(s.progress), passes_);
+  report_.show_attention();
+  report_.write();
+  return kExitSuccess;
+}
+
+void TrainingRun::start() {
+  separate_draws(session_.task.model(), session_.ranks.rank());
+  session_.folder.create();
+  session_.task.describe(session_.folder);
+  checkpointer_.save();
+  checkpointer_.wait();
+}
+
+void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
+  checkpointer_.resume(checkpoint, steps_before);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// What one pass of the model computes from.
+struct Batch {
+  std::vector<Tensor> tensors;  ///< on the model's device, in an order of the task's own
+  Index counted = 0;            ///< tokens in the loss, which is their mean
+  Index tokens = 0;             ///< tokens computed, for the speed
+};
+
+/// The part of each batch that a process computes.
+struct BatchShare {
+  int rank = 0, ranks = 1;
+};
+
+struct Validation {
+  double loss = 0;  ///< in nats per token; the lowest has the best weights
+  std::vector<std::pair<std::string, double>> further;  ///< more fields for metrics.jsonl
+  std::string remark;                                   ///< in the log after loss and perplexity: ", ..."
+};
+
+/// What a training run trains: a model, its data, and the loss of a batch.
+class TrainingTask {
+ public:
+  virtual ~TrainingTask() = default;
+
+  /// The processes that share batches, validations and conclude(), which all of them must call alike.
+  /// Validations are the same for all. Without a call, this process is alone.
+  void set_ranks(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
+  Communicator& ranks() const { return *ranks_; }
+
+  virtual const TrainingOptions& options() const = 0;
+  /// options().set_steps() and what follows from it.
+  virtual void set_steps(Index steps, bool is_begun) = 0;
+  virtual Module& model() = 0;
+
+  /// This process's part of a batch of the run, by its number from 0: step s takes the options().accumulate
+  /// batches from number s * accumulate on. A process for which there is nothing gets a batch of the same
+  /// tensors that counts no tokens.
+  virtual Batch batch(Index number, BatchShare share) = 0;
+  /// The model's mean loss on a batch, in nats, in training mode. Called with an open tape; computed from the
+  /// model and the batch's tensors alone, so that a GPU can replay it on others of the same shapes.
+  virtual Tensor loss(const Batch& batch) = 0;
+  /// The steps, rising, from which on batches have another shape; they are shares of options().steps.
+  virtual std::vector<Index> batch_changes() const { return {}; }
+  /// Passes over the training data after so many batches, for metrics.jsonl.
+  virtual Index epoch(Index batches) const = 0;
+
+  virtual Validation validate(Progress& progress) = 0;
+  /// About how many tokens the model computes for that, or for conclude(); any unit if all are alike.
+  virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
+  /// A loss that is not finite if the weights are ruined, quickly computed, after so many batches.
+  virtual double trial_loss(Index batches, Progress& progress) = 0;
+  /// Outputs of the model for people to read, after so many batches: options().samples of them, at least
+  /// one. `graphs` is as in Compute.
+  virtual std::vector<std::string> samples(Index batches, bool graphs) = 0;
+  /// What the model attends to in an example, for the report: {"rows": labels, "columns": labels, "layers":
+  /// [{"name": text, "heads": [a row of weights for each label of `rows`, ...]}, ...]}; null for nothing.
+  virtual Json attention_example();
+
+  /// Writes the files of a new run: config.json, vocabularies.
+  virtual void describe(const RunFolder& folder) = 0;
+  /// Adds what the task is made from to the state in a checkpoint.
+  virtual void save_state(Json& state) const = 0;
+  /// Throws: DataError if the checkpoint is of other data
+  virtual void load_state(const Json& /*state*/) {}
+  /// The model's configuration and parameters, for --summary.
+  virtual std::string summary();
+  /// What the model can be exported to; empty for a program without exports.
+  virtual std::string exports() const { return {}; }
+  /// Called at the end of the run, with the best weights in the model. The result goes into the line that
+  /// ends metrics.jsonl.
+  virtual Json conclude(Progress& progress);
+
+  /// The program's name.
+  virtual const char* program() const = 0;
+
+ private:
+  std::shared_ptr<Communicator> ranks_ = communicator_alone();
+};
+
+}  // namespace tapeformer

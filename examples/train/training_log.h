@@ -1,0 +1,83 @@
+#pragma once
+
+#include <tapeformer/examples/train/guard.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// Tells how a run goes: the progress line, the lines of the log and of metrics.jsonl about steps, the plot
+/// of the losses, and where the time went. Steps are queued here until their losses are read, checked by the
+/// guard and logged: a GPU has the next step to do while the host does that.
+class TrainingLog {
+ public:
+  TrainingLog(Session& session, Guard& guard) : session_(session), guard_(guard) {}
+
+  /// Begins to count time and tokens, at the session's first step.
+  void begin();
+  void push(QueuedStep step);
+  /// Handles all queued steps but the last `most`. Throws: BadStep
+  void flush_pending(std::size_t most = 0);
+  /// Waits for a step's loss: the mean over the tokens that all ranks counted. Collective, the first time.
+  void read_loss(QueuedStep& step);
+  /// Shows that batch `part` of the next step, from 0, is computed.
+  void show_batch(Index part) const;
+  /// Adds a validation's loss to the plot.
+  void plot_validation(double loss) { plotted_validations_.emplace_back(session_.step, loss); }
+  /// Logs where the time went, and appends that to `line`, the last of the session in metrics.jsonl.
+  void write_summary(const Json& line, const Passes& passes);
+
+  Index tokens() const { return tokens_; }
+  /// Seconds of training, those before a break included.
+  double elapsed() const { return elapsed_before_ + now_seconds() - session_.started; }
+
+  /// While it exists, time does not count in the speed of the next line of the log.
+  class Pause {
+   public:
+    explicit Pause(TrainingLog& log) : log_(log), begun_(now_seconds()), waited_(log.waited()) {}
+    ~Pause() {
+      log_.line_started_ += now_seconds() - begun_;
+      log_.line_waited_ += log_.waited() - waited_;
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    TrainingLog& log_;
+    const double begun_, waited_;
+  };
+
+  void describe(const FieldVisitor& field) {
+    field("logged_loss", loss_sum_);
+    field("logged_steps", summed_);
+  }
+  /// Goes on from a checkpoint with so many tokens; the folder still has all lines of metrics.
+  void load(Index tokens);
+
+ private:
+  double waited() const { return session_.ranks.time().waited; }
+  void add(QueuedStep& step, bool is_good);
+  void begin_line();
+  std::string text(Index step, double loss) const;
+  void draw_plot() const;
+
+  Session& session_;
+  Guard& guard_;
+  std::deque<QueuedStep> pending_;
+  double loss_sum_ = 0;  // over the steps since the last line
+  Index summed_ = 0;
+  Index tokens_ = 0;           // of all steps, before a break too
+  double elapsed_before_ = 0;  // seconds before a break
+  double line_started_ = 0;    // when the next line began
+  Index line_tokens_ = 0;      // since then
+  double waited_before_ = 0,
+         line_waited_ = 0;  // seconds that this rank had waited when the session, the line began
+  std::string status_;      // the progress line between steps
+  std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <tapeformer/examples/train/run_report.h>
+#include <tapeformer/examples/train/training_log.h>
+
+namespace tapeformer {
+
+constexpr const char* kBestWeights = "weights.safetensors";
+
+/// Validates, and writes the best weights and the last ones to the run folder.
+class Validator {
+ public:
+  Validator(Session& session, const Guard& guard, TrainingLog& log, RunReport& report)
+      : session_(session), guard_(guard), log_(log), report_(report) {}
+
+  /// Throws: BadStep if the loss is not finite
+  void validate();
+  /// Before the first validation, keeps the weights so that there are some to work with. The checkpoint does
+  /// not know of it: a resumed run finds the same best weights as one without a break.
+  void keep_first_weights();
+  /// Gives the model the best weights.
+  void load_best_weights();
+
+  bool has_best() const { return has_best_; }
+  double best_loss() const { return best_loss_; }
+  /// Whether options.patience lets the run go on.
+  bool is_patient() const;
+  void renew_patience() { since_best_ = 0; }
+
+  void describe(const FieldVisitor& field) {
+    field("best_loss", best_loss_);
+    field("has_best", has_best_);
+    field("validations_since_best", since_best_);
+  }
+
+ private:
+  bool keep_if_best(double loss);
+  void measure();
+
+  Session& session_;
+  const Guard& guard_;
+  TrainingLog& log_;
+  RunReport& report_;
+  double best_loss_ = 0;
+  bool has_best_ = false;
+  Index since_best_ = 0;
+};
+
+}  // namespace tapeformer
