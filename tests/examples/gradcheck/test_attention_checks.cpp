@@ -90,7 +90,7 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
     }
     for (const char* layer :
          {"scaled_dot_product", "packed_projection", "weightless", "single_head", "multi_head",
-          "multi_query_rotary", "differential", "latent_absorbed", "additive", "kimi_delta"})
+          "multi_query_rotary", "differential", "latent_absorbed", "additive"})
       CHECK(layers.count(layer) == 1);
   }
 

@@ -105,14 +105,14 @@ TEST_SUITE("examples/report/report_data") {
       return said;
     };
     CHECK(message("not_json", "{", "").find("config.json") != std::string::npos);
-    CHECK(message("other", "[]", "").find("config.json: is no object") != std::string::npos);
-    CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is no object") !=
+    CHECK(message("other", "[]", "").find("config.json: is not a JSON object") != std::string::npos);
+    CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is not a JSON object") !=
           std::string::npos);
     const std::string none = temporary.file("none");
     CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is not a folder") !=
           std::string::npos);
     std::filesystem::create_directories(none);
-    CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no training") != std::string::npos);
+    CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no run") != std::string::npos);
   }
 
   TEST_CASE("runs of one name are told apart by their paths") {
