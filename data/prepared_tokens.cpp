@@ -10,7 +10,8 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens";
+constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens",
+                     *kTrainAnswers = "train.answers", *kValidationAnswers = "validation.answers";
 
 /// Encodes documents that come in pieces to the ids of the whole.
 class PieceEncoder {
@@ -82,6 +83,31 @@ void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer, bool ma
   writer.finish();
 }
 
+void encode_instructions(const std::vector<Instruction>& instructions, const TextTokenizer& tokenizer,
+                         TokenFileWriter& writer, TokenFileWriter& marks) {
+  std::vector<std::int32_t> ids, answer;
+  for (const Instruction& one : instructions) {
+    ids.clear(), answer.clear();
+    if (tokenizer.begin()) ids.push_back(*tokenizer.begin());
+    tokenizer.encode(one.prompt, ids);
+    tokenizer.encode_rest(one.answer, answer);
+    answer.push_back(*tokenizer.end());
+    writer.append(ids), writer.append(answer);
+    marks.append(std::vector<std::int32_t>(ids.size(), 0));
+    marks.append(std::vector<std::int32_t>(answer.size(), 1));
+  }
+  writer.finish(), marks.finish();
+}
+
+PreparedTokens finish_folder(PartialFolder& partial, const std::string& folder,
+                             const std::string& tokenizer) {
+  AtomicFile<> file(partial.file(kTokenizer));
+  file.append(tokenizer);
+  file.finish();
+  partial.finish();
+  return PreparedTokens::open(folder);
+}
+
 }  // namespace
 
 PreparedTokens PreparedTokens::open(const std::string& folder) {
@@ -114,11 +140,27 @@ PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& toke
   };
   encode(corpus.train, kTrain);
   encode(corpus.validation, kValidation);
-  AtomicFile<> file(partial.file(kTokenizer));
-  file.append(content);
-  file.finish();
-  partial.finish();
-  return PreparedTokens::open(folder);
+  return finish_folder(partial, folder, content);
+}
+
+PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
+                              const std::vector<Instruction>& validation, const TextTokenizer& tokenizer,
+                              const std::string& folder) {
+  if (!tokenizer.end()) {
+    throw DataError(folder, 0,
+                    std::string("an answer ends with an end token, and the ") + tokenizer.kind() +
+                        " tokenizer has none; try --tokenizer sentencepiece, --tokenizer-model or --from");
+  }
+  const std::string content = tokenizer.serialize();
+  PartialFolder partial(folder, {kTokenizer, kTrain, kValidation, kTrainAnswers, kValidationAnswers});
+  const auto encode = [&](const std::vector<Instruction>& part, const char* tokens, const char* answers) {
+    TokenFileWriter writer(partial.file(tokens), tokenizer.vocabulary_size(), hash_text(content)),
+        marks(partial.file(answers), 2, hash_text(content));
+    encode_instructions(part, tokenizer, writer, marks);
+  };
+  encode(train, kTrain, kTrainAnswers);
+  encode(validation, kValidation, kValidationAnswers);
+  return finish_folder(partial, folder, content);
 }
 
 }  // namespace tapeformer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/data/instructions.h>
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/token_file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
@@ -10,7 +11,8 @@
 
 namespace tapeformer {
 
-/// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`.
+/// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`, and of instructions
+/// `train.answers` and `validation.answers`, the marks that TokenFile::with_answers reads.
 struct PreparedTokens {
   std::shared_ptr<const TextTokenizer> tokenizer;  ///< that the ids are of
   /// The two parts of the text.
@@ -33,5 +35,11 @@ using PrepareProgress = std::function<void(Index done, Index total)>;
 PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
                               const std::string& folder, const PrepareProgress& progress = {},
                               bool separate = true);
+/// Encodes instructions: each is a document, its prompt and its answer are encoded by themselves, and the end
+/// token belongs to the answer.
+/// Throws:  DataError as for a corpus, and if the tokenizer has no end token
+PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
+                              const std::vector<Instruction>& validation, const TextTokenizer& tokenizer,
+                              const std::string& folder);
 
 }  // namespace tapeformer

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 namespace tapeformer {
@@ -115,6 +116,28 @@ void TokenFile::read(Index first, Index count, std::int32_t* to) const {
                     "is damaged: among " + range_text(first, count) + " is " + std::to_string(largest) +
                         ", not below the vocabulary of " + std::to_string(vocabulary_));
   }
+}
+
+TokenFile TokenFile::with_answers() const {
+  const std::filesystem::path marks = std::filesystem::path(path()).replace_extension(".answers");
+  if (!std::filesystem::exists(marks))
+    throw DataError(path(), 0, "does not say which tokens are answers; try prepare --loss-on answers");
+  TokenFile result = *this;
+  result.answers_ = std::make_shared<const TokenFile>(open(marks));
+  result.answers_->check();
+  if (result.answers_->size() != size_)
+    throw DataError(
+        marks, 0,
+        "has marks for " + number_of(result.answers_->size(), "token") + " of " + std::to_string(size_));
+  return result;
+}
+
+void TokenFile::ignore_prompts(Index first, Index count, std::int32_t* ids) const {
+  if (answers_ == nullptr) return;
+  std::vector<std::int32_t> is_answer(static_cast<std::size_t>(count));
+  answers_->read(first, count, is_answer.data());
+  for (std::size_t i = 0; i < is_answer.size(); ++i)
+    if (is_answer[i] == 0) ids[i] = -1;
 }
 
 void TokenFile::check() const {

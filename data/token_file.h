@@ -33,6 +33,13 @@ class TokenFile {
   /// Copies ids [first, first + count) to `to`.
   /// Throws: DataError if they are not all there, or an id is not below vocabulary()
   void read(Index first, Index count, std::int32_t* to) const;
+  /// The file with the marks next to it, NAME.answers next to NAME.tokens: a token file that has 1 for every
+  /// id of an answer, and 0 for the others.
+  /// Throws: DataError if there are no marks, or not one for each id
+  TokenFile with_answers() const;
+  /// Replaces those of `ids`, which are [first, first + count), that are not of answers by -1; none without
+  /// marks.
+  void ignore_prompts(Index first, Index count, std::int32_t* ids) const;
   /// Reads all of the file, gigabytes a second. Throws: DataError if an id is not as it was written
   void check() const;
 
@@ -42,6 +49,7 @@ class TokenFile {
 
   OpenedFile<> file_;
   std::optional<std::uint64_t> checksum_;  // of the ids' bytes
+  std::shared_ptr<const TokenFile> answers_;
   Index size_ = 0, vocabulary_ = 0, id_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
 };

@@ -17,9 +17,12 @@ TokenBatch read_batch(const TokenFile& file, Index rows, Index length, const Sta
   const Tensor window = empty({length + 1});  // from the pool
   const std::int32_t* const ids = window.data<std::int32_t>();
   for (Index row = 0; row < rows; ++row) {
-    file.read(start(row), length + 1, window.data<std::int32_t>());
+    const Index first = start(row);
+    file.read(first, length + 1, window.data<std::int32_t>());
     std::copy(ids, ids + length, batch.inputs.data<std::int32_t>() + row * length);
-    std::copy(ids + 1, ids + length + 1, batch.targets.data<std::int32_t>() + row * length);
+    std::int32_t* const targets = batch.targets.data<std::int32_t>() + row * length;
+    std::copy(ids + 1, ids + length + 1, targets);
+    file.ignore_prompts(first + 1, length, targets);
   }
   return batch;
 }

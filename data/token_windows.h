@@ -11,7 +11,8 @@ namespace tapeformer {
 
 /// Tokens and the tokens that follow them.
 struct TokenBatch {
-  Tensor inputs, targets;  ///< i32 [B, T] each; targets[b, t] is the token after inputs[b, t]
+  /// i32 [B, T] each; targets[b, t] is the token after inputs[b, t], or -1 if it does not count.
+  Tensor inputs, targets;
 };
 
 /// The order in which training reads a token file.

@@ -91,6 +91,12 @@ int main() try {
   };
   train(model, *tokenizer, 5, [&] { update(1e-3); });
 
+  const Tensor packed_1t = Tensor::from<std::int32_t>({3, 1, 3, 4, 2}, {1, 5});
+  const Tensor targets_1t = Tensor::from<std::int32_t>({1, -1, -1, 2, -1}, {1, 5});  // -1 does not count
+  const PackedDocuments documents{Tensor::from<std::int32_t>({0, 2, 5}),
+                                  Tensor::from<std::int32_t>({0, 1, 0, 1, 2}, {1, 5})};
+  model.loss(packed_1t, targets_1t, {}, {}, documents);
+
   if (default_device().is_cuda()) model.compute_in(DType::bf16);
 
   model.parameters().back().value().copy_from(model.parameters().back().value() * INFINITY);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/data.h>
@@ -84,15 +85,50 @@ PrepareProgress shown(Progress& progress) {
   };
 }
 
+std::string needs_end(const std::string& kind) {
+  return " needs a tokenizer with an end token, and the " + kind +
+         " tokenizer has none; try --tokenizer sentencepiece, --tokenizer-model or --from";
+}
+
+LanguageData prepare_instructions(const LanguageDataOptions& options,
+                                  std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                                  Progress& progress) {
+  if (options.corpus.empty()) throw Error("--loss-on answers needs --corpus, files of instructions");
+  std::vector<Instruction> train = read_instructions(options.corpus),
+                           validation = read_instructions(options.validation);
+  progress.log("corpus: " + number_of(train.size(), "instruction"));
+  if (options.validation.empty()) {
+    const double kept = (1 - options.validation_fraction) * static_cast<double>(train.size());
+    validation.assign(train.begin() + static_cast<std::ptrdiff_t>(kept), train.end());
+    train.resize(static_cast<std::size_t>(kept));
+  }
+  if (tokenizer == nullptr) {
+    if (options.tokenizer != "sentencepiece") throw Error("--loss-on answers" + needs_end(options.tokenizer));
+    const auto source = [&](const std::function<void(std::string_view)>& reader) {
+      for (const Instruction& one : train) reader(one.prompt + one.answer + "\n");
+    };
+    tokenizer = train_sentencepiece_tokenizer(source, options.vocabulary);
+  }
+  return prepare_tokens(train, validation, *tokenizer, folder);
+}
+
+/// Lets the tokens count that options.data.loss_on names.
+LanguageData counted(const LanguageOptions& options, LanguageData data) {
+  if (options.data.loss_on == "answers")
+    data.train = data.train.with_answers(), data.validation = data.validation.with_answers();
+  return data;
+}
+
 }  // namespace
 
 LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress) {
-  const TextCorpus corpus = corpus_of(options.corpus);
-  progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
+  if (options.loss_on == "answers") return prepare_instructions(options, tokenizer, folder, progress);
+  const TextCorpus corpus = corpus_of(options.corpus);
+  progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
   check_text({&corpus}, kind, progress);  // before anything else reads all of it
   const TextSplit parts = split_corpus(options, corpus);
@@ -108,9 +144,9 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
     discard_language_data(folder);  // of a training that never reached its first checkpoint
-    return prepare_corpus(options.data, tokenizer, tokens, progress);
+    return counted(options, prepare_corpus(options.data, tokenizer, tokens, progress));
   }
-  LanguageData result = LanguageData::open(tokens);
+  LanguageData result = open_language_data(options, folder);
   if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
     throw DataError(tokens, 0,
                     "was prepared with another tokenizer than that of --from; prepare it with "
@@ -134,16 +170,23 @@ TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer
   return result.train;
 }
 
+std::optional<std::int32_t> document_end(const LanguageOptions& options, const TextTokenizer& tokenizer) {
+  if (options.documents != "apart") return {};
+  if (tokenizer.end()) return tokenizer.end();
+  throw Error("--documents apart" + needs_end(tokenizer.kind()));
+}
+
 void discard_language_data(const RunFolder& folder) {
   const fs::path tokens = folder.file("tokens");
   std::error_code ignored;
-  for (const char* name : {"tokenizer", "train.tokens", "validation.tokens"})
+  for (const char* name :
+       {"tokenizer", "train.tokens", "validation.tokens", "train.answers", "validation.answers"})
     fs::remove(tokens / name, ignored);
   if (fs::is_directory(tokens, ignored)) fs::remove(tokens, ignored);  // unless there are other files in it
 }
 
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {
-  return LanguageData::open(tokens_folder(options, folder));
+  return counted(options, LanguageData::open(tokens_folder(options, folder)));
 }
 
 std::uint64_t fingerprint(const LanguageData& data) {

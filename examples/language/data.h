@@ -7,6 +7,7 @@
 #include <tapeformer/examples/shared/run_folder.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer
 /// run. If the training fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress);
+
+/// The token that ends documents if they are apart. Throws: Error if the tokenizer has none
+std::optional<std::int32_t> document_end(const LanguageOptions& options, const TextTokenizer& tokenizer);
 
 /// Removes the files of make_language_data from the run's folder.
 void discard_language_data(const RunFolder& folder);

@@ -124,7 +124,8 @@ int evaluate(const EvaluateOptions& options) {
     throw Interrupted("interrupted; nothing was measured");
   };
   const std::uint64_t seed = options.seed.value_or(trained ? trained->training.seed : 1);
-  const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head);
+  const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head,
+                                trained ? document_end(*trained, *run.tokenizer) : std::nullopt);
   const MeanLoss exact = measure.exact(run.model, progress, check);
   const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
   progress.clear();

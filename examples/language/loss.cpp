@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/loss.h>
@@ -25,25 +26,51 @@ double student_t(Index freedom) {
                                                           : 1.96 + (2.372 + (2.82 + 2.56 / n) / n) / n;
 }
 
-}  // namespace
-
-LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index first) {
-  LanguageBatch result{std::move(batch.inputs), std::move(batch.targets), {}, 0};
-  const Index rows = result.inputs.size(0), length = result.inputs.size(1);
-  result.counted = rows * length;
-  if (!config.prefix) return result;
-  result.prefix_lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
-  std::int32_t* const targets = result.targets.data<std::int32_t>();
+/// Lets each row begin with a prompt.
+void set_prefixes(LanguageBatch& batch, std::uint64_t seed, Index first) {
+  const Index rows = batch.inputs.size(0), length = batch.inputs.size(1);
+  batch.prefix_lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
+  std::int32_t* const targets = batch.targets.data<std::int32_t>();
   for (Index row = 0; row < rows; ++row) {
     const auto place = static_cast<std::uint64_t>(first + row);
     const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
     const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
-    result.prefix_lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
+    batch.prefix_lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
     // The last token of the prompt predicts the first one after it.
     std::fill_n(targets + row * length, prefix - 1, -1);
-    result.counted -= prefix - 1;
   }
+}
+
+/// Cuts the rows at document ends, and joins them to one. Starts are as many as there might be, so that all
+/// batches of a shape are alike: for the documents that there are not, they are the end of the row.
+void set_documents_apart(LanguageBatch& batch, std::int32_t document_end) {
+  const Index length = batch.inputs.size(1), tokens = batch.inputs.elements();
+  batch.inputs = reshape(batch.inputs, {1, tokens}), batch.targets = reshape(batch.targets, {1, tokens});
+  batch.documents = {Tensor::empty({tokens + 1}, DType::i32, Device::cpu()),
+                     Tensor::empty({1, tokens}, DType::i32, Device::cpu())};
+  const std::int32_t* const ids = batch.inputs.data<std::int32_t>();
+  std::int32_t *const targets = batch.targets.data<std::int32_t>(),
+                      *start = batch.documents.starts.data<std::int32_t>(),
+                      *const positions = batch.documents.positions.data<std::int32_t>();
+  std::fill_n(start, tokens + 1, static_cast<std::int32_t>(tokens));
+  Index first = 0;
+  for (Index i = 0; i < tokens; ++i) {
+    if (i % length == 0 || ids[i - 1] == document_end) *start++ = static_cast<std::int32_t>(first = i);
+    if (ids[i] == document_end) targets[i] = -1;  // the next document's first token
+    positions[i] = static_cast<std::int32_t>(i - first);
+  }
+}
+
+}  // namespace
+
+LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
+                             Index first, std::optional<std::int32_t> document_end) {
+  LanguageBatch result{std::move(batch.inputs), std::move(batch.targets), {}, {}, 0};
+  if (config.prefix) set_prefixes(result, seed, first);
+  if (document_end) set_documents_apart(result, *document_end);
+  const std::int32_t* const targets = result.targets.data<std::int32_t>();
+  const Index ignored = std::count(targets, targets + result.targets.elements(), -1);
+  result.counted = result.targets.elements() - ignored;
   return result;
 }
 
@@ -54,7 +81,9 @@ void ignore_targets(LanguageBatch& batch) {
 
 LanguageBatch LanguageBatch::to(Device device) const {
   const Tensor lengths = prefix_lengths.defined() ? prefix_lengths.to(device) : prefix_lengths;
-  return {inputs.to(device), targets.to(device), lengths, counted};
+  PackedDocuments there;
+  if (documents.starts.defined()) there = {documents.starts.to(device), documents.positions.to(device)};
+  return {inputs.to(device), targets.to(device), lengths, there, counted};
 }
 
 std::string MeanLoss::error_text() const {
@@ -79,9 +108,12 @@ class LanguageMeasure::Sum {
       sums_.insert(sums_.end(), {0, 0, 0, 0});
       return;
     }
-    const LanguageBatch batch = language_batch(model_.config(), read(share), seed, first + share.begin);
+    const LanguageBatch batch =
+        language_batch(model_.config(), read(share), seed, first + share.begin, measure_.document_end_);
     const LanguageBatch there = batch.to(model_.device());
-    const double loss = model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_).item();
+    const double loss =
+        model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_, there.documents)
+            .item();
     const std::int32_t *const inputs = batch.inputs.data<std::int32_t>(), *const targets =
                                                                               batch.targets
                                                                                   .data<std::int32_t>();
@@ -101,6 +133,7 @@ class LanguageMeasure::Sum {
     const std::vector<double> sums = ranks_.sum(sums_);
     double nats = 0, tokens = 0, bytes = 0, words = 0, count = 0, mean = 0, squares = 0;
     for (auto batch = sums.begin(); batch != sums.end(); batch += 4) {
+      if (batch[1] == 0) continue;  // no answers
       nats += batch[0];
       tokens += batch[1];
       bytes += batch[2];
@@ -125,13 +158,15 @@ class LanguageMeasure::Sum {
 };
 
 LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
-                                 std::uint64_t seed, const HeadLossConfig& head)
+                                 std::uint64_t seed, const HeadLossConfig& head,
+                                 std::optional<std::int32_t> document_end)
     : windows_(file, std::clamp<Index>(length, 1, std::max<Index>(1, file.size() - 1)), WindowOrder::random,
                seed ^ kEstimateSeed),
       rows_(rows),
       length_(length),
       seed_(seed),
-      head_(head) {
+      head_(head),
+      document_end_(document_end) {
   for (Index id = 0; id < file.vocabulary(); ++id) {
     const bool known = id < tokenizer.vocabulary_size();  // others round up the model's size
     const std::string text = known ? tokenizer.bytes_of(static_cast<std::int32_t>(id)) : "";

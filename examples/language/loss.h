@@ -8,26 +8,29 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
 
 /// A batch as a model trains on it. For a model with a prefix, each row begins with a prompt that sees
-/// itself in both directions and holds no targets.
+/// itself in both directions and holds no targets. With documents apart, all rows are one row of documents.
 struct LanguageBatch {
-  Tensor inputs, targets;  ///< i32 [B, T]; a target of -1 does not count
-  Tensor prefix_lengths;   ///< i32 [B], or undefined
-  Index counted = 0;       ///< targets that count
+  Tensor inputs, targets;     ///< i32 [B, T]; a target of -1 does not count
+  Tensor prefix_lengths;      ///< i32 [B], or undefined
+  PackedDocuments documents;  ///< defined where they are apart; always as many, most of them empty
+  Index counted = 0;          ///< targets that count
 
   /// Batches are made on the CPU and moved by this.
   LanguageBatch to(Device device) const;
 };
 
 /// Uses the tensors of `batch` without a copy. Prefix lengths in 1 .. T - 1 are a function of (seed, first +
-/// row), where `first` is the number of the first row among all rows.
+/// row), where `first` is the number of the first row among all rows. With `document_end`, documents are
+/// apart: each row begins one, and so does each token after an end, which is no target itself.
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index first);
+                             Index first, std::optional<std::int32_t> document_end = {});
 /// Lets none of the batch's targets count.
 void ignore_targets(LanguageBatch& batch);
 
@@ -51,7 +54,8 @@ class LanguageMeasure {
  public:
   /// Throws: DataError if there are fewer than two tokens
   LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
-                  std::uint64_t seed, const HeadLossConfig& head);
+                  std::uint64_t seed, const HeadLossConfig& head,
+                  std::optional<std::int32_t> document_end = {});
 
   /// Called before each batch; an exception from it ends the measurement, for a process alone: others would
   /// wait for its sums.
@@ -85,6 +89,7 @@ class LanguageMeasure {
   Index rows_, length_;
   std::uint64_t seed_;
   HeadLossConfig head_;
+  std::optional<std::int32_t> document_end_;
 };
 
 }  // namespace tapeformer

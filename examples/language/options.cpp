@@ -72,6 +72,10 @@ void LanguageDataOptions::describe(const FieldVisitor& field) {
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
   in_data("vocabulary", vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
+  in_data("loss_on", loss_on,
+          "the tokens that count: all, or answers. The corpus is then files of instructions, a line of JSON "
+          "each: "
+          "{\"prompt\": \"...\", \"answer\": \"...\"}");
 }
 
 void LanguageOptions::describe(const FieldVisitor& field) {
@@ -82,6 +86,9 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   in_data.path("tokens", tokens, "a folder that `prepare` wrote, instead of a corpus");
   in_data("order", order,
           "random windows of the text, or sequential: epochs in which every window comes once");
+  in_data("documents", documents,
+          "joined, or apart: in a window tokens attend to their own document only, and positions begin again "
+          "with each; for tokenizers with an end token");
   in_model.path(
       "from", from,
       "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
@@ -137,6 +144,7 @@ void LanguageDataOptions::check() const {
   const auto found = least.find(tokenizer);
   require(found != least.end(),
           "--tokenizer must be character, byte, bpe or sentencepiece; got " + tokenizer);
+  require(loss_on == "all" || loss_on == "answers", "--loss-on must be all or answers; got " + loss_on);
   require(vocabulary >= found->second, "--vocabulary must be at least " + std::to_string(found->second) +
                                            " with --tokenizer " + tokenizer + ", which has all bytes; got " +
                                            std::to_string(vocabulary));
@@ -195,6 +203,19 @@ void LanguageOptions::check() const {
               validation_kind == "both",
           "--validation-kind must be auto, exact, estimate or both; got " + validation_kind);
   window_order(order);
+  require(documents == "joined" || documents == "apart",
+          "--documents must be joined or apart; got " + documents);
+  if (documents == "apart") {
+    const auto need = [](bool holds, const std::string& without) {
+      require(holds, "--documents apart needs a model without " + without);
+    };
+    need(!model.prefix, "--prefix");
+    need(model.short_convolution == 0, "--short-convolution, which reaches over the start of a document");
+    for (Index layer = 0; layer < model.layers; ++layer) {
+      const std::string& kind = model.attention_config(layer).kind;
+      need(!(attention_kind(kind).can & kHasState), "a state, which takes in every document; got " + kind);
+    }
+  }
   training.check();
   if (from.empty()) model_config(data.vocabulary).check();  // whatever the vocabulary's size will be
 }

@@ -20,6 +20,7 @@ struct LanguageDataOptions {
   std::string tokenizer = "character";  ///< character, byte, bpe or sentencepiece, where one is made
   std::string tokenizer_model;          ///< the file or folder of a tokenizer to use instead of making one
   Index vocabulary = 4096;              ///< most ids, where a bpe or sentencepiece tokenizer is made
+  std::string loss_on = "all";          ///< all tokens, or answers, where the corpus is instructions
 
   /// Throws: Error naming the options that contradict each other.
   void check() const;
@@ -43,8 +44,9 @@ struct LanguageOptions {
   std::string preset;
   // Data
   LanguageDataOptions data;
-  std::string tokens;            ///< a folder that `prepare` wrote, instead of a corpus
-  std::string order = "random";  ///< of windows: random or sequential
+  std::string tokens;                ///< a folder that `prepare` wrote, instead of a corpus
+  std::string order = "random";      ///< of windows: random or sequential
+  std::string documents = "joined";  ///< in a window: joined, or apart
   // Model
   std::string from;         ///< a run or Hugging Face folder whose weights training starts from
   DecoderOnlyConfig model;  ///< context: tokens of a training's rows, which may be fewer than those of `from`

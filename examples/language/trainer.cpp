@@ -92,7 +92,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
       model_(std::move(model)),
       shapes_(options_.batch_shapes()),
       measure_(data_.validation, *data_.tokenizer, options_.batch, options_.model.context,
-               options_.training.seed, options_.head_loss()),
+               options_.training.seed, options_.head_loss(), document_end(options_, *data_.tokenizer)),
       plan_(validation_plan(options_, data_.validation.size())) {
   for (const TokenFile* file : {&data_.train, &data_.validation}) {
     if (file->vocabulary() > model_.config().vocabulary) {
@@ -153,17 +153,19 @@ Batch LanguageTask::batch(Index number, BatchShare share) {
   const bool counts = rows.size() > 0;
   if (!counts) rows = {0, 1};  // all ranks compute the same graph
   LanguageBatch here = language_batch(model_.config(), windows(all.context).batch(number, all.rows, rows),
-                                      options_.training.seed, number * all.rows + rows.begin);
+                                      options_.training.seed, number * all.rows + rows.begin,
+                                      document_end(options_, *data_.tokenizer));
   if (!counts) ignore_targets(here);
   here = here.to(model_.device());
-  return {{here.inputs, here.targets, here.prefix_lengths},
+  return {{here.inputs, here.targets, here.prefix_lengths, here.documents.starts, here.documents.positions},
           here.counted,
           here.counted > 0 ? here.inputs.elements() : 0};
 }
 
 Tensor LanguageTask::loss(const Batch& batch) {
   const auto &inputs = batch.tensors[0], &targets = batch.tensors[1], &prefix_lengths = batch.tensors[2];
-  return model_.loss(inputs, targets, prefix_lengths, options_.head_loss());
+  return model_.loss(inputs, targets, prefix_lengths, options_.head_loss(),
+                     {batch.tensors[3], batch.tensors[4]});
 }
 
 Validation LanguageTask::validate(Progress& progress) {

@@ -66,11 +66,11 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
   initialise(*this, config, random);
 }
 
-Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionMasks& masks,
-                                   LayerCaches* caches, std::vector<Tensor>* weights) const {
-  DecoderOnlyContext context;
+Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc,
+                                   const AttentionContext& sequences, LayerCaches* caches,
+                                   std::vector<Tensor>* weights) const {
+  DecoderOnlyContext context(sequences);
   context.ids = ids;
-  static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
   KeyValueHeads fresh;
   // The rotary angles are computed once for all layers of one kind and base; their positions count on from
@@ -112,18 +112,26 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   return stream.normed(norm_);
 }
 
-Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths) const {
-  AttentionMasks masks;
-  masks.prefix_lengths = prefix_lengths;
-  return through_layers(ids, input_(ids), masks, nullptr);
+Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths,
+                           const PackedDocuments& documents) const {
+  AttentionContext sequences;
+  sequences.prefix_lengths = prefix_lengths;
+  if (!documents.starts.defined()) return through_layers(ids, input_(ids), sequences, nullptr);
+  if (config_.short_convolution > 0)
+    throw Error(
+        "[decoder_only] short convolutions reach over the start of a document; got short_convolution=" +
+        std::to_string(config_.short_convolution) + "; try rows of one document each");
+  sequences.query_starts = documents.starts, sequences.positions = documents.positions;
+  return through_layers(ids, input_(ids, documents.positions), sequences, nullptr);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
   const NoGradGuard pause;
-  AttentionMasks masks;
-  masks.prefix_lengths = prefix_lengths;
+  AttentionContext sequences;
+  sequences.prefix_lengths = prefix_lengths;
   const Tensor& at = caches.positions();
-  return through_layers(ids, at.defined() ? input_(ids, at) : input_(ids, caches.length()), masks, &caches);
+  return through_layers(ids, at.defined() ? input_(ids, at) : input_(ids, caches.length()), sequences,
+                        &caches);
 }
 
 std::vector<Tensor> DecoderOnly::attention_weights(const Tensor& ids) const {
@@ -142,8 +150,8 @@ LayerCaches DecoderOnly::start(const CacheConfig& config) const {
 }
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
-                         const HeadLossConfig& head) const {
-  return head_loss(head_, states(ids, prefix_lengths), targets, {}, head);
+                         const HeadLossConfig& head, const PackedDocuments& documents) const {
+  return head_loss(head_, states(ids, prefix_lengths, documents), targets, {}, head);
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {

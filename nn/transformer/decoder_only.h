@@ -11,6 +11,12 @@
 
 namespace tapeformer {
 
+/// Documents packed one after the other into the single row of a batch. No token attends to another document.
+struct PackedDocuments {
+  Tensor starts;     ///< i32 [N + 1]: document i is tokens starts[i] to starts[i + 1] - 1
+  Tensor positions;  ///< i32 [1, T]: each token's place in its document
+};
+
 /// A decoder-only language model, from GPT-2 to Llama by configuration.
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
 ///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a softcap c tanh(logits / c); with
@@ -39,11 +45,14 @@ class DecoderOnly : public Module {
   /// Mean cross-entropy, in nats, of the targets that are not -1.
   /// Shapes:  ids, targets i32 [B, T] -> []
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths = {},
-              const HeadLossConfig& head = {}) const;
+              const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
-  /// The final states, which the head projects to logits.
+  /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
+  /// context: its positions decide.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
-  Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}) const;
+  /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
+  Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {},
+                const PackedDocuments& documents = {}) const;
   /// The same for tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never
@@ -66,7 +75,7 @@ class DecoderOnly : public Module {
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:
-  Tensor through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionMasks& masks,
+  Tensor through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionContext& sequences,
                         LayerCaches* caches, std::vector<Tensor>* weights = nullptr) const;
 
   DecoderOnlyConfig config_;

@@ -183,6 +183,27 @@ refuses "a tokenizer of another size" "of 256 tokens, and the model in .* has 30
   train --run "$work/new" --from "$work/tokenless" --tokenizer-model "$work/bytes/tokenizer"
 refuses "fine-tuning with another tokenizer" "--tokenizer contradicts" train --run "$work/new" --from "$work/bpe" --tokenizer byte
 
+# --- instructions: loss on answers, documents apart ---------------------------------------------------------------
+for i in $(seq 400); do printf '{"prompt": "%d plus 1 is ", "answer": "%d"}\n' "$i" $((i + 1)); done >"$work/pairs.jsonl"
+pairs=(--corpus "$work/pairs.jsonl" --loss-on answers)
+answering=("${sizes[@]}" --steps 12 --documents apart)
+"$program" prepare "${pairs[@]}" --tokenizer sentencepiece --vocabulary 280 --output "$work/instructions" >"$work/out" 2>"$work/err"
+check "prepare marks answers" test -s "$work/instructions/train.answers"
+train "$work/answers" "${answering[@]}" --tokens "$work/instructions" --loss-on answers
+check "training on answers, with documents apart" test $? = 0
+"$program" evaluate --run "$work/answers" >"$work/out" 2>"$work/err"
+check "evaluate measures answers alone" grep -q 'exact .*nats a token' "$work/out"
+train "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
+check "fine-tuning on instructions" test $? = 0
+refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers
+refuses "answers without marks" "does not say which tokens are answers" train --run "$work/new" --tokens "$work/moved" --loss-on answers
+refuses "answers of the built-in text" "--loss-on answers needs --corpus" train --run "$work/new" --loss-on answers
+refuses "answers without an end" "has none; try --tokenizer sentencepiece" train --run "$work/new" "${pairs[@]}"
+refuses "documents without an end" "--documents apart needs a tokenizer" train --run "$work/new" --corpus "$work/text" --documents apart
+refuses "documents apart with a prefix" "--documents apart .*--prefix" train --run "$work/new" --documents apart --prefix
+refuses "documents apart with convolutions" "--documents apart .*--short-conv" train --run "$work/new" --documents apart --short-convolution 3
+refuses "documents apart with a state" "--documents apart .*a state" train --run "$work/new" --documents apart --attention gla
+
 # --- export, and the folders of other programs ----------------------------------------------------------------------
 train "$work/llama" --preset stories-260k --width 32 --heads 4 --groups 2 --feed-forward 48 --layers 2 --context 32 --batch 4 \
   --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 --vocabulary 300 --corpus "$work/text" --threads 2

@@ -87,6 +87,33 @@ TEST_SUITE("examples/language/loss") {
     }
   }
 
+  TEST_CASE("documents apart begin with each row and behind each end, which predicts nothing") {
+    const LanguageBatch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
+    const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
+    using Ids = std::vector<std::int32_t>;
+    CHECK(batch.inputs.shape() == Shape{1, 16});
+    CHECK(values(batch.inputs) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
+    CHECK(values(batch.targets) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
+    CHECK(values(batch.documents.positions) == Ids{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4});
+    Ids starts(17, 16);
+    starts[0] = 0, starts[1] = 4, starts[2] = 8, starts[3] = 11;
+    CHECK(values(batch.documents.starts) == starts);
+    CHECK(batch.counted == 14);
+  }
+
+  TEST_CASE("targets that do not count add nothing to the loss") {
+    const TemporaryFolder folder;
+    const DecoderOnly model = tiny_model(tiny_options(folder));
+    TokenBatch tokens = counting_batch(1, 8);
+    for (const Index i : {0, 1, 5}) tokens.targets.data<std::int32_t>()[i] = -1;
+    const LanguageBatch batch = language_batch(model.config(), tokens, 1, 0).to(model.device());
+    CHECK(batch.counted == 5);
+    const Tensor logits = model(batch.inputs);
+    double sum = 0;
+    for (const Index i : {2, 3, 4, 6, 7}) sum += nats_of(logits, i, (i + 1) % 7);
+    CHECK_BELOW(std::abs(model.loss(batch.inputs, batch.targets).item() - sum / 5), 1e-5);
+  }
+
   TEST_CASE("the loss of a prefix model does not depend on the targets within prefixes") {
     const TemporaryFolder folder;
     LanguageOptions options = tiny_options(folder);

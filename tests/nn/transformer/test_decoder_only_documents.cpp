@@ -1,0 +1,79 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/nn/transformer/config_variants.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+
+#include <algorithm>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr Index kLengths[] = {3, 1, 5};
+
+/// The losses of documents that each have a row to themselves, weighted by their targets.
+Tensor mean_of_documents(const DecoderOnly& model, const Tensor& ids, const Tensor& targets) {
+  Tensor sum;
+  Index first = 0;
+  for (const Index length : kLengths) {
+    const Tensor loss = model.loss(columns(ids, first, length), columns(targets, first, length));
+    const Tensor part = loss * (static_cast<double>(length) / static_cast<double>(ids.elements()));
+    sum = sum.defined() ? sum + part : part;
+    first += length;
+  }
+  return sum;
+}
+
+/// How far the packed loss and its gradients are from those of the documents alone.
+double packed_deviation(const DecoderOnlyConfig& config) {
+  DecoderOnly model = language_model(config);
+  const Tensor ids = ids_of(random_tokens(9, 3), {1, 9}), targets = ids_of(random_tokens(9, 4), {1, 9});
+  // The empty document behind the others is what makes all batches alike.
+  const PackedDocuments documents{ids_of({0, 3, 4, 9, 9}, {5}), ids_of({0, 1, 2, 0, 0, 1, 2, 3, 4}, {1, 9})};
+  const auto gradients_of = [&](const auto& loss_of) {
+    Tape tape;
+    std::vector<Tensor> leaves;
+    for (auto& [name, parameter] : model.named_parameters()) leaves.push_back(parameter.value());
+    const Tensor loss = loss_of();
+    std::vector<Tensor> result = tape.gradients(loss, leaves);
+    result.push_back(loss);
+    return result;
+  };
+  const auto packed = gradients_of([&] { return model.loss(ids, targets, {}, {}, documents); });
+  const auto alone = gradients_of([&] { return mean_of_documents(model, ids, targets); });
+  double most = 0;
+  for (std::size_t i = 0; i < packed.size(); ++i) most = std::max(most, absolute_error(packed[i], alone[i]));
+  return most;
+}
+
+bool can_pack(const DecoderOnlyConfig& config) {
+  for (Index layer = 0; layer < config.layers; ++layer)
+    if (attention_kind(config.attention_config(layer).kind).can & kHasState) return false;
+  const Index most = config.attention.rotations.max_positions;
+  return config.short_convolution == 0 && (most == 0 || most >= 5);
+}
+
+void check_packed(const DecoderOnlyConfig& config) {
+  if (can_pack(config))
+    CHECK_BELOW(packed_deviation(config), 1e-12);
+  else
+    CHECK(message_of<Error>([&] { packed_deviation(config); }).find("; try ") != std::string::npos);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/decoder_only documents") {
+  TEST_CASE("packed documents have the mean loss, and its gradients, of documents in rows of their own") {
+    for (const LanguageKind& kind : language_kinds()) {
+      CAPTURE(kind.name());
+      check_packed(language_config(kind, 5));
+    }
+  }
+
+  TEST_CASE("the same under each option of a model, or documents are refused") {
+    for (const auto& variant : variants_of(language_config({"gqa", PositionKind::rotary}, 5))) {
+      CAPTURE(variant.name);
+      check_packed(variant.config);
+    }
+  }
+}
