@@ -9,8 +9,7 @@
 
 namespace tapeformer {
 
-/// Takes over the array's memory; on the CPU nothing is copied. For an expression, or an array that is used
-/// later, write from_xtensor(xt::xarray<T>(expression)).
+/// Takes over the array's memory: on the CPU nothing is copied.
 /// Throws:  ShapeError for more than Shape::kMaxRank axes
 template <class T>
 Tensor from_xtensor(xt::xarray<T>&& array) {
@@ -24,11 +23,19 @@ Tensor from_xtensor(xt::xarray<T>&& array) {
       .to(default_device());
 }
 
-/// The tensor's elements as an xtensor array, which keeps their memory alive; nothing is copied. As with
-/// data(), a value that a tape has recorded must not be changed.
+/// Computes an expression, or copies an array that is used later or a view of one.
+/// Throws:  ShapeError for more than Shape::kMaxRank axes
+template <class E>
+Tensor from_xtensor(const xt::xexpression<E>& expression) {
+  return from_xtensor(xt::xarray<typename E::value_type>(expression.derived_cast()));
+}
+
+/// The tensor's elements as an xtensor array, which keeps their memory alive; on the CPU nothing is copied.
+/// As with data(), a value that a tape has recorded must not be changed.
 /// Throws:  DTypeError unless T is what the tensor stores
 template <class T>
-auto as_xtensor(const Tensor& x) {
+auto as_xtensor(const Tensor& tensor) {
+  const Tensor x = tensor.to(Device::cpu());
   const xt::dynamic_shape<std::size_t> shape(x.shape().begin(), x.shape().end());
   return xt::adapt_smart_ptr(std::shared_ptr<T>(std::make_shared<Tensor>(x), x.data<T>()), shape);
 }

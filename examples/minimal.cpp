@@ -1,12 +1,14 @@
 // The whole library in one small program: a language model that reads a text, learns to predict its next
 // character, and then writes some text of its own. It takes seconds.
 // Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads the built-in text.
+#include <tapeformer/autograd/xtensor.h>
 #include <tapeformer/tapeformer.h>  // includes the library's headers; CMake generates it in the build folder
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <xtensor/xview.hpp>
 
 using namespace tapeformer;
 using Ids = std::vector<std::int32_t>;
@@ -83,13 +85,13 @@ struct LanguageModel : Module {
 /// Inputs and targets, i32 [B, T]: windows of the text from random places. The target is the token after its
 /// input.
 std::pair<Tensor, Tensor> random_batch(const Ids& text, Generator& random) {
-  Ids inputs, targets;
+  auto windows = xt::xarray<std::int32_t>::from_shape({kBatch, kContext + 1});
   for (Index row = 0; row < kBatch; ++row) {
     const auto start = text.begin() + random.below(static_cast<Index>(text.size()) - kContext);
-    inputs.insert(inputs.end(), start, start + kContext);
-    targets.insert(targets.end(), start + 1, start + kContext + 1);
+    std::copy_n(start, kContext + 1, xt::row(windows, row).begin());
   }
-  return {Tensor::from(inputs, {kBatch, kContext}), Tensor::from(targets, {kBatch, kContext})};
+  return {from_xtensor(xt::view(windows, xt::all(), xt::range(0, kContext))),
+          from_xtensor(xt::view(windows, xt::all(), xt::range(1, kContext + 1)))};
 }
 
 /// Appends tokens to the text, each drawn from what the model predicts after the last kContext of them. There

@@ -2,7 +2,10 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/xtensor.h>
 
+#include <xtensor/xfixed.hpp>
+#include <xtensor/xmanipulation.hpp>
 #include <xtensor/xmath.hpp>
+#include <xtensor/xview.hpp>
 
 using namespace tapeformer;
 
@@ -19,6 +22,19 @@ TEST_SUITE("autograd/xtensor") {
     CHECK(from_xtensor(xt::xarray<bool>{true, false}).to_vector<bool>() == std::vector<bool>{true, false});
     CHECK(from_xtensor(xt::xarray<float>(2.5f)).item() == 2.5);
     CHECK(from_xtensor(xt::xarray<float>::from_shape({0, 3})).shape() == Shape{0, 3});
+  }
+
+  TEST_CASE("expressions, views and arrays that are used later are copied, whatever their layout") {
+    const xt::xarray<float> array{{1, 2, 3}, {4, 5, 6}};
+    CHECK(from_xtensor(array).describe() == "f32[2,3]");
+    CHECK(from_xtensor(array * 2.f + 1.f).to_vector<float>() == std::vector<float>{3, 5, 7, 9, 11, 13});
+    CHECK(from_xtensor(xt::transpose(array)).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
+    CHECK(from_xtensor(xt::view(array, xt::all(), xt::range(1, 3))).describe() == "f32[2,2]");
+    CHECK(from_xtensor(array > 3.f).to_vector<bool>() ==
+          std::vector<bool>{false, false, false, true, true, true});
+    const xt::xarray<double, xt::layout_type::column_major> columns{{1, 2}, {3, 4}};
+    CHECK(from_xtensor(columns).to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+    CHECK(from_xtensor(xt::xtensor_fixed<double, xt::xshape<2>>{5, 6}).at(1) == 6);
   }
 
   TEST_CASE("the adopted memory lives as long as a handle on it") {

@@ -1,31 +1,14 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/norm.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/formulas.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
 
 using namespace tapeformer;
-
-namespace {
-
-std::vector<double> layer_norm_oracle(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                      double epsilon) {
-  const Index width = x.size(-1);
-  std::vector<double> y;
-  for (Index row = 0; row < x.elements(); row += width) {
-    double mean = 0, variance = 0;
-    for (Index i = 0; i < width; ++i) mean += x.at(row + i) / static_cast<double>(width);
-    for (Index i = 0; i < width; ++i)
-      variance += std::pow(x.at(row + i) - mean, 2) / static_cast<double>(width);
-    for (Index i = 0; i < width; ++i)
-      y.push_back((x.at(row + i) - mean) / std::sqrt(variance + epsilon) * weight.at(i) + bias.at(i));
-  }
-  return y;
-}
-
-}  // namespace
 
 TEST_SUITE("nn/layer_norm") {
   TEST_CASE("a row worked by hand") {
@@ -39,14 +22,14 @@ TEST_SUITE("nn/layer_norm") {
     CHECK(norm(x).to_vector<double>() == std::vector<double>{9, 19, 30, 46});
   }
 
-  TEST_CASE("it agrees with plain loops at widths around those of vectors") {
+  TEST_CASE("it agrees with the formula at widths around those of vectors") {
     for (const Index width : {1, 31, 32, 33, 257}) {
       LayerNorm norm({width, 1e-5, true});
       norm.to(DType::f64);
       randomise(norm, 5);
       const Tensor weight = norm.named_parameters()[0].second, bias = norm.named_parameters()[1].second;
       const Tensor x = random_values({2, 3, width}, 6);
-      const Tensor expected = Tensor::from(layer_norm_oracle(x, weight, bias, 1e-5), x.shape());
+      const Tensor expected = norm_formula(x, weight, bias, x, true, 1e-5).y;
       CHECK_BELOW(relative_error(norm(x), expected), 1e-12);
       norm.to(DType::f32);
       CHECK_BELOW(relative_error(norm(x.to(DType::f32)), expected), 2e-6);

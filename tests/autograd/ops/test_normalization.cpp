@@ -3,44 +3,9 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
-
-#include <cmath>
+#include <tapeformer/tests/reference/formulas.h>
 
 using namespace tapeformer;
-
-namespace {
-
-/// x, weight and bias -> y and their gradients, from the definition. `centred` is layer norm, else RMS norm.
-OpResult oracle(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy, bool centred,
-                double epsilon) {
-  const Index n = x.size(-1);
-  OpResult result{Tensor::empty_like(x), {Tensor::empty_like(x), Tensor::zeros({n}, DType::f64)}};
-  result.gradients.push_back(Tensor::zeros({n}, DType::f64));
-  double *y = result.y.data<double>(), *dx = result.gradients[0].data<double>();
-  double *dweight = result.gradients[1].data<double>(), *dbias = result.gradients[2].data<double>();
-  const auto count = static_cast<double>(n);
-  for (Index from = 0; from < x.elements(); from += n) {
-    double mean = 0, variance = 0, mean_g = 0, mean_gx = 0;
-    for (Index i = 0; i < n && centred; ++i) mean += x.at(from + i) / count;
-    for (Index i = 0; i < n; ++i) variance += std::pow(x.at(from + i) - mean, 2) / count;
-    const double deviation = std::sqrt(variance + epsilon);
-    for (Index i = 0; i < n; ++i) {
-      const double xhat = (x.at(from + i) - mean) / deviation, g = dy.at(from + i) * weight.at(i);
-      y[from + i] = xhat * weight.at(i) + bias.at(i);
-      dweight[i] += dy.at(from + i) * xhat;
-      dbias[i] += dy.at(from + i);
-      mean_g += centred ? g / count : 0;
-      mean_gx += g * xhat / count;
-    }
-    for (Index i = 0; i < n; ++i) {
-      const double xhat = (x.at(from + i) - mean) / deviation, g = dy.at(from + i) * weight.at(i);
-      dx[from + i] = (g - mean_g - xhat * mean_gx) / deviation;
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 TEST_SUITE("autograd/ops/normalization") {
   TEST_CASE("rows worked by hand") {
@@ -62,8 +27,8 @@ TEST_SUITE("autograd/ops/normalization") {
         const Tensor x = random_normal({rows, n}, random), weight = random_normal({n}, random);
         const Tensor bias = random_normal({n}, random), seed = random_normal({rows, n}, random);
         check_op([](const auto& in) { return layer_norm(in[0], in[1], in[2]); }, {x, weight, bias}, seed,
-                 oracle(x, weight, bias, seed, true, 1e-5));
-        OpResult rms = oracle(x, weight, Tensor::zeros({n}, DType::f64), seed, false, 1e-6);
+                 norm_formula(x, weight, bias, seed, true, 1e-5));
+        OpResult rms = norm_formula(x, weight, Tensor::zeros({n}, DType::f64), seed, false, 1e-6);
         check_op([](const auto& in) { return rms_norm(in[0], in[1]); }, {x, weight}, seed, rms);
       }
     }
@@ -75,14 +40,14 @@ TEST_SUITE("autograd/ops/normalization") {
     const Tensor one = Tensor::full({19}, 1, DType::f64), zero = Tensor::zeros({19}, DType::f64);
     const Tensor weight = random_normal({19}, random), bias = random_normal({19}, random);
     check_op([](const auto& in) { return layer_norm(in[0], {}, {}); }, {x}, seed,
-             oracle(x, one, zero, seed, true, 1e-5));
+             norm_formula(x, one, zero, seed, true, 1e-5));
     check_op([](const auto& in) { return layer_norm(in[0], in[1], {}); }, {x, weight}, seed,
-             oracle(x, weight, zero, seed, true, 1e-5));
-    const OpResult biased = oracle(x, one, bias, seed, true, 1e-5);
+             norm_formula(x, weight, zero, seed, true, 1e-5));
+    const OpResult biased = norm_formula(x, one, bias, seed, true, 1e-5);
     check_op([](const auto& in) { return layer_norm(in[0], {}, in[1]); }, {x, bias}, seed,
              {biased.y, {biased.gradients[0], biased.gradients[2]}});
     check_op([](const auto& in) { return rms_norm(in[0], {}); }, {x}, seed,
-             oracle(x, one, zero, seed, false, 1e-6));
+             norm_formula(x, one, zero, seed, false, 1e-6));
   }
 
   TEST_CASE("a large mean does not spoil the variance") {
@@ -115,8 +80,9 @@ TEST_SUITE("autograd/ops/normalization") {
         },
         {x, weight, bias}, seed);
     const Tensor one = Tensor::full({21}, 1, DType::f64);
-    const OpResult a = oracle(x, weight, bias, seed, true, 1e-5),
-                   b = oracle(x, weight, bias, seed, false, 1e-6), c = oracle(x, one, bias, seed, true, 1e-5);
+    const OpResult a = norm_formula(x, weight, bias, seed, true, 1e-5),
+                   b = norm_formula(x, weight, bias, seed, false, 1e-6),
+                   c = norm_formula(x, one, bias, seed, true, 1e-5);
     CHECK_BELOW(relative_error(got.gradients[0], add(add(a.gradients[0], b.gradients[0]), c.gradients[0])),
                 1e-12);
     CHECK_BELOW(relative_error(got.gradients[1], add(a.gradients[1], b.gradients[1])), 1e-12);
@@ -173,8 +139,8 @@ TEST_SUITE("autograd/ops/normalization") {
           std::vector<Tensor> dweights = {zero, zero};
           for (Index head = 0; head < queries + keys; ++head) {
             const std::size_t which = head < queries ? 0 : 1;
-            const OpResult own = oracle(slice(x, 1, head * n, n), weights[which], zero,
-                                        slice(seed, 1, head * n, n), false, 1e-6);
+            const OpResult own = norm_formula(slice(x, 1, head * n, n), weights[which], zero,
+                                              slice(seed, 1, head * n, n), false, 1e-6);
             y.push_back(own.y);
             dx.push_back(own.gradients[0]);
             dweights[which] = dweights[which] + own.gradients[1];

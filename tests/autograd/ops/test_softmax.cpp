@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
+#include <tapeformer/tests/reference/formulas.h>
 
 #include <cmath>
 #include <vector>
@@ -8,28 +9,6 @@
 using namespace tapeformer;
 
 namespace {
-
-/// Softmax of rows and its gradient, from the definition.
-OpResult softmax_oracle(const Tensor& x, const Tensor& dy, bool logarithm) {
-  const Index n = x.size(-1);
-  OpResult result{Tensor::empty_like(x), {Tensor::empty_like(x)}};
-  double *y = result.y.data<double>(), *dx = result.gradients[0].data<double>();
-  for (Index from = 0; from < x.elements(); from += n) {
-    double total = 0, product = 0, sum = 0;
-    for (Index i = from; i < from + n; ++i) total += std::exp(x.at(i));
-    for (Index i = from; i < from + n; ++i) {
-      const double p = std::exp(x.at(i)) / total;
-      product += p * dy.at(i);
-      sum += dy.at(i);
-      y[i] = logarithm ? std::log(p) : p;
-    }
-    for (Index i = from; i < from + n; ++i) {
-      const double p = std::exp(x.at(i)) / total;
-      dx[i] = logarithm ? dy.at(i) - p * sum : p * (dy.at(i) - product);
-    }
-  }
-  return result;
-}
 
 /// Wherever the largest of a row stands, and where all are minus infinity.
 template <class T>
@@ -68,8 +47,9 @@ TEST_SUITE("autograd/ops/softmax") {
       for (const Index rows : {1, 7}) {
         CAPTURE(n);
         const Tensor x = random_normal({rows, n}, random), seed = random_normal({rows, n}, random);
-        check_op([](const auto& in) { return softmax(in[0]); }, {x}, seed, softmax_oracle(x, seed, false));
-        check_op([](const auto& in) { return log_softmax(in[0]); }, {x}, seed, softmax_oracle(x, seed, true));
+        check_op([](const auto& in) { return softmax(in[0]); }, {x}, seed, softmax_formula(x, seed, false));
+        check_op([](const auto& in) { return log_softmax(in[0]); }, {x}, seed,
+                 softmax_formula(x, seed, true));
       }
     }
   }
@@ -156,7 +136,7 @@ TEST_SUITE("autograd/ops/softmax") {
     const auto both = [](const auto& in) { return add(softmax(in[0]), log_softmax(in[0])); };
     const OpResult got = run_op(both, {x}, seed);
     const Tensor expected =
-        add(softmax_oracle(x, seed, false).gradients[0], softmax_oracle(x, seed, true).gradients[0]);
+        add(softmax_formula(x, seed, false).gradients[0], softmax_formula(x, seed, true).gradients[0]);
     CHECK_BELOW(relative_error(got.gradients[0], expected), 1e-13);
   }
 
