@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU: builds with CUDA, runs the unit tests and the gradient checks on the GPU, the memory and
 # race checks of compute-sanitizer over the kernels' tests, the programs from end to end, beside the CPU, how far
-# trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one. In the order
+# runs agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one. In the order
 # of worth where time is short: what is right, then steps, attention, single kernels, decoding and a whole training, in bf16
 # before TF32. Should the kernels for Hopper be wrong or hang, the rest goes on without them.
 # Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX] [--set A|B|C]
@@ -126,7 +126,7 @@ part A 30 "memory and copies" cases '*/autograd/cuda/test_*' --source-file-exclu
 part A 30 "faults of the card" cases '*/autograd/cuda/test_runtime*'
 part A 60 "tensors in memory of the GPU alone" \
   cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
-part A 60 "trainings agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
+part A 60 "runs agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
 
 # our_steps PRECISION WORKLOADS...: ours alone.
 our_steps() {
@@ -134,7 +134,7 @@ our_steps() {
   shift
   "$bench" train_step "$@" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"} |
     sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),.*"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
-    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+    awk '{ printf "%-14s %-5s %9.2f ms per step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
 }
 # times_of SIZES OPERATION...: of passes of attention.
 times_of() {
@@ -336,7 +336,7 @@ show "the machine"
 show "first figures, bf16"
 show "the kernels' counters"
 show "gradient check of every layer, in double"
-show "trainings agree with the CPU's"
+show "runs agree with the CPU's"
 for precision in bf16 tf32; do
   show "steps beside PyTorch, $precision"
   show "steps beside compiled PyTorch, $precision"

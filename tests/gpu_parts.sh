@@ -3,7 +3,7 @@
 #   only     a regular expression for names of parts
 #   set      A, B or C: only the parts of that set
 #   minutes  when all of it must be over; unset: no limit
-#   results  a folder that gets at most eight files of at most 16 MiB, written anew after every part
+#   results  a folder that gets at most eight files of at most 16 MiB, written again after every part
 #   lists    set: print the names of parts, and run nothing
 
 # limited SECONDS COMMAND...: 124 when it was ended. A process that even SIGKILL does not end, as one that waits for a broken

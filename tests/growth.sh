@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether trainings grow: resident memory, file descriptors and threads of both programs side by side, while
+# Whether runs grow: resident memory, file descriptors and threads of both programs side by side, while
 # validations, checkpoints, kept weights and samples come far more often than a run would ask for.
 # Usage: tests/growth.sh PROGRAMS MINUTES [RUNS]
 #   PROGRAMS  the folder with train_language_model and train_translation, such as build/release/examples

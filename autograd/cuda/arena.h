@@ -27,7 +27,7 @@ class Arena {
   /// Gives back segments without a block in use.
   void drop_free(const DropSegment& drop);
 
-  /// Marks blocks in use as kept: they outlive the capture that made them, and are no graph's any more.
+  /// Marks blocks in use as kept: they outlive the capture that made them, and no graph owns them any more.
   void keep_used();
   /// False for kept blocks.
   bool contains(const void* from) const;

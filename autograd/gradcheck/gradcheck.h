@@ -112,7 +112,7 @@ struct GradcheckReport {
 /// off is kTooCoarse, and does not pass. No step helps at a kink: leave it out by GradcheckOptions::skip.
 /// Values are perturbed in place and restored. Inputs may share memory, as the same tensor given twice or an
 /// alias of another shape does: what moves one moves all, and their gradients are added.
-/// Throws:  DTypeError unless every input is f64, Error for a constant that is no input
+/// Throws:  DTypeError unless every input is f64, Error for a constant that is not an input
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,
                           const GradcheckOptions& options = {});

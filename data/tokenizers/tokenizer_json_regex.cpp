@@ -18,7 +18,7 @@ std::string message_of(int code) {
 }
 
 /// `pattern` with \s and \w as the tokenizers package understands them: to PCRE2 U+180E is a space, and marks
-/// are no part of a word. Refuses what the two understand otherwise.
+/// are not part of a word. Refuses what the two understand otherwise.
 std::string with_classes(const std::string& pattern) {
   const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
   std::string result;
@@ -59,7 +59,7 @@ struct Regex {
     code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
     if (!code)
-      throw UnsupportedPart{"the pattern " + written + ", which is no regular expression (" +
+      throw UnsupportedPart{"the pattern " + written + ", which is not a regular expression (" +
                             message_of(error) + " at byte " + std::to_string(where) + ")"};
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it cannot, patterns are interpreted
     limits.reset(pcre2_match_context_create(nullptr));

@@ -51,7 +51,7 @@ const std::vector<Preset>& language_presets() {
        {kMinutes, R"({
          "tokenizer": "bpe", "vocabulary": 4096, "width": 192, "short_convolution": 4, "fused_head": true,
          "adam_rate": 0.5, "time_budget": 30, "steps": 7000})"}},
-      // nanoGPT's GPT-2 takes 491,520 tokens a step on eight GPUs. Here a step has a twelfth of that, the
+      // nanoGPT's GPT-2 takes 491,520 tokens per step on eight GPUs. Here a step has a twelfth of that, the
       // rates are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al.
       // 2022).
       {"gpt2-124m",

@@ -32,7 +32,7 @@ struct SearchOptions {
                                const std::function<void(Index done)>& progress = {}) const;
 };
 
-/// Throws: CheckpointError that says why `folder` is no trained run
+/// Throws: CheckpointError that says why `folder` is not a trained run
 void check_trained(const std::string& folder);
 
 /// A trained run as `translate` and `evaluate` need it.

@@ -33,8 +33,8 @@ void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
 
 Tensor CachedSteps::step(const TokenIds& tokens) {
   if (tokens.size() != rows_.size() || rows_.empty()) {
-    throw ShapeError("[step] there must be one token a row, and a row; got " + std::to_string(tokens.size()) +
-                     " for " + number_of(rows_.size(), "row"));
+    throw ShapeError("[step] there must be one token per row, and a row; got " +
+                     std::to_string(tokens.size()) + " for " + number_of(rows_.size(), "row"));
   }
   check_ids("step", tokens);
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);

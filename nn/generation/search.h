@@ -16,7 +16,7 @@ struct SearchConfig {
   Index max_tokens = 0;         ///< longest output; 0 for twice the source and ten more, within max_length
   Index batch = 64;             ///< sentences decoded side by side
   std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids every tokenizer uses
-  std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything anew
+  std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything again
   bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
   /// Called with the number of finished sentences as they finish.
   std::function<void(Index done)> progress = {};
@@ -35,7 +35,7 @@ using Finished = std::function<void(std::size_t sentence, Hypothesis found)>;
 
 /// Beam search for as many sentences as there are limits, all at once; `model` has one row for each. A
 /// sentence that is finished leaves the model.
-/// Throws:  Error if a logit is no number, or no token of a row has a finite one
+/// Throws:  Error if a logit is not a number, or no token of a row has a finite one
 /// Source:  length penalty: Wu et al. 2016, arXiv:1609.08144, section 7
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished);

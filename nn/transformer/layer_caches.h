@@ -42,7 +42,7 @@ class LayerCaches {
   /// See reserve().
   void set_length(Index length);
 
-  /// While it lives, every layer writes one token a row at `positions`, i32 [R, 1].
+  /// While it lives, every layer writes one token per row at `positions`, i32 [R, 1].
   class Step {
    public:
     /// Begins it in every layer.

@@ -42,7 +42,7 @@ DecoderOnly language_model() {
   return model;
 }
 
-/// A training, its batches drawn anew from a fixed seed.
+/// A training, its batches drawn again from a fixed seed.
 struct TrainingCourse {
   explicit TrainingCourse(Index most_graphs = 0, bool in_bf16 = false) : model(language_model()) {
     if (in_bf16) model.compute_in(DType::bf16);

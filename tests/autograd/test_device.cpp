@@ -31,7 +31,7 @@ TEST_SUITE("autograd/device") {
     CHECK(!cuda::availability().empty());
   }
 
-  TEST_CASE("a name that is no device is refused") {
+  TEST_CASE("a name that is not a device is refused") {
     for (const char* name :
          {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "cuda0", "cuda:12345", "CPU"}) {
       CAPTURE(name);

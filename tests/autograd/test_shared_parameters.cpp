@@ -40,7 +40,7 @@ TEST_SUITE("autograd/shared_parameters") {
     CHECK(wrong == std::vector<int>(4));
   }
 
-  TEST_CASE("tensors go from thread to thread: who gets one reads it, records it anew and drops it") {
+  TEST_CASE("tensors go from thread to thread: who gets one reads it, records it again and drops it") {
     constexpr int kTensors = 200;
     std::mutex mutex;
     std::condition_variable changed;

@@ -15,6 +15,6 @@ check "it learns a text of one's own" grep -q 'the cat sat on the mat. the cat s
 refuses "a file that is not there" "cannot be opened" "$work/none"
 printf 'short' >"$work/text"
 refuses "a text that is too short" "too short" "$work/text"
-refuses "steps that are no number" "usage" "$work/text" many
+refuses "steps that are not a number" "usage" "$work/text" many
 
 ends_here

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at reports of trainings in headless Chromium: what is drawn, read and wide. Without Chromium it exits with 77.
+"""Looks at reports of runs in headless Chromium: what is drawn, read and wide. Without Chromium it exits with 77.
 Usage: report_page.py TRAIN_LANGUAGE_MODEL"""
 import html
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Same command, seed and number of threads: the same bits, by every command that computes; trainings on one, two and three
+# Same command, seed and number of threads: the same bits, by every command that computes; runs on one, two and three
 # threads. The second time memory begins with other contents, and folders lie elsewhere.
 # Usage: same_bits.sh TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION GRADCHECK_ATTENTION
 set -u

@@ -41,7 +41,7 @@ TEST_SUITE("nn/short_convolution") {
                                              layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
   }
 
-  TEST_CASE("its weight is no matrix: it is not decayed, and Muon does not orthogonalise it") {
+  TEST_CASE("its weight is not a matrix: it is not decayed, and Muon does not orthogonalise it") {
     ShortConvolution layer({kWidth, 4});
     layer.parameters();
     const Parameter weight = layer.named_parameters()[0].second;

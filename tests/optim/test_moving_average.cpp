@@ -134,7 +134,7 @@ TEST_SUITE("optim/moving_average") {
     }
   }
 
-  TEST_CASE("a decay that is no share below 1 is refused") {
+  TEST_CASE("a decay that is not a share below 1 is refused") {
     for (const double decay : {-0.1, 1.0, std::nan("")}) {
       CHECK(message_of<Error>([&] { MovingAverage({}, decay); }) ==
             "[moving_average] decay must be in [0, 1); got " + std::to_string(decay));

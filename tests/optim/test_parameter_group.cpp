@@ -31,7 +31,7 @@ TEST_SUITE("optim/parameter_group") {
     CHECK(texts_of(parameter_groups_of(texts)) == texts);
   }
 
-  TEST_CASE("what is no group is refused") {
+  TEST_CASE("what is not a group is refused") {
     for (const char* text : {"", "embedding", ":rate=1", "a:", "a:rate", "a:=1", "a:rate=", "a:rate=x",
                              "a:rate=1x", "a:rate=-1", "a:rate=inf", "a:rate=nan", "a:beta1=1e999"}) {
       CAPTURE(text);

@@ -18,7 +18,7 @@ struct LargeTeam : BlockTeam {
 constexpr Index kLargeRow = 8192;
 constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
 
-/// Targets that are no class are skipped like ignored ones; they are reported later.
+/// Targets that are not a class are skipped like ignored ones; they are reported later.
 __device__ bool is_counted(const CrossEntropy& s, std::int32_t target) {
   return target != s.ignored && target >= 0 && target < s.n;
 }
@@ -87,7 +87,7 @@ __device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wi
                                         Read&& read) {
   using W = Wide<T>;
   constexpr W kLowest =
-      std::numeric_limits<W>::lowest();  // finite, so that minus infinity less this is no NaN
+      std::numeric_limits<W>::lowest();  // finite, so that minus infinity less this is not NaN
   RowSums<W> own{kLowest, W(0), W(0)};
   const bool smooths = s.smoothing != 0;
   for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {

@@ -20,7 +20,7 @@ TEST_SUITE("autograd/config/json") {
     CHECK(json["b"]["b"][0] == 2);
   }
 
-  TEST_CASE("keys given twice, deep nesting and what is no JSON are refused") {
+  TEST_CASE("keys given twice, deep nesting and what is not JSON are refused") {
     CHECK(parse_refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
     CHECK(parse_refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
     CHECK(parse_refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");

@@ -197,7 +197,8 @@ TEST_SUITE("autograd/cuda/graphs") {
     CHECK(x.at(0) == 1);
   }
 
-  TEST_CASE("each launch checks its input anew, and reports an error with the message given in the capture") {
+  TEST_CASE(
+      "each launch checks its input again, and reports an error with the message given in the capture") {
     if (!has_gpu()) return;
     const Tensor ids = Tensor::full({4}, 3, DType::i32, Device::cuda()),
                  counted = Tensor::zeros({1}, DType::i32, Device::cuda());

@@ -20,7 +20,7 @@ struct HopperCase {
 
 /// [B T]: the first key that each query sees, or the one behind the last. With `lengths` some see none, and
 /// with `gaps` there are keys that nobody sees between some that are seen; of `documents`, one behind the
-/// other, some queries are no part, and whole tiles of them see nothing.
+/// other, some queries are not part, and whole tiles of them see nothing.
 inline std::vector<std::int32_t> limits_of(const HopperCase& c, bool of_end) {
   std::vector<std::int32_t> limits;
   for (Index b = 0; b < c.B; ++b) {

@@ -130,7 +130,7 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     CHECK_BELOW(deviation(weight.gradient().at(7), 600 * row), 1e-5);
   }
 
-  TEST_CASE("nothing but ignored rows, and no rows, are no loss") {
+  TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
     for (const Index rows : {0, 40}) {
       const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
       const auto got =

@@ -79,7 +79,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   }
 
   TEST_CASE("a bias is added before the result is rounded") {
-    // 257 is no bf16: rounded first, 256 - 256 would be left.
+    // 257 is not a bf16: rounded first, 256 - 256 would be left.
     const auto full = [](const Shape& shape, double value) {
       return on_gpu(Tensor::full(shape, value, DType::bf16, Device::cpu()));
     };

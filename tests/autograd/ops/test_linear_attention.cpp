@@ -251,7 +251,7 @@ TEST_SUITE("autograd/ops/linear_attention") {
     }
   }
 
-  TEST_CASE("a decay to nothing begins anew, whatever the state held") {
+  TEST_CASE("a decay to nothing begins again, whatever the state held") {
     Generator random(test_seed(5));
     for (const bool by_channel : {false, true}) {
       const Kind kind{"forgets", true, by_channel, true, true};

@@ -218,7 +218,7 @@ TEST_SUITE("autograd/tape/activation_checkpointing") {
     CHECK(a.gradient().item() == 1);
   }
 
-  TEST_CASE("a body that computes nothing on the tape is no operation of it") {
+  TEST_CASE("a body that computes nothing on the tape is not an operation of it") {
     const Parameter a(values({2}));
     const Tensor x = values({3});
     Tape tape;

@@ -56,7 +56,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_controls") {
     CHECK(added_tokens(*plain).empty());
   }
 
-  TEST_CASE("text behind an added token begins anew or goes on") {
+  TEST_CASE("text behind an added token begins again or goes on") {
     const auto plain = train_sentencepiece_tokenizer(kCats, 280);
     for (const bool anew : {false, true}) {
       const auto tokenizer = with_two(train_sentencepiece_tokenizer(kCats, 280), anew);

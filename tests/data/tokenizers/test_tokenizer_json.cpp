@@ -97,7 +97,7 @@ TEST_SUITE("data/tokenizers/tokenizer_json") {
     has(with("/model/type", "WordLevel"), "a model of type WordLevel");
     has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
     has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
-        "the pattern (a, which is no regular expression");
+        "the pattern (a, which is not a regular expression");
     has(with("/model/vocab", "none"), "is damaged");
     has(with("/added_tokens/-", {{"content", "far"}, {"id", 1 << 30}}), "has the id 1073741824 among ");
     has(with("/added_tokens/0/content", "</s>"), "the added token \"</s>\" with another id");

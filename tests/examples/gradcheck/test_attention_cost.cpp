@@ -36,7 +36,7 @@ TEST_SUITE("examples/gradcheck/attention_cost") {
     CHECK(costs[3].cost.forward_flops != costs[4].cost.forward_flops);
     // Two rows of one token: projections of 6 x 44 and 12 x 6 weights, six keys in each of four heads.
     CHECK(costs[0].decoding_flops == 2 * 2 * (6 * 44 + 12 * 6 + 6 * 4 * (4 + 3)));
-    // Naive latent attention projects six latents a row anew.
+    // Naive latent attention projects six latents a row again.
     CHECK(costs[3].decoding_flops ==
           2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 6 * 5 * 4 * (4 + 3) + 6 * 4 * (4 + 2 + 3)));
     CHECK(costs[4].decoding_flops ==
@@ -62,7 +62,7 @@ TEST_SUITE("examples/gradcheck/attention_cost") {
     CHECK(out.str().find("mla, absorbed") != std::string::npos);
     CHECK(out.str().find("4.20 M") != std::string::npos);   // 4 (1024^2 + 1024) parameters
     CHECK(out.str().find("34.36 G") != std::string::npos);  // 2 (4 * 2048 * 1024^2 + 2048^2 * 1024 * 2)
-    CHECK(out.str().find("8192") != std::string::npos);     // 4 * 2 * 1024 bytes a token
+    CHECK(out.str().find("8192") != std::string::npos);     // 4 * 2 * 1024 bytes per token
     CHECK(out.str().find("139.08 M") != std::string::npos);
     CHECK(out.str().find("1.76 %") != std::string::npos);
   }

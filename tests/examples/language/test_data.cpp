@@ -7,7 +7,7 @@
 using namespace tapeformer;
 
 TEST_SUITE("examples/language/data") {
-  TEST_CASE("text that is no UTF-8 is refused, or named where a tokenizer takes bytes") {
+  TEST_CASE("text that is not UTF-8 is refused, or named where a tokenizer takes bytes") {
     const TemporaryFolder temporary;
     LanguageOptions options = tiny_options(temporary);
     options.training.steps = 1, options.training.warmup = 0;

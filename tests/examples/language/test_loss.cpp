@@ -55,7 +55,7 @@ TEST_SUITE("examples/language/loss") {
     }
   }
 
-  TEST_CASE("a prefix's own tokens are no targets; the first behind it is") {
+  TEST_CASE("a prefix's own tokens are not targets; the first behind it is") {
     const LanguageBatch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
     Index counted = 0;
     for (Index row = 0; row < 40; ++row) {

@@ -95,7 +95,7 @@ TEST_SUITE("examples/report/report_data") {
     CHECK(page.find("/* ") == std::string::npos);  // every mark was replaced
   }
 
-  TEST_CASE("what is no run is refused by its folder") {
+  TEST_CASE("what is not a run is refused by its folder") {
     const TemporaryFolder temporary;
     const auto message = [&](const char* name, const std::string& config, const std::string& facts) {
       const std::string folder = run_folder(temporary, name, config, "");

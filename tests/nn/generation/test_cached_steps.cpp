@@ -229,7 +229,7 @@ TEST_SUITE("nn/generation/cached_steps") {
                 steps.step({4, 11});
               }) == "[step] tokens must be within the vocabulary of 11; got 11");
         CHECK(message_of<ShapeError>([&] { steps.step({4}); }) ==
-              "[step] there must be one token a row, and a row; got 1 for 2 rows");
+              "[step] there must be one token per row, and a row; got 1 for 2 rows");
         CHECK(message_of<ShapeError>([&] {
                 steps.reorder({0, 2});
               }) == "[reorder] rows must be there; got row 2 of 2");

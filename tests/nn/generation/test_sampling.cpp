@@ -235,7 +235,7 @@ TEST_SUITE("nn/generation/sampling") {
     }
   }
 
-  TEST_CASE("logits that are no numbers, or of which none is finite, are refused") {
+  TEST_CASE("logits that are not numbers, or of which none is finite, are refused") {
     const double never = -std::numeric_limits<double>::infinity();
     Generator random(test_seed(3));
     const auto refused = [&](const std::vector<double>& logits) {

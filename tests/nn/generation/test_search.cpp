@@ -145,7 +145,7 @@ TEST_SUITE("nn/generation/search") {
           "[sample] a repetition_penalty is for continuing texts; got 1.500000; try 1");
   }
 
-  TEST_CASE("logits that are no numbers, or of which none is finite, are refused by every search") {
+  TEST_CASE("logits that are not numbers, or of which none is finite, are refused by every search") {
     const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
     const auto refusal = [&](Index beam, const std::vector<double>& probabilities) {
       TableModel::Table table = misleading();

@@ -155,6 +155,6 @@ TEST_SUITE("nn/generation/translation_steps") {
     CHECK(tape.memory().nodes == 0);
     CHECK(message_of<ShapeError>([&] {
             steps.step({4, 5});
-          }) == "[step] there must be one token a row, and a row; got 2 for 5 rows");
+          }) == "[step] there must be one token per row, and a row; got 2 for 5 rows");
   }
 }

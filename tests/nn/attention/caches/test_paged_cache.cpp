@@ -7,7 +7,7 @@ using namespace tapeformer;
 
 TEST_SUITE("nn/attention/caches/paged_cache") {
   TEST_CASE("rows that begin alike share blocks until they are written to, and give them back") {
-    PagedCache cache({CacheKind::paged, 0, 4}, {1, 1});  // 4 tokens a block, 16 bytes a token
+    PagedCache cache({CacheKind::paged, 0, 4}, {1, 1});  // 4 tokens a block, 16 bytes per token
     const auto append = [&](Index tokens, double first) {
       const Tensor x = Tensor::empty({cache.rows() == 0 ? 1 : cache.rows(), tokens, 1}, DType::f64);
       for (Index i = 0; i < x.elements(); ++i) x.data<double>()[i] = first + static_cast<double>(i);
