@@ -23,8 +23,8 @@ using OnToken = std::function<bool(Index sample, std::int32_t token)>;
 /// the others, beyond rounding, nor on the cache. Nothing is recorded. The model should be in evaluation
 /// mode: in training mode dropout drops here too.
 /// Throws:  Error for a number that is out of range, or a logit that is not a number; ShapeError if the
-///          prompt is empty or outside the vocabulary, or if prompt and max_tokens are more than rotary positions or
-///          the cache have room for
+///          prompt is empty or outside the vocabulary, or if prompt and max_tokens are more than rotary
+///          positions or the cache have room for
 void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextGenerationConfig& config,
                    const OnToken& on_token);
 
