@@ -14,8 +14,7 @@ void describe_gemma2(ConfigMap& map) {
   if (map.reads) map.model.window = 4096;  // unless the file says otherwise
   describe_window(map);
   describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
-  map.field("rope_theta", "rotary_base", 1e4);
-  describe_scaling(map);
+  describe_rotations(map);
   map.field("tie_word_embeddings", "tie_head", true);
 }
 

@@ -44,6 +44,7 @@ void describe_gemma3(ConfigMap& map) {
   describe_layer_types(map, [=](Index layer) { return (layer + 1) % period != 0; });
   map.field("rope_theta", "rotary_base", 1e6);
   describe_window_base(map);
+  rotate_whole_heads(map);
   describe_scaling(map, read_both_scalings);
   if (map.model.window == 0) map.model.window_rotary_base = 0;
   map.field("tie_word_embeddings", "tie_head", true);

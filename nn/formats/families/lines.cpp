@@ -24,7 +24,7 @@ void describe_heads(ConfigMap& map, Index key_heads) {
   model.width = (model.width + attention.heads - 1) / attention.heads * attention.heads;
 }
 
-/// The width of heads, all of whose components rotary positions rotate, in pairs.
+/// The width of heads, whose components rotary positions rotate in pairs.
 void describe_head_width(ConfigMap& map, Index otherwise) {
   map.has({"head_width"});
   AttentionConfig& attention = map.model.attention;
@@ -34,7 +34,6 @@ void describe_head_width(ConfigMap& map, Index otherwise) {
   if (!map.fits) return;
   const Index width = attention.key_width > 0 ? attention.key_width : usual;
   if (width % 2 != 0) attention.key_width = width + 1;
-  if (attention.rotations.width != width) attention.rotations.width = 0;
 }
 
 }  // namespace

@@ -33,6 +33,11 @@ ReadScaling read_scaling;
 /// The scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scaling);
 
+/// All components of heads are rotated.
+void rotate_whole_heads(ConfigMap& map);
+/// The base of whole heads' rotary positions and their scaling.
+void describe_rotations(ConfigMap& map);
+
 /// What Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.

@@ -11,8 +11,7 @@ void describe_llama(ConfigMap& map) {
   map.field("attention_dropout", "attention_dropout", 0.0);
   map.field("mlp_bias", "feed_forward_bias", false);
   refuse_window(map);
-  map.field("rope_theta", "rotary_base", 1e4);
-  describe_scaling(map);
+  describe_rotations(map);
   map.field("tie_word_embeddings", "tie_head", false);
 }
 

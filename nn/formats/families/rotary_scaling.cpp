@@ -50,7 +50,6 @@ void read_scaling(JsonFields file, DecoderOnlyConfig& model) {
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   map.has({"rotary_*"});
   RotaryConfig& rotations = map.model.attention.rotations;
-  map.demand("partial_rotary_factor", 1.0);
   if (map.fits && !rotations.yarn) rotations.attention_factor = 1;
   if (map.reads) {
     rotations.layout = RotaryLayout::half_split;
@@ -70,6 +69,19 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   scaling[rotations.yarn ? "beta_fast" : "high_freq_factor"] = rotations.high_frequency;
   if (rotations.yarn) scaling["attention_factor"] = rotations.attention_factor;
   scaling["original_max_position_embeddings"] = rotations.original_context;
+}
+
+void rotate_whole_heads(ConfigMap& map) {
+  map.demand("partial_rotary_factor", 1.0);
+  const AttentionConfig& attention = map.model.attention;
+  const Index width = attention.key_width > 0 ? attention.key_width : map.model.width / attention.heads;
+  if (map.fits && attention.rotations.width != width) map.model.attention.rotations.width = 0;
+}
+
+void describe_rotations(ConfigMap& map) {
+  map.field("rope_theta", "rotary_base", 1e4);
+  rotate_whole_heads(map);
+  describe_scaling(map);
 }
 
 }  // namespace tapeformer

@@ -3,6 +3,7 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
+#include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/golden.h>
@@ -149,41 +150,45 @@ TEST_SUITE("nn/formats/hugging_face") {
     }
   }
 
-  TEST_CASE("models of our own come back from an export with the same logits") {
-    DecoderOnlyConfig gpt;
-    gpt.vocabulary = 13, gpt.context = 8, gpt.layers = 2, gpt.width = 12, gpt.attention.heads = 3;
-    gpt.attention.bias = gpt.feed_forward_bias = gpt.norm_bias = false;  // an export has zeros for them
-    DecoderOnlyConfig llama = gpt;
-    llama.attention.kind = "gqa";
-    llama.attention.heads = 6, llama.attention.groups = 2, llama.attention.key_width = 4;
-    llama.norm = NormKind::rms, llama.gated = true, llama.activation = Unary::silu;
-    llama.positions = PositionKind::rotary;  // interleaved, which an export is not
-    llama.attention.bias = true;
-    llama.attention.rotations.factor = 2;
-    DecoderOnlyConfig qwen3 = llama, olmo2 = llama, mistral = llama, qwen2 = llama, gemma3 = llama;
-    qwen3.attention.qk_norm = QkNorm::rms, qwen3.attention.qk_norm_epsilon = qwen3.epsilon;
-    qwen3.window = 3, qwen3.windows = "SL";
-    olmo2.attention.qk_norm = QkNorm::joint, olmo2.attention.qk_norm_epsilon = olmo2.epsilon;
-    olmo2.sublayer_norms = SublayerNorms::output;
-    mistral.attention.bias = false, mistral.window = 4;
-    qwen2.attention.output_bias = false;
-    qwen2.attention.rotations.yarn = true, qwen2.attention.rotations.original_context = 8;
-    qwen2.attention.rotations.base = 10, qwen2.attention.rotations.high_frequency = 32;
-    qwen2.attention.rotations.attention_factor = 1.25;
-    gemma3.attention.qk_norm = QkNorm::rms, gemma3.attention.qk_norm_epsilon = gemma3.epsilon;
-    gemma3.sublayer_norms = SublayerNorms::both, gemma3.embedding_scale = 0;
-    gemma3.attention.score_scale = 1 / std::sqrt(7.0), gemma3.logit_softcap = 2;
-    gemma3.window = 3, gemma3.windows = "SL", gemma3.window_rotary_base = 10;
+  TEST_CASE("a cache changes nothing in what a checkpoint generates") {
+    for (const std::string& name : kCases) {
+      INFO(name);
+      const DecoderOnly model = loaded(name, DType::f64);
+      const auto generated = [&](bool cached) {
+        TextGenerationConfig config;
+        config.sampling.temperature = 0;
+        config.max_tokens = 7;
+        if (!cached) config.cache.reset();
+        TokenIds tokens;
+        generate_text(model, {1, 2, 3}, config, [&](Index, std::int32_t token) {
+          tokens.push_back(token);
+          return true;
+        });
+        return tokens;
+      };
+      CHECK(generated(true) == generated(false));
+    }
+  }
+
+  TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
+    DecoderOnlyConfig start;  // with interleaved rotary positions, which an export has not
+    start.vocabulary = 13, start.context = 8, start.layers = 2, start.width = 12;
+    start.attention.kind = "gqa";
+    start.attention.heads = 6, start.attention.groups = 2, start.attention.key_width = 4;
+    start.attention.rotations.factor = 2, start.attention.qk_norm_epsilon = start.epsilon;
+    start.attention.softcap = 3, start.logit_softcap = 2, start.attention.score_scale = 1 / std::sqrt(7.0);
+    start.window = 3, start.windows = "SL", start.window_rotary_base = 10;
+    start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them
     Generator random(test_seed(5));
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
-    for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2, gemma3}) {
-      const std::string name =
-          std::string("own_") + expression_in(transformers_format(), config).family->type;
-      INFO(name);
+    for (const Family& family : families()) {
+      INFO(std::string(family.type));
+      const DecoderOnlyConfig config = ConfigMap::fit(family.describe, start);
+      REQUIRE(expression_in(transformers_format(), config).family == &family);
       DecoderOnly model(config, random);
       for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
       model.eval();
-      const Export exported(name);
+      const Export exported(std::string("own_") + family.type);
       save_hugging_face(exported.folder, model, {3, {12}});
       CHECK(is_hugging_face(exported.folder));
       const std::string json = read_bytes(exported.folder + "/config.json");

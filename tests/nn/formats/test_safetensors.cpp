@@ -113,14 +113,6 @@ TEST_SUITE("nn/formats/safetensors") {
     CHECK(SafetensorsFile::open(folder.file("w")).names().empty());
   }
 
-  TEST_CASE("a tensor outlives the file it came from") {
-    const TemporaryFolder folder;
-    save_safetensors(folder.file("w"), {{"a", Tensor::from<float>({1, 2})}});
-    const Tensor a = SafetensorsFile::open(folder.file("w")).tensor("a");
-    save_safetensors(folder.file("w"), {});
-    CHECK(a.to_vector<float>() == std::vector<float>{1, 2});
-  }
-
   TEST_CASE("a file that is cut while it is open gives an error where its data are missing") {
     const TemporaryFolder folder;
     const std::string path = folder.file("w");
@@ -242,21 +234,7 @@ TEST_SUITE("nn/formats/safetensors") {
     CHECK(refused("\x01\x02") == "is damaged: 2 bytes are too few for a safetensors file");
   }
 
-  TEST_CASE("no change of one byte of the header is fatal") {
-    const TemporaryFolder folder;
-    save_safetensors(folder.file("w"),
-                     {{"a", Tensor::from<float>({1, 2})}, {"b", Tensor::from<bool>({true})}});
-    const std::string bytes = read_bytes(folder.file("w"));
-    for (std::size_t at = 0; at + 9 < bytes.size(); ++at) {
-      for (const char to : {'\0', '"', '}', '9', '-', '\x80'}) {
-        std::string changed = bytes;
-        changed[at] = to;
-        refused(changed);  // whatever it says, it comes back
-      }
-    }
-  }
-
-  TEST_CASE("a header that is no header is refused") {
+  TEST_CASE("a damaged header is refused") {
     CHECK(refused(with_length("{}", "", 3)) == "is damaged: the file has 10 bytes and claims a header of 3");
     CHECK(refused(with_length("{}", "", ~std::uint64_t{0})) ==
           "is damaged: the file has 10 bytes and claims a header of 18446744073709551615");
