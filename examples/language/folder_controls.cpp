@@ -188,7 +188,7 @@ std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, 
     const TokenizerControls controls = FolderControls(plain, folder).read();
     return with_controls(std::move(plain.tokenizer), controls, folder);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(folder, 0, "has damaged files beside its tokenizer: " + reason_of(error));
+    throw DataError(folder, 0, "has damaged files next to its tokenizer: " + reason_of(error));
   }
 }
 

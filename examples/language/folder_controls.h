@@ -16,7 +16,7 @@ struct PlainTokenizer {
   nlohmann::json added = nlohmann::json::array();
 };
 
-/// The tokens that a Hugging Face folder adds to its tokenizer beside its own file.
+/// The tokens that a Hugging Face folder adds to its tokenizer next to its own file.
 /// Throws:  DataError, CheckpointError naming the file
 nlohmann::json tokens_added_in(const std::string& folder);
 
@@ -24,7 +24,7 @@ nlohmann::json tokens_added_in(const std::string& folder);
 /// Throws:  DataError naming `name`
 std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
 
-/// The same, and with what the folder says of its tokens as transformers takes it: whether texts begin with
+/// The tokenizer with the added tokens, and with what the folder says of its tokens as transformers takes it: whether texts begin with
 /// one, and what ends a generated text, by generation_config.json, else config.json, else
 /// tokenizer_config.json.
 /// Throws:  DataError, CheckpointError naming the file, or a switch that asks for what the tokenizer does not

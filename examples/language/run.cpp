@@ -89,7 +89,7 @@ LanguageRun LanguageRun::load(const std::string& folder, Index average, const st
     const auto found = config.find("tokenizer_fingerprint");
     if (found != config.end() && !found->is_number_unsigned())
       throw CheckpointError(folder +
-                            "/config.json: is not of this program: tokenizer_fingerprint is no number");
+                            "/config.json: is not of this program: tokenizer_fingerprint is not a number");
     if (found == config.end() || found->get<std::uint64_t>() != hash_text(run.tokenizer->serialize())) {
       throw DataError(folder + "/" + kTokenizerFile, 0,
                       "is not the tokenizer that the weights were trained with; restore it");

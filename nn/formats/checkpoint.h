@@ -22,7 +22,7 @@ std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& p
 /// Loads weights that save_weights wrote. Nothing changes unless everything fits.
 /// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another shape
 void load_weights(const std::string& path, Module& module);
-/// The same from an open file, where the tensors' names begin with `prefix`.
+/// Loads them from an open file, where the tensors' names begin with `prefix`.
 void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module);
 
 /// Sets the module's weights to the mean of those that save_weights wrote to these files, summed in double.

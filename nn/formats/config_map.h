@@ -37,7 +37,7 @@ class ConfigMap {
   /// The hidden width of feed-forward networks: required unless it is `times` the width.
   void hidden_width(const char* theirs, Index times = 0);
 
-  /// Of a form of its own: what is done with `model` depends on which of these there is.
+  /// For a field in a form of its own: one of the three that follow says what is done with `model`.
   DecoderOnlyConfig model;
   JsonFields* reads = nullptr;  ///< the file that is read
   Json* writes = nullptr;       ///< the file that is written

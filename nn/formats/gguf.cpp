@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kAlignment = 32;
-constexpr Index kBlock = 32;  // numbers of Q8_0 with one scale
+constexpr Index kBlock = 32;  // values of Q8_0 with one scale
 
 template <class Number>
 void put(std::string& bytes, Number number) {  // little-endian, as every machine that this runs on
@@ -58,18 +58,22 @@ GgufType stored_type(const GgufTensor& tensor) {
   return tensor.type == GgufType::q8_0 && !whole ? GgufType::f16 : tensor.type;
 }
 
-std::uint32_t number_of_type(GgufType type) {
-  return type == GgufType::f32 ? 0 : type == GgufType::f16 ? 1 : 8;
+/// How the format numbers a type, and the bytes of `values` values in one block.
+struct TypeLayout {
+  const char* name;
+  std::uint32_t number;
+  Index values, bytes;
+};
+
+const TypeLayout& layout_of(GgufType type) {
+  static constexpr TypeLayout kLayouts[] = {
+      {"f32", 0, 1, 4}, {"f16", 1, 1, 2}, {"q8_0", 8, kBlock, 2 + kBlock}};
+  return kLayouts[static_cast<int>(type)];
 }
 
 std::uint64_t stored_bytes(const GgufTensor& tensor) {
-  const auto count = static_cast<std::uint64_t>(tensor.value.elements());
-  switch (stored_type(tensor)) {
-    case GgufType::f32: return 4 * count;
-    case GgufType::f16: return 2 * count;
-    case GgufType::q8_0: return count / kBlock * (2 + kBlock);
-  }
-  return 0;
+  const TypeLayout& layout = layout_of(stored_type(tensor));
+  return static_cast<std::uint64_t>(tensor.value.elements() / layout.values * layout.bytes);
 }
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -82,7 +86,7 @@ std::uint16_t checked_half(float x) {
   return half;
 }
 
-/// The stored form of `count` numbers, a multiple of kBlock for Q8_0.
+/// The stored form of `count` values, a multiple of kBlock for Q8_0.
 std::string encoded(const float* x, Index count, GgufType type) {
   std::string bytes;
   if (type == GgufType::f32)
@@ -123,7 +127,7 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
     put(bytes, static_cast<std::uint32_t>(shape.rank()));
     for (int axis = static_cast<int>(shape.rank()) - 1; axis >= 0; --axis)  // the innermost axis first
       put(bytes, static_cast<std::uint64_t>(shape[axis]));
-    put(bytes, number_of_type(stored_type(tensor)));
+    put(bytes, layout_of(stored_type(tensor)).number);
     put(bytes, offset);
     offset += aligned(stored_bytes(tensor));
   }
@@ -133,9 +137,7 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
 
 }  // namespace
 
-const char* name_of(GgufType type) {
-  return type == GgufType::f32 ? "f32" : type == GgufType::f16 ? "f16" : "q8_0";
-}
+const char* name_of(GgufType type) { return layout_of(type).name; }
 
 GgufType gguf_type(const std::string& name) {
   for (const GgufType type : {GgufType::f32, GgufType::f16, GgufType::q8_0}) {
@@ -146,7 +148,7 @@ GgufType gguf_type(const std::string& name) {
 
 void save_gguf(const std::string& path, const GgufMetadata& metadata,
                const std::vector<GgufTensor>& tensors) {
-  constexpr Index kPiece = 1 << 20;  // numbers, a multiple of kBlock
+  constexpr Index kPiece = 1 << 20;  // values, a multiple of kBlock
   const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
   std::string header;
   try {

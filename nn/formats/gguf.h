@@ -16,7 +16,7 @@ using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vec
 /// Keys and values, in the order of the file.
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
-/// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 numbers
+/// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 values
 /// of 8 bits with a half-precision scale.
 enum class GgufType { f32, f16, q8_0 };
 const char* name_of(GgufType type);
@@ -37,7 +37,7 @@ struct GgufTensor {
 /// Source:  the format as described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 void save_gguf(const std::string& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
 
-/// The nearest number of half precision, the even one of two, as bits; infinity beyond the largest.
+/// The nearest value of half precision, the even one of two, as bits; infinity beyond the largest.
 std::uint16_t to_half(float x);
 
 }  // namespace tapeformer

@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// A checkpoint folder of a type in families(): config.json, and model.safetensors or
-/// the files that model.safetensors.index.json lists. F16, BF16 and F64 become f32. In evaluation mode.
+/// A checkpoint folder of a type in families(): config.json, and model.safetensors or the files that
+/// model.safetensors.index.json lists. F16, BF16 and F64 become f32. The model is in evaluation mode.
 /// Throws:  CheckpointError naming the file and what is wrong with it
 DecoderOnly load_hugging_face(const std::string& folder);
 

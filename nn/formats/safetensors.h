@@ -32,9 +32,9 @@ class SafetensorsFile {
   std::vector<std::string> names() const;
   /// True if it has a tensor of this name.
   bool contains(const std::string& name) const { return by_name_.count(name) > 0; }
-  /// Of the file.
+  /// The path of the file.
   const std::string& path() const { return file_.path(); }
-  /// The texts that the header holds beside the tensors.
+  /// The texts that the header holds next to the tensors.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// The type by the format's name: "F32", "BF16". Throws: CheckpointError if there is no such tensor
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }

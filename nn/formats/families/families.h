@@ -2,7 +2,7 @@
 
 #include <tapeformer/nn/formats/family.h>
 
-// The families, each a file beside this one; for sources only.
+// The families, each a file next to this one; for sources only.
 namespace tapeformer {
 
 Family gpt2_family();

@@ -22,12 +22,11 @@ void describe_gemma(ConfigMap& map) {
   // An older name, which transformers does not read either, and how it keeps keys and values.
   map.ignore({"hidden_act", "cache_implementation"});
   map.has({"score_scale"});
-  AttentionConfig& attention = map.model.attention;
-  const Index width = attention.key_width > 0 ? attention.key_width : map.model.width / attention.heads;
-  double& scale = attention.score_scale;
+  double& scale = map.model.attention.score_scale;
   if (map.reads) scale = 1 / std::sqrt(map.reads->number("query_pre_attn_scalar", 256));
   if (map.writes) (*map.writes)["query_pre_attn_scalar"] = whole_number(scale);
-  if (map.fits && whole_number(scale) == 0) scale = 1 / std::sqrt(static_cast<double>(width));
+  if (map.fits && whole_number(scale) == 0)
+    scale = 1 / std::sqrt(static_cast<double>(head_width_of(map.model)));
 }
 
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise) {

@@ -27,16 +27,18 @@ void describe_heads(ConfigMap& map, Index key_heads) {
 /// The width of heads, whose components rotary positions rotate in pairs.
 void describe_head_width(ConfigMap& map, Index otherwise) {
   map.has({"head_width"});
-  AttentionConfig& attention = map.model.attention;
-  const Index usual = std::max<Index>(map.model.width / attention.heads, 1);
-  if (map.reads) attention.key_width = map.reads->size("head_dim", otherwise > 0 ? otherwise : usual);
-  if (map.writes) (*map.writes)["head_dim"] = map.model.attention_config().resolved().key_width;
-  if (!map.fits) return;
-  const Index width = attention.key_width > 0 ? attention.key_width : usual;
-  if (width % 2 != 0) attention.key_width = width + 1;
+  Index& width = map.model.attention.key_width;
+  const Index usual = std::max<Index>(head_width_of(map.model), 1);
+  if (map.reads) width = map.reads->size("head_dim", otherwise > 0 ? otherwise : usual);
+  if (map.writes) (*map.writes)["head_dim"] = usual;
+  if (map.fits && usual % 2 != 0) width = usual + 1;
 }
 
 }  // namespace
+
+Index head_width_of(const DecoderOnlyConfig& model) {
+  return model.attention.key_width > 0 ? model.attention.key_width : model.width / model.attention.heads;
+}
 
 void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_width) {
   map.field("vocab_size", "vocabulary");

@@ -10,6 +10,8 @@ namespace tapeformer {
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
 void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
+/// The width of a head's queries and keys.
+Index head_width_of(const DecoderOnlyConfig& model);
 /// Biases of all of attention's projections, or of none.
 void describe_biases(ConfigMap& map);
 /// Biases of queries, keys and values, and of the output, for which the file has no field.
@@ -46,7 +48,7 @@ void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, doub
 /// The names of the tensors, those of the two norms of a layer included.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
-/// The same with norms of what sublayers add, and gains that are stored less 1.
+/// Llama's names and norms of what sublayers add, with gains that are stored less 1.
 TensorNames gemma_names();
 
 }  // namespace tapeformer

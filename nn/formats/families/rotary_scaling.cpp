@@ -73,9 +73,8 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
 
 void rotate_whole_heads(ConfigMap& map) {
   map.demand("partial_rotary_factor", 1.0);
-  const AttentionConfig& attention = map.model.attention;
-  const Index width = attention.key_width > 0 ? attention.key_width : map.model.width / attention.heads;
-  if (map.fits && attention.rotations.width != width) map.model.attention.rotations.width = 0;
+  Index& width = map.model.attention.rotations.width;
+  if (map.fits && width != head_width_of(map.model)) width = 0;
 }
 
 void describe_rotations(ConfigMap& map) {

@@ -85,7 +85,7 @@ TEST_SUITE("nn/formats/gguf") {
     CHECK(file.tensors.at("c").bytes == file.tensors.at("b").bytes);
   }
 
-  TEST_CASE("blocks of 8-bit numbers have the scale of their greatest") {
+  TEST_CASE("blocks of 8-bit values have the scale of their greatest") {
     Tensor x = Tensor::zeros({2, 32}, DType::f32, Device::cpu());
     x.data<float>()[1] = -127, x.data<float>()[2] = 63.5f, x.data<float>()[3] = 1.4f;
     const GgufReader file(saved({}, {{"x", x, GgufType::q8_0}}));

@@ -28,7 +28,7 @@ DecoderOnlyConfig llama_model() {
   return config;
 }
 
-/// A model with different numbers everywhere, and the file that is written of it.
+/// A model with different values everywhere, and the file that is written of it.
 GgufReader saved(const DecoderOnlyConfig& config, std::map<std::string, std::vector<float>>& weights,
                  GgufType type = GgufType::f32) {
   Generator random(test_seed(3));
@@ -90,7 +90,7 @@ TEST_SUITE("nn/formats/gguf_model") {
     CHECK(file.tensors.at("blk.0.ffn_up.weight").sizes == std::vector<std::uint64_t>{4, 16});
   }
 
-  TEST_CASE("a Llama's queries and keys turn neighbouring components, however ours lie") {
+  TEST_CASE("a Llama's queries and keys rotate neighbouring components, in either layout of ours") {
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
       DecoderOnlyConfig config = llama_model();
       config.attention.rotations.layout = layout;

@@ -53,7 +53,7 @@ struct Copy : TemporaryFolder {
     REQUIRE(text.find(from) != std::string::npos);
     write_bytes(file(name), text.replace(text.find(from), from.size(), to));
   }
-  /// Writes model.safetensors anew: change(tensors) first.
+  /// Writes model.safetensors again, after change(tensors).
   template <class F>
   void rewrite(const F& change) const {
     std::vector<std::pair<std::string, Tensor>> tensors;

@@ -40,7 +40,7 @@ std::string refused(const std::string& bytes) {
   return "was accepted";
 }
 
-/// The same for one tensor "w" and this number of data bytes.
+/// The error message for one tensor "w" and this number of data bytes.
 std::string refused(const std::string& dtype, const std::string& shape, const std::string& offsets,
                     std::size_t data) {
   return refused(safetensors("{" + entry("w", dtype, shape, offsets) + "}", std::string(data, '\0')));
@@ -167,7 +167,7 @@ TEST_SUITE("nn/formats/safetensors") {
   }
 
   TEST_CASE(
-      "beside tensors that cannot be computed with, the others are read, and those are refused by name") {
+      "next to tensors that cannot be computed with, the others are read, and those are refused by name") {
     const TemporaryFolder folder;
     const std::string path = folder.file("x"), nine = "[1,1,1,1,1,1,1,1,1]";
     const auto said = [&](const auto& ask) {

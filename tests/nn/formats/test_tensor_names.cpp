@@ -18,7 +18,7 @@ DecoderOnlyConfig small_model() {
   return config;
 }
 
-/// Of two layers with heads of 6 components, in the order of rows of `layout`.
+/// A Llama of two layers with heads of 6 components, in the order of rows of `layout`.
 DecoderOnlyConfig llama_of_layout(RotaryLayout layout) {
   DecoderOnlyConfig config = small_model();
   config.layers = 2;
