@@ -24,9 +24,9 @@ nlohmann::json tokens_added_in(const std::string& folder);
 /// Throws:  DataError naming `name`
 std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
 
-/// The tokenizer with the added tokens, and with what the folder says of its tokens as transformers takes it: whether texts begin with
-/// one, and what ends a generated text, by generation_config.json, else config.json, else
-/// tokenizer_config.json.
+/// The tokenizer with the added tokens, and with what the folder says of its tokens as transformers takes it:
+/// whether texts begin with one, and what ends a generated text, by generation_config.json, else config.json,
+/// else tokenizer_config.json.
 /// Throws:  DataError, CheckpointError naming the file, or a switch that asks for what the tokenizer does not
 ///          do
 std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder);
