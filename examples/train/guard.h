@@ -18,7 +18,6 @@ struct BadStep : Error {
 struct QueuedStep {
   Index number = 0;  // from 1
   std::vector<Pass> passes;
-  Index tokens = 0;
   AsyncReadback norm;
   std::optional<double> loss;  // mean over all ranks, once it was read
   double mean_before = 0;      // mean of the losses before, once the guard has seen this one

@@ -26,13 +26,11 @@ Index bytes_in(const Tensor& tensor) {
 
 RunReport::RunReport(Session& session, const Passes& passes) : session_(session), passes_(passes) {}
 
-RunReport::~RunReport() = default;
-
 void RunReport::begin() {
   const Session& s = session_;
   written_ = now_seconds();
   if (!s.folder.writes()) return;
-  report_ = std::make_unique<Json>(Json::object());
+  report_ = std::make_shared<Json>(Json::object());
   try {
     *report_ = read_run(s.folder.path(), 1).facts;
   } catch (const Error&) {  // older runs have none, and where it is damaged it is written again

@@ -10,7 +10,6 @@ namespace tapeformer {
 class RunReport {
  public:
   RunReport(Session& session, const Passes& passes);
-  ~RunReport();
 
   /// Adds this session to what the folder's report says.
   void begin();
@@ -25,7 +24,7 @@ class RunReport {
  private:
   Session& session_;
   const Passes& passes_;
-  std::unique_ptr<Json> report_;      // what report.json holds
+  std::shared_ptr<Json> report_;      // what report.json holds
   double written_ = 0, seconds_ = 0;  // when it was written last, and how long that took
 };
 

@@ -21,11 +21,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The first steps of batches with the same shape.
-std::vector<Index> starts_of_shapes(const TrainingTask& task) {
-  std::vector<Index> starts = task.batch_changes();
-  starts.insert(starts.begin(), 0);
-  return starts;
+/// Where steps whose batches have the same shape begin, and the end of the last ones.
+std::vector<Index> bounds_of_shapes(const TrainingTask& task) {
+  std::vector<Index> bounds = task.batch_changes();
+  bounds.insert(bounds.begin(), 0);
+  bounds.push_back(std::max(task.options().steps, bounds.back() + 1));
+  return bounds;
 }
 
 /// The mean over the ranks, the same for all. Collective.
@@ -94,22 +95,23 @@ std::vector<double> StepTimer::measure(double longest) {
   Session& s = session_;
   s.progress.status("measuring how fast steps are");
   s.task.model().train();
-  const std::vector<Index> starts = starts_of_shapes(s.task);
+  const std::vector<Index> bounds = bounds_of_shapes(s.task);
+  const std::size_t shapes = bounds.size() - 1;
   const auto is_over = [&](double begun, double seconds) {  // for all ranks alike
     return s.ranks.sum({now_seconds() - begun > seconds ? 1.0 : 0.0})[0] > 0;
   };
-  std::vector<std::vector<double>> turns(starts.size());
-  const double turn = std::min(kLongestTurn, longest / static_cast<double>(kFewestTurns * starts.size()));
+  std::vector<std::vector<double>> turns(shapes);
+  std::vector<Index> done(shapes);
+  const double turn = std::min(kLongestTurn, longest / static_cast<double>(kFewestTurns * shapes));
   const double begun = now_seconds();
-  std::vector<Index> steps = starts;  // the next one with each shape
   do {
-    for (std::size_t i = 0; i < starts.size(); ++i) {
+    for (std::size_t i = 0; i < shapes; ++i) {
       const double turn_begun = now_seconds();
-      const Index before = steps[i];
+      const Index before = done[i];
       do {
-        step(s.batches(steps[i]++));
+        step(s.batches(bounds[i] + done[i]++ % (bounds[i + 1] - bounds[i])));
       } while (!is_over(turn_begun, turn));
-      turns[i].push_back((now_seconds() - turn_begun) / static_cast<double>(steps[i] - before));
+      turns[i].push_back((now_seconds() - turn_begun) / static_cast<double>(done[i] - before));
     }
   } while (turns[0].size() < kFewestTurns || !is_over(begun, longest));
   std::vector<double> medians;
@@ -119,13 +121,11 @@ std::vector<double> StepTimer::measure(double longest) {
 }
 
 double average_over_run(const TrainingTask& task, const std::vector<double>& seconds) {
-  std::vector<Index> bounds = starts_of_shapes(task);
-  const Index steps = task.options().steps;
-  bounds.push_back(steps);
-  double per_step = 0;
-  for (std::size_t i = 0; i + 1 < bounds.size(); ++i)
-    per_step += seconds[i] * static_cast<double>(bounds[i + 1] - bounds[i]) / static_cast<double>(steps);
-  return per_step;
+  const std::vector<Index> bounds = bounds_of_shapes(task);
+  double sum = 0;
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    sum += seconds[i] * static_cast<double>(bounds[i + 1] - bounds[i]);
+  return sum / static_cast<double>(bounds.back());
 }
 
 void fit_steps(Session& session, double seconds, double per_step, double per_validation_token,

@@ -74,9 +74,9 @@ class TrainingLog {
   double elapsed_before_ = 0;  // seconds before a break
   double line_started_ = 0;    // when the next line began
   Index line_tokens_ = 0;      // since then
-  double waited_before_ = 0,
-         line_waited_ = 0;  // seconds that this rank had waited when the session, the line began
-  std::string status_;      // the progress line between steps
+  double line_waited_ = 0;     // the seconds that this rank had waited for others then
+  double waited_before_ = 0;   // and when the session began
+  std::string status_;         // the progress line between steps
   std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss
 };
 

@@ -200,10 +200,12 @@ inline void check_same_files(const RunFolder& a, const RunFolder& b) {
 template <class MakeTask>
 void run_in_steps(const RunFolder& folder, const MakeTask& make_task) {
   auto first = make_task();
-  CHECK(start(folder, first, kOneStep) == kExitSuccess);
+  int code = start(folder, first, kOneStep);
+  CHECK(code == kExitSuccess);
   for (int part = 0; part < 100 && !folder.checkpoint_state().at("finished").template get<bool>(); ++part) {
     auto task = make_task();
-    CHECK(resume(folder, task, kOneStep) == kExitSuccess);
+    code = resume(folder, task, kOneStep);
+    CHECK(code == kExitSuccess);
   }
 }
 
