@@ -176,19 +176,17 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   });
 }
 
-/// Values that others are mixed into, and after them the first layer's.
+/// Values that the first layer's are mixed into.
 CheckCase mixed_values_case(CheckSetting& setting) {
   AttentionConfig config = config_of(setting, attention_kind("mha"));
-  config.packed = config.value_mixing = config.value_residual = true;
+  config.packed = config.value_residual = true;
   auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
   const Streams streams = streams_of(setting);
-  const Tensor added = setting.normal({setting.batch, setting.keys, config.heads * config.value_width}),
-               first = setting.normal({setting.batch, setting.keys, config.heads, config.value_width});
+  const Tensor first = setting.normal({setting.batch, setting.keys, config.heads, config.value_width});
   NamedTensors inputs = streams.inputs;
-  inputs.emplace_back("values", added);
   inputs.emplace_back("first_values", first);
   AttentionContext context = setting.context;
-  context.values = added, context.first_values = first;
+  context.first_values = first;
   return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
     return of(x, x, context);
   });
@@ -329,7 +327,7 @@ std::vector<CheckedLayer> checked_layers() {
       {"grouped_query_softcap_alibi", all_masks, true,
        kind_with("gqa",
                  [](AttentionConfig& c) {
-                   c.softcap = 2, c.learned_softcap = true;
+                   c.softcap = 2;
                    c.relative_bias = RelativeBias::alibi;
                  })},
       {"multi_head_distance_buckets", all_masks, true,
@@ -342,12 +340,6 @@ std::vector<CheckedLayer> checked_layers() {
        kind_with("mha",
                  [](AttentionConfig& c) { c.weighting = AttentionWeighting::sigmoid, c.sigmoid_keys = 5; })},
       {"grouped_query_shared_keys", only_self, true, shared_keys_case},
-      {"differential_token_lambda", self_with_positions, true,
-       kind_with("differential",
-                 [](AttentionConfig& c) {
-                   half_split(c);
-                   c.token_lambda = true;
-                 })},
       {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},

@@ -287,8 +287,6 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("--positions") &&
         options.model.positions == PositionKind::rotary)
       options.model.positions = PositionKind::none;
-    if (!kind.uses("value_mixing") && !given("--value-embeddings"))
-      options.model.value_embeddings = ValueEmbeddings::none;
   }
   const bool sequential = options.order != "random";
   if ((sequential || given("--context")) && !given("--context-schedule")) options.context_schedule.clear();
@@ -334,8 +332,6 @@ std::string model_text(const DecoderOnlyConfig& config) {
           feed_forward_name(config) + " of " + std::to_string(config.hidden_width()) +
           (config.feed_forward_bias ? ", biases" : ", no biases") +
           (config.tie_head ? ", tied head" : ", a head of its own");
-  if (config.value_embeddings != ValueEmbeddings::none)
-    text += std::string(", value embeddings: ") + name_of(config.value_embeddings);
   if (config.short_convolution > 0)
     text += ", convolutions of " + number_of(config.short_convolution, "token");
   if (config.attention.qk_norm != QkNorm::none)

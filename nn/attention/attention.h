@@ -21,8 +21,6 @@ struct AttentionContext : AttentionMasks {
   /// The rotary angles at those positions, from angles(), shared by the layers of a stack. Undefined: each
   /// layer computes its own.
   RotaryAngles angles;
-  /// For layers that mix values: what joins the values of each of this call's keys, [B, S, G E].
-  Tensor values;
   /// For layers with value_residual: the values of this call's keys in the first layer, [B, S, G, E].
   Tensor first_values;
   /// For layers with shared_keys: what `fresh` of another layer has received. With a cache, all that the

@@ -102,14 +102,11 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
         "take from each head's output its part along the token's own value (mha, gqa, mqa)");
   field("score_scale", score_scale, kNotNegative);
   field("softcap", softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none", kNotNegative);
-  field("learned_softcap", learned_softcap, "let each head learn c, which begins at softcap");
   field("sinks", sinks, "a learned number for each head whose exponential joins softmax's sum");
   field("weighting", named(weighting, weighting_name, tapeformer::weighting),
         "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
   field("bias_buckets", bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
   field("bias_distance", bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
-  field("token_lambda", token_lambda,
-        "differential: lambda from each token by a projection, and no norms of the heads");
   field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
   field("rotary_layout", named(rotations.layout, rotary_layout_name, rotary_layout));
   field("rotary_components", rotations.width, kSize);
@@ -141,7 +138,6 @@ void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
   field("norm", norm);
   field("relative_bias", named(relative_bias, relative_bias_name, tapeformer::relative_bias));
   field("sigmoid_keys", sigmoid_keys, kPositiveSize);
-  field("value_mixing", value_mixing);
   field("value_residual", value_residual);
   field("shared_keys", shared_keys);
   field("lambda_initial", lambda_initial);

@@ -89,18 +89,15 @@ struct AttentionConfig {
   bool exclusive = false;  ///< takes from each output its part along the token's own value, unless `cross`
   double score_scale = 0;  ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
   double softcap = 0;      ///< c > 0: scores become c tanh(score / c)
-  bool learned_softcap = false;                     ///< c is learned for each head, and begins at `softcap`
   RelativeBias relative_bias = RelativeBias::none;  ///< of the scores, unless `cross`
   Index bias_buckets = 32;                          ///< of RelativeBias::buckets, in both directions
   Index bias_distance = 128;                        ///< from which on all keys share a bucket
   bool sinks = false;  ///< a learned number for each head, whose exponential joins softmax's sum
   AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of scores
   Index sigmoid_keys = 1;       ///< n: sigmoid weights have a learned bias for each head, -log n at first
-  bool value_mixing = false;    ///< mixes AttentionContext::values into the values, by learned factors
-  bool value_residual = false;  ///< mixes AttentionContext::first_values into them, likewise
+  bool value_residual = false;  ///< mixes AttentionContext::first_values into the values, by learned factors
   bool shared_keys = false;     ///< has no keys and values but AttentionContext::shared
-  bool token_lambda = false;    ///< differential attention's lambda comes from each token, without norms
-  double lambda_initial = 0.8;  ///< what its lambda begins with
+  double lambda_initial = 0.8;  ///< what differential attention's lambda begins with
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 

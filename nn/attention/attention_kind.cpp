@@ -21,9 +21,8 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
 std::vector<std::string> multi_head_fields(std::vector<std::string> others) {
   for (const char* const name :
        {"output_dropout", "output_bias", "sequence_first", "qk_norm", "qk_norm_epsilon", "output_gate",
-        "exclusive", "score_scale", "softcap", "learned_softcap", "relative_bias", "bias_buckets",
-        "bias_distance", "sinks", "weighting", "sigmoid_keys", "value_mixing", "value_residual",
-        "shared_keys"})
+        "exclusive", "score_scale", "softcap", "relative_bias", "bias_buckets", "bias_distance", "sinks",
+        "weighting", "sigmoid_keys", "value_residual", "shared_keys"})
     others.emplace_back(name);
   return others;
 }
@@ -55,7 +54,7 @@ const std::deque<AttentionKind>& built_in_kinds() {
       {"differential",
        "differential",
        make<Differential>,
-       {"groups", "output_bias", "token_lambda", "lambda_initial"},
+       {"groups", "output_bias", "lambda_initial"},
        kCanRotate | kCanCache | kCanModelLanguage,
        Differential::complete,
        Differential::cost},

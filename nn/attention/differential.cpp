@@ -46,25 +46,24 @@ Tensor difference(const Tensor& pairs, const Tensor& lambda) {
 void DifferentialAttention::complete(AttentionConfig& config) {
   config.packed = false;
   config.groups = or_else(config.groups, config.heads);
-  if (!config.token_lambda && config.key_width % 2 != 0) {
+  if (config.key_width % 2 != 0) {
     throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
                 ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
   }
-  const Index turned = config.token_lambda ? config.key_width : config.key_width / 2;
-  if (config.rotary) config.check_rotations(turned / 2 * 2);
+  if (config.rotary) config.check_rotations(config.key_width / 4 * 2);
 }
 
 DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
       heads_{config_.heads, config_.key_heads(), config_.key_width, config_.value_width},
-      query_(
-          {config_.width, (config_.token_lambda ? 2 : 1) * heads_.heads * heads_.key_width, config_.bias, {}},
-          random),
+      query_({config_.width, heads_.heads * heads_.key_width, config_.bias, {}}, random),
       key_value_(
           {config_.memory_width, heads_.groups * (heads_.key_width + heads_.value_width), config_.bias, {}},
           random),
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
-      dropout_({config_.dropout}, random) {
+      dropout_({config_.dropout}, random),
+      lambda_vectors_(Tensor::empty({2 * heads_.key_width})),
+      head_norm_({heads_.value_width, kEpsilon}) {
   xavier_uniform(query_.weight(), random);
   xavier_uniform_parts(key_value_.weight(),
                        {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width}, random);
@@ -72,28 +71,20 @@ DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Gene
   for (Linear* layer : {&query_, &key_value_, &output_}) {
     if (layer->bias().defined()) layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
   }
-  if (config_.token_lambda) {
-    lambda_.emplace(LinearConfig{config_.width, heads_.heads, false, Unary::sigmoid}, random);
-    xavier_uniform(lambda_->weight(), random);
-    return;
-  }
-  lambda_vectors_ = Parameter(Tensor::empty({4 * (heads_.key_width / 2)}));
   normal(lambda_vectors_, random, kVectorDeviation);
-  head_norm_.emplace(RmsNormConfig{heads_.value_width, kEpsilon});
 }
 
 /// Turns each of the two queries or keys that a head consists of.
 Tensor DifferentialAttention::turned(Tensor x, const RotaryAngles& angles) const {
   if (!config_.rotary) return x;
   const Shape shape = x.shape();
-  const Tensor apart = reshape(x, {shape[0], shape[1], -1, turned_width()});
+  const Tensor apart = reshape(x, {shape[0], shape[1], -1, heads_.key_width / 2});
   x = {};
   return reshape(rotary(apart, angles), shape);
 }
 
-/// [B, T, H, 1], or a number.
-Tensor DifferentialAttention::lambda(const Tensor& query) const {
-  if (lambda_) return reshape((*lambda_)(query), {query.size(0), query.size(1), heads_.heads, 1});
+/// [1]
+Tensor DifferentialAttention::lambda() const {
   const Index half = heads_.key_width / 2;
   const Tensor vectors = reshape(lambda_vectors_, {2, 2, half});
   const Tensor products = sum(reshape(slice(vectors, 1, 0, 1) * slice(vectors, 1, 1, 1), {2, half}), {-1});
@@ -103,7 +94,7 @@ Tensor DifferentialAttention::lambda(const Tensor& query) const {
 
 RotaryAngles DifferentialAttention::angles(const Tensor& query, const AttentionContext& context) const {
   if (!config_.rotary) return {};
-  return query_angles(context, query, config_.rotations, turned_width());
+  return query_angles(context, query, config_.rotations, heads_.key_width / 2);
 }
 
 Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -115,23 +106,20 @@ Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memo
   AttentionOptions options = attention_options(context, dropout_);
   const Index H = heads_.heads, G = heads_.groups;
   options.mask = for_pairs(options.mask, H);
-  options.scale = 1 / std::sqrt(static_cast<double>(turned_width()));
+  options.scale = 1 / std::sqrt(static_cast<double>(heads_.key_width / 2));
   const RotaryAngles turns = angles(query, context);
-  const Tensor projected = query_(query);
-  const Tensor query_bthd = config_.token_lambda ? turned(split_heads(projected, 2 * H), turns)
-                                                 : halves_apart(turned(split_heads(projected, H), turns));
+  const Tensor query_bthd = halves_apart(turned(split_heads(query_(query), H), turns));
   const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
     const TensorList parts = split(key_value_(memory), -1, {G * heads_.key_width, G * heads_.value_width});
     return KeyValueHeads{turned(split_heads(parts[0], G), turns), split_heads(parts[1], G)};
   });
   const Tensor pairs_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
-  const Tensor lambda_bth1 = lambda(query);
+  const Tensor factor = lambda();
   if (context.weights != nullptr) {
     const Axes swapped{0, 2, 1, 3};
-    *context.weights = permute(difference(permute(*context.weights, swapped), lambda_bth1), swapped);
+    *context.weights = permute(difference(permute(*context.weights, swapped), factor), swapped);
   }
-  Tensor heads_bthe = difference(pairs_bthe, lambda_bth1);
-  if (head_norm_) heads_bthe = (1 - config_.lambda_initial) * (*head_norm_)(heads_bthe);
+  const Tensor heads_bthe = (1 - config_.lambda_initial) * head_norm_(difference(pairs_bthe, factor));
   return output_(merge_heads(heads_bthe));
 }
 
@@ -141,8 +129,7 @@ void DifferentialAttention::visit(ParameterVisitor& visitor) {
   visitor.row_parts("key_value.weight",
                     {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width});
   visitor.parameter("lambda_vectors", lambda_vectors_);
-  if (lambda_) visitor.child("lambda", *lambda_);
-  if (head_norm_) visitor.child("head_norm", *head_norm_);
+  visitor.child("head_norm", head_norm_);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
 }
@@ -151,21 +138,16 @@ AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const A
   CostSum sum(call);
   const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
                E = config.value_width, N = sum.N, M = sum.M;
-  sum.projection(N, C, (config.token_lambda ? 2 : 1) * H * D, config.bias);
+  sum.projection(N, C, H * D, config.bias);
   sum.projection(M, config.memory_width, G * (D + E), config.bias);
   sum.projection(N, H * E, config.output_width, *config.output_bias);
   sum.attention(2 * H, D, E);
   sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
   if (call.keys > 0) sum.keeps(M * config.memory_width);
-  if (config.rotary) sum.keeps(call.queries * 2 * std::floor(config.token_lambda ? D / 2 : D / 4));
+  if (config.rotary) sum.keeps(call.queries * 2 * std::floor(D / 4));
   sum.keeps(N * H * E);  // what lambda multiplies
-  if (config.token_lambda) {
-    sum.projection(N, C, H, false);
-    sum.keeps(N * H);
-  } else {
-    sum.parameters(2 * D + E);
-    sum.keeps(N * H * (E + 1) + 2 * D + 3);
-  }
+  sum.parameters(2 * D + E);
+  sum.keeps(N * H * (E + 1) + 2 * D + 3);
   sum.caches(G * (D + E));
   return sum.total();
 }

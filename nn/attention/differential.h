@@ -5,8 +5,6 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Differential attention: the difference of two attentions to the same values, in which what both attend to
@@ -14,14 +12,11 @@ namespace tapeformer {
 /// each of them, all but the last component of an odd width.
 /// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
 ///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, of all heads;
-///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads.
-///          With token_lambda, two queries of width D share a key, and the norm is left out:
-///          y_h = softmax(q1_h k_g^T / sqrt(D)) v_g - sigmoid(W x)_h softmax(q2_h k_g^T / sqrt(D)) v_g
+///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: Xavier uniform, biases zero; a and b normal with a standard deviation of 0.1
 /// Throws:  as MultiHeadAttention
-/// Source:  Ye et al. 2024, arXiv:2410.05258; token_lambda: the authors' second version, published as code at
-///          github.com/microsoft/unilm/tree/master/Diff-Transformer
+/// Source:  Ye et al. 2024, arXiv:2410.05258
 class DifferentialAttention : public Attention {
  public:
   DifferentialAttention(const AttentionConfig& config, Generator& random);
@@ -43,17 +38,15 @@ class DifferentialAttention : public Attention {
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
  private:
-  Index turned_width() const { return config_.token_lambda ? heads_.key_width : heads_.key_width / 2; }
   Tensor turned(Tensor x, const RotaryAngles& angles) const;
-  Tensor lambda(const Tensor& query) const;
+  Tensor lambda() const;
 
   AttentionConfig config_;
   PackedHeads heads_;
   Linear query_, key_value_, output_;
   Dropout dropout_;
-  Parameter lambda_vectors_;          // [2 D]: a1, b1, a2 and b2, or undefined
-  std::optional<RmsNorm> head_norm_;  // of a head's difference
-  std::optional<Linear> lambda_;      // W of token_lambda
+  Parameter lambda_vectors_;  // [2 D]: a1, b1, a2 and b2
+  RmsNorm head_norm_;         // of a head's difference
 };
 
 }  // namespace tapeformer

@@ -35,10 +35,7 @@ void complete_keys(AttentionConfig& config) {
   ScoreModifiers::complete(config);
   if (!config.shared_keys) return;
   config.packed = false;
-  const char* const excluded = config.cross            ? "cross"
-                               : config.value_mixing   ? "value_mixing"
-                               : config.value_residual ? "value_residual"
-                                                       : nullptr;
+  const char* const excluded = config.cross ? "cross" : config.value_residual ? "value_residual" : nullptr;
   if (excluded == nullptr) return;
   throw Error(std::string("[attention] a layer with shared_keys has no values of its own; got attention=") +
               config.kind + ", shared_keys=true, " + excluded + "=true; try " + excluded + "=false");
@@ -106,7 +103,6 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
   }
   xavier_uniform(output_.weight(), random);
   clear_bias(output_);
-  if (config_.value_mixing) value_mixing_ = Parameter(Tensor::full({2}, 0.5));
   if (config_.value_residual) value_residual_ = Parameter(Tensor::full({2}, 0.5));
 }
 
@@ -156,7 +152,6 @@ void MultiHeadAttention::check_context(const AttentionContext& context, bool is_
           "rotary positions are for self-attention; got a memory that is not the query");
   require(is_self || !config_.exclusive,
           "exclusive is for self-attention; got a memory that is not the query; try cross=true");
-  check_given(config_.value_mixing, context.values.defined(), "value_mixing", "values");
   check_given(config_.value_residual, context.first_values.defined(), "value_residual", "first_values");
   check_given(config_.shared_keys, context.shared.key_bsgd.defined(), "shared_keys",
               "shared keys and values");
@@ -175,7 +170,6 @@ Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext
   const Index H = heads_.heads, G = heads_.groups;
   AttentionOptions options = options_of(context);
   Tensor packed_btn = norms_.packed(projections_[0](x));
-  if (config_.value_mixing) packed_btn = mix(packed_btn, context.values, value_mixing_);
   if (config_.value_residual) {
     packed_btn = mix(packed_btn, merge_heads(context.first_values), value_residual_);
   }
@@ -214,7 +208,6 @@ Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, 
   const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
     if (!has_parts) parts = key_and_value(key, value);
     Tensor value_bse = parts.back();
-    if (config_.value_mixing) value_bse = mix(value_bse, context.values, value_mixing_);
     if (config_.value_residual) {
       value_bse = mix(value_bse, merge_heads(context.first_values), value_residual_);
     }
@@ -277,7 +270,6 @@ void MultiHeadAttention::visit(ParameterVisitor& visitor) {
   }
   norms_.visit(visitor);  // adds no level to the parameters' names
   modifiers_.visit(visitor);
-  visitor.parameter("value_mixing", value_mixing_);
   visitor.parameter("value_residual", value_residual_);
   gates_.visit(visitor);
   visitor.child("output", output_);
@@ -305,8 +297,7 @@ AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const Atte
   ScoreModifiers::add_cost(config, call, sum);
   const bool mixes_packed =
       config.packed && (config.qk_norm == QkNorm::none || config.qk_norm == QkNorm::rms);
-  for (const bool mixes : {config.value_mixing, config.value_residual}) {
-    if (!mixes) continue;
+  if (config.value_residual) {
     sum.parameters(2);
     sum.keeps((mixes_packed ? N * (H * D + G * D) : 0) + 2 * M * G * E);
   }

@@ -18,8 +18,8 @@ namespace tapeformer {
 /// cross-attention.
 /// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
 ///          with R the rotary embedding, if there is one. With qk_norm, R turns normed queries and keys, see
-///          HeadNorms. With value_mixing, v_g counts as m_0 v_g + m_1 values_g, m learned and (1/2, 1/2) at
-///          first, and with value_residual likewise for first_values. With exclusive and output_gate, head_h
+///          HeadNorms. With value_residual, v_g counts as m_0 v_g + m_1 first_values_g, m learned and
+///          (1/2, 1/2) at first. With exclusive and output_gate, head_h
 ///          is what without_own_value() and HeadGates make of it. With shared_keys, k_g and v_g are those of
 ///          the context
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
@@ -27,8 +27,8 @@ namespace tapeformer {
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
 ///          for inputs of another rank
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245;
-///          Shazeer 2019, arXiv:1911.02150; value_mixing: after Zhou et al. 2024, arXiv:2410.17897;
-///          value_residual: there, section 4.2; shared_keys: Brandon et al. 2024, arXiv:2405.12981
+///          Shazeer 2019, arXiv:1911.02150; value_residual: Zhou et al. 2024, arXiv:2410.17897,
+///          section 4.2; shared_keys: Brandon et al. 2024, arXiv:2405.12981
 class MultiHeadAttention : public Attention {
  public:
   MultiHeadAttention(const AttentionConfig& config, Generator& random);
@@ -61,7 +61,7 @@ class MultiHeadAttention : public Attention {
   ///                queries and keys
   ///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads,
   ///                and the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of
-  ///                angles; causal: 8 bytes a row for the range that it sees; qk_norm, value_mixing,
+  ///                angles; causal: 8 bytes a row for the range that it sees; qk_norm,
   ///                value_residual, exclusive and output_gate: what they are computed from
   ///   cache        G (D + E) numbers
   /// output_gate: C H or C H E parameters, a projection of N rows more. shared_keys: no terms of C', no cache
@@ -91,7 +91,7 @@ class MultiHeadAttention : public Attention {
   HeadNorms norms_;
   ScoreModifiers modifiers_;
   HeadGates gates_;
-  Parameter value_mixing_, value_residual_;  // [2], or undefined
+  Parameter value_residual_;  // [2], or undefined
 };
 
 }  // namespace tapeformer

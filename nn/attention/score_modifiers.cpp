@@ -20,10 +20,7 @@ bool is_sigmoid(const AttentionConfig& config) { return config.weighting == Atte
 
 ScoreModifiers::ScoreModifiers(const AttentionConfig& config, Generator& random) : config_(config) {
   const auto per_head = [&](double value) { return Parameter(Tensor::full({config.heads}, value)); };
-  if (config.learned_softcap)
-    learned_softcap_ = per_head(config.softcap);
-  else if (config.softcap > 0)
-    softcap_ = Tensor::full({1}, config.softcap, DType::f64);
+  if (config.softcap > 0) softcap_ = Tensor::full({1}, config.softcap, DType::f64);
   if (config.relative_bias == RelativeBias::alibi) {
     slopes_ = alibi_slopes(config.heads);
   } else if (config.relative_bias == RelativeBias::buckets) {
@@ -40,7 +37,7 @@ void ScoreModifiers::add_to(AttentionOptions& options, DType type, Index queries
   type = wide(type);
   if (config_.softcap > 0) {
     options.score_function = ScoreFunction::softcap;
-    options.score_parameter = config_.learned_softcap ? cast(learned_softcap_, type) : softcap_.to(type);
+    options.score_parameter = softcap_.to(type);
   }
   if (config_.sinks) options.sinks = cast(sinks_, type);
   options.weighting = config_.weighting;
@@ -64,7 +61,6 @@ void ScoreModifiers::visit(ParameterVisitor& visitor) {
   visitor.buffer("slopes", slopes_);
   visitor.buffer("earlier_ids", earlier_ids_);
   visitor.buffer("both_ids", both_ids_);
-  visitor.parameter("softcap", learned_softcap_);
   visitor.parameter("relative_bias.weight", table_);
   visitor.parameter("sinks", sinks_);
   visitor.parameter("sigmoid_shift", sigmoid_shift_);
@@ -81,19 +77,17 @@ void ScoreModifiers::complete(AttentionConfig& config) {
           "weighting=sigmoid, sinks=true", "sinks=false");
   if (config.relative_bias == RelativeBias::buckets)
     distance_buckets({config.bias_buckets, true, config.bias_distance}, Device::cpu());  // throws
-  require(!config.learned_softcap || config.softcap > 0,
-          "learned_softcap needs the softcap at which it begins", "softcap=0", "softcap=50");
 }
 
 void ScoreModifiers::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
   const double H = static_cast<double>(config.heads);
   const auto T = static_cast<double>(std::max(call.queries, call.keys));
-  sum.parameters((config.learned_softcap ? H : 0) + (config.sinks ? H : 0) + (is_sigmoid(config) ? H : 0));
+  sum.parameters((config.sinks ? H : 0) + (is_sigmoid(config) ? H : 0));
   if (config.relative_bias == RelativeBias::buckets)
     sum.parameters(H * static_cast<double>(config.bias_buckets));
   const bool has_bias = config.relative_bias != RelativeBias::none || is_sigmoid(config);
   if (has_bias) sum.keeps_wide(H * (2 * T - 1) + sum.N);
-  if (config.softcap > 0 && !config.learned_softcap) sum.keeps_wide(1);
+  if (config.softcap > 0) sum.keeps_wide(1);
 }
 
 }  // namespace tapeformer

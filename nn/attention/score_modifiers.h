@@ -34,7 +34,7 @@ class ScoreModifiers : public Module {
   Tensor softcap_, slopes_;  // [1] and [H], or undefined
   Tensor earlier_ids_,
       both_ids_;  // distance_buckets() where keys are earlier, and in both directions; likewise
-  Parameter learned_softcap_, table_, sinks_, sigmoid_shift_;  // [H], but table_ [buckets, H]; or undefined
+  Parameter table_, sinks_, sigmoid_shift_;  // [H], but table_ [buckets, H]; or undefined
 };
 
 }  // namespace tapeformer

@@ -39,14 +39,13 @@ void initialise(Module& model, const DecoderOnlyConfig& config, Generator& rando
   const bool keeps_embedding = config.positions == PositionKind::sinusoidal;  // as TokenInput has drawn it
   const double residual =
       config.zero_init ? 0 : kDeviation / std::sqrt(2 * static_cast<double>(config.layers));
-  const double of_values = kDeviation * std::sqrt(static_cast<double>(config.width));
   for (auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter.value();
     if (value.rank() >= 2) {
       const bool writes =
           ends_with(name, "attention.output.weight") || ends_with(name, "feed_forward.down.weight");
-      const double other = ends_with(name, "value_embedding.weight") ? of_values : kDeviation;
-      if (!keeps_embedding || name != "embedding.weight") normal(value, random, writes ? residual : other);
+      if (!keeps_embedding || name != "embedding.weight")
+        normal(value, random, writes ? residual : kDeviation);
     } else if (ends_with(name, "bias")) {
       value.copy_from(Tensor::zeros(value.shape()));
     }
@@ -66,11 +65,9 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
   initialise(*this, config, random);
 }
 
-Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc,
-                                   const AttentionContext& sequences, LayerCaches* caches,
-                                   std::vector<Tensor>* weights) const {
+Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionContext& sequences,
+                                   LayerCaches* caches, std::vector<Tensor>* weights) const {
   DecoderOnlyContext context(sequences);
-  context.ids = ids;
   context.causal = true;
   KeyValueHeads fresh;
   // The rotary angles are computed once for all layers of one kind and base; their positions count on from
@@ -116,13 +113,13 @@ Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths,
                            const PackedDocuments& documents) const {
   AttentionContext sequences;
   sequences.prefix_lengths = prefix_lengths;
-  if (!documents.starts.defined()) return through_layers(ids, input_(ids), sequences, nullptr);
+  if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr);
   if (config_.short_convolution > 0)
     throw Error(
         "[decoder_only] short convolutions reach over the start of a document; got short_convolution=" +
         std::to_string(config_.short_convolution) + "; try rows of one document each");
   sequences.query_starts = documents.starts, sequences.positions = documents.positions;
-  return through_layers(ids, input_(ids, documents.positions), sequences, nullptr);
+  return through_layers(input_(ids, documents.positions), sequences, nullptr);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
@@ -130,14 +127,13 @@ Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor&
   AttentionContext sequences;
   sequences.prefix_lengths = prefix_lengths;
   const Tensor& at = caches.positions();
-  return through_layers(ids, at.defined() ? input_(ids, at) : input_(ids, caches.length()), sequences,
-                        &caches);
+  return through_layers(at.defined() ? input_(ids, at) : input_(ids, caches.length()), sequences, &caches);
 }
 
 std::vector<Tensor> DecoderOnly::attention_weights(const Tensor& ids) const {
   const NoGradGuard pause;
   std::vector<Tensor> weights;
-  through_layers(ids, input_(ids), {}, nullptr, &weights);
+  through_layers(input_(ids), {}, nullptr, &weights);
   return weights;
 }
 

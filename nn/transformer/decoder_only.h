@@ -22,11 +22,11 @@ struct PackedDocuments {
 ///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a softcap c tanh(logits / c); with
 ///          short_convolution = K, what a sublayer reads is a ShortConvolution of K taps of norm(x)
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
-///          with 0.02 / sqrt(2 L), or with zero_init 0; value embeddings with 0.02 sqrt(C), as large as the
-///          values that they join; biases and convolutions 0. With sinusoids, embeddings as in TokenInput.
+///          with 0.02 / sqrt(2 L), or with zero_init 0; biases and convolutions 0. With sinusoids, embeddings
+///          as in TokenInput.
 /// Source:  Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
-///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1; zero_init
-///          and value_embeddings: Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt
+///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1; zero_init:
+///          Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt
 class DecoderOnly : public Module {
  public:
   /// Throws: as DecoderOnlyConfig::check()
@@ -75,8 +75,8 @@ class DecoderOnly : public Module {
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:
-  Tensor through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionContext& sequences,
-                        LayerCaches* caches, std::vector<Tensor>* weights = nullptr) const;
+  Tensor through_layers(const Tensor& embedded_btc, const AttentionContext& sequences, LayerCaches* caches,
+                        std::vector<Tensor>* weights = nullptr) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

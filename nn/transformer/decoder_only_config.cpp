@@ -9,25 +9,10 @@
 
 namespace tapeformer {
 
-constexpr const char* kValueEmbeddings[] = {"none", "ends", "alternate", "all"};
-const char* name_of(ValueEmbeddings layers) { return kValueEmbeddings[static_cast<int>(layers)]; }
-ValueEmbeddings value_embeddings(const std::string& name) {
-  return kind_named<ValueEmbeddings>("[decoder_only] value_embeddings", name, kValueEmbeddings);
-}
-
 constexpr const char* kSublayerNorms[] = {"input", "output", "both"};
 const char* name_of(SublayerNorms norms) { return kSublayerNorms[static_cast<int>(norms)]; }
 SublayerNorms sublayer_norms(const std::string& name) {
   return kind_named<SublayerNorms>("[decoder_only] sublayer_norms", name, kSublayerNorms);
-}
-
-bool DecoderOnlyConfig::has_value_embedding(Index layer) const {
-  switch (value_embeddings) {
-    case ValueEmbeddings::ends: return layer == 0 || layer == layers - 1;
-    case ValueEmbeddings::alternate: return (layers - 1 - layer) % 2 == 0;
-    case ValueEmbeddings::all: return true;
-    default: return false;
-  }
 }
 
 bool DecoderOnlyConfig::has_window(Index layer) const {
@@ -59,7 +44,6 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   config.width = width;
   config.value_width = attention.key_width;
   if (config.weighting == AttentionWeighting::sigmoid) config.sigmoid_keys = context;
-  config.value_mixing = has_value_embedding(layer);
   config.value_residual = value_residual && layer > 0;
   config.shared_keys = !has_keys(layer);
   if (has_window_base(layer)) {
@@ -89,10 +73,8 @@ void DecoderOnlyConfig::check() const {
     require(can_model(attention_kind(*kind)),
             std::string(name) + " must be one of " + kind_names(can_model) + "; got " + *kind);
   }
-  require(
-      kv_sharing == 1 || (value_embeddings == ValueEmbeddings::none && !value_residual),
-      "kv_sharing excludes value_embeddings and value_residual, since layers that share have no values of "
-      "their own");
+  require(kv_sharing == 1 || !value_residual,
+          "kv_sharing excludes value_residual, since layers that share have no values of their own");
   require(kv_sharing == 1 || window_rotary_base == 0,
           "kv_sharing excludes window_rotary_base, since layers that share keys turn them alike");
   require(positions != PositionKind::sinusoidal || embedding_scale == 1,
@@ -138,7 +120,6 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
     require(is_default || kind.uses(field), rule,
             [field](const AttentionKind& other) { return other.uses(field); });
   };
-  require_field(value_embeddings == ValueEmbeddings::none, "value_mixing", "value_embeddings are");
   require_field(!value_residual, "value_residual", "value_residual is");
   require_field(kv_sharing == 1, "shared_keys", "kv_sharing is");
   const bool has_state = (kind.can & kHasState) != 0;
@@ -196,8 +177,6 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("embedding_scale", embedding_scale, kNotNegative);
   field("embedding_norm", embedding_norm, "norm of the embeddings, before the first layer");
-  field("value_embeddings", named(value_embeddings, name_of, tapeformer::value_embeddings),
-        "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
   field("value_residual", value_residual,
         "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
   field("kv_sharing", kv_sharing,

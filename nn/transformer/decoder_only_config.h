@@ -10,13 +10,6 @@
 
 namespace tapeformer {
 
-/// The layers that have a table of value embeddings: none, the first and the last, every second one up to
-/// the last, or all.
-enum class ValueEmbeddings { none, ends, alternate, all };
-const char* name_of(ValueEmbeddings layers);
-/// Throws: Error listing the valid names.
-ValueEmbeddings value_embeddings(const std::string& name);
-
 /// The norms of a model's sublayers: of what they read (pre-norm), of what they add to the sum (as in
 /// OLMo 2), or both (as in Gemma 2).
 enum class SublayerNorms { input, output, both };
@@ -59,7 +52,6 @@ struct DecoderOnlyConfig {
 
   double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
   bool embedding_norm = false;  ///< of what enters the first layer
-  ValueEmbeddings value_embeddings = ValueEmbeddings::none;
   bool value_residual = false;  ///< the first layer's values join those of the others
   Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
   Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none
@@ -83,8 +75,6 @@ struct DecoderOnlyConfig {
   bool turns(Index layer) const;
   /// True for the layers that have keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
-  /// True for the layers that `value_embeddings` names.
-  bool has_value_embedding(Index layer) const;
   /// `attention` of a layer, from 0, with what the model decides. With a window_rotary_base the rotary
   /// positions of layers with the window have that base, and no scaling.
   AttentionConfig attention_config(Index layer = 0) const;

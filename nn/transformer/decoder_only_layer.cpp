@@ -38,11 +38,6 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
       dropout_({config.residual_dropout}, random) {
   if (config.sublayer_norms == SublayerNorms::both)
     attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
-  if (config.has_value_embedding(number)) {
-    const AttentionConfig attention = config.attention_config(number).resolved();
-    value_embedding_.emplace(
-        EmbeddingConfig{config.vocabulary, attention.key_heads() * attention.value_width, 1}, random);
-  }
   if (config.short_convolution > 0) {
     const ShortConvolutionConfig convolution{config.width, config.short_convolution};
     attention_convolution_.emplace(convolution), feed_forward_convolution_.emplace(convolution);
@@ -52,7 +47,6 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 // residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
   AttentionContext attended = static_cast<const AttentionContext&>(context);
-  if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
   if (window_ > 0) attended.window_before = window_ - 1;
   {
     const ProfilePart part("attention");
@@ -82,7 +76,6 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   if (attention_output_norm_) visitor.child("attention_output_norm", *attention_output_norm_);
   if (feed_forward_output_norm_) visitor.child("feed_forward_output_norm", *feed_forward_output_norm_);
   visitor.child("dropout", dropout_);
-  if (value_embedding_) visitor.child("value_embedding", *value_embedding_);
   if (attention_convolution_) visitor.child("attention_convolution", *attention_convolution_);
   if (feed_forward_convolution_) visitor.child("feed_forward_convolution", *feed_forward_convolution_);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
-#include <tapeformer/nn/embedding.h>
 #include <tapeformer/nn/short_convolution.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/residual.h>
@@ -17,7 +16,6 @@ struct DecoderOnlyContext : AttentionContext {
   /// A context for attention alone.
   DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
 
-  Tensor ids;  ///< i32 [B, T], of x's tokens, for a layer with value embeddings
   /// Beside `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
   ConvolutionCache* convolutions = nullptr;
 };
@@ -28,8 +26,7 @@ struct DecoderOnlyContext : AttentionContext {
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a window W, a query sees its own key and the W - 1 before it, and rotary positions may have
-///          a base of their own;
-///          with a value embedding, its rows join attention's values
+///          a base of their own
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
  public:
@@ -55,8 +52,7 @@ class DecoderOnlyLayer : public Module {
   Norm feed_forward_norm_;
   FeedForward feed_forward_;
   Dropout dropout_;
-  std::optional<Norm> attention_output_norm_, feed_forward_output_norm_;  // both or neither
-  std::optional<Embedding> value_embedding_;
+  std::optional<Norm> attention_output_norm_, feed_forward_output_norm_;              // both or neither
   std::optional<ShortConvolution> attention_convolution_, feed_forward_convolution_;  // both or neither
 };
 

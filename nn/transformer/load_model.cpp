@@ -32,10 +32,6 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
   some.layers = std::min(config.layers, kMostLayers);
   for_each_attention(some,
                      [&](const AttentionConfig& attention) { size.weights += parameters_of(attention); });
-  if (config.value_embeddings != ValueEmbeddings::none) {
-    const AttentionConfig attention = config.attention_config().resolved();
-    size.weights += product(config.vocabulary, attention.key_heads() * attention.value_width);  // or more
-  }
   size.weights += 2 * product(config.short_convolution, config.width) * static_cast<double>(config.layers);
   if (config.positions == PositionKind::learned) size.weights += positions;
   if (config.positions == PositionKind::sinusoidal) size.sinusoids = positions;

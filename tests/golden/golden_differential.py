@@ -31,7 +31,7 @@ def weights_of(query, key, causal):
     return scores.softmax(-1)
 
 
-def add_case(file, name, groups, key_width, value_width, token_lambda, rotary, cross=False, initial=0.8):
+def add_case(file, name, groups, key_width, value_width, rotary, cross=False, initial=0.8):
     random, parameters = generator(name), {}
     memory_width = 9 if cross else WIDTH
 
@@ -39,15 +39,12 @@ def add_case(file, name, groups, key_width, value_width, token_lambda, rotary, c
         parameters[key] = (normal(random, *shape, scale=scale) + gain).requires_grad_()
         return parameters[key]
 
-    queries = HEADS * key_width * (2 if token_lambda else 1)
+    queries = HEADS * key_width
     parameter("query.weight", queries, WIDTH), parameter("query.bias", queries)
     rows = groups * (key_width + value_width)
     parameter("key_value.weight", rows, memory_width), parameter("key_value.bias", rows)
-    if token_lambda:
-        parameter("lambda.weight", HEADS, WIDTH)
-    else:
-        parameter("lambda_vectors", 2 * key_width)
-        parameter("head_norm.weight", value_width, gain=1.0)
+    parameter("lambda_vectors", 2 * key_width)
+    parameter("head_norm.weight", value_width, gain=1.0)
     parameter("output.weight", WIDTH, HEADS * value_width), parameter("output.bias", WIDTH)
 
     def call(x, memory=None):
@@ -57,28 +54,23 @@ def add_case(file, name, groups, key_width, value_width, token_lambda, rotary, c
         key, value = key_value.split([groups * key_width, groups * value_width], dim=-1)
         value = heads_of(value, groups).repeat_interleave(HEADS // groups, dim=1)
         query = heads_of(query, 2 * HEADS)  # neighbours make a pair
-        key = heads_of(key, groups if token_lambda else 2 * groups)
+        key = heads_of(key, 2 * groups)
         if rotary:
             query, key = turn(query, ROTARY), turn(key, ROTARY)
         first, second = query[:, 0::2], query[:, 1::2]
-        keys = (key, key) if token_lambda else (key[:, 0::2], key[:, 1::2])
-        weights = weights_of(first, keys[0], not cross), weights_of(second, keys[1], not cross)
-        if token_lambda:
-            factor = torch.sigmoid(F.linear(x, p["lambda.weight"])).mT[..., None]
-            heads = (weights[0] - factor * weights[1]) @ value
-        else:
-            a1, b1, a2, b2 = p["lambda_vectors"].chunk(4)
-            factor = torch.exp(a1 @ b1) - torch.exp(a2 @ b2) + initial
-            heads = (weights[0] - factor * weights[1]) @ value
-            heads = heads / torch.sqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-5) * p["head_norm.weight"]
-            heads = heads * (1 - initial)
+        weights = weights_of(first, key[:, 0::2], not cross), weights_of(second, key[:, 1::2], not cross)
+        a1, b1, a2, b2 = p["lambda_vectors"].chunk(4)
+        factor = torch.exp(a1 @ b1) - torch.exp(a2 @ b2) + initial
+        heads = (weights[0] - factor * weights[1]) @ value
+        heads = heads / torch.sqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-5) * p["head_norm.weight"]
+        heads = heads * (1 - initial)
         return F.linear(heads.transpose(1, 2).flatten(2), p["output.weight"], p["output.bias"])
 
     inputs = {"x": normal(random, 2, LENGTH, WIDTH)}
     if cross:
         inputs["memory"] = normal(random, 2, 5, memory_width)
     file.case(name, call, inputs, parameters, heads=HEADS, groups=groups, key_width=key_width, value_width=value_width,
-              token_lambda=token_lambda, rotary=rotary, cross=cross, memory_width=memory_width, initial=initial,
+              rotary=rotary, cross=cross, memory_width=memory_width, initial=initial,
               zero_gradients=[], **ROTARY)
 
 
@@ -86,10 +78,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     target = GoldenFile()
-    add_case(target, "plain", 4, 6, 5, False, False)
-    add_case(target, "grouped_rotary", 2, 8, 6, False, True, initial=0.35)
-    add_case(target, "token_lambda", 2, 6, 5, True, True)
-    add_case(target, "cross", 4, 4, 5, False, False, cross=True)
-    add_case(target, "token_lambda_cross", 1, 5, 4, True, False, cross=True)
+    add_case(target, "plain", 4, 6, 5, False)
+    add_case(target, "grouped_rotary", 2, 8, 6, True, initial=0.35)
+    add_case(target, "cross", 4, 4, 5, False, cross=True)
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     target.save(folder / "differential.safetensors")

@@ -90,7 +90,7 @@ std::deque<DecoderOnly> language_models(Generator& random) {
   });
   add("mha", [](DecoderOnlyConfig& c) {
     c.positions = PositionKind::buckets, c.attention.weighting = AttentionWeighting::sigmoid;
-    c.attention.softcap = 20, c.attention.learned_softcap = true;
+    c.attention.softcap = 20;
     c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
     c.kv_sharing = 3, c.sublayer_norms = SublayerNorms::output;
   });

@@ -211,7 +211,6 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(turned([](auto& c) { c.kind = "differential", c.key_width = 8, c.rotations.width = 6; }) ==
           wider("differential", 6, 4));
     CHECK(turned([](auto& c) { c.kind = "differential"; }) == "nothing was thrown");  // two of three
-    CHECK(turned([](auto& c) { c.kind = "differential", c.token_lambda = true; }) == "nothing was thrown");
     CHECK(turned([](auto& c) {
             c.rotations.original_context = 8, c.rotations.low_frequency = 5;
           }).find("[rotary] low_frequency must be below high_frequency") == 0);

@@ -92,7 +92,6 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
       return x;
     };
     const Tensor value = heads(full.value_width);
-    if (full.value_mixing) context.values = reshape(heads(full.value_width), {call.batch, call.queries, -1});
     if (full.value_residual) context.first_values = value;
     if (full.shared_keys) context.shared = {heads(full.key_width), value};
   };
@@ -171,7 +170,7 @@ TEST_SUITE("nn/attention/cost") {
   }
 
   TEST_CASE(
-      "norms, gates, mixed values, exclusive attention, shared keys and windows cost what formulas say") {
+      "norms, gates, value residuals, exclusive attention, shared keys and windows cost what formulas say") {
     const std::vector<std::function<void(AttentionConfig&)>> options = {
         [](auto& c) { c.qk_norm = QkNorm::rms; },
         [](auto& c) { c.qk_norm = QkNorm::joint; },
@@ -179,10 +178,9 @@ TEST_SUITE("nn/attention/cost") {
         [](auto& c) { c.output_gate = OutputGate::head; },
         [](auto& c) { c.output_gate = OutputGate::element; },
         [](auto& c) { c.exclusive = true; },
-        [](auto& c) { c.value_mixing = true; },
         [](auto& c) { c.value_residual = true; },
         [](auto& c) { c.shared_keys = true; },
-        [](auto& c) { c.value_mixing = c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::rms; },
+        [](auto& c) { c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::rms; },
         [](auto& c) { c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::joint; },
         [](auto& c) { c.shared_keys = c.exclusive = true, c.qk_norm = QkNorm::l2; },
         [](auto& c) { c.exclusive = true, c.output_gate = OutputGate::element; },
@@ -231,11 +229,6 @@ TEST_SUITE("nn/attention/cost") {
         config.memory_width = 14, config.output_width = 9, config.key_width = 4;
         check_config(config, call);
       }
-    }
-    for (const bool rotary : {false, true}) {
-      AttentionConfig projected = config_of("differential", 24, 4);
-      projected.token_lambda = true, projected.rotary = rotary, projected.groups = 2;
-      for (const AttentionCall& call : self_calls()) check_config(projected, call);
     }
     AttentionConfig unpacked = config_of("mha", 24, 4);
     unpacked.packed = false;

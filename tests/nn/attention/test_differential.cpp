@@ -15,11 +15,11 @@ using namespace tapeformer;
 
 namespace {
 
-AttentionConfig differential_config(bool token_lambda, bool rotary = true) {
+AttentionConfig differential_config() {
   AttentionConfig config;
   config.kind = "differential";
   config.width = 6, config.heads = 4, config.groups = 2, config.key_width = 8, config.value_width = 5;
-  config.token_lambda = token_lambda, config.rotary = rotary;
+  config.rotary = true;
   return config;
 }
 
@@ -54,15 +54,14 @@ std::vector<double> by_loops(const std::vector<double>& query, const std::vector
 
 TEST_SUITE("nn/attention/differential") {
   TEST_CASE("outputs and gradients are PyTorch's") {
-    for (const char* const name :
-         {"plain", "grouped_rotary", "token_lambda", "cross", "token_lambda_cross"}) {
+    for (const char* const name : {"plain", "grouped_rotary", "cross"}) {
       const auto options = Golden("differential").options(name);
       AttentionConfig config;
       config.kind = "differential";
       config.width = 12, config.heads = options.at("heads"), config.groups = options.at("groups");
       config.key_width = options.at("key_width"), config.value_width = options.at("value_width");
       config.memory_width = options.at("memory_width"), config.lambda_initial = options.at("initial");
-      config.token_lambda = options.at("token_lambda"), config.rotary = options.at("rotary");
+      config.rotary = options.at("rotary");
       config.rotations.base = options.at("rotary_base"), config.cross = options.at("cross");
       config.rotations.layout = RotaryLayout::half_split;
       Generator random(test_seed(1));
@@ -126,92 +125,78 @@ TEST_SUITE("nn/attention/differential") {
   TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
     const SingleThread guard;
     const Index length = cached_tokens();
-    for (const bool token_lambda : {false, true}) {
-      DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(token_lambda));
-      const Tensor x = random_values({2, length, 6}, 3);
-      AttentionContext causal;
-      causal.causal = true;
-      const Tensor whole = layer(x, x, causal);
-      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-        const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
-        TensorList rows;
-        for (Index from = 0; from < length;) {
-          const Index count = from == 0 ? 5 : 1;
-          AttentionContext context = causal;
-          context.cache = cache.get();
-          const Tensor piece = slice(x, 1, from, count);
-          rows.push_back(layer(piece, piece, context));
-          from += count;
-        }
-        CHECK_BELOW(relative_error(concat(rows, 1), whole), 1e-11);
+    DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
+    const Tensor x = random_values({2, length, 6}, 3);
+    AttentionContext causal;
+    causal.causal = true;
+    const Tensor whole = layer(x, x, causal);
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
+      TensorList rows;
+      for (Index from = 0; from < length;) {
+        const Index count = from == 0 ? 5 : 1;
+        AttentionContext context = causal;
+        context.cache = cache.get();
+        const Tensor piece = slice(x, 1, from, count);
+        rows.push_back(layer(piece, piece, context));
+        from += count;
       }
+      CHECK_BELOW(relative_error(concat(rows, 1), whole), 1e-11);
     }
   }
 
   TEST_CASE("its weights are differences, which sum to 1 - lambda") {
-    for (const bool token_lambda : {false, true}) {
-      DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(token_lambda));
-      const Tensor x = random_values({2, 5, 6}, 3);
-      Tensor weights;
-      AttentionContext context;
-      context.causal = true, context.weights = &weights;
-      const Tensor y = layer(x, x, context);
-      context.weights = nullptr;
-      CHECK_BELOW(relative_error(layer(x, x, context), y), 1e-11);
-      REQUIRE(weights.shape() == Shape{2, 4, 5, 5});
-      // The first token sees itself alone: 1 - lambda, which token by token is within (0, 1).
-      for (Index row = 0; row < 2 * 4 * 5; ++row) {
-        double total = 0;
-        for (Index s = 0; s < 5; ++s) total += weights.at(5 * row + s);
-        if (token_lambda) {
-          CHECK(total > 0);
-          CHECK(total < 1);
-        } else {
-          CHECK_BELOW(deviation(total, weights.at(0)), 1e-12);
-        }
-      }
+    DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
+    const Tensor x = random_values({2, 5, 6}, 3);
+    Tensor weights;
+    AttentionContext context;
+    context.causal = true, context.weights = &weights;
+    const Tensor y = layer(x, x, context);
+    context.weights = nullptr;
+    CHECK_BELOW(relative_error(layer(x, x, context), y), 1e-11);
+    REQUIRE(weights.shape() == Shape{2, 4, 5, 5});
+    // The first token sees itself alone: 1 - lambda.
+    for (Index row = 0; row < 2 * 4 * 5; ++row) {
+      double total = 0;
+      for (Index s = 0; s < 5; ++s) total += weights.at(5 * row + s);
+      CHECK_BELOW(deviation(total, weights.at(0)), 1e-12);
     }
   }
 
   TEST_CASE("a mask of each head is of both of its queries") {
     const Tensor x = random_values({2, 5, 6}, 3);
-    for (const bool token_lambda : {false, true}) {
-      const DifferentialAttention layer =
-          random_module<DifferentialAttention>(differential_config(token_lambda));
-      AttentionContext causal, masked;
-      causal.causal = true;
-      const Tensor expected = layer(x, x, causal);
-      for (const Shape& shape : {Shape{5, 5}, Shape{4, 5, 5}, Shape{2, 4, 5, 5}, Shape{2, 1, 5, 5}}) {
-        CAPTURE(shape.text());
-        const Tensor allowed = Tensor::empty(shape, DType::boolean);
-        for (Index i = 0; i < allowed.elements(); ++i) allowed.data<bool>()[i] = i % 5 <= i / 5 % 5;
-        masked.mask = allowed;
-        CHECK_BELOW(relative_error(layer(x, x, masked), expected), 1e-13);
-      }
-      // Another mask for one head changes what that head gives.
-      masked.mask = Tensor::full({4, 5, 5}, 0, DType::f64);
-      const Tensor before = layer(x, x, masked);
-      masked.mask.data<double>()[5 * 5 * 3] = 2;
-      CHECK(relative_error(layer(x, x, masked), before) > 1e-6);
+    const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
+    AttentionContext causal, masked;
+    causal.causal = true;
+    const Tensor expected = layer(x, x, causal);
+    for (const Shape& shape : {Shape{5, 5}, Shape{4, 5, 5}, Shape{2, 4, 5, 5}, Shape{2, 1, 5, 5}}) {
+      CAPTURE(shape.text());
+      const Tensor allowed = Tensor::empty(shape, DType::boolean);
+      for (Index i = 0; i < allowed.elements(); ++i) allowed.data<bool>()[i] = i % 5 <= i / 5 % 5;
+      masked.mask = allowed;
+      CHECK_BELOW(relative_error(layer(x, x, masked), expected), 1e-13);
     }
+    // Another mask for one head changes what that head gives.
+    masked.mask = Tensor::full({4, 5, 5}, 0, DType::f64);
+    const Tensor before = layer(x, x, masked);
+    masked.mask.data<double>()[5 * 5 * 3] = 2;
+    CHECK(relative_error(layer(x, x, masked), before) > 1e-6);
   }
 
   TEST_CASE("gradients of both orders agree with differences") {
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
-    for (const bool token_lambda : {false, true}) {
-      for (const bool cross : {false, true}) {
-        AttentionConfig config = differential_config(token_lambda);
-        config.cross = cross;
-        DifferentialAttention layer = random_module<DifferentialAttention>(config);
-        AttentionContext context;
-        context.causal = !cross;
-        NamedTensors inputs{{"x", x}};
-        if (cross) inputs.emplace_back("memory", memory);
-        check_gradients(
-            std::string("differential") + (token_lambda ? " token lambda" : "") + (cross ? " cross" : ""),
-            gradcheck_module(
-                layer, inputs, [&] { return layer(x, cross ? memory : x, context); }, second_order(12)));
-      }
+    for (const bool cross : {false, true}) {
+      AttentionConfig config = differential_config();
+      config.cross = cross;
+      DifferentialAttention layer = random_module<DifferentialAttention>(config);
+      AttentionContext context;
+      context.causal = !cross;
+      NamedTensors inputs{{"x", x}};
+      if (cross) inputs.emplace_back("memory", memory);
+      check_gradients(
+          std::string("differential") + (cross ? " cross" : ""),
+          gradcheck_module(
+              layer, inputs, [&] { return layer(x, cross ? memory : x, context); }, second_order(12)));
     }
   }
 
@@ -225,22 +210,15 @@ TEST_SUITE("nn/attention/differential") {
   }
 
   TEST_CASE("heads that cannot be halved, and rotary positions across inputs, are refused") {
-    AttentionConfig config = differential_config(false);
+    AttentionConfig config = differential_config();
     config.key_width = 5, config.rotary = false;
     CHECK(
         message_of<Error>([&] { config.check(); }) ==
         "[attention] differential attention halves its heads; got attention=differential, a width of 5; try "
         "an even width of the heads");
-    config.token_lambda = true;
-    CHECK_NOTHROW(config.check());
-    const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(false));
+    const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
     CHECK(message_of<Error>([&] { layer(x, memory); }) ==
           "[differential] rotary positions are for self-attention; got a memory that is not the query");
-    config = differential_config(false);
-    config.kind = "gqa", config.token_lambda = true;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] token_lambda is for differential; got attention=gqa, token_lambda=true; try "
-          "token_lambda=false");
   }
 }

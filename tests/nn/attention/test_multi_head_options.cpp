@@ -179,58 +179,6 @@ TEST_SUITE("nn/attention/multi_head options") {
     }
   }
 
-  TEST_CASE("normed queries and keys and mixed values are those of the formulas, packed or not") {
-    const Tensor x = random_values({2, 5, 6}, 3), added = random_values({2, 5, 15}, 8);
-    for (const int choice : {1, 2, 3}) {
-      for (const bool packed : {false, true}) {
-        CAPTURE(choice);
-        CAPTURE(packed);
-        AttentionConfig config = small_config();
-        config.rotary = true;
-        config.qk_norm = (choice & 1) != 0 ? QkNorm::rms : QkNorm::none;
-        config.value_mixing = choice & 2;
-        MultiHeadAttention attention = packed ? packed_of(config) : apart_of(config);
-        AttentionContext context;
-        context.causal = true;
-        if (config.value_mixing) context.values = added;
-        std::map<std::string, Tensor> p;
-        for (const auto& [name, parameter] : apart_of(config).named_parameters()) p[name] = parameter.value();
-        const auto heads = [&](const std::string& part, Index width) {
-          return reshape(linear(x, p[part + ".weight"], p[part + ".bias"]), {2, 5, 3, width});
-        };
-        const auto turned = [&](const std::string& part) {
-          const Tensor head = heads(part, 4);
-          const Tensor root = sqrt(mean(head * head, {-1}, true) + 1e-6);
-          const Tensor normed = config.qk_norm == QkNorm::rms ? head / root * p[part + "_norm.weight"] : head;
-          return rotary(normed, ids_of({0, 1, 2, 3, 4}, {5}), config.rotations);
-        };
-        Tensor value = heads("value", 5);
-        if (config.value_mixing) {
-          const Tensor& factors = p["value_mixing"];
-          value = factors.at(0) * value + factors.at(1) * reshape(added, value.shape());
-        }
-        AttentionOptions options;
-        options.causal = true;
-        const Tensor mixed = composed_attention(turned("query"), turned("key"), value, options);
-        const Tensor expected = linear(reshape(mixed, {2, 5, 15}), p["output.weight"], p["output.bias"]);
-        CHECK_BELOW(relative_error(attention(x, x, context), expected), 1e-13);
-        for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-          const auto cache = make_cache({kind, 0, 2}, attention.cache_widths());
-          TensorList rows;
-          for (Index t = 0; t < 5; ++t) {
-            const Tensor token = slice(x, 1, t, 1);
-            AttentionContext step;
-            step.causal = true;
-            step.cache = cache.get();
-            if (config.value_mixing) step.values = slice(added, 1, t, 1);
-            rows.push_back(attention(token, token, step));
-          }
-          CHECK_BELOW(relative_error(concat(rows, 1), expected), 1e-13);
-        }
-      }
-    }
-  }
-
   TEST_CASE("gradients of both orders agree with differences in every mode") {
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 6}, 4),
                  other = random_values({2, 3, 6}, 5);
@@ -264,17 +212,6 @@ TEST_SUITE("nn/attention/multi_head options") {
     config = small_config();
     config.bias = false;
     check("without biases", config, {{"x", x}}, causal);
-    config = small_config();
-    config.rotary = config.value_mixing = true;
-    config.qk_norm = QkNorm::rms;
-    const Tensor added = random_values({2, 4, 15}, 8);
-    check("normed heads, mixed values", config, {{"x", x}, {"values", added}},
-          [&](const MultiHeadAttention& layer) {
-            AttentionContext masks;
-            masks.causal = true;
-            masks.values = added;
-            return layer(x, x, masks);
-          });
     config = small_config();
     config.dropout = 0.3;
     config.output_dropout = 0.3;
@@ -339,15 +276,6 @@ TEST_SUITE("nn/attention/multi_head options") {
     CHECK(message_of<Error>([&] { config.check(); }) ==
           "[attention] qk_norm is for mha, gqa, mqa; got attention=mla, qk_norm=rms; try qk_norm=none");
     config = small_config();
-    config.value_mixing = true;
-    const Tensor input = random_values({2, 4, 6}, 3);
-    CHECK(message_of<Error>([&] { apart_of(config)(input, input); }) ==
-          "[multi_head] value_mixing needs values in the context");
-    config = small_config();
-    AttentionContext with_values;
-    with_values.values = random_values({2, 4, 15}, 3);
-    CHECK(message_of<Error>([&] { apart_of(config)(input, input, with_values); }) ==
-          "[multi_head] values in the context need value_mixing");
     config.packed = true;
     config.value_memory_width = 7;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==

@@ -31,15 +31,15 @@ const std::vector<Variant>& variants() {
       {"element gate", [](auto& c) { c.output_gate = OutputGate::element; }},
       {"exclusive", [](auto& c) { c.exclusive = true; }},
       {"value residual", [](auto& c) { c.value_residual = true; }},
-      {"rms, mixed values, exclusive, gated",
+      {"rms, value residual, exclusive, gated",
        [](auto& c) {
          c.qk_norm = QkNorm::rms, c.output_gate = OutputGate::element;
-         c.exclusive = c.value_mixing = c.value_residual = true;
+         c.exclusive = c.value_residual = true;
        }},
-      {"joint, mixed values, exclusive, gated",
+      {"joint, value residual, exclusive, gated",
        [](auto& c) {
          c.qk_norm = QkNorm::joint, c.output_gate = OutputGate::head;
-         c.exclusive = c.value_mixing = c.value_residual = true;
+         c.exclusive = c.value_residual = true;
        }},
   };
   return all;
@@ -55,17 +55,14 @@ AttentionConfig config_of(const Variant& variant, bool rotary = true) {
   return config;
 }
 
-/// Two inputs that are mixed into the values, where the layer takes them.
+/// The input, and the first layer's values where the layer takes them.
 struct Inputs {
-  Tensor x, values, first;
+  Tensor x, first;
   explicit Inputs(Index length, Index batch = 2)
-      : x(random_values({batch, length, 6}, 3)),
-        values(random_values({batch, length, kGroups * kValues}, 4)),
-        first(random_values({batch, length, kGroups, kValues}, 5)) {}
+      : x(random_values({batch, length, 6}, 3)), first(random_values({batch, length, kGroups, kValues}, 5)) {}
   AttentionContext context(const AttentionConfig& config, Index from, Index count) const {
     AttentionContext context;
     context.causal = true;
-    if (config.value_mixing) context.values = slice(values, 1, from, count);
     if (config.value_residual) context.first_values = slice(first, 1, from, count);
     return context;
   }
@@ -101,10 +98,6 @@ Tensor by_formula(MultiHeadAttention& layer, const AttentionConfig& config, cons
     query = unit(query) * reshape(p["query_norm.weight"], {kHeads, 1}), key = unit(key);
     options.scale = 1;
   }
-  if (config.value_mixing) {
-    const Tensor& factors = p["value_mixing"];
-    value = factors.at(0) * value + factors.at(1) * reshape(in.values, value.shape());
-  }
   if (config.value_residual) {
     const Tensor& factors = p["value_residual"];
     value = factors.at(0) * value + factors.at(1) * in.first;
@@ -128,7 +121,7 @@ Tensor by_formula(MultiHeadAttention& layer, const AttentionConfig& config, cons
 }  // namespace
 
 TEST_SUITE("nn/attention/multi_head variants") {
-  TEST_CASE("norms, gates, mixed values and exclusive attention are those of the formulas") {
+  TEST_CASE("norms, gates, value residuals and exclusive attention are those of the formulas") {
     for (const Variant& variant : variants()) {
       for (const bool rotary : {false, true}) {
         for (const Index length : {1, 31, 32, 33}) {
@@ -195,7 +188,7 @@ TEST_SUITE("nn/attention/multi_head variants") {
     for (const Variant& variant : variants()) {
       CAPTURE(variant.name);
       AttentionConfig config = config_of(variant);
-      config.value_mixing = config.value_residual = false;
+      config.value_residual = false;
       MultiHeadAttention maker = random_module<MultiHeadAttention>(config);
       AttentionConfig shares = config;
       shares.shared_keys = true;
@@ -239,7 +232,7 @@ TEST_SUITE("nn/attention/multi_head variants") {
       NamedTensors inputs{{"x", in.x}};
       AttentionContext context;
       context.causal = true;
-      if (config.value_mixing) context.values = in.values, inputs.emplace_back("values", in.values);
+
       if (config.value_residual) context.first_values = in.first, inputs.emplace_back("first", in.first);
       check_gradients("multi_head " + variant.name,
                       gradcheck_module(

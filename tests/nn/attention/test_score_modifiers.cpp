@@ -23,7 +23,6 @@ struct Modified {
 
 constexpr Modified kModified[] = {
     {"softcap", [](AttentionConfig& c) { c.softcap = 1.5; }},
-    {"learned softcap", [](AttentionConfig& c) { c.softcap = 1.5, c.learned_softcap = true; }},
     {"alibi", [](AttentionConfig& c) { c.relative_bias = RelativeBias::alibi; }},
     {"buckets",
      [](AttentionConfig& c) {
@@ -85,8 +84,7 @@ TEST_SUITE("nn/attention/score_modifiers") {
         options.causal = causal;
         if (config.softcap > 0) {
           options.score_function = ScoreFunction::softcap;
-          options.score_parameter =
-              config.learned_softcap ? parameter_of(layer, "softcap") : Tensor::full({1}, 1.5, DType::f64);
+          options.score_parameter = Tensor::full({1}, 1.5, DType::f64);
         }
         if (config.sinks) options.sinks = parameter_of(layer, "sinks");
         if (config.relative_bias == RelativeBias::alibi)
@@ -146,31 +144,23 @@ TEST_SUITE("nn/attention/score_modifiers") {
 
   TEST_CASE("initial values: zero sinks, the paper's slopes, and -log of the keys for sigmoid weights") {
     Generator random(test_seed(1));
-    AttentionConfig config = modified_config(kModified[4]);
+    AttentionConfig config = modified_config(kModified[3]);
     MultiHeadAttention with_sinks(config, random);
     CHECK(parameter_of(with_sinks, "sinks").at(3) == 0);
-    MultiHeadAttention sigmoid(modified_config(kModified[5]), random);
+    MultiHeadAttention sigmoid(modified_config(kModified[4]), random);
     CHECK(parameter_of(sigmoid, "sigmoid_shift").at(3) == doctest::Approx(-std::log(16.0)));
-    config = modified_config(kModified[1]);
-    MultiHeadAttention capped(config, random);
-    CHECK(parameter_of(capped, "softcap").at(3) == 1.5);
   }
 
   TEST_CASE("what does not go together is refused by name") {
-    AttentionConfig config = modified_config(kModified[5]);
+    AttentionConfig config = modified_config(kModified[4]);
     config.sinks = true;
     CHECK(refusal(config) ==
           "[attention] sinks join the sum of a softmax; got attention=mha, weighting=sigmoid, sinks=true; "
           "try sinks=false");
-    config = modified_config(kModified[0]);
-    config.softcap = 0, config.learned_softcap = true;
-    CHECK(refusal(config) ==
-          "[attention] learned_softcap needs the softcap at which it begins; got attention=mha, softcap=0; "
-          "try softcap=50");
   }
 
   TEST_CASE("cross-attention has no distances, and its relative bias is left out") {
-    AttentionConfig config = modified_config(kModified[3]);
+    AttentionConfig config = modified_config(kModified[2]);
     config.cross = true;
     CHECK(config.resolved().relative_bias == RelativeBias::none);
   }

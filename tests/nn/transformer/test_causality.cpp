@@ -174,7 +174,7 @@ TEST_SUITE("nn/transformer/causality") {
     }
     for (const char* const field :
          {"", "heads", "groups", "latent_width", "qk_norm", "positions", "norm", "gated", "tie_head",
-          "value_embeddings", "short_convolution", "logit_softcap", "window", "window_rotary_base", "prefix"})
+          "short_convolution", "logit_softcap", "window", "window_rotary_base", "prefix"})
       CHECK(fields.count(field) == 1);
   }
 

@@ -73,21 +73,19 @@ const std::vector<Variant>& variants() {
          c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::gelu;
          c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
        }},
-      {"mha rms rotary silu qk_norm values convolutions softcap untied", true, true,
+      {"mha rms rotary silu qk_norm convolutions softcap untied", true, true,
        [](auto& c) {
          c.short_convolution = 3;
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.activation = Unary::silu;
          c.attention.qk_norm = QkNorm::rms;
          c.attention.key_width = 6;  // narrow heads may be so short that norms divide by little
-         c.value_embeddings = ValueEmbeddings::alternate;
          c.logit_softcap = 1.5;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa layer learned embedding_norm values convolutions softcap tied dropouts", false, false,
+      {"gqa layer learned embedding_norm convolutions softcap tied dropouts", false, false,
        [](auto& c) {
          c.short_convolution = 6;  // as many as there are positions
          c.attention.kind = "gqa";
-         c.value_embeddings = ValueEmbeddings::ends;
          c.logit_softcap = 3, c.embedding_norm = true;
          c.feed_forward_dropout = c.residual_dropout = 0.2;
          every_bias(c);
@@ -99,11 +97,10 @@ const std::vector<Variant>& variants() {
          c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
          c.attention.exclusive = true, c.attention.key_width = 6;
        }},
-      {"mqa rms rotary value_residual and values, joint, gates, windows in SS, norms of outputs", false, true,
+      {"mqa rms rotary value_residual, joint, gates, windows in SS, norms of outputs", false, true,
        [](auto& c) {
          c.attention.kind = "mqa", c.norm = NormKind::rms, c.positions = PositionKind::rotary;
-         c.sublayer_norms = SublayerNorms::output, c.value_residual = true,
-         c.value_embeddings = ValueEmbeddings::all;
+         c.sublayer_norms = SublayerNorms::output, c.value_residual = true;
          c.epsilon = 0.1, c.attention.key_width = 6;  // what a sublayer adds may be short
          c.window = 3, c.windows = "SS";
          c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;

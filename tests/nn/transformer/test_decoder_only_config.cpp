@@ -46,7 +46,6 @@ DecoderOnlyConfig unusual_config() {
   config.attention.qk_norm = QkNorm::joint;
   config.logit_softcap = 15;
   config.embedding_norm = config.zero_init = true;
-  config.value_embeddings = ValueEmbeddings::alternate;
   config.short_convolution = 4;
   config.feed_forward_dropout = 0.125;
   config.prefix = true;
@@ -93,7 +92,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     DecoderOnlyConfig config = unusual_config();
     config.attention.kind = "kda", config.attention.own["decay_rank"] = 3, config.full_attention = "gqa";
     config.attention_pattern = "DDF", config.layers = 7;
-    config.value_embeddings = ValueEmbeddings::none, config.prefix = false;
+    config.prefix = false;
     config.check();
     std::string kinds;
     for (Index layer = 0; layer < 7; ++layer) {
@@ -120,7 +119,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     const auto hybrid = [](const std::function<void(DecoderOnlyConfig&)>& change) {
       return refused([&](DecoderOnlyConfig& c) {
         c.attention.groups = 0, c.attention.kind = "deltanet", c.attention_pattern = "DF";
-        c.value_embeddings = ValueEmbeddings::none, c.prefix = false;
+        c.prefix = false;
         change(c);
       });
     };
@@ -134,8 +133,8 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
           "[decoder_only] a prefix that sees itself in both directions is for attention=mha, gqa, mqa, mla, "
           "differential; got deltanet");
     CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
-    CHECK(contains(hybrid([](auto& c) { c.value_embeddings = ValueEmbeddings::all; }),
-                   "value_embeddings are for attention=mha, gqa, mqa; got deltanet"));
+    CHECK(contains(hybrid([](auto& c) { c.value_residual = true; }),
+                   "value_residual is for attention=mha, gqa, mqa; got deltanet"));
   }
 
   TEST_CASE("positions are those that the layers have, or are refused") {
@@ -222,12 +221,6 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
                    "components=5"));
     CHECK(refused([](auto& c) { c.residual_dropout = 1; }) ==
           "[decoder_only] residual_dropout must be in [0, 1); got 1");
-    CHECK(refused([](auto& c) { c.attention.value_mixing = true; }) ==
-          "[decoder_only] the model decides its attention's value_mixing; got value_mixing=true; try "
-          "value_mixing=false");
-    CHECK(refused([](auto& c) {
-            c.attention = AttentionConfig{"mla", 6}, c.value_embeddings = ValueEmbeddings::ends;
-          }) == "[decoder_only] value_embeddings are for attention=mha, gqa, mqa; got mla");
     CHECK(refused([](auto&) {}) == "nothing was thrown");
   }
 }

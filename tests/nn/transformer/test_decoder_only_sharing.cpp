@@ -25,8 +25,6 @@ const std::vector<SharingVariant>& sharing_variants() {
       {"windows in SSL with their base",
        [](auto& c) { c.window = 16, c.windows = "SSL", c.window_rotary_base = 50; }},
       {"value residual", [](auto& c) { c.value_residual = true; }},
-      {"value residual and embeddings",
-       [](auto& c) { c.value_residual = true, c.value_embeddings = ValueEmbeddings::ends; }},
       {"keys of 2", [](auto& c) { c.kv_sharing = 2; }},
       {"keys of 3, windows in SL", [](auto& c) { c.kv_sharing = 3, c.window = 20, c.windows = "SL"; }},
       {"keys of all, no positions",
@@ -242,8 +240,8 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
     CHECK(refused([](auto& c) { c.kv_sharing = 0; }) ==
           "[decoder_only] kv_sharing must be from 1 to 2147483647; got 0");
     CHECK(refused([](auto& c) { c.kv_sharing = 2, c.value_residual = true; }) ==
-          "[decoder_only] kv_sharing excludes value_embeddings and value_residual, since layers that share "
-          "have no values of their own");
+          "[decoder_only] kv_sharing excludes value_residual, since layers that share have no values of "
+          "their own");
     CHECK(refused([](auto& c) {
             c.attention = {"mla", 4}, c.value_residual = true;
           }) == "[decoder_only] value_residual is for attention=mha, gqa, mqa; got mla");

@@ -112,30 +112,21 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     CHECK_FALSE(same_bits(model(ids), plain(ids)));
   }
 
-  TEST_CASE("scalars start neutral, value embeddings as large as values, and zero_init adds nothing") {
+  TEST_CASE("scalars start neutral, and zero_init adds nothing") {
     DecoderOnlyConfig config;
     config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
     config.embedding_norm = config.zero_init = true;
     config.attention.qk_norm = QkNorm::rms;
-    config.value_embeddings = ValueEmbeddings::alternate;
     Generator random(test_seed(7));
     DecoderOnly model(config, random);
-    Index tables = 0;
     for (const auto& [path, parameter] : model.named_parameters()) {
       const std::string& name = path;
       INFO(name);
       const Tensor& value = parameter.value();
-      if (has_end(name, "value_mixing")) CHECK(value.to_vector<float>() == std::vector<float>{0.5, 0.5});
       if (has_end(name, "norm.weight")) CHECK(value.at(value.elements() - 1) == 1);
       if (has_end(name, "output.weight") || has_end(name, "down.weight"))
         CHECK(absolute_error(value, Tensor::zeros(value.shape())) == 0);
-      if (!has_end(name, "value_embedding.weight")) continue;
-      ++tables;
-      CHECK(value.shape() == Shape{90, 48});
-      CHECK_BELOW(std::fabs(moments_of(value).deviation / (0.02 * std::sqrt(48.0)) - 1),
-                  kDeviations / std::sqrt(90.0 * 48));
     }
-    CHECK(tables == 3);
     // Each layer passes its input on, so the states are the norm of the embeddings' norm.
     config.layers = 1;
     Generator other(test_seed(7));
@@ -146,27 +137,6 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     for (auto& [name, parameter] : shallow.named_parameters()) parameter.set_value(values.at(name));
     CHECK(shallow.states(ids).shape() == Shape{1, 3, 48});
     CHECK_BELOW(relative_error(model.states(ids), shallow.states(ids)), 1e-6);
-  }
-
-  TEST_CASE("value embeddings are in the layers that their kind names") {
-    DecoderOnlyConfig config;
-    const auto layers_of = [&](ValueEmbeddings kind, Index layers) {
-      config.value_embeddings = kind;
-      config.layers = layers;
-      std::string text;
-      for (Index i = 0; i < layers; ++i) text += config.has_value_embedding(i) ? '1' : '0';
-      return text;
-    };
-    CHECK(layers_of(ValueEmbeddings::none, 3) == "000");
-    CHECK(layers_of(ValueEmbeddings::ends, 4) == "1001");
-    CHECK(layers_of(ValueEmbeddings::ends, 1) == "1");
-    CHECK(layers_of(ValueEmbeddings::alternate, 5) == "10101");
-    CHECK(layers_of(ValueEmbeddings::alternate, 4) == "0101");
-    CHECK(layers_of(ValueEmbeddings::all, 3) == "111");
-    for (const char* name : {"none", "ends", "alternate", "all"})
-      CHECK(std::string(name_of(value_embeddings(name))) == name);
-    CHECK(message_of<Error>([] { value_embeddings("some"); }) ==
-          "[decoder_only] value_embeddings must be none, ends, alternate or all; got some");
   }
 
   TEST_CASE("a fresh model is about as unsure as chance, and one seed gives one model") {

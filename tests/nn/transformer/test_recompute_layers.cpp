@@ -114,7 +114,6 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     }
     config.attention.qk_norm = QkNorm::rms;
     config.embedding_norm = true;
-    config.value_embeddings = ValueEmbeddings::ends;
     config.short_convolution = 4;
     config.logit_softcap = 5;
     check_same(train_language_model(config, DType::f32, false),
@@ -122,7 +121,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     config.value_residual = true, config.attention.output_gate = OutputGate::element;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));
-    config.value_residual = false, config.value_embeddings = ValueEmbeddings::none;
+    config.value_residual = false;
     config.kv_sharing = 2, config.window = 4;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));
