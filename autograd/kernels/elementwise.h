@@ -89,24 +89,24 @@ void equal(Cuda, const Broadcast& sizes, const T* a, const T* b, bool* y);
 void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 /// A sum of two weighted operands: x and y [rows, width], other [rows, width - first].
-struct Mix {
+struct WeightedSum {
   Index rows = 0, width = 0, first = 0;
 };
 /// y = weights[0] x + weights[1] other in the columns from `first` on, x in those before.
 template <class T>
-void mix_forward(Cpu, const Mix& sizes, const T* x, const T* other, const T* weights, T* y);
+void weighted_sum_forward(Cpu, const WeightedSum& sizes, const T* x, const T* other, const T* weights, T* y);
 template <class T>
-void mix_forward(Cuda, const Mix& sizes, const T* x, const T* other, const T* weights, T* y);
-/// The number of parts of mix_backward's sums; on the CPU it depends on the number of threads.
-Index mix_parts(Cpu, const Mix& sizes);
-Index mix_parts(Cuda, const Mix& sizes);
+void weighted_sum_forward(Cuda, const WeightedSum& sizes, const T* x, const T* other, const T* weights, T* y);
+/// The number of parts of weighted_sum_backward's sums; on the CPU it depends on the number of threads.
+Index weighted_sum_parts(Cpu, const WeightedSum& sizes);
+Index weighted_sum_parts(Cuda, const WeightedSum& sizes);
 /// partials [parts, 2]: the sums of dy x and of dy other, over parts of the rows; nullptr if not needed.
 template <class T>
-void mix_backward(Cpu, const Mix& sizes, const T* x, const T* other, const T* weights, const T* dy,
-                  Wide<T>* partials, Write<T> dx, Write<T> dother);
+void weighted_sum_backward(Cpu, const WeightedSum& sizes, const T* x, const T* other, const T* weights,
+                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
 template <class T>
-void mix_backward(Cuda, const Mix& sizes, const T* x, const T* other, const T* weights, const T* dy,
-                  Wide<T>* partials, Write<T> dx, Write<T> dother);
+void weighted_sum_backward(Cuda, const WeightedSum& sizes, const T* x, const T* other, const T* weights,
+                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
 /// sum += x.
 template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum);

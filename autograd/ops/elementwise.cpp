@@ -75,20 +75,21 @@ Tensor cast(const Tensor& x, DType type) {
 
 namespace {
 
-kernels::Mix check_mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
+kernels::WeightedSum check_weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
   const int rank = x.rank();
   const bool fits = rank > 0 && other.rank() == rank && other.size(-1) <= x.size(-1) &&
                     std::equal(x.shape().begin(), x.shape().end() - 1, other.shape().begin());
   if (!fits || weights.shape() != Shape{2}) {
     throw ShapeError(
-        "[mix] other must have x's shape, but for fewer columns perhaps, and weights two elements; got x=" +
+        "[weighted_sum] other must have x's shape, but for fewer columns perhaps, and weights two elements; "
+        "got x=" +
         x.describe() + ", other=" + other.describe() + ", weights=" + weights.describe());
   }
   return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
 }
 
 /// The forward again in plain operations.
-Tensor composed_mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
+Tensor composed_weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
   const Index n = other.size(-1), before = x.size(-1) - n;
   const Tensor mixed = slice(x, -1, before, n) * slice(weights, 0, 0, 1) + other * slice(weights, 0, 1, 1);
   return before == 0 ? mixed : concat({slice(x, -1, 0, before), mixed}, -1);
@@ -96,32 +97,32 @@ Tensor composed_mix(const Tensor& x, const Tensor& other, const Tensor& weights)
 
 }  // namespace
 
-Tensor mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
-  const kernels::Mix sizes = check_mix(x, other, weights);
+Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
+  const kernels::WeightedSum sizes = check_weighted_sum(x, other, weights);
   const Tensor y = Tensor::empty_like(x);
   dispatch(
-      "mix",
+      "weighted_sum",
       [&](auto on, auto* px, auto* po, auto* pw, auto* py) {
-        kernels::mix_forward(on, sizes, px, po, pw, py);
+        kernels::weighted_sum_forward(on, sizes, px, po, pw, py);
       },
       x, other, weights, y);
   return record_fused(
-      "mix", {x, other, weights}, {x, other, weights}, y,
+      "weighted_sum", {x, other, weights}, {x, other, weights}, y,
       [=](const Tensor& dy, const Gradients& into) {
         dispatch(
-            "mix",
+            "weighted_sum",
             [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
               using Sum = std::remove_pointer_t<decltype(dweights.to)>;
-              const Index parts = kernels::mix_parts(on, sizes);
+              const Index parts = kernels::weighted_sum_parts(on, sizes);
               Tensor partials;
               if (dweights) partials = Tensor::empty({parts, 2}, dtype_of<Sum>(), x.device());
               Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::mix_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
+              kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
               if (dweights) kernels::reduce_sum(on, 1, parts, 2, static_cast<const Sum*>(sums), dweights);
             },
             x, other, weights, dy, into[0], into[1], wide(into[2]));
       },
-      [=] { return composed_mix(x, other, weights); });
+      [=] { return composed_weighted_sum(x, other, weights); });
 }
 
 Tensor pow(const Tensor& x, double exponent) {

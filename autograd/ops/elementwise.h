@@ -39,7 +39,7 @@ inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
 /// Shapes:  x [..., N], other [..., n] with n <= N, weights [2] -> y [..., N]
 /// Saves:   x, other, weights
 /// Throws:  ShapeError if the shapes do not fit
-Tensor mix(const Tensor& x, const Tensor& other, const Tensor& weights);
+Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights);
 
 /// Math:    y = x^exponent
 /// Grad:    dx = dy * exponent * x^(exponent - 1)

@@ -176,22 +176,6 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   });
 }
 
-/// Values that the first layer's are mixed into.
-CheckCase mixed_values_case(CheckSetting& setting) {
-  AttentionConfig config = config_of(setting, attention_kind("mha"));
-  config.packed = config.value_residual = true;
-  auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
-  const Streams streams = streams_of(setting);
-  const Tensor first = setting.normal({setting.batch, setting.keys, config.heads, config.value_width});
-  NamedTensors inputs = streams.inputs;
-  inputs.emplace_back("first_values", first);
-  AttentionContext context = setting.context;
-  context.first_values = first;
-  return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
-    return of(x, x, context);
-  });
-}
-
 /// Keys and values of another layer.
 CheckCase shared_keys_case(CheckSetting& setting) {
   AttentionConfig config = config_of(setting, attention_kind("gqa"));
@@ -207,16 +191,6 @@ CheckCase shared_keys_case(CheckSetting& setting) {
   return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
     return of(x, x, context);
   });
-}
-
-/// The other convention of pairs, on a part of each head, with Llama 3's frequencies.
-void half_split(AttentionConfig& config) {
-  config.rotary = true;
-  config.rotations.layout = RotaryLayout::half_split;
-  config.rotations.width = config.key_width - config.key_width / 4 * 2;
-  config.rotations.base = 100;
-  config.rotations.factor = 4;
-  config.rotations.original_context = 16;
 }
 
 void low_rank_queries(AttentionConfig& config) {
@@ -247,6 +221,19 @@ void add_kinds(std::vector<CheckedLayer>& layers) {
     if (always_turns || !(kind.can & kCanRotate)) continue;
     layers.push_back({title + "_rotary", self_with_positions, true,
                       kind_with(kind.name, [](AttentionConfig& c) { c.rotary = true; })});
+  }
+}
+
+/// Every piece of multi-head attention.
+void add_pieces(std::vector<CheckedLayer>& layers) {
+  for (const PieceCase& piece : AttentionPieces::cases()) {
+    const auto make = [piece](CheckSetting& setting) {
+      const AttentionConfig sizes = attention_config(setting.sizes, attention_kind(piece.kind));
+      setting.context.first_values =
+          setting.normal({setting.batch, setting.keys, sizes.key_heads(), sizes.value_width});
+      return kind_with(piece.kind, piece.choose)(setting);
+    };
+    layers.push_back({piece.name, piece.only_self ? self_with_positions : all_masks, true, make});
   }
 }
 
@@ -285,6 +272,7 @@ std::vector<CheckedLayer> checked_layers() {
       {"concatenated_heads", all_masks, false, concatenated_case},
   };
   add_kinds(layers);
+  add_pieces(layers);
   const std::vector<CheckedLayer> variants = {
       {"multi_head_packed", only_self, true, kind_with("mha", [](AttentionConfig& c) { c.packed = true; })},
       {"multi_head_three_inputs", all_masks, true, three_inputs_case},
@@ -295,55 +283,9 @@ std::vector<CheckedLayer> checked_layers() {
                    c.output_dropout = c.dropout;
                    c.bias = false;
                  })},
-      {"multi_head_normed_heads", without_masks, true,
-       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::rms; })},
-      {"grouped_query_normed_heads", self_with_positions, true,
-       kind_with("gqa",
-                 [](AttentionConfig& c) {
-                   half_split(c);
-                   c.qk_norm = QkNorm::rms;
-                 })},
-      {"multi_head_joint_norm", without_masks, true,
-       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::joint; })},
-      {"grouped_query_l2_norm", self_with_positions, true,
-       kind_with("gqa",
-                 [](AttentionConfig& c) {
-                   half_split(c);
-                   c.rotations.yarn = true, c.rotations.high_frequency = 32;
-                   c.rotations.attention_factor = 1.1;
-                   c.qk_norm = QkNorm::l2;
-                 })},
-      {"multi_head_gated_heads", without_masks, true,
-       kind_with("mha", [](AttentionConfig& c) { c.output_gate = OutputGate::head; })},
-      {"grouped_query_gates", all_masks, true,
-       kind_with("gqa", [](AttentionConfig& c) { c.output_gate = OutputGate::element; })},
-      {"grouped_query_exclusive", only_self, true,
-       kind_with("gqa",
-                 [](AttentionConfig& c) {
-                   c.exclusive = true;
-                   c.value_width =
-                       c.value_width + 2;  // narrow values may be so short that norms divide by little
-                 })},
-      {"grouped_query_softcap_alibi", all_masks, true,
-       kind_with("gqa",
-                 [](AttentionConfig& c) {
-                   c.softcap = 2;
-                   c.relative_bias = RelativeBias::alibi;
-                 })},
-      {"multi_head_distance_buckets", all_masks, true,
-       kind_with("mha",
-                 [](AttentionConfig& c) {
-                   c.relative_bias = RelativeBias::buckets, c.bias_buckets = 6, c.bias_distance = 8;
-                 })},
-      {"grouped_query_sinks", all_masks, true, kind_with("gqa", [](AttentionConfig& c) { c.sinks = true; })},
-      {"multi_head_sigmoid", all_masks, true,
-       kind_with("mha",
-                 [](AttentionConfig& c) { c.weighting = AttentionWeighting::sigmoid, c.sigmoid_keys = 5; })},
       {"grouped_query_shared_keys", only_self, true, shared_keys_case},
-      {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},
-      {"grouped_query_half_split", self_with_positions, true, kind_with("gqa", half_split)},
       {"latent_low_rank_queries", everything, true, kind_with("mla", low_rank_queries)},
       {"latent_absorbed_no_norm", everything, true,
        kind_with("mla",

@@ -18,10 +18,7 @@ AdditiveAttention::AdditiveAttention(const AttentionConfig& config, Generator& r
   for (Linear* layer : {&query_, &key_, &value_, &output_}) xavier_uniform(layer->weight(), random);
   const double bound = std::sqrt(6.0 / static_cast<double>(heads_.key_width + 1));
   random.fill_uniform(score_.value(), -bound, bound);
-  if (!config_.bias) return;
-  for (Linear* layer : {&query_, &value_, &output_}) {
-    layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
-  }
+  for (Linear* layer : {&query_, &value_, &output_}) clear_bias(*layer);
 }
 
 Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -29,10 +26,10 @@ Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
   check_inputs("additive", query, memory, context.cache);
   AttentionOptions options = attention_options(context, dropout_);
   const Tensor query_bthd = split_heads(query_(query), heads_.heads);
-  const KeyValueHeads held = cached_heads(context.cache, is_same_tensor(query, memory), heads_, options, [&] {
+  const KeyValueHeads kv = cached_heads(context.cache, is_same_tensor(query, memory), heads_, options, [&] {
     return KeyValueHeads{split_heads(key_(memory), heads_.heads), split_heads(value_(memory), heads_.heads)};
   });
-  const Tensor heads_bthe = additive_attention(query_bthd, held.key_bsgd, held.value_bsge, score_, options);
+  const Tensor heads_bthe = additive_attention(query_bthd, kv.key_bsgd, kv.value_bsge, score_, options);
   return output_(merge_heads(heads_bthe));
 }
 

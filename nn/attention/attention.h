@@ -23,11 +23,11 @@ struct AttentionContext : AttentionMasks {
   RotaryAngles angles;
   /// For layers with value_residual: the values of this call's keys in the first layer, [B, S, G, E].
   Tensor first_values;
-  /// For layers with shared_keys: what `fresh` of another layer has received. With a cache, all that the
+  /// For layers with shared_keys: what `new_kv` of another layer has received. With a cache, all that the
   /// layer attends to is in it already.
   KeyValueHeads shared;
   /// Receives this call's keys and values as attention reads them, for other layers.
-  KeyValueHeads* fresh = nullptr;
+  KeyValueHeads* new_kv = nullptr;
   /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
   /// memory's at its first call and does not read the memory again.
   KvCache* cache = nullptr;
@@ -41,12 +41,12 @@ class Attention : public Module {
   /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, O]
   virtual Tensor operator()(const Tensor& query, const Tensor& memory,
                             const AttentionContext& context = {}) const = 0;
-  /// The angles by which self-attention turns its queries and keys; nothing without rotary positions. A stack
-  /// of layers that turn alike asks one of them, and hands the result to the others in the context.
+  /// The angles by which self-attention rotates its queries and keys; nothing without rotary positions. A
+  /// stack of layers that rotate alike asks one of them, and hands the result to the others in the context.
   virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
     return {};
   }
-  /// Numbers that one token takes in this layer's cache.
+  /// Values that one token takes in this layer's cache.
   virtual CacheWidths cache_widths() const = 0;
 };
 

@@ -33,35 +33,10 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
 
 }  // namespace
 
-constexpr const char* kRelativeBiases[] = {"none", "alibi", "buckets"};
-const char* relative_bias_name(RelativeBias bias) { return kRelativeBiases[static_cast<int>(bias)]; }
-RelativeBias relative_bias(const std::string& name) {
-  return kind_named<RelativeBias>("relative_bias", name, kRelativeBiases);
-}
-
-constexpr const char* kWeightings[] = {"softmax", "sigmoid"};
-const char* weighting_name(AttentionWeighting weighting) { return kWeightings[static_cast<int>(weighting)]; }
-AttentionWeighting weighting(const std::string& name) {
-  return kind_named<AttentionWeighting>("weighting", name, kWeightings);
-}
-
 constexpr const char* kRotaryLayouts[] = {"interleaved", "half_split"};
 const char* rotary_layout_name(RotaryLayout layout) { return kRotaryLayouts[static_cast<int>(layout)]; }
 RotaryLayout rotary_layout(const std::string& name) {
   return kind_named<RotaryLayout>("rotary_layout", name, kRotaryLayouts);
-}
-
-constexpr const char* kQkNorms[] = {"none", "rms", "joint", "l2"};
-const char* qk_norm_name(QkNorm norm) { return kQkNorms[static_cast<int>(norm)]; }
-QkNorm qk_norm(const std::string& name) {
-  if (name == "false" || name == "true") return name == "true" ? QkNorm::rms : QkNorm::none;
-  return kind_named<QkNorm>("qk_norm", name, kQkNorms);
-}
-
-constexpr const char* kOutputGates[] = {"none", "head", "element"};
-const char* output_gate_name(OutputGate gate) { return kOutputGates[static_cast<int>(gate)]; }
-OutputGate output_gate(const std::string& name) {
-  return kind_named<OutputGate>("output_gate", name, kOutputGates);
 }
 
 constexpr const char* kLatentForms[] = {"automatic", "naive", "absorbed"};
@@ -93,20 +68,9 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
   field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
   field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
-  field("qk_norm", named(qk_norm, qk_norm_name, tapeformer::qk_norm),
-        "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
-  field("qk_norm_epsilon", qk_norm_epsilon, kPositive);
-  field("output_gate", named(output_gate, output_gate_name, tapeformer::output_gate),
-        "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
-  field("exclusive", exclusive,
-        "take from each head's output its part along the token's own value (mha, gqa, mqa)");
   field("score_scale", score_scale, kNotNegative);
-  field("softcap", softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none", kNotNegative);
-  field("sinks", sinks, "a learned number for each head whose exponential joins softmax's sum");
-  field("weighting", named(weighting, weighting_name, tapeformer::weighting),
-        "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
-  field("bias_buckets", bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
-  field("bias_distance", bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
+  FieldList others;
+  AttentionPieces::Fields::describe(field, FieldVisitor(others));
   field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
   field("rotary_layout", named(rotations.layout, rotary_layout_name, rotary_layout));
   field("rotary_components", rotations.width, kSize);
@@ -136,12 +100,11 @@ void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
   field("packed", packed);
   field("sequence_first", sequence_first);
   field("norm", norm);
-  field("relative_bias", named(relative_bias, relative_bias_name, tapeformer::relative_bias));
-  field("sigmoid_keys", sigmoid_keys, kPositiveSize);
-  field("value_residual", value_residual);
   field("shared_keys", shared_keys);
   field("lambda_initial", lambda_initial);
   field("form", named(form, latent_form_name, latent_form));
+  FieldList others;
+  AttentionPieces::Fields::describe(FieldVisitor(others), field);
 }
 
 void AttentionConfig::add_positions(PositionKind positions) {
@@ -189,25 +152,7 @@ AttentionConfig AttentionConfig::resolved() const {
                 " attention cannot turn queries and keys by rotary positions; got " + got +
                 "rotary positions; try sinusoidal or learned ones");
   }
-  if (full.rotary) full.check_rotations(full.key_width);
   return full;
-}
-
-void AttentionConfig::check_rotations(Index turned_width) const {
-  const Index components = or_else(rotations.width, turned_width);
-  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
-    if (!wrong) return;
-    throw Error("[attention] " + rule + "; got attention=" + kind +
-                ", components=" + std::to_string(components) + "; try " + remedy);
-  };
-  refuse(components % 2 != 0, "rotary positions turn pairs of a head's components",
-         "an even width of the heads");
-  refuse(components > turned_width,
-         "rotary_components must be at most the " + std::to_string(turned_width) + " that there are to turn",
-         "rotary_components=0");
-  RotaryConfig of_one_pair = rotations;
-  of_one_pair.width = 0;
-  rotary_angles(of_one_pair, 2, 0, 0, DType::f64, Device::cpu());  // throws
 }
 
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {

@@ -3,12 +3,13 @@
 #include <tapeformer/autograd/config/own_fields.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/nn/attention/pieces/pieces.h>
 #include <tapeformer/nn/positions.h>
 
 #include <deque>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace tapeformer {
 
@@ -27,42 +28,19 @@ enum class LatentForm { automatic, naive, absorbed };
 const char* latent_form_name(LatentForm form);
 LatentForm latent_form(const std::string& name);
 
-/// What norms queries and keys before rotary positions, in multi-head attention. rms: RMS norms of each head,
-/// with one gain for all heads of queries and one for those of keys. joint: RMS norms over all heads at once,
-/// with a gain for each component. l2: heads of length 1, and scores that are a learned factor for each query
-/// head, sqrt(D) at first, times the cosine.
-enum class QkNorm { none, rms, joint, l2 };
-/// The name of a norm and the norm of a name; "false" and "true" of older files are none and rms.
-/// Throws: Error listing the names there are.
-const char* qk_norm_name(QkNorm norm);
-QkNorm qk_norm(const std::string& name);
-
-/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each
-/// head or one for each component.
-enum class OutputGate { none, head, element };
-/// The name of a gate and the gate of a name. Throws: Error listing the names there are.
-const char* output_gate_name(OutputGate gate);
-OutputGate output_gate(const std::string& name);
-
-/// What is added to the scores by the distance of query and key. alibi: a fixed slope for each head times the
-/// distance; buckets: T5's learned number for each head and bucket of distances.
-enum class RelativeBias { none, alibi, buckets };
-const char* relative_bias_name(RelativeBias bias);
-RelativeBias relative_bias(const std::string& name);
-
-/// The name of a weighting and the weighting of a name. Throws: Error listing the names there are.
-const char* weighting_name(AttentionWeighting weighting);
-AttentionWeighting weighting(const std::string& name);
-
 /// The name of a layout and the layout of a name. Throws: Error listing the names there are.
 const char* rotary_layout_name(RotaryLayout layout);
 RotaryLayout rotary_layout(const std::string& name);
 
-/// The configuration of an attention layer of any kind. A size of 0 means its default. A field that the kind
+/// The configuration of an attention layer of any kind: sizes, what several kinds share, and the fields of
+/// the pieces of multi-head attention (pieces/pieces.h). A size of 0 means its default. A field that the kind
 /// does not use must keep its default; only `bias` and `packed` are ignored instead.
-struct AttentionConfig {
-  std::string kind = "mha";      ///< a name in attention_kinds()
-  Index heads = 1;               ///< H
+struct AttentionConfig : AttentionPieces::Fields {
+  AttentionConfig(std::string kind_name = "mha", Index head_count = 1)
+      : kind(std::move(kind_name)), heads(head_count) {}
+
+  std::string kind;              ///< a name in attention_kinds()
+  Index heads;                   ///< H
   Index groups = 0;              ///< G, of gqa; 0 for the greatest divisor of heads up to heads / 2
   Index width = 0;               ///< C, of the queries' input
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
@@ -77,29 +55,17 @@ struct AttentionConfig {
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of all projections; mla has none
   std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
-  bool cross = false;             ///< cross-attention: no rotary positions, the memory projected separately
-  bool rotary = false;            ///< rotary positions (RoPE) on queries and keys, unless `cross`
-  RotaryConfig rotations = {};    ///< base, scaling and layout of the rotary positions
-  bool packed = true;             ///< mha without `cross` has one matrix for queries, keys and values
-  bool sequence_first = false;    ///< inputs and output are [T, B, C]; masks and weights stay as they are
-  bool norm = true;               ///< mla has RMS norms on the latents
-  QkNorm qk_norm = QkNorm::none;  ///< of queries and keys, before rotary positions
-  double qk_norm_epsilon = 1e-6;  ///< of qk_norm
-  OutputGate output_gate = OutputGate::none;  ///< on the heads' outputs, before the output projection
-  bool exclusive = false;  ///< takes from each output its part along the token's own value, unless `cross`
-  double score_scale = 0;  ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
-  double softcap = 0;      ///< c > 0: scores become c tanh(score / c)
-  RelativeBias relative_bias = RelativeBias::none;  ///< of the scores, unless `cross`
-  Index bias_buckets = 32;                          ///< of RelativeBias::buckets, in both directions
-  Index bias_distance = 128;                        ///< from which on all keys share a bucket
-  bool sinks = false;  ///< a learned number for each head, whose exponential joins softmax's sum
-  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of scores
-  Index sigmoid_keys = 1;       ///< n: sigmoid weights have a learned bias for each head, -log n at first
-  bool value_residual = false;  ///< mixes AttentionContext::first_values into the values, by learned factors
-  bool shared_keys = false;     ///< has no keys and values but AttentionContext::shared
+  bool cross = false;           ///< cross-attention: no rotary positions, the memory projected separately
+  bool rotary = false;          ///< rotary positions (RoPE) on queries and keys, unless `cross`
+  RotaryConfig rotations = {};  ///< base, scaling and layout of the rotary positions
+  bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
+  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
+  bool norm = true;             ///< mla has RMS norms on the latents
+  double score_scale = 0;       ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
+  bool shared_keys = false;     ///< no keys and values but those in AttentionContext::shared
   double lambda_initial = 0.8;  ///< what differential attention's lambda begins with
   LatentForm form = LatentForm::automatic;  ///< of mla
-  OwnValues own = {};                       ///< of fields that the kind's row of the table adds
+  OwnValues own = {};                       ///< values of the fields that the kind's row of the table adds
 
   /// Adds what a model's positions ask of attention: rotary positions or a relative bias. Without positions
   /// mla has no rotary keys.
@@ -115,8 +81,6 @@ struct AttentionConfig {
   AttentionConfig resolved_as(const char* name) const;
   /// The same for the kind `name`, without what the models' fields say for this kind alone.
   AttentionConfig of_kind(const std::string& name) const;
-  /// Throws: Error unless the rotary positions can turn heads, or parts of them, of this width
-  void check_rotations(Index turned_width) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
 

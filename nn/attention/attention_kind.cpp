@@ -5,6 +5,7 @@
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/attention/multi_head_config.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,13 +18,15 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
   return std::make_unique<Layer>(config, random);
 }
 
-/// The fields of kinds that are a MultiHeadAttention, with `others` before them.
+/// The fields of kinds that are a MultiHeadAttention: `others`, and those of all its pieces.
 std::vector<std::string> multi_head_fields(std::vector<std::string> others) {
   for (const char* const name :
-       {"output_dropout", "output_bias", "sequence_first", "qk_norm", "qk_norm_epsilon", "output_gate",
-        "exclusive", "score_scale", "softcap", "relative_bias", "bias_buckets", "bias_distance", "sinks",
-        "weighting", "sigmoid_keys", "value_residual", "shared_keys"})
+       {"output_dropout", "output_bias", "sequence_first", "score_scale", "shared_keys"})
     others.emplace_back(name);
+  AttentionPieces::Fields pieces;
+  FieldList fields;
+  pieces.describe(FieldVisitor(fields), FieldVisitor(fields));
+  for (const ConfigField& field : fields) others.push_back(field.name);
   return others;
 }
 
@@ -38,11 +41,11 @@ const std::deque<AttentionKind>& built_in_kinds() {
   // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
   static const std::deque<AttentionKind> kinds = {
       {"mha", "multi-head", make<MultiHead>, multi_head_fields({"value_memory_width"}), kEverything,
-       MultiHead::complete_multi_head, MultiHead::cost},
+       complete_multi_head, multi_head_cost},
       {"gqa", "grouped-query", make<MultiHead>, multi_head_fields({"groups"}), kEverything,
-       MultiHead::complete_grouped_query, MultiHead::cost},
-      {"mqa", "multi-query", make<MultiHead>, multi_head_fields({}), kEverything,
-       MultiHead::complete_multi_query, MultiHead::cost},
+       complete_grouped_query, multi_head_cost},
+      {"mqa", "multi-query", make<MultiHead>, multi_head_fields({}), kEverything, complete_multi_query,
+       multi_head_cost},
       {"mla",
        "latent",
        make<Latent>,

@@ -34,6 +34,11 @@ CostSum::CostSum(const AttentionCall& call)
   if (call.causal) activation_bytes_ += 2 * static_cast<double>(bytes_of(DType::i32)) * N;
 }
 
+void CostSum::keeps_distances(double H, const AttentionCall& call) {
+  if (!has_distances_) keeps_wide(H * static_cast<double>(2 * std::max(call.queries, call.keys) - 1) + N);
+  has_distances_ = true;
+}
+
 AttentionCost CostSum::total() const {
   const auto whole = [](double sum) {
     constexpr Index kMost = std::numeric_limits<Index>::max();

@@ -42,6 +42,7 @@ class CostSum {
  public:
   explicit CostSum(const AttentionCall& call);
   const double N, M, held;  ///< rows of queries, of keys, and of keys with those in the cache
+  bool packed = false;      ///< queries, keys and values are still in the rows of one tensor
 
   void parameters(double count) { parameters_ += count; }
   /// A product with a matrix of `size` for each row; the backward pass has one for each factor's gradient.
@@ -59,6 +60,8 @@ class CostSum {
   void keeps(double numbers) { activation_bytes_ += numbers * element_; }
   /// Numbers in f32 beside bf16.
   void keeps_wide(double numbers) { activation_bytes_ += numbers * wide_; }
+  /// A bias of the scores of each head by distance. What several pieces add to it is kept once.
+  void keeps_distances(double H, const AttentionCall& call);
   void caches(double numbers) { cache_bytes_ += numbers * element_; }
   /// A state in the wide type, and numbers in the other, for each row.
   void caches_row(double state, double numbers) { cached_row_ += state * wide_ + numbers * element_; }
@@ -71,6 +74,7 @@ class CostSum {
     backward_flops_ += 2 * backward * count;
   }
 
+  bool has_distances_ = false;
   double visible_, element_, wide_, parameters_ = 0, forward_flops_ = 0, backward_flops_ = 0,
                                     activation_bytes_ = 0, cache_bytes_ = 0, cached_row_ = 0;
 };

@@ -50,7 +50,7 @@ void DifferentialAttention::complete(AttentionConfig& config) {
     throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
                 ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
   }
-  if (config.rotary) config.check_rotations(config.key_width / 4 * 2);
+  if (config.rotary) Rotary::check(config, config.key_width / 4 * 2);
 }
 
 DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Generator& random)
@@ -68,15 +68,14 @@ DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Gene
   xavier_uniform_parts(key_value_.weight(),
                        {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width}, random);
   xavier_uniform(output_.weight(), random);
-  for (Linear* layer : {&query_, &key_value_, &output_}) {
-    if (layer->bias().defined()) layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
-  }
+  for (Linear* layer : {&query_, &key_value_, &output_}) clear_bias(*layer);
+  if (config_.rotary) rotary_.emplace(config_.rotations, heads_.key_width / 2);
   normal(lambda_vectors_, random, kVectorDeviation);
 }
 
-/// Turns each of the two queries or keys that a head consists of.
-Tensor DifferentialAttention::turned(Tensor x, const RotaryAngles& angles) const {
-  if (!config_.rotary) return x;
+/// Rotates each of the two queries or keys that a head consists of.
+Tensor DifferentialAttention::rotated(Tensor x, const RotaryAngles& angles) const {
+  if (!rotary_) return x;
   const Shape shape = x.shape();
   const Tensor apart = reshape(x, {shape[0], shape[1], -1, heads_.key_width / 2});
   x = {};
@@ -93,27 +92,25 @@ Tensor DifferentialAttention::lambda() const {
 }
 
 RotaryAngles DifferentialAttention::angles(const Tensor& query, const AttentionContext& context) const {
-  if (!config_.rotary) return {};
-  return query_angles(context, query, config_.rotations, heads_.key_width / 2);
+  return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
 }
 
 Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memory,
                                          const AttentionContext& context) const {
   check_inputs("differential", query, memory, context.cache);
   const bool is_self = !config_.cross && is_same_tensor(query, memory);
-  if (config_.rotary && !is_self)
-    throw Error("[differential] rotary positions are for self-attention; got a memory that is not the query");
+  if (rotary_) Rotary::check_self("differential", is_self);
   AttentionOptions options = attention_options(context, dropout_);
   const Index H = heads_.heads, G = heads_.groups;
   options.mask = for_pairs(options.mask, H);
   options.scale = 1 / std::sqrt(static_cast<double>(heads_.key_width / 2));
   const RotaryAngles turns = angles(query, context);
-  const Tensor query_bthd = halves_apart(turned(split_heads(query_(query), H), turns));
-  const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
+  const Tensor query_bthd = halves_apart(rotated(split_heads(query_(query), H), turns));
+  const KeyValueHeads kv = cached_heads(context.cache, is_self, heads_, options, [&] {
     const TensorList parts = split(key_value_(memory), -1, {G * heads_.key_width, G * heads_.value_width});
-    return KeyValueHeads{turned(split_heads(parts[0], G), turns), split_heads(parts[1], G)};
+    return KeyValueHeads{rotated(split_heads(parts[0], G), turns), split_heads(parts[1], G)};
   });
-  const Tensor pairs_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
+  const Tensor pairs_bthe = scaled_dot_product_attention(query_bthd, kv.key_bsgd, kv.value_bsge, options);
   const Tensor factor = lambda();
   if (context.weights != nullptr) {
     const Axes swapped{0, 2, 1, 3};

@@ -5,11 +5,13 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
+#include <optional>
+
 namespace tapeformer {
 
 /// Differential attention: the difference of two attentions to the same values, in which what both attend to
-/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2; rotary positions turn
-/// each of them, all but the last component of an odd width.
+/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2; rotary positions
+/// rotate each of them, all but the last component of an odd width.
 /// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
 ///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, of all heads;
 ///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads
@@ -38,11 +40,12 @@ class DifferentialAttention : public Attention {
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
  private:
-  Tensor turned(Tensor x, const RotaryAngles& angles) const;
+  Tensor rotated(Tensor x, const RotaryAngles& angles) const;
   Tensor lambda() const;
 
   AttentionConfig config_;
   PackedHeads heads_;
+  std::optional<Rotary> rotary_;  // of halves of heads
   Linear query_, key_value_, output_;
   Dropout dropout_;
   Parameter lambda_vectors_;  // [2 D]: a1, b1, a2 and b2

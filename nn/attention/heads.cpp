@@ -53,6 +53,10 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
           "a memory may be left out only once the cache holds it", "the memory in the first call");
 }
 
+void clear_bias(Linear& layer) {
+  if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
+}
+
 Tensor split_heads(const Tensor& x, Index heads) {
   return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }

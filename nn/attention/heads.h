@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
+#include <tapeformer/nn/linear.h>
 
 #include <initializer_list>
 #include <string>
@@ -10,7 +11,7 @@ namespace tapeformer {
 // Sizes and shapes that all attention layers share.
 
 /// A size, or its default if it is 0.
-inline Index or_else(Index size, Index otherwise) { return size > 0 ? size : otherwise; }
+inline Index or_else(Index size, Index fallback) { return size > 0 ? size : fallback; }
 
 struct NamedSize {
   const char* name;
@@ -27,6 +28,9 @@ PackedHeads resolved_heads(const char* op, Index width, Index output_width, cons
 
 /// Throws: ShapeError unless query and memory are [B, T, C]; a memory may be missing once the cache holds it.
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache);
+
+/// Sets the bias to zero, where there is one.
+void clear_bias(Linear& layer);
 
 /// [B, T, H D] -> [B, T, H, D]
 Tensor split_heads(const Tensor& x, Index heads);

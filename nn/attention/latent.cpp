@@ -28,7 +28,7 @@ void LatentAttention::complete(AttentionConfig& config) {
   config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
   config.rotary_width =
       config.cross ? 0 : or_else(config.rotary_width, std::max<Index>(config.key_width / 4 * 2, 2));
-  if (config.rotary_width > 0) config.check_rotations(config.rotary_width);
+  if (config.rotary_width > 0) Rotary::check(config, config.rotary_width);
 }
 
 std::vector<AttentionForm> LatentAttention::forms() {
@@ -51,6 +51,7 @@ LatentAttention::LatentAttention(const AttentionConfig& config, Generator& rando
   if (config_.rotary_width > 0) {
     query_rotary_.emplace(without_bias(query_inputs, config_.heads * config_.rotary_width), random);
     key_rotary_.emplace(without_bias(config_.width, config_.rotary_width), random);
+    rotary_.emplace(config_.rotations, config_.rotary_width);
   }
   if (config_.norm) key_value_norm_.emplace(RmsNormConfig{config_.latent_width});
   if (config_.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
@@ -62,8 +63,7 @@ LatentAttention::LatentAttention(const AttentionConfig& config, Generator& rando
 }
 
 RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext& context) const {
-  if (!key_rotary_) return {};
-  return query_angles(context, query, config_.rotations, config_.rotary_width);
+  return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
 }
 
 /// The content of the cache, [B, S, 1, d_c + d_R]: the latent and the shared rotary key of every token.
@@ -88,10 +88,7 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
                                const LatentProducts& products) const {
   check_inputs("latent", query, memory, context.cache);
   const bool is_self = is_same_tensor(query, memory);
-  if (key_rotary_ && !is_self) {
-    throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
-                std::to_string(config_.rotary_width) + " and a memory that is not the query; try cross=true");
-  }
+  if (rotary_) Rotary::check_self("latent", is_self);
   const bool is_decoding = context.cache != nullptr && context.cache->length() > 0;
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);
@@ -105,8 +102,8 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   const RotaryAngles turns = angles(query, context);
   const Tensor rotary_bthr =
       key_rotary_ ? rotary(split_heads((*query_rotary_)(input_bti), config_.heads), turns) : Tensor();
-  const PackedHeads held{config_.heads, 1, config_.latent_width + config_.rotary_width, 0};
-  const Tensor latents_bs1n = cached_heads(context.cache, is_self, held, options, [&] {
+  const PackedHeads one_latent{config_.heads, 1, config_.latent_width + config_.rotary_width, 0};
+  const Tensor latents_bs1n = cached_heads(context.cache, is_self, one_latent, options, [&] {
                                 return KeyValueHeads{latents(memory, turns), {}};
                               }).key_bsgd;
   return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, products, options)

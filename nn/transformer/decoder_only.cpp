@@ -69,7 +69,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
                                    LayerCaches* caches, std::vector<Tensor>* weights) const {
   DecoderOnlyContext context(sequences);
   context.causal = true;
-  KeyValueHeads fresh;
+  KeyValueHeads new_kv;
   // The rotary angles are computed once for all layers of one kind and base; their positions count on from
   // what the caches hold.
   RotaryAngles angles[2][2];
@@ -95,16 +95,16 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     context.weights = weights != nullptr && !has_state() ? &weights->back() : nullptr;
     const bool has_keys = config_.has_keys(number), gives_values = config_.value_residual && i == 0,
                gives_keys = has_keys && i + 1 < layers_.size() && !config_.has_keys(number + 1);
-    context.fresh = gives_values || gives_keys ? &fresh : nullptr;
+    context.new_kv = gives_values || gives_keys ? &new_kv : nullptr;
     DecoderOnlyContext own = context;
     if (has_keys) own.shared = {};
     // What others read must outlive the layer's body.
     run_layer(
-        stream, recomputes_layers_ && context.fresh == nullptr,
+        stream, recomputes_layers_ && context.new_kv == nullptr,
         [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first_values,
         own.shared.key_bsgd, own.shared.value_bsge);
-    if (gives_values) context.first_values = fresh.value_bsge;
-    if (gives_keys) context.shared = fresh;
+    if (gives_values) context.first_values = new_kv.value_bsge;
+    if (gives_keys) context.shared = new_kv;
   }
   return stream.normed(norm_);
 }

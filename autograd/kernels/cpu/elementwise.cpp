@@ -158,7 +158,7 @@ void logical_and(Cpu, const Broadcast& s, const bool* a, const bool* b, bool* y)
 }
 
 template <class T>
-void mix_forward(Cpu, const Mix& s, const T* x, const T* other, const T* weights, T* y) {
+void weighted_sum_forward(Cpu, const WeightedSum& s, const T* x, const T* other, const T* weights, T* y) {
   using V = Lanes<T>;
   const V of_x(weights[0]), of_other(weights[1]);
   const Index mixed = s.width - s.first;
@@ -174,17 +174,17 @@ void mix_forward(Cpu, const Mix& s, const T* x, const T* other, const T* weights
   });
 }
 
-Index mix_parts(Cpu, const Mix& s) {
+Index weighted_sum_parts(Cpu, const WeightedSum& s) {
   if (s.rows * s.width < kParallelWork || omp_in_parallel()) return 1;
   return std::min<Index>(s.rows, omp_get_max_threads());
 }
 
 template <class T>
-void mix_backward(Cpu, const Mix& s, const T* x, const T* other, const T* weights, const T* dy,
-                  Wide<T>* partials, Write<T> dx, Write<T> dother) {
+void weighted_sum_backward(Cpu, const WeightedSum& s, const T* x, const T* other, const T* weights,
+                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
   using V = Lanes<T>;
   const V of_x(weights[0]), of_other(weights[1]);
-  const Index mixed = s.width - s.first, parts = mix_parts(Cpu{}, s);
+  const Index mixed = s.width - s.first, parts = weighted_sum_parts(Cpu{}, s);
   const auto product = [](const V& a, const V& b) { return a * b; };
   parallel_ranges(parts, s.rows * s.width / parts, [&](Index first_part, Index end) {
     for (Index part = first_part; part < end; ++part) {
@@ -236,19 +236,19 @@ Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
   return first == count ? -1 : first.load();
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void unary_forward(Cpu, Unary, Index, const T*, T*);                                     \
-  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);                    \
-  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);                           \
-  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);                      \
-  template void affine(Cpu, Index, double, double, const T*, T*);                                   \
-  template void power(Cpu, Index, double, const T*, T*);                                            \
-  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*);                  \
-  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);                            \
-  template void mix_forward(Cpu, const Mix&, const T*, const T*, const T*, T*);                     \
-  template void mix_backward(Cpu, const Mix&, const T*, const T*, const T*, const T*, T*, Write<T>, \
-                             Write<T>);                                                             \
-  template void add_in_place(Cpu, Index, const T*, T*);                                             \
+#define INSTANTIATE(T)                                                                                     \
+  template void unary_forward(Cpu, Unary, Index, const T*, T*);                                            \
+  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);                           \
+  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);                                  \
+  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);                             \
+  template void affine(Cpu, Index, double, double, const T*, T*);                                          \
+  template void power(Cpu, Index, double, const T*, T*);                                                   \
+  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*);                         \
+  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);                                   \
+  template void weighted_sum_forward(Cpu, const WeightedSum&, const T*, const T*, const T*, T*);           \
+  template void weighted_sum_backward(Cpu, const WeightedSum&, const T*, const T*, const T*, const T*, T*, \
+                                      Write<T>, Write<T>);                                                 \
+  template void add_in_place(Cpu, Index, const T*, T*);                                                    \
   template Index first_non_finite(Cpu, Index, const T*, bool);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

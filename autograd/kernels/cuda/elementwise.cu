@@ -116,7 +116,8 @@ void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, c
 }
 
 template <class T>
-__global__ void mix_forward_kernel(Mix s, const T* x, const T* other, const T* weights, T* y) {
+__global__ void weighted_sum_forward_kernel(WeightedSum s, const T* x, const T* other, const T* weights,
+                                            T* y) {
   using W = Wide<T>;
   const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
   for_each_index(s.rows * s.width, [&](Index i) {
@@ -133,8 +134,8 @@ __global__ void mix_forward_kernel(Mix s, const T* x, const T* other, const T* w
 
 /// Each block has two sums over its elements.
 template <class T>
-__global__ void mix_backward_kernel(Mix s, const T* x, const T* other, const T* weights, const T* dy,
-                                    Wide<T>* partials, Write<T> dx, Write<T> dother) {
+__global__ void weighted_sum_backward_kernel(WeightedSum s, const T* x, const T* other, const T* weights,
+                                             const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
   using W = Wide<T>;
   const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
   W along_x(0), along_other(0);
@@ -213,21 +214,22 @@ void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool
 }
 
 template <class T>
-void mix_forward(Cuda on, const Mix& s, const T* x, const T* other, const T* weights, T* y) {
-  launch(on, "mix_forward", mix_forward_kernel<T>, blocks_for(s.rows * s.width), dim3(kBlock), 0, s, x, other,
-         weights, y);
+void weighted_sum_forward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights, T* y) {
+  launch(on, "weighted_sum_forward", weighted_sum_forward_kernel<T>, blocks_for(s.rows * s.width),
+         dim3(kBlock), 0, s, x, other, weights, y);
 }
 
-Index mix_parts(Cuda, const Mix& s) {
+Index weighted_sum_parts(Cuda, const WeightedSum& s) {
   constexpr Index kMostParts = 512;  // a few blocks for each multiprocessor
   return std::clamp<Index>(s.rows * s.width / kBlock, 1, kMostParts);
 }
 
 template <class T>
-void mix_backward(Cuda on, const Mix& s, const T* x, const T* other, const T* weights, const T* dy,
-                  Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  launch(on, "mix_backward", mix_backward_kernel<T>, dim3(static_cast<unsigned>(mix_parts(on, s))),
-         dim3(kBlock), 0, s, x, other, weights, dy, partials, dx, dother);
+void weighted_sum_backward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights,
+                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
+  launch(on, "weighted_sum_backward", weighted_sum_backward_kernel<T>,
+         dim3(static_cast<unsigned>(weighted_sum_parts(on, s))), dim3(kBlock), 0, s, x, other, weights, dy,
+         partials, dx, dother);
 }
 
 template <class T>
@@ -246,18 +248,18 @@ Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void unary_forward(Cuda, Unary, Index, const T*, T*);                                           \
-  template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);                          \
-  template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);                            \
-  template void affine(Cuda, Index, double, double, const T*, T*);                                         \
-  template void power(Cuda, Index, double, const T*, T*);                                                  \
-  template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*);                        \
-  template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);                                  \
-  template void mix_forward(Cuda, const Mix&, const T*, const T*, const T*, T*);                           \
-  template void mix_backward(Cuda, const Mix&, const T*, const T*, const T*, const T*, Wide<T>*, Write<T>, \
-                             Write<T>);                                                                    \
-  template void add_in_place(Cuda, Index, const T*, T*);                                                   \
+#define INSTANTIATE(T)                                                                                  \
+  template void unary_forward(Cuda, Unary, Index, const T*, T*);                                        \
+  template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);                       \
+  template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);                         \
+  template void affine(Cuda, Index, double, double, const T*, T*);                                      \
+  template void power(Cuda, Index, double, const T*, T*);                                               \
+  template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*);                     \
+  template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);                               \
+  template void weighted_sum_forward(Cuda, const WeightedSum&, const T*, const T*, const T*, T*);       \
+  template void weighted_sum_backward(Cuda, const WeightedSum&, const T*, const T*, const T*, const T*, \
+                                      Wide<T>*, Write<T>, Write<T>);                                    \
+  template void add_in_place(Cuda, Index, const T*, T*);                                                \
   template Index first_non_finite(Cuda, Index, const T*, bool);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
@@ -42,25 +41,12 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
   return options;
 }
 
-RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
-                          Index head_width) {
-  if (context.angles.table.defined()) return context.angles;
-  const bool in_step = !context.positions.defined() && context.cache != nullptr;
-  const Tensor& positions = in_step ? context.cache->step().positions : context.positions;
-  if (positions.defined()) {
-    require_same_device("rotary", "positions", positions, query);
-    return rotary_angles(config, head_width, positions, query.dtype());
-  }
-  const Index first = context.cache != nullptr ? context.cache->length() : 0;
-  return rotary_angles(config, head_width, first, query.size(1), query.dtype(), query.device());
-}
-
-void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
+void append_heads(KvCache& cache, const KeyValueHeads& new_kv) {
   const auto flat = [](const Tensor& x) { return x.defined() ? merge_heads(x) : x; };
-  cache.append(flat(fresh.key_bsgd), flat(fresh.value_bsge));
+  cache.append(flat(new_kv.key_bsgd), flat(new_kv.value_bsge));
 }
 
-KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options) {
+KeyValueHeads cached_kv(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options) {
   const Index held = cache.length();
   const bool has_columns = options.mask.defined() && options.mask.rank() > 0 && options.mask.size(-1) != 1;
   if (options.key_mask.defined()) check_columns("key_mask", options.key_mask, held);

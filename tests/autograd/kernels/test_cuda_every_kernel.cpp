@@ -255,7 +255,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     }
     for (const Index columns : {40, 33, 7}) {
       const std::vector<Tensor> x{uniform({150, 40}), uniform({150, columns}), uniform({2})};
-      check_gpu([](const auto& in) { return mix(in[0], in[1], in[2]); }, x, random);
+      check_gpu([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, x, random);
     }
     Tape tape;
     tape.detect_anomalies();

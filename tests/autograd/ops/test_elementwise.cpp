@@ -179,7 +179,7 @@ TEST_SUITE("autograd/ops/elementwise") {
     }
   }
 
-  TEST_CASE("a mix of two operands is their weighted sum, in all columns or the last ones") {
+  TEST_CASE("a weighted sum of two operands has learned weights, in all columns or the last ones") {
     Generator random(test_seed(6));
     for (const Index rows : {1, 5, 700}) {
       for (const Index columns : {1, 9, 33}) {
@@ -199,19 +199,22 @@ TEST_SUITE("autograd/ops/elementwise") {
             expected.gradients[2].data<double>()[0] += dy.at(at) * x.at(at);
             expected.gradients[2].data<double>()[1] += dy.at(at) * other.at(i);
           }
-          check_op([](const auto& in) { return mix(in[0], in[1], in[2]); }, {x, other, weights}, dy, expected,
-                   1e-11, 1e-4);
+          check_op([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, {x, other, weights}, dy,
+                   expected, 1e-11, 1e-4);
         }
       }
     }
     const Tensor x = random_normal({2, 3, 5}, random), other = random_normal({2, 3, 2}, random),
                  weights = values({0.75, -0.5});
-    check_both_orders("mix", [&] { return mix(x, other, weights); },
+    check_both_orders("weighted_sum", [&] { return weighted_sum(x, other, weights); },
                       {{"x", x}, {"other", other}, {"weights", weights}});
-    check_both_orders("mix with itself", [&] { return mix(x, x, weights) + x; }, {{"x", x}});
-    CHECK(message_of<ShapeError>([&] { mix(other, x, weights); }).find("[mix] other must have x's shape") ==
-          0);
-    CHECK(message_of<ShapeError>([&] { mix(x, x, other); }).find("weights=f64[2,3,2]") != std::string::npos);
+    check_both_orders("weighted_sum of x with itself", [&] { return weighted_sum(x, x, weights) + x; },
+                      {{"x", x}});
+    CHECK(message_of<ShapeError>([&] {
+            weighted_sum(other, x, weights);
+          }).find("[weighted_sum] other must have x's shape") == 0);
+    CHECK(message_of<ShapeError>([&] { weighted_sum(x, x, other); }).find("weights=f64[2,3,2]") !=
+          std::string::npos);
   }
 
   TEST_CASE("relu has no gradient at zero") {

@@ -92,7 +92,7 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
       return x;
     };
     const Tensor value = heads(full.value_width);
-    if (full.value_residual) context.first_values = value;
+    context.first_values = value;
     if (full.shared_keys) context.shared = {heads(full.key_width), value};
   };
   check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call, give));
@@ -169,36 +169,34 @@ TEST_SUITE("nn/attention/cost") {
     CHECK(visible_pair_count(call) == 0 + 0 + 0 + 1 + 1);
   }
 
-  TEST_CASE(
-      "norms, gates, value residuals, exclusive attention, shared keys and windows cost what formulas say") {
-    const std::vector<std::function<void(AttentionConfig&)>> options = {
-        [](auto& c) { c.qk_norm = QkNorm::rms; },
-        [](auto& c) { c.qk_norm = QkNorm::joint; },
-        [](auto& c) { c.qk_norm = QkNorm::l2; },
-        [](auto& c) { c.output_gate = OutputGate::head; },
-        [](auto& c) { c.output_gate = OutputGate::element; },
-        [](auto& c) { c.exclusive = true; },
-        [](auto& c) { c.value_residual = true; },
-        [](auto& c) { c.shared_keys = true; },
-        [](auto& c) { c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::rms; },
-        [](auto& c) { c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::joint; },
-        [](auto& c) { c.shared_keys = c.exclusive = true, c.qk_norm = QkNorm::l2; },
-        [](auto& c) { c.exclusive = true, c.output_gate = OutputGate::element; },
+  TEST_CASE("every piece, any two of them, shared keys and windows cost what formulas say") {
+    const std::vector<PieceCase> cases = AttentionPieces::cases();
+    const auto check = [](const AttentionConfig& config) {
+      if (message_of<Error>([&] { config.check(); }) != "nothing was thrown") return;
+      for (AttentionCall call : self_calls()) {
+        check_config(config, call);
+        if (!call.causal) continue;
+        call.window = 9;
+        check_config(config, call);
+      }
     };
     for (const char* const kind : {"mha", "gqa", "mqa"}) {
       for (const bool packed : {true, false}) {
         if (!packed && kind != std::string("mha")) continue;
-        for (std::size_t i = 0; i < options.size(); ++i) {
-          AttentionConfig config = config_of(kind, 24, 4);
-          config.packed = packed, config.value_width = 5, config.rotary = i % 2 == 0;
-          options[i](config);
-          CAPTURE(i);
+        for (std::size_t i = 0; i < cases.size(); ++i) {
+          CAPTURE(cases[i].name);
           CAPTURE(packed);
-          for (AttentionCall call : self_calls()) {
-            check_config(config, call);
-            if (!call.causal) continue;
-            call.window = 9;
-            check_config(config, call);
+          AttentionConfig config = config_of(kind, 24, 4);
+          config.packed = packed, config.key_width = 6, config.value_width = 5;
+          cases[i].choose(config);
+          check(config);
+          AttentionConfig shares = config;
+          shares.shared_keys = true;
+          check(shares);
+          for (std::size_t k = i % 3; k < cases.size(); k += 3) {  // a third of the pairs in each kind
+            AttentionConfig both = config;
+            cases[k].choose(both);
+            check(both);
           }
         }
       }
@@ -233,11 +231,6 @@ TEST_SUITE("nn/attention/cost") {
     AttentionConfig unpacked = config_of("mha", 24, 4);
     unpacked.packed = false;
     for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
-    for (const bool packed : {true, false}) {
-      AttentionConfig normed = config_of("mha", 24, 4);
-      normed.packed = packed, normed.qk_norm = QkNorm::rms, normed.rotary = packed;
-      for (const AttentionCall& call : self_calls()) check_config(normed, call);
-    }
   }
 
   TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {

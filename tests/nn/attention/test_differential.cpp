@@ -219,6 +219,7 @@ TEST_SUITE("nn/attention/differential") {
     const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
     CHECK(message_of<Error>([&] { layer(x, memory); }) ==
-          "[differential] rotary positions are for self-attention; got a memory that is not the query");
+          "[differential] rotary positions are for self-attention; got a memory that is not the query; try "
+          "cross=true");
   }
 }

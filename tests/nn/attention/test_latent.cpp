@@ -188,8 +188,8 @@ TEST_SUITE("nn/attention/latent") {
     const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
-          "[latent] rotary positions are for self-attention; got rotary_width=2 and a memory that is not the "
-          "query; try cross=true");
+          "[latent] rotary positions are for self-attention; got a memory that is not the query; try "
+          "cross=true");
 
     config.width = 64, config.heads = 4, config.rotary_width = 8;
     LatentAttention fresh(config, random);

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/attention/multi_head_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
@@ -91,6 +90,8 @@ Tensor attention_oracle(MultiHeadAttention& attention, Index heads, const Tensor
 }
 
 const AttentionConfig kWide = cross_of(wide(), 4);
+
+Tensor sequence_first(const Tensor& x) { return permute(x, {1, 0, 2}); }
 
 }  // namespace
 
@@ -282,38 +283,49 @@ TEST_SUITE("nn/attention/multi_head") {
                                                      [](Index, Index, Index, Index) { return true; })),
                   1e-13);
     }
-    AttentionConfig config = sized(6, 3);
-    config.output_width = 7;
-    CHECK(message_of<Error>([&] { whole_attention(config); }) ==
-          "[attention] output_width must be divisible by heads; got attention=mha, output_width=7, heads=3; "
-          "try a width that "
-          "is a multiple of the heads");
   }
 
-  TEST_CASE("projections start Xavier uniform with zero biases") {
-    Generator random(test_seed(1));
-    MultiHeadAttention attention(sized(64, 4), random);
-    for (const auto& [name, parameter] : attention.named_parameters()) {
-      const Tensor x = parameter;
-      double largest = 0;
-      for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
-      const double bound = std::sqrt(6.0 / 128);
-      CHECK(largest <= (x.rank() == 1 ? 0 : bound));
-      if (x.rank() == 2) CHECK(largest > 0.99 * bound);
+  TEST_CASE("sequence-first inputs give what batch-first ones give, with axes swapped") {
+    AttentionConfig config = layer_config("mha", [](auto& c) { c.packed = false; });
+    const Tensor x = random_values({2, 5, 6}, 3), y = random_values({2, 4, 6}, 4);
+    for (const bool packed : {false, true}) {
+      config.packed = packed;
+      config.sequence_first = false;
+      MultiHeadAttention batch = whole_attention(config);
+      config.sequence_first = true;
+      MultiHeadAttention sequence = whole_attention(config);
+      AttentionContext masks;
+      masks.key_mask = real_tokens({4, 2}, 4);
+      Tensor batch_weights, sequence_weights;
+      AttentionContext batch_context = masks, sequence_context = masks;
+      batch_context.weights = &batch_weights;
+      sequence_context.weights = &sequence_weights;
+      const Tensor expected = batch(x, y, batch_context);
+      CHECK(same_bits(sequence_first(sequence(sequence_first(x), sequence_first(y), sequence_context)),
+                      expected));
+      CHECK(same_bits(batch_weights, sequence_weights));
+      const Tensor t = sequence_first(x);
+      CHECK(same_bits(sequence_first(sequence(t, t)), batch(x, x)));
     }
-    CHECK(attention.parameter_count() == 4 * (64 * 64 + 64));
   }
 
-  TEST_CASE("a width that heads do not divide is refused, unless the head widths are given") {
-    Generator random(test_seed(1));
-    CHECK(message_of<Error>([&] { MultiHeadAttention(sized(10, 3), random); }) ==
-          "[attention] width must be divisible by heads; got attention=mha, width=10, heads=3; try a width "
-          "that is a "
-          "multiple "
-          "of the heads");
-    AttentionConfig free = sized(10, 3);
-    free.key_width = 2;
-    free.value_width = 4;
-    CHECK(MultiHeadAttention(free, random).parameter_count() == 2 * (60 + 6) + (120 + 12) + (120 + 10));
+  TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {
+    AttentionConfig config = layer_config("mha", [](auto& c) { c.packed = false; });
+    config.output_dropout = 0.5;
+    MultiHeadAttention attention = whole_attention(config);
+    const Tensor x = random_values({2, 40, 6}, 3);
+    const Tensor dropped = attention(x, x);
+    attention.eval();
+    const Tensor whole = attention(x, x);
+    Index zeros = 0;
+    for (Index i = 0; i < whole.elements(); ++i) {
+      zeros += dropped.at(i) == 0;
+      if (dropped.at(i) != 0) REQUIRE_BELOW(deviation(dropped.at(i), 2 * whole.at(i)), 1e-12);
+    }
+    CHECK(zeros > 180);
+    CHECK(zeros < 300);
+    std::map<std::string, std::uint64_t> draws;
+    for (const auto& [name, counter] : attention.named_counters()) draws[name] = *counter;
+    CHECK(draws == std::map<std::string, std::uint64_t>{{"dropout.step", 0}, {"output_dropout.step", 1}});
   }
 }

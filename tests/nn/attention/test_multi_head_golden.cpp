@@ -3,6 +3,7 @@
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace tapeformer;
 
@@ -108,5 +109,52 @@ TEST_SUITE("nn/attention/multi_head golden") {
                      return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
                    });
     }
+  }
+
+  TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transformers' Llama layer") {
+    const Golden golden("grouped_latent");
+    using In = std::map<std::string, Tensor>;
+    for (const char* name : {"grouped_self", "multi_query_self", "grouped_plain", "grouped_cross"}) {
+      const auto given = golden.options(name);
+      AttentionConfig config("gqa", given["heads"].get<Index>());
+      config.width = 12, config.groups = given["groups"].get<Index>();
+      config.cross = std::string(name) == "grouped_cross";
+      config.bias = !config.cross;
+      if (config.cross) {
+        config.key_width = config.value_width = 4, config.memory_width = 9;
+      } else {
+        config.key_width = given["key_width"].get<Index>(),
+        config.value_width = given["value_width"].get<Index>();
+        config.rotary = given["rotary"].get<bool>();
+      }
+      Generator random(test_seed(1));
+      MultiHeadAttention attention(config, random);
+      check_layer_against_golden(
+          name, attention,
+          [&](const In& in) {
+            AttentionContext context;
+            context.causal = !config.cross;
+            context.key_mask = in.at(config.cross ? "memory_may_attend" : "may_attend");
+            return attention(in.at("x"), in.at(config.cross ? "memory" : "x"), context);
+          },
+          "grouped_latent");
+    }
+
+    AttentionConfig llama;
+    llama.kind = "gqa";
+    llama.width = 24, llama.heads = 6, llama.groups = 2, llama.rotary = true;
+    llama.rotations.base = 500, llama.rotations.layout = RotaryLayout::half_split;
+    llama.rotations.factor = 8, llama.rotations.original_context = 64;
+    Generator random(test_seed(1));
+    MultiHeadAttention attention(llama, random);
+    check_layer_against_golden(
+        "grouped_llama", attention,
+        [&](const In& in) {
+          AttentionContext context;
+          context.causal = true;
+          context.positions = in.at("positions");
+          return attention(in.at("x"), in.at("x"), context);
+        },
+        "grouped_latent");
   }
 }

@@ -55,7 +55,7 @@ AttentionPath decoding(DType type) {
       options.query_mask = part_of(options.query_mask, -1, from, count);
       options.mask = part_of(part_of(options.mask, -1, 0, held), -2, from, count);
       append_heads(*cache, {slice(in.key, 1, from, count), slice(in.value, 1, from, count)});
-      const KeyValueHeads all = held_heads(*cache, heads, options);
+      const KeyValueHeads all = cached_kv(*cache, heads, options);
       rows.push_back(attention_by(scaled_dot_product_attention,
                                   options)({slice(in.query, 1, from, count), all.key_bsgd, all.value_bsge}));
     }
@@ -126,7 +126,7 @@ TEST_SUITE("nn/attention/caches/cached_heads") {
     AttentionOptions options;
     options.mask = random_values({2, 3}, 7);
     const Tensor mask = options.mask;
-    const KeyValueHeads got = held_heads(*cache, kHeads, options);
+    const KeyValueHeads got = cached_kv(*cache, kHeads, options);
     CHECK(same_bits(got.key_bsgd, fresh(3, 1).key_bsgd));
     CHECK(same_bits(got.value_bsge, fresh(3, 1).value_bsge));
     CHECK(options.mask.state() == mask.state());
@@ -147,25 +147,6 @@ TEST_SUITE("nn/attention/caches/cached_heads") {
       CHECK_FALSE(masks.key_lengths.defined());  // the cache is full to the last token
     }
     CHECK(asked == 1);
-  }
-
-  TEST_CASE("angles are of positions that count on from what the cache holds, unless they are given") {
-    const auto cache = make_cache({}, {3, 2});
-    AttentionContext context;
-    const auto angles = [&](Index length) {
-      return query_angles(context, random_values({2, length, 4}, 1), {}, 4).table;
-    };
-    const auto expected = [&](const std::vector<std::int32_t>& at) {
-      return rotary_angles({}, 4, ids_of(at, {static_cast<Index>(at.size())}), angles(1).dtype()).table;
-    };
-    CHECK(absolute_error(angles(3), expected({0, 1, 2})) == 0);
-    context.cache = cache.get();
-    append_heads(*cache, fresh(4, 1));
-    CHECK(absolute_error(angles(2), expected({4, 5})) == 0);
-    context.positions = ids_of({9, 3}, {2});
-    CHECK(absolute_error(angles(2), expected({9, 3})) == 0);
-    context.angles = {expected({1, 7}), RotaryLayout::half_split};
-    CHECK(angles(2).state() == context.angles.table.state());
   }
 
   TEST_CASE("options take over masks, weights and the layer's dropout") {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <tapeformer/nn/attention/pieces/piece.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// A bias of the scores by the distance of query and key. alibi: a fixed slope for each head times the
+/// distance; buckets: T5's learned bias for each head and bucket of distances.
+enum class RelativeBias { none, alibi, buckets };
+/// The name of a bias and the bias of a name. Throws: Error listing the names there are.
+const char* relative_bias_name(RelativeBias bias);
+RelativeBias relative_bias(const std::string& name);
+
+/// The bias that `relative_bias` chooses. Cross-attention has none, for it has no distances.
+/// Math:    where a key lies r after the query, alibi: -slope_h |r|; buckets: table[bucket(r), h]
+/// Initial: table normal with standard deviation 0.02
+/// Source:  alibi: Press et al. 2022, arXiv:2108.12409; buckets: Raffel et al. 2020, arXiv:1910.10683
+struct DistanceBias {
+  RelativeBias relative_bias = RelativeBias::none;
+  Index bias_buckets = 32;    ///< of RelativeBias::buckets, in both directions
+  Index bias_distance = 128;  ///< from which on all keys share a bucket
+  void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
+  static void complete(AttentionConfig& config);
+  static MadePiece make(const AttentionConfig& config, Generator& random);
+  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum);
+  static PieceCases cases();
+};
+
+}  // namespace tapeformer

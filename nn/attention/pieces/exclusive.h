@@ -1,0 +1,22 @@
+#pragma once
+
+#include <tapeformer/nn/attention/pieces/piece.h>
+
+namespace tapeformer {
+
+/// Takes from each head's output its part along the token's own value; cross-attention does not.
+/// Math:    z_h = y_h - (y_h . v_g) v_g / |v_g|^2, v_g being what head h reads of its own token
+/// Source:  Zhai 2026, arXiv:2603.09078
+struct Exclusive {
+  bool exclusive = false;
+  void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
+  static void complete(AttentionConfig& config);
+  static MadePiece make(const AttentionConfig& config, Generator& random);
+  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum);
+  static PieceCases cases();
+};
+
+/// Shapes:  y [B, T, H, E], values [B, T, G, E] -> [B, T, H, E]
+Tensor without_own_value(const Tensor& y, const Tensor& values);
+
+}  // namespace tapeformer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/nn/attention/pieces/piece.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each
+/// head or one for each component.
+enum class OutputGate { none, head, element };
+/// The name of a gate and the gate of a name. Throws: Error listing the names there are.
+const char* output_gate_name(OutputGate gate);
+OutputGate output_gate(const std::string& name);
+
+/// The gates that `output_gate` chooses.
+/// Math:    y_h = sigmoid(W x)_h y_h, one gate for each head, or for each component of each head
+/// Shapes:  W [H, C] or [H E, C]
+/// Initial: Xavier uniform
+/// Source:  Qiu et al. 2025, arXiv:2505.06708, equations 3 and 5
+struct OutputGates {
+  OutputGate output_gate = OutputGate::none;
+  void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
+  static void complete(AttentionConfig& /*config*/) {}
+  static MadePiece make(const AttentionConfig& config, Generator& random);
+  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum);
+  static PieceCases cases();
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <tapeformer/autograd/config/config_field.h>
+#include <tapeformer/nn/attention/attention.h>
+
+#include <memory>
+#include <vector>
+
+namespace tapeformer {
+
+struct AttentionConfig;
+struct AttentionCall;
+class CostSum;
+
+/// Queries, keys and values of one call, between a layer's projections and its scores. They are packed in
+/// the rows of one tensor as long as every piece works on packed rows, and apart after that.
+struct CallHeads {
+  const Tensor& input_btc;  ///< of the queries
+  const AttentionContext& context;
+  bool is_self;  ///< keys and values are made of the queries' input
+  PackedHeads sizes;
+  Tensor packed_btn = {};  ///< [B, T, (H + G) D + G E], or undefined
+  Tensor query_bthd = {};
+  KeyValueHeads new_kv = {};   ///< of this call; undefined where the cache or another layer has them
+  Tensor own_value_bsge = {};  ///< what a piece keeps for its change_output()
+
+  /// Splits packed rows into their parts.
+  void take_apart();
+  // One part, copied out of packed rows when it is first asked for.
+  const Tensor& query();
+  const Tensor& key();
+  /// Another layer's, where the context shares them.
+  const Tensor& value();
+  /// Lets go of all but own_value_bsge, once the scores have been computed.
+  void release();
+};
+
+/// A piece of a layer of multi-head attention: what it changes in a call. Its parameters have the names that
+/// the layer gives them: a piece is not a level of the path.
+class AttentionPiece : public Module {
+ public:
+  virtual void change_heads(CallHeads& /*heads*/) const {}
+  /// `type` is that of the sums of scores; T queries meet S keys.
+  virtual void change_scores(AttentionOptions& /*options*/, DType /*type*/, Index /*T*/, Index /*S*/) const {}
+  /// Shapes:  y [B, T, H, E] -> [B, T, H, E]
+  virtual Tensor change_output(const Tensor& y_bthe, const CallHeads& /*heads*/) const { return y_bthe; }
+  /// See Attention::angles().
+  virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
+    return {};
+  }
+  void visit(ParameterVisitor& /*visitor*/) override {}
+};
+using MadePiece = std::unique_ptr<AttentionPiece>;
+
+/// A configuration with a piece, for tests and gradient checks of all pieces.
+struct PieceCase {
+  const char* name;  ///< "grouped_query_gates"
+  const char* kind;  ///< of the layer: "gqa"
+  void (*choose)(AttentionConfig&);
+  bool only_self = false;  ///< the piece is for self-attention
+};
+using PieceCases = std::vector<PieceCase>;
+
+// A row of the table in pieces.h is a struct of a piece's fields, which AttentionConfig inherits. It has
+//   describe(in_models, in_layers)  describes them to the visitor of the fields that models have too, or to
+//                                   that of the fields that a model decides
+//   complete(config)                its part of AttentionConfig::resolved(). Throws: Error
+//   make(config, random)            the piece of a layer of this resolved config, or null
+//   add_cost(config, call, sum)     its part of the layer's cost
+//   cases()                         configurations to test it by
+
+}  // namespace tapeformer

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <tapeformer/nn/attention/pieces/distance_bias.h>
+#include <tapeformer/nn/attention/pieces/exclusive.h>
+#include <tapeformer/nn/attention/pieces/output_gate.h>
+#include <tapeformer/nn/attention/pieces/qk_norm.h>
+#include <tapeformer/nn/attention/pieces/rotary.h>
+#include <tapeformer/nn/attention/pieces/score_weights.h>
+#include <tapeformer/nn/attention/pieces/softcap.h>
+#include <tapeformer/nn/attention/pieces/value_residual.h>
+
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// A table of pieces. Their order is that in which a call applies them, a seed draws their first values, and
+/// files hold their parameters. Each function asks every piece: see piece.h.
+template <class... Pieces>
+struct PieceTable {
+  struct Fields : Pieces... {
+    void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers) {
+      (Pieces::describe(in_models, in_layers), ...);
+    }
+  };
+
+  static void complete(AttentionConfig& config) { (Pieces::complete(config), ...); }
+
+  /// The pieces that a layer of this resolved config has.
+  static std::vector<MadePiece> make(const AttentionConfig& config, Generator& random) {
+    std::vector<MadePiece> made;
+    const auto add = [&](MadePiece piece) {
+      if (piece != nullptr) made.push_back(std::move(piece));
+    };
+    (add(Pieces::make(config, random)), ...);
+    return made;
+  }
+
+  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
+    (Pieces::add_cost(config, call, sum), ...);
+  }
+
+  static PieceCases cases() {
+    PieceCases all;
+    for (const PieceCases& cases : {Pieces::cases()...}) all.insert(all.end(), cases.begin(), cases.end());
+    return all;
+  }
+};
+
+using AttentionPieces = PieceTable<  //
+    HeadNorms,                       //
+    Softcap,                         //
+    DistanceBias,                    //
+    ScoreWeights,                    //
+    ValueResidual,                   //
+    RotaryHeads,                     //
+    Exclusive,                       //
+    OutputGates>;
+
+}  // namespace tapeformer

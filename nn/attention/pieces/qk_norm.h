@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tapeformer/nn/attention/pieces/piece.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// Norms of queries and keys, before rotary positions. rms: RMS norms of each head, with one gain for all
+/// heads of queries and one for those of keys. joint: RMS norms over all heads at once, with a gain for each
+/// component. l2: heads of length 1, and scores that are a learned factor for each query head, sqrt(D) at
+/// first, times the cosine.
+enum class QkNorm { none, rms, joint, l2 };
+/// The name of a norm and the norm of a name; "false" and "true" of older files are none and rms.
+/// Throws: Error listing the names there are.
+const char* qk_norm_name(QkNorm norm);
+QkNorm qk_norm(const std::string& name);
+
+/// The norms of queries and keys that `qk_norm` chooses. Caches hold normed keys.
+/// Math:    rms: each head is rms_norm(head) * weight, of queries or of keys; joint: rms_norm(all heads of a
+///          token) * weight; l2: q_h = weight_h q_h / |q_h| and k_g = k_g / |k_g|, with scores q_h k_g^T
+/// Initial: gains of 1; l2: sqrt(D), so that the first scores are as large as with rms
+/// Source:  l2: Henry et al. 2020, arXiv:2010.04245, here with a factor for each head; rms: Qwen3,
+///          arXiv:2505.09388; joint: OLMo 2, arXiv:2501.00656
+struct HeadNorms {
+  QkNorm qk_norm = QkNorm::none;
+  double qk_norm_epsilon = 1e-6;
+  void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
+  static void complete(AttentionConfig& /*config*/) {}
+  static MadePiece make(const AttentionConfig& config, Generator& random);
+  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum);
+  static PieceCases cases();
+};
+
+}  // namespace tapeformer

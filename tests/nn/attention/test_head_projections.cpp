@@ -1,0 +1,145 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/tests/nn/attention/multi_head_case.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Compares what two functions of the inputs give, and the inputs' gradients.
+template <class A, class B>
+void check_same(const A& a, const B& b, const std::vector<Tensor>& inputs) {
+  const auto run = [&](const auto& layer) {
+    Tape tape;
+    std::vector<Tensor> in;
+    for (const Tensor& x : inputs) {
+      in.push_back(x.detach());
+      tape.watch(in.back());
+    }
+    std::vector<Tensor> result = {layer(in)};
+    for (const Tensor& gradient : tape.gradients(result[0], in, random_values(result[0].shape(), 9))) {
+      result.push_back(gradient);
+    }
+    return result;
+  };
+  const std::vector<Tensor> first = run(a), second = run(b);
+  for (std::size_t i = 0; i < first.size(); ++i) CHECK_BELOW(relative_error(first[i], second[i]), 1e-13);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/head_projections") {
+  TEST_CASE("projections packed in one matrix give what three give, gradients included, for any inputs") {
+    using In = std::vector<Tensor>;
+    const Tensor x = random_values({2, 5, 6}, 3), y = random_values({2, 4, 6}, 4),
+                 z = random_values({2, 4, 6}, 5);
+    AttentionContext masks;
+    masks.causal = true;
+    masks.key_mask = real_tokens({4, 5}, 5);
+    for (const bool bias : {true, false}) {
+      const AttentionConfig config = layer_config("mha", [&](auto& c) { c.bias = bias; });
+      MultiHeadAttention packed = random_module<MultiHeadAttention>(config),
+                         apart = taken_apart(config, packed);
+      CHECK(packed.parameter_count() == apart.parameter_count());
+      const auto both = [&](const auto& call, const In& inputs) {
+        check_same([&](const In& in) { return call(apart, in); },
+                   [&](const In& in) { return call(packed, in); }, inputs);
+      };
+      both([&](const auto& layer, const In& in) { return layer(in[0], in[0], masks); }, {x});
+      both([&](const auto& layer, const In& in) { return layer(in[0], in[1]); }, {x, y});
+      both([&](const auto& layer, const In& in) { return layer(in[0], in[1], in[2], {}); }, {x, y, z});
+
+      Tape tape;
+      tape.backward(apart(x, x, masks) + packed(x, x, masks), random_values(x.shape(), 9));
+      std::map<std::string, Tensor> gradients;
+      for (const auto& [name, parameter] : apart.named_parameters()) gradients[name] = parameter.gradient();
+      for (const auto& [path, parameter] : packed.named_parameters()) {
+        const std::string& name = path;
+        TensorList parts;
+        for (const std::string& part : golden_parts(name)) parts.push_back(gradients.at(part));
+        INFO(name);
+        CHECK_BELOW(relative_error(parameter.gradient(), concat(parts, 0)), 1e-13);
+      }
+    }
+  }
+
+  TEST_CASE("packed or not, one seed gives the same initial values") {
+    AttentionConfig config = layer_config("mha");
+    Generator a(test_seed(7)), b(test_seed(7));
+    MultiHeadAttention packed(config, a);
+    config.packed = false;
+    MultiHeadAttention apart(config, b);
+    const std::map<std::string, Tensor> p = parameters_of(apart);
+    for (const auto& [name, value] : parameters_of(packed)) {
+      TensorList parts;
+      for (const std::string& part : golden_parts(name)) parts.push_back(p.at(part));
+      CHECK(same_bits(value, concat(parts, 0)));
+    }
+  }
+
+  TEST_CASE("another memory, or keys and values of different inputs, take their rows of a shared matrix") {
+    const Tensor x = random_values({2, 5, 6}, 3), memory = random_values({2, 7, 6}, 4);
+    for (const char* const kind : {"mqa", "gqa"}) {
+      const MultiHeadAttention self = random_module<MultiHeadAttention>(layer_config(kind)),
+                               cross = random_module<MultiHeadAttention>(
+                                   layer_config(kind, [](auto&c) { c.cross = true; }));
+      CHECK_BELOW(relative_error(self(x, x.clone()), self(x, x)), 1e-13);
+      CHECK_BELOW(relative_error(cross(x, memory, memory.clone(), {}), cross(x, memory)), 1e-13);
+    }
+  }
+
+  TEST_CASE("each part starts Xavier uniform on its own, with zero biases") {
+    Generator random(test_seed(1));
+    for (const char* const kind : {"mha", "gqa", "mqa"}) {
+      AttentionConfig config(kind, 8);
+      config.width = 64;
+      MultiHeadAttention layer(config, random);
+      const auto parts = layer.row_parts().at("query_key_value.weight");
+      for (const auto& [name, x] : parameters_of(layer)) {
+        if (name.find("bias") != std::string::npos) CHECK(absolute_error(x, Tensor::zeros(x.shape())) == 0);
+        if (name != "query_key_value.weight") continue;
+        Index from = 0;
+        for (const Index rows : parts) {
+          const double bound = std::sqrt(6.0 / static_cast<double>(64 + rows));
+          double largest = 0;
+          for (Index i = from * 64; i < (from + rows) * 64; ++i)
+            largest = std::max(largest, std::fabs(x.at(i)));
+          CHECK(largest <= bound);
+          CHECK(largest > 0.97 * bound);
+          from += rows;
+        }
+      }
+    }
+  }
+
+  TEST_CASE("biases are there by option, for the inputs and for the output") {
+    const auto names = [](bool bias, bool output_bias) {
+      const AttentionConfig config =
+          layer_config("mha", [&](auto& c) { c.packed = false, c.bias = bias, c.output_bias = output_bias; });
+      MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
+      std::string text;
+      for (const auto& [name, parameter] : layer.named_parameters()) text += name + " ";
+      return text;
+    };
+    CHECK(names(true, false) ==
+          "query.weight query.bias key.weight key.bias value.weight value.bias output.weight ");
+    CHECK(names(false, true) == "query.weight key.weight value.weight output.weight output.bias ");
+  }
+
+  TEST_CASE("the parts of packed projections are told, by name") {
+    using Parts = std::map<std::string, std::vector<Index>>;
+    const auto parts = [](const char* kind, const ChooseOptions& choose) {
+      return random_module<MultiHeadAttention>(layer_config(kind, choose)).row_parts();
+    };
+    CHECK(parts("mha", {}) == Parts{{"query_key_value.weight", {24, 24, 20}}});
+    CHECK(parts("gqa", {}) == Parts{{"query_key_value.weight", {24, 12, 10}}});
+    CHECK(parts("gqa", [](auto& c) { c.cross = true; }) == Parts{{"key_value.weight", {12, 10}}});
+    CHECK(parts("mha", [](auto& c) { c.packed = false; }).empty());
+    CHECK(parts("gqa", [](auto& c) { c.shared_keys = true; }).empty());
+  }
+}
