@@ -18,39 +18,47 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
   return std::make_unique<Layer>(config, random);
 }
 
-/// The fields of kinds that are a MultiHeadAttention: `others`, and those of all its pieces.
-std::vector<std::string> multi_head_fields(std::vector<std::string> others) {
-  for (const char* const name :
+/// A kind that is a MultiHeadAttention, with the fields of all its pieces.
+AttentionKind multi_head_kind(const char* name, const char* title, std::vector<std::string> fields,
+                              void (*complete)(AttentionConfig&)) {
+  for (const char* const field :
        {"output_dropout", "output_bias", "sequence_first", "score_scale", "shared_keys"})
-    others.emplace_back(name);
+    fields.emplace_back(field);
   AttentionPieces::Fields pieces;
-  FieldList fields;
-  pieces.describe(FieldVisitor(fields), FieldVisitor(fields));
-  for (const ConfigField& field : fields) others.push_back(field.name);
-  return others;
+  FieldList described;
+  pieces.describe(FieldVisitor(described), FieldVisitor(described));
+  for (const ConfigField& field : described) fields.push_back(field.name);
+  return {name,
+          title,
+          make<MultiHeadAttention>,
+          std::move(fields),
+          kCanRotate | kCanCache | kCanModelLanguage | kCanExport,
+          complete,
+          multi_head_cost};
+}
+
+/// A kind with a state.
+AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnField> own) {
+  using Linear = LinearAttention;
+  return {name,         title, make<Linear>,  {}, kCanCache | kCanModelLanguage | kHasState, Linear::complete,
+          Linear::cost, {},    std::move(own)};
 }
 
 const std::deque<AttentionKind>& built_in_kinds() {
-  using MultiHead = MultiHeadAttention;
   using Latent = LatentAttention;
-  using Additive = AdditiveAttention;
-  using Recurrent = LinearAttention;
   using Differential = DifferentialAttention;
-  constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
-  constexpr unsigned kRecurrent = kCanCache | kCanModelLanguage | kHasState;
+  const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank;
+  constexpr unsigned kRotates = kCanRotate | kCanCache | kCanModelLanguage;
   // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
   static const std::deque<AttentionKind> kinds = {
-      {"mha", "multi-head", make<MultiHead>, multi_head_fields({"value_memory_width"}), kEverything,
-       complete_multi_head, multi_head_cost},
-      {"gqa", "grouped-query", make<MultiHead>, multi_head_fields({"groups"}), kEverything,
-       complete_grouped_query, multi_head_cost},
-      {"mqa", "multi-query", make<MultiHead>, multi_head_fields({}), kEverything, complete_multi_query,
-       multi_head_cost},
+      multi_head_kind("mha", "multi-head", {"value_memory_width"}, complete_multi_head),
+      multi_head_kind("gqa", "grouped-query", {"groups"}, complete_grouped_query),
+      multi_head_kind("mqa", "multi-query", {}, complete_multi_query),
       {"mla",
        "latent",
        make<Latent>,
        {"latent_width", "query_latent_width", "rotary_width", "norm", "form", "score_scale"},
-       kCanRotate | kCanCache | kCanModelLanguage,
+       kRotates,
        Latent::complete,
        Latent::cost,
        Latent::forms()},
@@ -58,46 +66,14 @@ const std::deque<AttentionKind>& built_in_kinds() {
        "differential",
        make<Differential>,
        {"groups", "output_bias", "lambda_initial"},
-       kCanRotate | kCanCache | kCanModelLanguage,
+       kRotates,
        Differential::complete,
        Differential::cost},
-      {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
-      {"gla",
-       "gated linear",
-       make<Recurrent>,
-       {},
-       kRecurrent,
-       Recurrent::complete,
-       Recurrent::cost,
-       {},
-       {Recurrent::decay_rank()}},
-      {"deltanet",
-       "delta rule",
-       make<Recurrent>,
-       {},
-       kRecurrent,
-       Recurrent::complete,
-       Recurrent::cost,
-       {},
-       {Recurrent::convolution_taps()}},
-      {"gated_deltanet",
-       "gated delta rule",
-       make<Recurrent>,
-       {},
-       kRecurrent,
-       Recurrent::complete,
-       Recurrent::cost,
-       {},
-       {Recurrent::convolution_taps()}},
-      {"kda",
-       "Kimi delta",
-       make<Recurrent>,
-       {},
-       kRecurrent,
-       Recurrent::complete,
-       Recurrent::cost,
-       {},
-       {Recurrent::convolution_taps(), Recurrent::decay_rank()}},
+      {"additive", "additive", make<AdditiveAttention>, {}, kCanCache, {}, AdditiveAttention::cost},
+      linear_kind("gla", "gated linear", {rank()}),
+      linear_kind("deltanet", "delta rule", {taps()}),
+      linear_kind("gated_deltanet", "gated delta rule", {taps()}),
+      linear_kind("kda", "Kimi delta", {taps(), rank()}),
   };
   return kinds;
 }

@@ -74,18 +74,4 @@ inline void check_same(const Everything& a, const Everything& b) {
   }
 }
 
-/// x through a cache: three tokens at once, then one by one.
-inline Tensor decoded(const LatentAttention& attention, const Tensor& x, KvCache& cache) {
-  AttentionContext context = causal();
-  context.cache = &cache;
-  TensorList pieces;
-  for (Index from = 0; from < x.size(1);) {
-    const Index some = from == 0 ? 3 : 1;
-    const Tensor piece = slice(x, 1, from, some);
-    pieces.push_back(attention(piece, piece, context));
-    from += some;
-  }
-  return concat(pieces, 1);
-}
-
 }  // namespace tapeformer

@@ -86,10 +86,10 @@ inline Tensor decoded(const MultiHeadAttention& layer, const LayerInputs& in, Ca
 /// What a piece does to causal self-attention, in plain operations, with p its layer's parameters.
 struct HeadFormula {
   using Parameters = std::map<std::string, Tensor>;
-  std::function<void(Parameters& p, const LayerInputs& in, Tensor& query, Tensor& key, Tensor& value)> heads;
-  std::function<void(Parameters& p, AttentionOptions& options)> scores;
+  std::function<void(Parameters& p, const LayerInputs& in, Tensor& query, Tensor& key, Tensor& value)> heads = {};
+  std::function<void(Parameters& p, AttentionOptions& options)> scores = {};
   /// `own` holds the value of each head's own token.
-  std::function<Tensor(Parameters& p, const LayerInputs& in, const Tensor& y, const Tensor& own)> output;
+  std::function<Tensor(Parameters& p, const LayerInputs& in, const Tensor& y, const Tensor& own)> output = {};
 };
 
 /// A layer's output by its formulas, in operations that keep all weights.

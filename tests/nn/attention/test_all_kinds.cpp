@@ -40,6 +40,28 @@ void for_all_kinds(const Check& check, bool with_states = false) {
   check(single, "single");
 }
 
+/// Calls check(layer, kind) with layers of all kinds, in each of their forms, with random parameters.
+template <class Check>
+void for_all_forms(bool cross, Index memory_width, const Check& check) {
+  Generator random(test_seed(1));
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (cross && (kind.can & kHasState)) continue;
+    std::vector<AttentionForm> forms = kind.forms;
+    forms.push_back({"default", [](AttentionConfig&) {}});
+    for (const AttentionForm& form : forms) {
+      CAPTURE(kind.name);
+      CAPTURE(form.name);
+      AttentionConfig config = config_of(kind, cross);
+      config.memory_width = memory_width;
+      form.choose(config);
+      const auto layer = make_attention(config, random);
+      layer->to(DType::f64);
+      randomise(*layer, 2);
+      check(*layer, kind);
+    }
+  }
+}
+
 bool begins_with(const std::string& text, const std::string& beginning) {
   return text.compare(0, beginning.size(), beginning) == 0;
 }
@@ -65,6 +87,49 @@ TEST_SUITE("nn/attention/all_kinds") {
           }
         },
         true);
+  }
+
+  TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
+    const SingleThread guard;
+    const Index length = cached_tokens() + 8;
+    AttentionContext causal;
+    causal.causal = true;
+    for_all_forms(false, 0, [&](Attention& layer, const AttentionKind& kind) {
+      for (const DType type : {DType::f64, DType::f32}) {
+        if (type == DType::f32 && (kind.can & kHasState)) continue;  // roundings grow with the delta rule
+        layer.to(type);
+        const Tensor x = random_values({2, length, 16}, 3, type), whole = layer(x, x, causal);
+        for (const CacheKind cache_kind : kCaches) {
+          const auto cache = make_cache({cache_kind, 0, 7}, layer.cache_widths());
+          AttentionContext context = causal;
+          context.cache = cache.get();
+          TensorList rows;
+          for (Index from = 0; from < length;) {
+            const Tensor piece = slice(x, 1, from, from == 0 ? 5 : from == 5 ? 3 : 1);
+            rows.push_back(layer(piece, piece, context));
+            from += piece.size(1);
+          }
+          CHECK_BELOW(relative_error(concat(rows, 1), whole), type == DType::f64 ? 1e-11 : 1e-4);
+          CHECK(cache->length() == length);
+        }
+      }
+    });
+  }
+
+  TEST_CASE("cross-attention of any kind keeps the memory in its cache and never looks at it again") {
+    const Tensor x = random_values({2, 6, 16}, 3), memory = random_values({2, 5, 12}, 4);
+    for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind&) {
+      AttentionContext context;
+      context.key_mask = real_tokens({3, 5}, 5);
+      const Tensor whole = layer(x, memory, context);
+      for (const CacheKind cache_kind : kCaches) {
+        const auto cache = make_cache({cache_kind, 0, 3}, layer.cache_widths());
+        context.cache = cache.get();
+        CHECK_BELOW(relative_error(layer(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)), 1e-11);
+        CHECK_BELOW(relative_error(layer(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)), 1e-11);
+        CHECK(cache->length() == 5);
+      }
+    });
   }
 
   TEST_CASE("both caches refuse a mask over another number of keys than they hold") {

@@ -42,95 +42,26 @@ TEST_SUITE("nn/attention/attention_config") {
     check("gqa", 7, 7);  // 2 does not divide 5
   }
 
-  TEST_CASE("each kind attends to itself with rotary positions, and to a memory of another width without") {
-    for (const char* kind : {"gqa", "mqa", "mla"}) {
-      CAPTURE(kind);
-      Generator random(test_seed(1));
-      AttentionConfig config;
-      config.kind = kind;
-      config.width = 16, config.heads = 4, config.rotary = true;
-      const Tensor x = random_normal({2, 5, 16}, random, DType::f32);
-      const auto self = make_attention(config, random);
-      AttentionContext context;
-      context.positions = Tensor::from(std::vector<std::int32_t>{0, 7, 14, 21, 28}, {5});
-      CHECK(relative_error((*self)(x, x, context), (*self)(x, x)) > 1e-3);  // positions matter
-      config.cross = true, config.memory_width = 6;
-      const auto cross = make_attention(config, random);
-      const Tensor memory = random_normal({2, 7, 6}, random, DType::f32);
-      CHECK(relative_error((*cross)(x, memory, context), (*cross)(x, memory)) == 0);
-    }
-  }
-
-  TEST_CASE("additive attention reads a memory of another width, and refuses rotary positions") {
-    Generator random(test_seed(1));
-    AttentionConfig config;
-    config.kind = "additive";
-    config.width = 16, config.heads = 4, config.memory_width = 6, config.cross = true;
-    const Tensor x = random_normal({2, 5, 16}, random, DType::f32),
-                 memory = random_normal({2, 7, 6}, random, DType::f32);
-    CHECK((*make_attention(config, random))(x, memory).shape() == Shape{2, 5, 16});
-    config.rotary = true, config.cross = false;
-    CHECK(message_of<Error>([&] {
-            make_attention(config, random);
-          }).find("[attention] additive attention cannot turn") == 0);
-  }
-
-  TEST_CASE(
-      "packed or not, rotary or not, is passed on to multi-head attention; cross-attention is neither") {
-    Generator random(test_seed(1));
-    AttentionConfig config;
-    config.width = 12, config.heads = 3, config.key_width = 4, config.value_width = 5, config.rotary = true;
-    config.rotations.base = 50;
-    const auto names = [&] {
-      std::string text;
-      for (const auto& [name, parameter] : make_attention(config, random)->named_parameters()) {
-        text += name + " " + parameter.value().shape().text() + " ";
-      }
-      return text;
-    };
-    CHECK(names() ==
-          "query_key_value.weight [39,12] query_key_value.bias [39] output.weight [12,15] output.bias [12] ");
-    const auto layer = make_attention(config, random);
-    config.rotations.base = 60;
-    const auto other = make_attention(config, random);
-    for (std::size_t i = 0; i < 4; ++i) {
-      Parameter parameter = other->parameters()[i];
-      parameter.set_value(layer->parameters()[i].value());
-    }
-    const Tensor x = random_normal({2, 5, 12}, random, DType::f32);
-    CHECK(relative_error((*other)(x, x), (*layer)(x, x)) > 1e-4);
-    config.packed = false, config.bias = false;
-    CHECK(names() == "query.weight [12,12] key.weight [12,12] value.weight [15,12] output.weight [12,15] ");
-    config.packed = config.bias = config.cross = true, config.rotary = false, config.memory_width = 7;
-    CHECK(
-        names() ==
-        "query.weight [12,12] query.bias [12] key.weight [12,7] key.bias [12] value.weight [15,7] value.bias "
-        "[15] output.weight [12,15] output.bias [12] ");
-  }
-
-  TEST_CASE("a config resolved has every size") {
-    const auto sizes = [](const AttentionConfig& c) {
-      return std::vector<Index>{c.key_heads(), c.memory_width, c.output_width,
-                                c.key_width,   c.value_width,  c.rotary_width};
-    };
+  TEST_CASE("a config resolved has every size, and cross-attention is neither rotary nor packed") {
     AttentionConfig config;
     config.width = 48, config.heads = 6, config.rotary = true;
     for (const char* kind : {"mha", "gqa", "mqa", "mla"}) {
       CAPTURE(std::string(kind));
       config.kind = kind;
       const Index groups = config.kind == "gqa" ? 3 : config.kind == "mqa" ? 1 : 6;
-      config.cross = false;
-      AttentionConfig full = config.resolved();
       const bool is_latent = config.kind == "mla";
-      CHECK(sizes(full) == std::vector<Index>{groups, 48, 48, 8, 8, is_latent ? 4 : 0});
-      CHECK(full.rotary == !is_latent);
-      CHECK(full.packed == !is_latent);
-      config.cross = true;
-      full = config.resolved();
-      CHECK(sizes(full) == std::vector<Index>{groups, 48, 48, 8, 8, 0});
-      CHECK_FALSE(full.rotary);
-      CHECK_FALSE(full.packed);
+      for (const bool cross : {false, true}) {
+        config.cross = cross;
+        const AttentionConfig full = config.resolved();
+        const std::vector<Index> sizes{full.key_heads(), full.memory_width, full.output_width,
+                                       full.key_width,   full.value_width,  full.rotary_width};
+        CHECK(sizes == std::vector<Index>{groups, 48, 48, 8, 8, is_latent && !cross ? 4 : 0});
+        CHECK(full.rotary == (!is_latent && !cross));
+        CHECK(full.packed == (!is_latent && !cross));
+      }
     }
+    config.kind = "additive", config.cross = false;
+    CHECK(message_of<Error>([&] { config.check(); }).find("[attention] additive attention cannot turn") == 0);
   }
 
   TEST_CASE("latent attention may take its queries from latents of their own") {

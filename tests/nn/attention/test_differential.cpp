@@ -4,7 +4,6 @@
 #include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -122,29 +121,6 @@ TEST_SUITE("nn/attention/differential") {
     }
   }
 
-  TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
-    const SingleThread guard;
-    const Index length = cached_tokens();
-    DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
-    const Tensor x = random_values({2, length, 6}, 3);
-    AttentionContext causal;
-    causal.causal = true;
-    const Tensor whole = layer(x, x, causal);
-    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-      const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
-      TensorList rows;
-      for (Index from = 0; from < length;) {
-        const Index count = from == 0 ? 5 : 1;
-        AttentionContext context = causal;
-        context.cache = cache.get();
-        const Tensor piece = slice(x, 1, from, count);
-        rows.push_back(layer(piece, piece, context));
-        from += count;
-      }
-      CHECK_BELOW(relative_error(concat(rows, 1), whole), 1e-11);
-    }
-  }
-
   TEST_CASE("its weights are differences, which sum to 1 - lambda") {
     DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
     const Tensor x = random_values({2, 5, 6}, 3);
@@ -181,23 +157,6 @@ TEST_SUITE("nn/attention/differential") {
     const Tensor before = layer(x, x, masked);
     masked.mask.data<double>()[5 * 5 * 3] = 2;
     CHECK(relative_error(layer(x, x, masked), before) > 1e-6);
-  }
-
-  TEST_CASE("gradients of both orders agree with differences") {
-    const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
-    for (const bool cross : {false, true}) {
-      AttentionConfig config = differential_config();
-      config.cross = cross;
-      DifferentialAttention layer = random_module<DifferentialAttention>(config);
-      AttentionContext context;
-      context.causal = !cross;
-      NamedTensors inputs{{"x", x}};
-      if (cross) inputs.emplace_back("memory", memory);
-      check_gradients(
-          std::string("differential") + (cross ? " cross" : ""),
-          gradcheck_module(
-              layer, inputs, [&] { return layer(x, cross ? memory : x, context); }, second_order(12)));
-    }
   }
 
   TEST_CASE("a model's layers begin with lambdas that grow with their number") {

@@ -204,4 +204,42 @@ TEST_SUITE("nn/attention/latent") {
       CHECK(largest > 0.97 * bound);
     }
   }
+
+  TEST_CASE("gradients of queries that meet a memory in the cache are the same in both forms") {
+    const Tensor x = random_values({2, 4, 8}, 3), memory = random_values({2, 7, 8}, 4);
+    std::vector<Everything> results;
+    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+      LatentAttention attention = latent_attention_of(config_of(kLatentVariants[4], form));
+      const auto cache = make_cache({}, attention.cache_widths());
+      AttentionContext context;
+      context.cache = cache.get();
+      attention(x, memory, context);
+      results.push_back(everything(attention, x, memory, context));
+    }
+    check_same(results[1], results[0]);
+    for (const auto& [path, gradient] : results[0].gradients) {
+      const std::string& name = path;
+      INFO(name);
+      const bool is_cached =
+          name == "memory" || name.find("key_value") == 0;  // what is held gets no gradient
+      CHECK((absolute_error(gradient, Tensor::zeros(gradient.shape(), DType::f64)) > 1e-3) == !is_cached);
+    }
+  }
+
+  TEST_CASE("the cache holds d_c + d_R numbers a token, as the formula says") {
+    for (const DType type : {DType::f64, DType::f32}) {
+      for (const LatentVariant& variant : kLatentVariants) {
+        LatentAttention attention = latent_attention_of(config_of(variant));
+        attention.to(type);
+        const auto cache = make_cache({}, attention.cache_widths());
+        const Tensor x = random_values({2, 5, 8}, 3, type);
+        AttentionContext context = causal();
+        context.cache = cache.get();
+        attention(x, x, context);
+        CHECK(attention.cache_widths().key == 6 + variant.rotary_width);
+        CHECK(attention.cache_widths().value == 0);
+        CHECK(cache->bytes() == 2 * 5 * (6 + variant.rotary_width) * bytes_of(type));
+      }
+    }
+  }
 }

@@ -63,25 +63,4 @@ TEST_SUITE("nn/attention/multi_head cached") {
       }
     }
   }
-
-  TEST_CASE("cross-attention fills its cache once and never looks at the memory again") {
-    for (const char* const kind : {"mha", "gqa"}) {
-      const AttentionConfig config = layer_config(kind, [](auto& c) { c.cross = true, c.memory_width = 7; });
-      MultiHeadAttention attention = random_module<MultiHeadAttention>(config);
-      const Tensor x = random_values({2, 5, 6}, 3), memory = random_values({2, 4, 7}, 4);
-      AttentionContext context;
-      context.key_mask = real_tokens({4, 2}, 4);
-      const Tensor expected = attention(x, memory, context);
-      for (const CacheKind cache_kind : {CacheKind::contiguous, CacheKind::paged}) {
-        const auto cache = make_cache({cache_kind, 0, 3}, attention.cache_widths());
-        context.cache = cache.get();
-        TensorList rows;
-        for (Index t = 0; t < 5; ++t)
-          rows.push_back(attention(slice(x, 1, t, 1), t == 0 ? memory : Tensor(), context));
-        CHECK_BELOW(relative_error(concat(rows, 1), expected), 1e-14);
-        CHECK(cache->length() == 4);
-        CHECK(cache->bytes() == 2 * 4 * config.key_heads() * (6 + 5) * 8);
-      }
-    }
-  }
 }
