@@ -142,14 +142,14 @@ AttentionConfig AttentionConfig::resolved() const {
   full.output_bias = output_bias.value_or(bias);
   full.rotary = rotary && !cross;
   if (rotations.yarn && rotations.original_context == 0) {
-    throw Error("[attention] rotary_yarn needs the context of the training that it stretches; got " + got +
+    throw Error("[attention] rotary_yarn needs the context of the run that it stretches; got " + got +
                 "rotary_original_context=0; try rotary_original_context=4096");
   }
   for (const OwnField& field : row.own) full.own.emplace(field.field.name, field.value);
   if (row.complete) row.complete(full);
   if (full.rotary && !(row.can & kCanRotate)) {
     throw Error("[attention] " + row.title +
-                " attention cannot turn queries and keys by rotary positions; got " + got +
+                " attention cannot rotate queries and keys by rotary positions; got " + got +
                 "rotary positions; try sinusoidal or learned ones");
   }
   return full;

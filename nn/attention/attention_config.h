@@ -77,9 +77,9 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// is for reading; make_attention() takes the config as it was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// The same for the kind `name`, whatever `kind` is.
+  /// resolved() for the kind `name`, whatever `kind` is.
   AttentionConfig resolved_as(const char* name) const;
-  /// The same for the kind `name`, without what the models' fields say for this kind alone.
+  /// A copy of the kind `name`, without what the models' fields say for this kind alone.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
@@ -87,7 +87,7 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
   /// `can` and none of `cannot`.
   void describe_in_models(const FieldVisitor& field, unsigned can = 0, unsigned cannot = 0);
-  /// The others. A model has those that its own description names, and decides the rest.
+  /// The other fields. A model has those that its own description names, and decides the rest.
   void describe_in_layers(const FieldVisitor& field);
   void describe(const FieldVisitor& field) { describe_in_models(field), describe_in_layers(field); }
 };

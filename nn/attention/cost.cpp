@@ -31,12 +31,19 @@ CostSum::CostSum(const AttentionCall& call)
       visible_(static_cast<double>(call.batch * visible_pair_count(call))),
       element_(static_cast<double>(bytes_of(call.type))),
       wide_(static_cast<double>(bytes_of(wide(call.type)))) {
-  if (call.causal) activation_bytes_ += 2 * static_cast<double>(bytes_of(DType::i32)) * N;
+  if (call.causal) keeps_ids(2 * N);
 }
 
-void CostSum::keeps_distances(double H, const AttentionCall& call) {
-  if (!has_distances_) keeps_wide(H * static_cast<double>(2 * std::max(call.queries, call.keys) - 1) + N);
+void CostSum::keeps_distances(const AttentionConfig& config, const AttentionCall& call, bool is_learned) {
+  const double H = config.heads, distances = 2 * std::max(call.queries, call.keys) - 1;
+  if (!has_distances_) {
+    keeps_wide(H * distances);
+    keeps_ids(N);
+  }
+  if (is_learned && !learns_distances_)
+    multiply_adds(visible_ * H * (config.key_width + config.value_width), 0, 1);
   has_distances_ = true;
+  learns_distances_ = learns_distances_ || is_learned;
 }
 
 AttentionCost CostSum::total() const {

@@ -19,7 +19,7 @@ struct AttentionCall {
 /// The cost of one call of an attention layer: in training, unless something is cached; without masks, except
 /// the causal one; with gradients of parameters and inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
-  Index parameters = 0;  ///< numbers that are trained
+  Index parameters = 0;  ///< values that are trained
   /// Matrix products only, 2 a multiply-add, as a Profile counts them. In attention only visible pairs count,
   /// although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
   Index forward_flops = 0, backward_flops = 0;
@@ -57,14 +57,16 @@ class CostSum {
     multiply_adds(visible_ * H * E, 1, 2);
     keeps(N * H);
   }
-  void keeps(double numbers) { activation_bytes_ += numbers * element_; }
-  /// Numbers in f32 beside bf16.
-  void keeps_wide(double numbers) { activation_bytes_ += numbers * wide_; }
-  /// A bias of the scores of each head by distance. What several pieces add to it is kept once.
-  void keeps_distances(double H, const AttentionCall& call);
-  void caches(double numbers) { cache_bytes_ += numbers * element_; }
-  /// A state in the wide type, and numbers in the other, for each row.
-  void caches_row(double state, double numbers) { cached_row_ += state * wide_ + numbers * element_; }
+  void keeps(double count) { activation_bytes_ += count * element_; }
+  /// Values in f32, next to bf16.
+  void keeps_wide(double count) { activation_bytes_ += count * wide_; }
+  void keeps_ids(double count) { activation_bytes_ += count * static_cast<double>(bytes_of(DType::i32)); }
+  /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The gradient
+  /// of a learned one takes a pass of its own over scores and weights.
+  void keeps_distances(const AttentionConfig& config, const AttentionCall& call, bool is_learned);
+  void caches(double count) { cache_bytes_ += count * element_; }
+  /// A state in the wide type, and values in the other, for each row.
+  void caches_row(double state, double count) { cached_row_ += state * wide_ + count * element_; }
   /// Sums beyond the range of an Index become its largest value.
   AttentionCost total() const;
 
@@ -74,7 +76,7 @@ class CostSum {
     backward_flops_ += 2 * backward * count;
   }
 
-  bool has_distances_ = false;
+  bool has_distances_ = false, learns_distances_ = false;
   double visible_, element_, wide_, parameters_ = 0, forward_flops_ = 0, backward_flops_ = 0,
                                     activation_bytes_ = 0, cache_bytes_ = 0, cached_row_ = 0;
 };

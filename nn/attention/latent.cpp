@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// A weight [H N, M] as one matrix a head, [H, N, M].
+/// A weight [H N, M] as one matrix per head, [H, N, M].
 Tensor split_weight_heads(const Linear& layer, Index heads) {
   const Tensor& weight = layer.weight();
   return reshape(weight, {heads, weight.size(0) / heads, weight.size(1)});

@@ -15,7 +15,7 @@ struct LatentProducts {
   Tensor query, output;  ///< [H d_c, inputs of W_UQ] and [O, H d_c]
 };
 
-/// Multi-head latent attention: keys and values of all heads come from one latent a token, and the cache
+/// Multi-head latent attention: keys and values of all heads come from one latent per token, and the cache
 /// holds only that and one rotary key that the heads share. No projection has a bias.
 /// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, x' being the memory;
 ///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R rotating by positions;
@@ -40,7 +40,7 @@ class LatentAttention : public Attention {
 
   /// Computed from the current weights; compute them again after the weights have changed.
   LatentProducts products() const;
-  /// The same as without products, which the absorbed form uses where no tape records.
+  /// The call with these products, which the absorbed form uses where no tape records.
   Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                     const LatentProducts& products) const;
 
@@ -56,11 +56,11 @@ class LatentAttention : public Attention {
   ///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
   ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
   ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each latent again after its norm with a
-  ///                number for its row, 2 T R for the angles, N H for sums, and
+  ///                value for its row, 2 T R for the angles, N H for sums, and
   ///                naive: M L + N H (d + E) + M H (d + E);
   ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;
   ///                causal: 8 bytes a row
-  ///   cache        L + R numbers, against 2 H D of multi-head attention
+  ///   cache        L + R values, against 2 H D of multi-head attention
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 

@@ -29,7 +29,7 @@ Index packed_width(const AttentionConfig& config) {
   return config.heads * (2 * config.key_width + config.value_width);
 }
 
-/// n numbers from `first` to `last` at equal distances.
+/// n values from `first` to `last` at equal distances.
 std::vector<float> spread(Index n, double first, double last) {
   std::vector<float> values;
   for (Index i = 0; i < n; ++i) {
@@ -150,8 +150,8 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
   const Index B = query.size(0), T = query.size(1), H = config_.heads, D = config_.key_width,
               E = config_.value_width;
   LinearAttentionOptions options;
-  const Tensor held = cache != nullptr ? cache->state(B) : Tensor();
-  if (held.defined()) options.state = held.alias({B, H, D, E});
+  const Tensor before = cache != nullptr ? cache->state(B) : Tensor();
+  if (before.defined()) options.state = before.alias({B, H, D, E});
   Tensor last_bhde;
   if (cache != nullptr) options.last_state = &last_bhde;
 
@@ -222,7 +222,7 @@ void LinearAttention::visit(ParameterVisitor& visitor) {
 
 AttentionCost LinearAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
   AttentionCall without_mask = call;
-  without_mask.causal = false;  // the mask is no tensor
+  without_mask.causal = false;  // the mask is not a tensor
   CostSum sum(without_mask);
   const Kind kind = kind_of(config);
   const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width, N = sum.N,

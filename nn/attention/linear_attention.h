@@ -17,7 +17,7 @@ namespace tapeformer {
 /// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's;
 ///          beta = sigmoid(W_b x), gla has none; log decay
 ///            gla:            -softplus(W_2 W_1 x + offset) / 16, by channel
-///            gated_deltanet: -exp(rate) softplus(W_2 x + offset), one a head
+///            gated_deltanet: -exp(rate) softplus(W_2 x + offset), one per head
 ///            kda:            -exp(rate) softplus(W_2 W_1 x + offset), by channel, rate by head
 ///          y = W_O concat_h gate * rms_norm(linear_attention(q, k, v)_h), with the gate silu(W_g x) of gla
 ///          and gated_deltanet, sigmoid(W_g2 W_g1 x) of kda through a head's width, and 1 of deltanet. No
@@ -26,7 +26,7 @@ namespace tapeformer {
 /// Initial: matrices Xavier uniform; rates log(1) to log(16), offsets whose softplus is 0.001 to 0.1, both
 ///          spread evenly over the heads (the second by its logarithm); gla's offsets -2
 /// Throws:  Error for another memory, for any mask but the causal one, which more than one token must have,
-///          for weights, and for a cache that is no StateCache; ShapeError for inputs of another rank
+///          for weights, and for a cache that is not a StateCache; ShapeError for inputs of another rank
 /// Source:  Yang et al. 2024, arXiv:2312.06635, section 4.4; arXiv:2406.06484, section 3.4; arXiv:2412.06464,
 ///          section 3.4; Kimi Team 2025, arXiv:2510.26692, section 4
 class LinearAttention : public Attention {
@@ -41,9 +41,9 @@ class LinearAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
-  /// K of the convolution.
+  /// K, the taps of the convolution.
   static OwnField convolution_taps();
-  /// Of W_1.
+  /// The rank of W_1.
   static OwnField decay_rank();
   /// With N = B T rows, P = H (2 D + E), A = H D decays (gated_deltanet: H), r their rank, K taps:
   ///   parameters   C P + K P + C H of beta + (C r + r A, gated_deltanet: C A) + A offsets + H rates
@@ -51,7 +51,7 @@ class LinearAttention : public Attention {
   ///   forward      2 N times the matrices above + 2 N H D E times 3 with a beta, else 2
   ///   backward     twice that
   ///   activations  see the source: the input, what each operation reads, and a state every max(64, D) tokens
-  ///   cache        H D E numbers in the wide type + (K - 1) P, for each row; nothing for a token
+  ///   cache        H D E values in the wide type + (K - 1) P, for each row; nothing for a token
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
  private:

@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// The same for all of these kinds.
+/// What all of these kinds share.
 void complete_keys(AttentionConfig& config) {
   AttentionPieces::complete(config);
   if (config.shared_keys && config.cross)

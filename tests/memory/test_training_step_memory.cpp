@@ -82,10 +82,17 @@ std::deque<DecoderOnly> language_models(Generator& random) {
   for (const AttentionKind& kind : attention_kinds()) {
     if (kind.can & kCanModelLanguage) add(kind.name.c_str(), [](DecoderOnlyConfig&) {});
   }
+  for (const PieceCase& piece : AttentionPieces::cases()) {
+    const auto choose = [&](DecoderOnlyConfig& c) { piece.choose(c.attention), c.attention.value_width = 0; };
+    try {
+      add(piece.kind, choose);
+    } catch (const Error&) {  // a model decides whether its layers have the piece: see below
+    }
+  }
   add("gqa", [](DecoderOnlyConfig& c) {
     c.positions = PositionKind::alibi, c.attention.softcap = 20, c.attention.sinks = true;
     c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
-    c.window = 8, c.windows = "SSL", c.value_residual = c.attention.exclusive = true;
+    c.window = 8, c.windows = "SSL", c.value_residual = true;
     c.sublayer_norms = SublayerNorms::both;
   });
   add("mha", [](DecoderOnlyConfig& c) {

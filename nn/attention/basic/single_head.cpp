@@ -29,10 +29,10 @@ Tensor SingleHeadAttention::operator()(const Tensor& query, const Tensor& memory
   options.scale = scale_;
   options.causal = causal_ || context.causal;
   const Tensor query_bt1d = split_heads(query_(query), 1);
-  const KeyValueHeads held = cached_heads(context.cache, is_same_tensor(query, memory), head_, options, [&] {
+  const KeyValueHeads kv = cached_heads(context.cache, is_same_tensor(query, memory), head_, options, [&] {
     return KeyValueHeads{split_heads(key_(memory), 1), split_heads(value_(memory), 1)};
   });
-  const Tensor y_bt1e = scaled_dot_product_attention(query_bt1d, held.key_bsgd, held.value_bsge, options);
+  const Tensor y_bt1e = scaled_dot_product_attention(query_bt1d, kv.key_bsgd, kv.value_bsge, options);
   return merge_heads(y_bt1e);
 }
 

@@ -15,12 +15,12 @@ void ContiguousCache::make_room(Index tokens, const Tensor& keys, const Tensor& 
   const Index room = keys_.defined() ? keys_.size(1) : 0;
   if (keys_.defined() && tokens <= room) return;
   const Index wanted = capacity_ > 0 ? capacity_ : std::max({tokens, 2 * room, kFirstRoom});
-  const auto grow = [&](Tensor& held, const Tensor& fresh) {
-    if (!fresh.defined()) return;
+  const auto grow = [&](Tensor& cached, const Tensor& added) {
+    if (!added.defined()) return;
     const Tensor larger =
-        Tensor::empty({fresh.size(0), wanted, fresh.size(2)}, fresh.dtype(), fresh.device());
-    if (held.defined()) copy_tokens(held.size(0), length_, held, room, 0, larger, wanted, 0);
-    held = larger;
+        Tensor::empty({added.size(0), wanted, added.size(2)}, added.dtype(), added.device());
+    if (cached.defined()) copy_tokens(cached.size(0), length_, cached, room, 0, larger, wanted, 0);
+    cached = larger;
   };
   grow(keys_, keys);
   grow(values_, values);
@@ -35,8 +35,8 @@ void ContiguousCache::append(const Tensor& keys, const Tensor& values) {
     length_ += tokens;
     return;
   }
-  const auto put = [&](const Tensor& fresh, const Tensor& held) {
-    if (fresh.defined()) copy_tokens(rows(), tokens, fresh, tokens, 0, held, held.size(1), length_);
+  const auto put = [&](const Tensor& added, const Tensor& cached) {
+    if (added.defined()) copy_tokens(rows(), tokens, added, tokens, 0, cached, cached.size(1), length_);
   };
   put(keys, keys_);
   put(values, values_);
@@ -56,8 +56,8 @@ void ContiguousCache::reorder(const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> same(static_cast<std::size_t>(rows()));
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return;
-  for (Tensor* held : {&keys_, &values_}) {
-    if (held->defined()) pick_rows(*held, order);
+  for (Tensor* cached : {&keys_, &values_}) {
+    if (cached->defined()) pick_rows(*cached, order);
   }
 }
 

@@ -35,20 +35,20 @@ void KvCache::copy_tokens(Index rows, Index count, const Tensor& x, Index length
       x, y);
 }
 
-void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& held_keys,
-                       const Tensor& held_values) const {
+void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& cached_keys,
+                       const Tensor& cached_values) const {
   require_same_device("kv_cache", "positions", step_.positions, keys);
-  const kernels::TokenPlaces places{rows(), held_keys.size(1), widths_.key, widths_.value,
+  const kernels::TokenPlaces places{rows(), cached_keys.size(1), widths_.key, widths_.value,
                                     step_.positions.address<std::int32_t>()};
   dispatch(
       "kv_cache",
       [&](auto on, auto* fresh_keys, auto* fresh_values, auto* keys_there, auto* values_there) {
         kernels::put_tokens(on, places, fresh_keys, fresh_values, keys_there, values_there);
       },
-      keys, values, held_keys, held_values);
+      keys, values, cached_keys, cached_values);
 }
 
-void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const {
+void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const {
   const auto got = [&] {
     return "; got keys=" + keys.describe() + (values.defined() ? ", values=" + values.describe() : "") +
            " for key width " + std::to_string(widths_.key) + ", value width " +
@@ -66,7 +66,7 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
     throw ShapeError("[kv_cache] a row must not hold more than " + number_of(capacity_, "token") + got() +
                      "; try a larger capacity");
   }
-  const DType type = held.defined() ? held.dtype() : keys.dtype();
+  const DType type = cached.defined() ? cached.dtype() : keys.dtype();
   if (!is_floating(type) || keys.dtype() != type || (values.defined() && values.dtype() != type)) {
     throw DTypeError(std::string("[kv_cache] keys and values must be of one floating type, here ") +
                      name_of(type) + got());

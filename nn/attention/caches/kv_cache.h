@@ -10,16 +10,16 @@
 
 namespace tapeformer {
 
-/// Numbers that one token takes in a layer's cache. Latent attention keeps everything in `key`, linear
+/// Values that a layer's cache holds. Latent attention keeps everything in `key`, linear
 /// attention everything in `state`.
 struct CacheWidths {
-  /// Of its key and of its value.
+  /// For each token, of its key and of its value.
   Index key = 0, value = 0;
-  /// Of a row, however many tokens it has.
+  /// For each row, however many tokens it has.
   Index state = 0;
 };
 
-/// A step of one token a row whose position lies in the device's memory, so that a graph captured once is
+/// A step of one token per row whose position lies in the device's memory, so that a graph captured once is
 /// correct for every position.
 struct CacheStep {
   Tensor positions;  ///< i32 [R, 1]: the tokens' position, the same in every row
@@ -60,23 +60,23 @@ class KvCache {
   /// i32 [R], all length(), for AttentionMasks::key_lengths.
   Tensor lengths(Device device = default_device()) const;
 
-  /// Makes room for `tokens` tokens a row in total, so that keys() and values() keep their addresses until it
+  /// Makes room for `tokens` tokens per row in total, so that keys() and values() keep their addresses until it
   /// is used up. False if that is impossible, or if this cache is not contiguous.
   virtual bool reserve(Index /*tokens*/) { return false; }
   /// From now on append() puts a token of each row where `step` says, for which there must be room, and
   /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.
   void set_step(CacheStep step) { step_ = std::move(step); }
-  /// What set_step() has set.
+  /// The step that set_step() has set.
   const CacheStep& step() const { return step_; }
   /// Sets the number of tokens, after a graph of a step has written one or to start over in the same memory.
   /// Only for caches that can reserve().
   void set_length(Index length) { length_ = length; }
 
  protected:
-  /// An empty one; a capacity of 0 is no limit.
+  /// An empty cache; a capacity of 0 is no limit.
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
-  /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
-  void check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const;
+  /// Throws what append() throws. `cached` is of the type that the cache has, or undefined.
+  void check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const;
   /// Throws: ShapeError naming a row that is not there.
   void check_rows(const std::vector<std::int32_t>& order) const;
   /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at
@@ -84,12 +84,12 @@ class KvCache {
   static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
                           const Tensor& y, Index length_y, Index to);
 
-  /// held[r, step().positions[r]] = fresh[r]; values as in append().
-  void put_step(const Tensor& keys, const Tensor& values, const Tensor& held_keys,
-                const Tensor& held_values) const;
+  /// cached[r, step().positions[r]] = keys[r], and values likewise.
+  void put_step(const Tensor& keys, const Tensor& values, const Tensor& cached_keys,
+                const Tensor& cached_values) const;
 
   const CacheWidths widths_;  ///< of one token
-  const Index capacity_;      ///< most tokens a row; 0 for no limit
+  const Index capacity_;      ///< most tokens per row; 0 for no limit
   Index length_ = 0;          ///< tokens in each row
   CacheStep step_;            ///< where tokens go while a step is set
 };
@@ -102,8 +102,8 @@ CacheKind cache_kind(const std::string& name);
 
 struct CacheConfig {
   CacheKind kind = CacheKind::contiguous;  ///< how memory is kept
-  Index capacity = 0;                      ///< most tokens a row; 0 for as many as come
-  Index block_size = 16;                   ///< tokens a block, when paged
+  Index capacity = 0;                      ///< most tokens per row; 0 for as many as come
+  Index block_size = 16;                   ///< tokens per block, when paged
 };
 
 /// A StateCache where there is a state, whatever the kind.

@@ -6,7 +6,7 @@ namespace tapeformer {
 
 /// Tokens in blocks of a fixed size out of a pool; a table per row names its blocks in order. Rows that begin
 /// alike share blocks, which are counted; who appends to a shared block copies it first. So reordering rows
-/// copies tables only, at the price that attention's view of a row is gathered anew for every call.
+/// copies tables only, at the price that attention's view of a row is gathered again for every call.
 /// Source:  Kwon et al. 2023, arXiv:2309.06180
 class PagedCache : public KvCache {
  public:

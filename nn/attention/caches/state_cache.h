@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// What linear attention keeps in place of keys and values: for each row a state, and the last inputs of its
+/// The cache of linear attention, in place of keys and values: for each row a state, and the last inputs of its
 /// convolution. Its bytes are the same for one token and for a million, so neither capacities nor blocks
 /// apply to it.
 class StateCache : public KvCache {
@@ -30,7 +30,7 @@ class StateCache : public KvCache {
   Tensor state(Index rows);
   /// The state [R, widths.state] after `tokens` more. Throws: TapeError for one that a tape records
   void advance(const Tensor& state, Index tokens);
-  /// Of the tokens' projections.
+  /// The last inputs of the convolution of the tokens' projections.
   ConvolutionCache& convolution() { return convolution_; }
 
  private:

@@ -73,9 +73,11 @@ MadePiece DistanceBias::make(const AttentionConfig& config, Generator& random) {
 }
 
 void DistanceBias::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
-  const double H = config.heads, buckets = config.bias_buckets;
-  if (config.relative_bias == RelativeBias::buckets) sum.parameters(H * buckets);
-  if (config.relative_bias != RelativeBias::none) sum.keeps_distances(H, call);
+  const bool is_learned = config.relative_bias == RelativeBias::buckets;
+  if (config.relative_bias != RelativeBias::none) sum.keeps_distances(config, call, is_learned);
+  if (!is_learned) return;
+  sum.parameters(config.heads * config.bias_buckets);
+  sum.keeps_ids(2 * config.bias_distance + 1);
 }
 
 PieceCases DistanceBias::cases() {

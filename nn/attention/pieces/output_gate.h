@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each
+/// Factors of the heads' outputs: sigmoids of a projection of the query's input, one for each
 /// head or one for each component.
 enum class OutputGate { none, head, element };
 /// The name of a gate and the gate of a name. Throws: Error listing the names there are.

@@ -15,10 +15,10 @@ void Rotary::check(const AttentionConfig& config, Index width) {
     throw Error("[attention] " + rule + "; got attention=" + config.kind +
                 ", components=" + std::to_string(components) + "; try " + remedy);
   };
-  refuse(components % 2 != 0, "rotary positions turn pairs of a head's components",
+  refuse(components % 2 != 0, "rotary positions rotate pairs of a head's components",
          "an even width of the heads");
   refuse(components > width,
-         "rotary_components must be at most the " + std::to_string(width) + " that there are to turn",
+         "rotary_components must be at most the " + std::to_string(width) + " that there are to rotate",
          "rotary_components=0");
   RotaryConfig of_one_pair = config.rotations;
   of_one_pair.width = 0;
@@ -66,7 +66,7 @@ MadePiece RotaryHeads::make(const AttentionConfig& config, Generator& /*random*/
 }
 
 void RotaryHeads::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
-  if (config.rotary) sum.keeps(static_cast<double>(call.queries * config.key_width));
+  if (config.rotary) sum.keeps(call.queries * or_else(config.rotations.width, config.key_width));
 }
 
 /// The second layout, on a part of each head, with Llama 3's frequencies.

@@ -74,7 +74,7 @@ void ScoreWeights::add_cost(const AttentionConfig& config, const AttentionCall& 
   const double H = config.heads;
   const bool is_sigmoid = config.weighting == AttentionWeighting::sigmoid;
   if (config.sinks || is_sigmoid) sum.parameters(H);
-  if (is_sigmoid) sum.keeps_distances(H, call);
+  if (is_sigmoid) sum.keeps_distances(config, call, true);
 }
 
 PieceCases ScoreWeights::cases() {

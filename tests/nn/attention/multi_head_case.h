@@ -44,7 +44,7 @@ inline MultiHeadAttention taken_apart(AttentionConfig config, MultiHeadAttention
   for (auto& [name, parameter] : apart.named_parameters()) {
     const std::size_t dot = name.find('.');
     const auto part = rows.find(name.substr(0, dot));
-    parameter.set_value(part == rows.end() ? p.at(name)
+    parameter.set_value(part == rows.end() ? p.at(name).clone()
                                            : slice(p.at("query_key_value" + name.substr(dot)), 0,
                                                    part->second.first, part->second.second));
   }
@@ -86,7 +86,8 @@ inline Tensor decoded(const MultiHeadAttention& layer, const LayerInputs& in, Ca
 /// What a piece does to causal self-attention, in plain operations, with p its layer's parameters.
 struct HeadFormula {
   using Parameters = std::map<std::string, Tensor>;
-  std::function<void(Parameters& p, const LayerInputs& in, Tensor& query, Tensor& key, Tensor& value)> heads = {};
+  std::function<void(Parameters& p, const LayerInputs& in, Tensor& query, Tensor& key, Tensor& value)> heads =
+      {};
   std::function<void(Parameters& p, AttentionOptions& options)> scores = {};
   /// `own` holds the value of each head's own token.
   std::function<Tensor(Parameters& p, const LayerInputs& in, const Tensor& y, const Tensor& own)> output = {};

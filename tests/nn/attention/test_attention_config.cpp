@@ -61,7 +61,8 @@ TEST_SUITE("nn/attention/attention_config") {
       }
     }
     config.kind = "additive", config.cross = false;
-    CHECK(message_of<Error>([&] { config.check(); }).find("[attention] additive attention cannot turn") == 0);
+    CHECK(message_of<Error>([&] { config.check(); }).find("[attention] additive attention cannot rotate") ==
+          0);
   }
 
   TEST_CASE("latent attention may take its queries from latents of their own") {
@@ -121,17 +122,18 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(refused([](auto& c) { c.kind = "mla", c.rotary_width = 3; }) ==
           "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
     CHECK(refused([](auto& c) { c.kind = "additive", c.rotary = true; }) ==
-          "[attention] additive attention cannot turn queries and keys by rotary positions; got "
+          "[attention] additive attention cannot rotate queries and keys by rotary positions; got "
           "attention=additive, rotary positions; try sinusoidal or learned ones");
-    CHECK(refused([](auto& c) { c.rotary = true; }) ==
-          "[attention] rotary positions turn pairs of a head's components; got attention=mha, components=3; "
-          "try an even width of the heads");
+    CHECK(
+        refused([](auto& c) { c.rotary = true; }) ==
+        "[attention] rotary positions rotate pairs of a head's components; got attention=mha, components=3; "
+        "try an even width of the heads");
     const auto turned = [&](const std::function<void(AttentionConfig&)>& change) {
       return refused([&](auto& c) { c.heads = 2, c.rotary = true, change(c); });
     };
     const auto wider = [](const char* kind, Index width, Index most) {
       return "[attention] rotary_components must be at most the " + std::to_string(most) +
-             " that there are to turn; got attention=" + kind + ", components=" + std::to_string(width) +
+             " that there are to rotate; got attention=" + kind + ", components=" + std::to_string(width) +
              "; try rotary_components=0";
     };
     CHECK(turned([](auto& c) { c.rotations.width = 6; }) == "nothing was thrown");

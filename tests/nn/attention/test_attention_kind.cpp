@@ -130,7 +130,7 @@ TEST_SUITE("nn/attention/attention_kind") {
     config.positions = PositionKind::rotary;
     CHECK(message_of<Error>([&] {
             DecoderOnly(config, random);
-          }).find("[attention] mean attention cannot turn queries and keys by rotary positions") == 0);
+          }).find("[attention] mean attention cannot rotate queries and keys by rotary positions") == 0);
     CHECK(message_of<Error>([&] { attention_cost(config.attention, {}); }) ==
           "[attention] the cost of mean is not known");
   }

@@ -184,7 +184,7 @@ TEST_SUITE("nn/attention/cost") {
         for (const bool packed : {true, false}) {
           for (const bool shared_keys : {true, false}) {
             if (!packed && kind != std::string("mha")) continue;
-            CAPTURE(one.name);
+            CAPTURE(std::string(one.name));
             CAPTURE(packed);
             CAPTURE(shared_keys);
             AttentionConfig config = config_of(kind, 24, 4);
@@ -196,8 +196,8 @@ TEST_SUITE("nn/attention/cost") {
         }
       }
       for (const PieceCase& other : cases) {
-        CAPTURE(one.name);
-        CAPTURE(other.name);
+        CAPTURE(std::string(one.name));
+        CAPTURE(std::string(other.name));
         AttentionConfig config = config_of("gqa", 24, 4);
         config.key_width = 6, config.value_width = 5;
         one.choose(config), other.choose(config);

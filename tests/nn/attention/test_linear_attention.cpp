@@ -265,8 +265,9 @@ TEST_SUITE("nn/attention/linear_attention") {
           "[attention] a state has no weights to drop; got attention=kda, dropout=0.5; try attention=mha");
     config = config_of("gla");
     config.rotary = true;
-    CHECK(message_of<Error>([&] { config.check(); }).find("[attention] gated linear attention cannot turn") ==
-          0);
+    CHECK(message_of<Error>([&] {
+            config.check();
+          }).find("[attention] gated linear attention cannot rotate") == 0);
     config = config_of("deltanet");
     config.own["decay_rank"] = 2;
     CHECK(message_of<Error>([&] { config.check(); }) ==

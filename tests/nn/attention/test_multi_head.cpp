@@ -89,6 +89,14 @@ Tensor attention_oracle(MultiHeadAttention& attention, Index heads, const Tensor
   return Tensor::from(out, {batch, length, p["output.weight"].size(0)});
 }
 
+/// Rows of `count` heads from row `from` on, each head `repeats` times.
+Tensor repeated_rows(const Tensor& packed, Index from, Index count, Index width, Index repeats) {
+  TensorList heads;
+  for (Index head = 0; head < count * repeats; ++head)
+    heads.push_back(slice(packed, 0, from + head / repeats * width, width));
+  return concat(heads, 0);
+}
+
 const AttentionConfig kWide = cross_of(wide(), 4);
 
 Tensor sequence_first(const Tensor& x) { return permute(x, {1, 0, 2}); }
@@ -327,5 +335,35 @@ TEST_SUITE("nn/attention/multi_head") {
     std::map<std::string, std::uint64_t> draws;
     for (const auto& [name, counter] : attention.named_counters()) draws[name] = *counter;
     CHECK(draws == std::map<std::string, std::uint64_t>{{"dropout.step", 0}, {"output_dropout.step", 1}});
+  }
+
+  TEST_CASE("grouped-query attention is multi-head attention whose key and value heads are repeated") {
+    const Tensor x = random_values({2, 7, 12}, 3);
+    for (const Index groups : {1, 2, 3, 6}) {
+      for (const bool rotary : {false, true}) {
+        CAPTURE(groups);
+        CAPTURE(rotary);
+        AttentionConfig config("gqa", 6);
+        config.width = 12, config.groups = groups, config.key_width = 4, config.value_width = 3;
+        config.rotary = rotary;
+        MultiHeadAttention grouped = whole_attention(config);
+        std::map<std::string, Tensor> p = parameters_of(grouped);
+        config.kind = "mha", config.groups = 0, config.packed = false;
+        Generator random(test_seed(1));
+        MultiHeadAttention whole(config, random);
+        for (auto& [name, parameter] : whole.named_parameters()) {
+          const Tensor packed = p["query_key_value" + name.substr(name.find('.'))];
+          if (name.find("query") == 0) parameter.set_value(slice(packed, 0, 0, 24));
+          if (name.find("key") == 0) parameter.set_value(repeated_rows(packed, 24, groups, 4, 6 / groups));
+          if (name.find("value") == 0)
+            parameter.set_value(repeated_rows(packed, 24 + groups * 4, groups, 3, 6 / groups));
+          if (name.find("output") == 0) parameter.set_value(p[name]);
+        }
+        CHECK_BELOW(relative_error(grouped(x, x), whole(x, x)), 1e-13);
+        AttentionContext masks;
+        masks.causal = true, masks.key_mask = real_tokens({4, 7}, 7);
+        CHECK_BELOW(relative_error(grouped(x, x, masks), whole(x, x, masks)), 1e-13);
+      }
+    }
   }
 }

@@ -90,12 +90,12 @@ const std::vector<Variant>& variants() {
          c.feed_forward_dropout = c.residual_dropout = 0.2;
          every_bias(c);
        }},
-      {"mha rms rotary window in SL value_residual l2 gates exclusive untied", true, false,
+      {"mha rms rotary window in SL value_residual l2 gates untied", true, false,
        [](auto& c) {
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.tie_head = false;
          c.window = 2, c.windows = "SL", c.window_rotary_base = 50, c.value_residual = true;
          c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
-         c.attention.exclusive = true, c.attention.key_width = 6;
+         c.attention.key_width = 6;
        }},
       {"mqa rms rotary value_residual, joint, gates, windows in SS, norms of outputs", false, true,
        [](auto& c) {
@@ -109,7 +109,7 @@ const std::vector<Variant>& variants() {
        [](auto& c) {
          c.attention.kind = "gqa", c.positions = PositionKind::none;
          c.kv_sharing = 2, c.window = 3, c.short_convolution = 2;
-         c.attention.exclusive = true, c.attention.key_width = 5;
+         c.attention.key_width = 5;
        }},
       {"mha rms rotary shared keys norms of outputs yarn tied", true, true,
        [](auto& c) {

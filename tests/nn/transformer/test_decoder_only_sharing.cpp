@@ -27,8 +27,7 @@ const std::vector<SharingVariant>& sharing_variants() {
       {"value residual", [](auto& c) { c.value_residual = true; }},
       {"keys of 2", [](auto& c) { c.kv_sharing = 2; }},
       {"keys of 3, windows in SL", [](auto& c) { c.kv_sharing = 3, c.window = 20, c.windows = "SL"; }},
-      {"keys of all, no positions",
-       [](auto& c) { c.kv_sharing = 5, c.positions = PositionKind::none, c.attention.exclusive = true; }},
+      {"keys of all, no positions", [](auto& c) { c.kv_sharing = 5, c.positions = PositionKind::none; }},
   };
   return all;
 }

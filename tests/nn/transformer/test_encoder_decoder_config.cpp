@@ -116,7 +116,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
                      c.positions = PositionKind::rotary;
                      c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
                    }),
-                   "cannot turn queries and keys by rotary positions"));
+                   "cannot rotate queries and keys by rotary positions"));
     CHECK(has_text(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));
     CHECK(has_text(refused([](auto& c) { c.decoder_layers = 0; }), "decoder_layers must be from 1"));
     CHECK(has_text(refused([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary must be from 1"));

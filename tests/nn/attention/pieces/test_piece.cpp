@@ -30,8 +30,8 @@ TEST_SUITE("nn/attention/pieces/piece") {
     const std::vector<PieceCase> cases = AttentionPieces::cases();
     for (const PieceCase& first : cases) {
       for (const PieceCase& second : cases) {
-        CAPTURE(first.name);
-        CAPTURE(second.name);
+        CAPTURE(std::string(first.name));
+        CAPTURE(std::string(second.name));
         AttentionConfig config = with_piece(first);
         second.choose(config);
         if (message_of<Error>([&] { config.check(); }) != "nothing was thrown") continue;
@@ -43,7 +43,7 @@ TEST_SUITE("nn/attention/pieces/piece") {
   TEST_CASE("every piece computes through a cache what it computes at once, over 200 tokens") {
     const SingleThread guard;
     for (const PieceCase& one : AttentionPieces::cases()) {
-      CAPTURE(one.name);
+      CAPTURE(std::string(one.name));
       const AttentionConfig config = with_piece(one);
       MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
       const LayerInputs in(config, cached_tokens(), 1);
@@ -69,7 +69,7 @@ TEST_SUITE("nn/attention/pieces/piece") {
 
   TEST_CASE("a layer that shares keys attends to those that another has made, cached or not") {
     for (const PieceCase& one : AttentionPieces::cases()) {
-      CAPTURE(one.name);
+      CAPTURE(std::string(one.name));
       const AttentionConfig config = layer_config("gqa", one.choose);
       AttentionConfig shares = config;
       shares.shared_keys = true;
