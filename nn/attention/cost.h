@@ -61,8 +61,8 @@ class CostSum {
   /// Values in f32, next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }
   void keeps_ids(double count) { activation_bytes_ += count * static_cast<double>(bytes_of(DType::i32)); }
-  /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The gradient
-  /// of a learned one takes a pass of its own over scores and weights.
+  /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The
+  /// gradient of a learned one takes a pass of its own over scores and weights.
   void keeps_distances(const AttentionConfig& config, const AttentionCall& call, bool is_learned);
   void caches(double count) { cache_bytes_ += count * element_; }
   /// A state in the wide type, and values in the other, for each row.

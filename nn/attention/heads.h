@@ -21,8 +21,8 @@ struct NamedSize {
 void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got = "");
 
 /// `heads` with output_width / heads in place of a width that is 0; an output_width of 0 is `width`.
-/// Throws: Error if a size is negative, or heads is not a multiple of groups or not a divisor of a width that is
-///         left to it
+/// Throws: Error if a size is negative, or heads is not a multiple of groups or not a divisor of a width that
+///         is left to it
 PackedHeads resolved_heads(const char* op, Index width, Index output_width, const PackedHeads& heads,
                            const std::string& got = "");
 

@@ -60,8 +60,8 @@ class KvCache {
   /// i32 [R], all length(), for AttentionMasks::key_lengths.
   Tensor lengths(Device device = default_device()) const;
 
-  /// Makes room for `tokens` tokens per row in total, so that keys() and values() keep their addresses until it
-  /// is used up. False if that is impossible, or if this cache is not contiguous.
+  /// Makes room for `tokens` tokens per row in total, so that keys() and values() keep their addresses until
+  /// it is used up. False if that is impossible, or if this cache is not contiguous.
   virtual bool reserve(Index /*tokens*/) { return false; }
   /// From now on append() puts a token of each row where `step` says, for which there must be room, and
   /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.

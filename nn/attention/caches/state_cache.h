@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// The cache of linear attention, in place of keys and values: for each row a state, and the last inputs of its
-/// convolution. Its bytes are the same for one token and for a million, so neither capacities nor blocks
+/// The cache of linear attention, in place of keys and values: for each row a state, and the last inputs of
+/// its convolution. Its bytes are the same for one token and for a million, so neither capacities nor blocks
 /// apply to it.
 class StateCache : public KvCache {
  public:

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/train/start.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
