@@ -120,7 +120,7 @@ TEST_SUITE("nn/formats/family") {
          "activation=gelu_tanh tie_head=true embedding_scale=0"},
         {"gemma3_text",
          {{"num_hidden_layers", 8}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0625 rotary_base=1e+06 "
+         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
          "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=10000 sublayer_norms=both "
          "activation=gelu_tanh tie_head=true embedding_scale=0"},
         {"gemma3_text",
@@ -128,21 +128,21 @@ TEST_SUITE("nn/formats/family") {
           {"rope_scaling", linear},
           {"rope_theta", 300},
           {"rope_local_base_freq", 7}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0625 rotary_base=300 rotary_factor=8 "
+         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
          "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
          "activation=gelu_tanh tie_head=true embedding_scale=0"},
         {"gemma3_text",
          {{"num_hidden_layers", 8}, {"rope_parameters", both}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0625 rotary_base=300 rotary_factor=8 "
+         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
          "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
          "activation=gelu_tanh tie_head=true embedding_scale=0"},
         {"gemma3_text",
          {{"rope_parameters", none}, {"sliding_window_pattern", 1}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0625 rotary_base=1e+06 "
+         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
          "head_width=256 sublayer_norms=both activation=gelu_tanh tie_head=true embedding_scale=0"},
         {"gemma3_text",
          {{"sliding_window_pattern", 4}, {"final_logit_softcapping", 30}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0625 rotary_base=1e+06 "
+         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
          "head_width=256 window=4096 window_rotary_base=10000 sublayer_norms=both activation=gelu_tanh "
          "tie_head=true logit_softcap=30 embedding_scale=0"},
         {"gemma3_text",
@@ -152,7 +152,7 @@ TEST_SUITE("nn/formats/family") {
           {"cache_implementation", "hybrid"},
           {"rope_scaling", nullptr},
           {"sliding_window", 512}},
-         "context=131072 qk_norm=rms qk_norm_epsilon=0.25 score_scale=0.0771517 rotary_base=1e+06 "
+         "context=131072 score_scale=0.0771517 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
          "head_width=256 window=512 windows=SLL window_rotary_base=10000 sublayer_norms=both "
          "activation=gelu_tanh tie_head=true embedding_scale=0"},
     };

@@ -239,7 +239,7 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
       CHECK(message.find(folder.file("")) == 0);
       CHECK(message.find(part) != std::string::npos);
     };
-    refused("config.json: cannot be read; try the run folder of a finished training");
+    refused("config.json: cannot be read; try the run folder of a finished run");
     DecoderOnlyConfig config = tiny_config();
     write_bytes(folder.file("config.json"), config.to_json());
     refused("weights.safetensors");
