@@ -11,7 +11,7 @@ void xavier_uniform(const Tensor& weight, Generator& random,
                     double gain = 1);  ///< +-gain sqrt(6 / (In + Out))
 void xavier_normal(const Tensor& weight, Generator& random,
                    double gain = 1);  ///< std gain sqrt(2 / (In + Out))
-/// The same for a packed projection: each block of that many rows is initialised as a weight of its own.
+/// Initialises a packed projection: each block of that many rows is initialised as a weight of its own.
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
 void kaiming_uniform(const Tensor& weight, Generator& random,
                      double gain = 1.4142135623730951);  ///< +-gain sqrt(3 / In)

@@ -20,12 +20,12 @@ class ParameterVisitor {
   virtual void on_parameter(const std::string& path, Parameter& parameter);
   /// A constant that follows from the configuration, such as a table of sinusoids.
   virtual void on_buffer(const std::string& path, Tensor& buffer);
-  /// A number that a checkpoint must hold for training to continue unchanged, such as the count of dropout
+  /// A value that a checkpoint must hold for training to continue unchanged, such as the count of dropout
   /// masks drawn.
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
   /// The mode of a layer that behaves otherwise in training, such as dropout.
   virtual void on_training_mode(bool& training);
-  /// Of a parameter that holds several matrices, one below the other: the number of rows of each.
+  /// The number of rows of each matrix, where a parameter holds several, one below the other.
   virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
 
   /// Called by Module::visit() for each member, with its name in this module.
@@ -64,8 +64,8 @@ class Module {
 
   /// Each parameter once, in visiting order, under the first of its names.
   std::vector<std::pair<std::string, Parameter>> named_parameters();
-  /// The same without names. Also writes each path into its parameter, so that error messages can show it
-  /// (any visit does so for a parameter without a name).
+  /// The parameters without names. Also writes each path into its parameter, so that error messages can show
+  /// it (any visit does so for a parameter without a name).
   std::vector<Parameter> parameters();
   /// Each buffer, under its path.
   std::vector<std::pair<std::string, Tensor>> named_buffers();
@@ -77,7 +77,7 @@ class Module {
   std::map<std::string, std::vector<Index>> row_parts();
   /// The number of the parameters' values, frozen ones too; tied ones count once.
   Index parameter_count();
-  /// Of every parameter.
+  /// Clears the gradient of every parameter.
   void clear_gradients();
 
   /// Dropout drops in training mode (the default) and passes its input on in evaluation mode.

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// How a model learns where its tokens stand.
+/// How a model learns the positions of its tokens.
 enum class PositionKind {
   sinusoidal,
   learned,

@@ -20,7 +20,7 @@ class ConvolutionCache {
   void restart() { starts_ = true; }
   /// Forgets what it holds.
   void clear();
-  /// What it holds takes.
+  /// Memory of the tokens that it holds.
   Index bytes() const { return held_.defined() ? held_.bytes() : 0; }
 
  private:
@@ -34,7 +34,7 @@ struct ShortConvolutionConfig {
 };
 
 /// Each token plus a learned weighted sum of itself and the K - 1 before it, column by column. The weight is
-/// one row of numbers, and so neither decayed nor orthogonalised, as matrices are.
+/// one row of values, and so neither decayed nor orthogonalised, as matrices are.
 /// Math:    y_t = x_t + sum_j weight_j * x_{t-j}, j < K
 /// Shapes:  x [B, T, width] -> [B, T, width]; weight [K width]
 /// Initial: weight 0, so that a model begins as it would without the layer

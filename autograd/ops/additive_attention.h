@@ -19,8 +19,8 @@ namespace tapeformer {
 Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& weight,
                           const AttentionOptions& options = {});
 
-/// The same in plain operations, which store the hidden layer [B, H, T, S, D]: the oracle, the source of the
-/// weights, and the composed fallback for higher derivatives.
+/// Additive attention in plain operations, which store the hidden layer [B, H, T, S, D]: the oracle, the
+/// source of the weights, and the composed fallback for higher derivatives.
 Tensor composed_additive_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                    const Tensor& weight, const AttentionOptions& options = {});
 

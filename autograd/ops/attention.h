@@ -30,7 +30,7 @@ struct AttentionMasks {
   Tensor key_mask;      ///< bool [B, S]: true for real keys and values
   Tensor query_mask;    ///< bool [B, T]: true for real queries
   bool causal = false;  ///< no query sees keys later than its own position
-  /// Of the positions of queries and keys.
+  /// Alignment of the positions of queries and keys.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, the first keys that all queries see
   Index window_before = kUnlimited;  ///< keys that a query sees before its position
@@ -42,7 +42,7 @@ struct AttentionMasks {
 };
 
 /// What may be done to the scores, in this order: scale, score_function, relative_bias, an additive mask, the
-/// masks, and the weighting with its sinks. The tensors have the wide type (f32 beside bf16, else the
+/// masks, and the weighting with its sinks. The tensors have the wide type (f32 with bf16, else the
 /// query's), and get gradients if they are recorded.
 struct AttentionModifiers {
   ScoreFunction score_function = ScoreFunction::none;  ///< of the scaled scores
@@ -98,12 +98,12 @@ struct PackedHeads {
   Index width() const { return (heads + groups) * key_width + groups * value_width; }
 };
 
-/// The same on one projection that holds queries, keys and values side by side and is read through strides;
+/// Attention on one projection that holds queries, keys and values side by side and is read through strides;
 /// its gradient is one tensor of the same layout.
 /// Shapes:  packed [B, T, H D + G D + G E] -> y [B, T, H, E]
 Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const AttentionOptions& options = {});
 
-/// The same in plain operations that store the weights [B, H, T, S]: the oracle, the source of the weights,
+/// Attention in plain operations that store the weights [B, H, T, S]: the oracle, the source of the weights,
 /// and the composed fallback for higher derivatives.
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -7,10 +7,10 @@
 
 namespace tapeformer {
 
-/// Identifies one dropout decision: the run's seed, the layer's stream, the step of training. What a step has
-/// above its lower 32 bits turns the stream into another, as processes that train together need.
+/// Identifies one dropout decision: the run's seed, the layer's stream, the training step. The bits of a step
+/// above its lower 32 select another stream, as processes that train together need.
 struct DropoutKey {
-  /// The three numbers that select the random words.
+  /// The three values that select the random words.
   std::uint64_t seed = 0, stream = 0, step = 0;
   const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };

@@ -6,9 +6,9 @@ namespace tapeformer {
 
 /// Everything that linear_attention() may be told besides its three tensors.
 struct LinearAttentionOptions {
-  Tensor log_decay;  ///< g <= 0 [B, T, H] or [B, T, H, D], in f32 beside bf16; undefined: nothing decays
+  Tensor log_decay;  ///< g <= 0 [B, T, H] or [B, T, H, D], in f32 with bf16; undefined: nothing decays
   Tensor beta;       ///< [B, T, H]; defined, it makes the update a delta rule
-  Tensor state;      ///< S_0 [B, H, D, E], in f32 beside bf16; undefined: zeros
+  Tensor state;      ///< S_0 [B, H, D, E], in f32 with bf16; undefined: zeros
   double scale = 0;  ///< of the queries; 0 for 1 / sqrt(D)
   Tensor* last_state = nullptr;  ///< receives S_T, for a call whose tokens follow these
 };
@@ -31,7 +31,7 @@ struct LinearAttentionOptions {
 Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                         const LinearAttentionOptions& options = {});
 
-/// The same, token by token in plain operations: the oracle, and the composed fallback.
+/// Linear attention token by token in plain operations: the oracle, and the composed fallback.
 Tensor composed_linear_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                  const LinearAttentionOptions& options = {});
 

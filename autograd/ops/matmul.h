@@ -10,9 +10,9 @@ namespace tapeformer {
 
 /// A factor of a matrix product and its layout; nothing is copied.
 struct Factor {
-  /// A factor as it stands, of a parameter what operations read of it.
+  /// A tensor, or the value of a parameter that operations read, in its own layout.
   /// @{
-  Factor(const Tensor& tensor) : x(tensor) {}                  // NOLINT: a tensor is a factor as it stands
+  Factor(const Tensor& tensor) : x(tensor) {}                  // NOLINT: a tensor is a factor
   Factor(const Parameter& parameter) : x(parameter.used()) {}  // NOLINT
   /// @}
   Tensor x;                 ///< the matrices, [..., rows, columns]

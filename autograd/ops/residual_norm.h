@@ -24,7 +24,7 @@ struct BranchDropout {
 /// Throws:  ShapeError if the sizes do not fit, or the probability is outside [0, 1]
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                           double epsilon = 1e-5, const BranchDropout& dropped = {});
-/// The same with rms_norm().
+/// add_layer_norm() with rms_norm() in place of layer_norm().
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon = 1e-6,
                         const BranchDropout& dropped = {});
 

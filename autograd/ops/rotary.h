@@ -12,29 +12,29 @@ using kernels::RotaryLayout;
 struct RotaryConfig {
   double base = 10000;                              ///< of the angles' geometric series
   RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
-  Index width = 0;          ///< the number of first components of every head to turn, even; 0 for all
+  Index width = 0;          ///< the number of first components of every head to rotate, even; 0 for all
   Index max_positions = 0;  ///< positions from here on are refused; 0 for no limit
   double factor = 1;        ///< divides the angles: linear interpolation of positions
-  /// With a length given, Llama 3's scaling: pairs that turn less than low_frequency times within that length
-  /// are divided by the factor, those that turn more than high_frequency times stay, and the frequencies
-  /// between are blended.
+  /// With a length given, Llama 3's scaling: pairs that rotate less than low_frequency times within that
+  /// length are divided by the factor, those that rotate more than high_frequency times stay, and the
+  /// frequencies between are blended.
   Index original_context = 0;
-  /// Turns over original_context positions between which frequencies are blended.
+  /// Rotations over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
   /// With an original_context, YaRN in place of Llama 3's scaling: frequencies are blended in proportion to
-  /// the number of the pair, between those that turn high_frequency and low_frequency times, 32 and 1.
+  /// the number of the pair, between those that rotate high_frequency and low_frequency times, 32 and 1.
   bool yarn = false;
-  /// Multiplies the turned components; YaRN's is 0.1 log(factor) + 1.
+  /// Multiplies the rotated components; YaRN's is 0.1 log(factor) + 1.
   double attention_factor = 1;
 };
 
-/// Rotary position embedding: turns each pair of a head's components by an angle proportional to the
+/// Rotary position embedding: rotates each pair of a head's components by an angle proportional to the
 /// position, so that the product of a query and a key depends only on their distance.
 /// Math:    (y_a, y_b) = c (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
 ///          c = attention_factor,
 ///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split; a negative position
-///          turns the other way
-/// Grad:    dx = c dy turned by the opposite angle
+///          rotates the other way
+/// Grad:    dx = c dy rotated by the opposite angle
 /// Shapes:  x [B, T, H, D], positions i32 [T] or [B, T] -> y [B, T, H, D]
 /// Saves:   the cosine and sine of each position and pair
 /// Throws:  ShapeError if the shapes do not fit, the width is odd, a position is beyond the limit or
@@ -43,7 +43,7 @@ struct RotaryConfig {
 ///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783; YaRN: Peng et al. 2023, arXiv:2309.00071
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {});
 
-/// The same for the first `heads` heads, of `head_width` each, of wider rows: the queries and keys of a
+/// rotary() for the first `heads` heads, of `head_width` each, of wider rows: the queries and keys of a
 /// packed projection. The rest of a row is copied.
 /// Shapes:  x [B, T, N], N >= heads * head_width -> y [B, T, N]
 Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
@@ -51,19 +51,19 @@ Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tenso
 
 /// The cosines and sines of positions, computed once for all layers with the same angles.
 struct RotaryAngles {
-  Tensor table;  ///< [T or B, T, 2, pairs]: cosines, then sines; f32 beside bf16
+  Tensor table;  ///< [T or B, T, 2, pairs]: cosines, then sines; f32 with bf16
   RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
 };
-/// For heads of `head_width` components of type `type`.
+/// The angles for heads of `head_width` components of type `type`.
 /// Throws:  as rotary
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, const Tensor& positions, DType type);
-/// For the positions first, first + 1 ..., `length` of them; on a GPU nothing is read from the host.
+/// The angles of positions first, first + 1 ..., `length` of them; on a GPU nothing is read from the host.
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index first, Index length,
                            DType type, Device device);
-/// The same with known angles. If x is the only handle to its memory, the result overwrites it.
+/// rotary() with known angles. If x is the only handle to its memory, the result overwrites it.
 /// Throws:  ShapeError if the shapes do not fit
 Tensor rotary(Tensor x, const RotaryAngles& angles);
-/// The same for the first `heads` heads of wider rows.
+/// packed_rotary() with known angles.
 Tensor packed_rotary(Tensor x, Index heads, Index head_width, const RotaryAngles& angles);
 
 }  // namespace tapeformer

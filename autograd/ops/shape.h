@@ -4,10 +4,10 @@
 
 namespace tapeformer {
 
-/// The same elements in the same order; free.
+/// x in another shape: the same elements in the same order; free.
 /// Throws:  ShapeError if the number of elements differs
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// The same; one size may be -1 and follows from the others.
+/// As above; one size may be -1 and follows from the others.
 Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes);
 
 /// y's axis i is x's axis order[i]; copies.

@@ -25,7 +25,7 @@ class CachedSteps : public NextTokenModel {
   const std::optional<CudaGraphCache>& replay() const { return replay_; }
 
  protected:
-  /// What a model can take.
+  /// The limits of a model's inputs.
   struct Limits {
     Index vocabulary = 0;     ///< V
     Index context = 0;        ///< the number of positions; 0 if they are rotary

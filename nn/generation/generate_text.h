@@ -9,7 +9,7 @@ namespace tapeformer {
 
 struct TextGenerationConfig {
   SamplingConfig sampling;         ///< temperature 0 takes the likeliest token
-  Index max_tokens = 256;          ///< most new tokens a sample
+  Index max_tokens = 256;          ///< most new tokens per sample
   Index samples = 1;               ///< computed side by side; sample i draws from stream + i of the seed
   std::vector<std::int32_t> ends;  ///< the tokens that end a sample, and are not handed out
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything again

@@ -40,7 +40,7 @@ using Finished = std::function<void(std::size_t sentence, Hypothesis found)>;
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished);
 
-/// The same with every next token drawn, for sentence i from randoms[i]. Throws: the same
+/// The search with every next token drawn, for sentence i from randoms[i]. Throws: the same
 void search_samples(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                     const SamplingConfig& sampling, std::vector<Generator>& randoms,
                     const Finished& finished);

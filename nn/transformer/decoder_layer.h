@@ -24,14 +24,14 @@ class DecoderLayer : public Module {
   DecoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
-  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
+  /// The layer inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const Tensor& memory, const DecoderContext& context) const;
   void visit(ParameterVisitor& visitor) override;
   /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x, const DecoderContext& context) const;
-  /// Of its self-attention.
+  /// Widths of the self-attention's cache.
   CacheWidths self_cache_widths() const { return self_attention_->cache_widths(); }
-  /// Of its cross-attention.
+  /// Widths of the cross-attention's cache.
   CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }
 
  private:

@@ -53,7 +53,7 @@ class DecoderOnly : public Module {
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {},
                 const PackedDocuments& documents = {}) const;
-  /// The same for tokens that follow those in `caches`, and appends them there. Never recorded.
+  /// The final states of tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never
   /// recorded.
@@ -71,7 +71,7 @@ class DecoderOnly : public Module {
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
 
   void visit(ParameterVisitor& visitor) override;
-  /// What it was made from.
+  /// The configuration that it was made from.
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:

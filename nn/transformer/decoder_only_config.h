@@ -35,7 +35,7 @@ struct DecoderOnlyConfig {
   bool norm_bias = true;                                ///< layer norm's
   SublayerNorms sublayer_norms = SublayerNorms::input;  ///< where sublayers have norms
 
-  PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
+  PositionKind positions = PositionKind::learned;  ///< rotary ones rotate queries and keys
 
   Index window = 0;               ///< W, tokens that a query of a layer with a window sees, its own included
   std::string windows;            ///< the layers that have the window, as in "SSSL": see has_window()
@@ -62,7 +62,7 @@ struct DecoderOnlyConfig {
 
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
 
-  /// F, with 0 replaced by what it stands for.
+  /// F, with 0 replaced by its default.
   Index hidden_width() const;
   /// True for the layers with the sliding window: those of an S in `windows`, which is repeated over the
   /// layers, the last of them an L, unless it has a letter for each layer; without `windows` all.
@@ -71,7 +71,7 @@ struct DecoderOnlyConfig {
   bool has_full_attention(Index layer) const;
   /// True for the layers that `window_rotary_base` is for.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
-  /// True for the layers that turn queries and keys by rotary positions.
+  /// True for the layers that rotate queries and keys by rotary positions.
   bool turns(Index layer) const;
   /// True for the layers that have keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }

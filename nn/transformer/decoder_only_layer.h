@@ -16,7 +16,7 @@ struct DecoderOnlyContext : AttentionContext {
   /// A context for attention alone.
   DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
 
-  /// Beside `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
+  /// With `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
   ConvolutionCache* convolutions = nullptr;
 };
 
@@ -30,17 +30,17 @@ struct DecoderOnlyContext : AttentionContext {
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
  public:
-  /// Layer `number` of a model's, from 0.
+  /// Layer `number` of a model, from 0.
   DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number = 0);
 
   Tensor operator()(const Tensor& x, const DecoderOnlyContext& context) const;
-  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
+  /// The layer inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const DecoderOnlyContext& context) const;
   /// The rotary angles of x's tokens, the same for every layer of a stack with the same kind and base.
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
   }
-  /// Of its attention.
+  /// Widths of the attention's cache.
   CacheWidths cache_widths() const { return attention_->cache_widths(); }
   void visit(ParameterVisitor& visitor) override;
 

@@ -21,7 +21,7 @@ struct EncoderConfig {
   Index max_length = 256;                             ///< longest sequence
 };
 
-/// What an encoder or a decoder is made of.
+/// The layers of an encoder or a decoder.
 template <class Layer>
 class LayerStack : public Module {
  public:
@@ -61,7 +61,7 @@ class Decoder : public LayerStack<DecoderLayer> {
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
                     std::vector<Tensor>* cross_weights = nullptr) const;
-  /// The same for tokens that follow those in `state`, and appends them there. Never recorded.
+  /// The states of tokens that follow those in `state`, and appends them there. Never recorded.
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
   /// The state of empty sequences, one for every row of the memory.
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& config = {}) const;
@@ -119,7 +119,7 @@ class EncoderDecoder : public Module {
   }
 
   void visit(ParameterVisitor& visitor) override;
-  /// What it was made from.
+  /// The configuration that it was made from.
   const EncoderDecoderConfig& config() const { return config_; }
 
  private:

@@ -13,7 +13,7 @@ class EncoderLayer : public Module {
   EncoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
-  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
+  /// The layer inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const Tensor& key_mask, const RotaryAngles& angles) const;
   /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x) const { return self_attention_->angles(x, {}); }

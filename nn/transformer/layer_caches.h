@@ -22,7 +22,7 @@ class LayerCaches {
   KvCache& layer(std::size_t number) { return *layers_[number / sharing_]; }
   /// The addresses of the caches' keys or states. No cache may be empty.
   std::vector<const void*> memory() const;
-  /// The two of a layer; nullptr without convolutions.
+  /// The two convolutions' caches of a layer; nullptr without convolutions.
   ConvolutionCache* convolutions(std::size_t number) {
     return convolutions_.empty() ? nullptr : &convolutions_[2 * number];
   }

@@ -14,11 +14,11 @@ struct TransformerLayerConfig {
   Index feed_forward = 0;               ///< F; 0 for 4 * width
   Unary activation = Unary::relu;       ///< of the feed-forward networks
   double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
-  NormKind norm = NormKind::layer;      ///< beside every sublayer
+  NormKind norm = NormKind::layer;      ///< of every sublayer
   bool norm_first = true;               ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
   double epsilon = 1e-5;                ///< of the norms
 
-  /// Of its self-attention, or of its cross-attention.
+  /// Configuration of the self-attention, or of the cross-attention.
   AttentionConfig attention_config(bool cross) const {
     AttentionConfig config = attention;
     config.width = width;
@@ -26,11 +26,11 @@ struct TransformerLayerConfig {
     config.cross = attention.cross || cross;
     return config;
   }
-  /// Of its norms.
+  /// Configuration of the norms.
   NormConfig norm_config() const { return {norm, width, epsilon, true}; }
   /// See norm_first.
   NormPlace norm_place() const { return norm_first ? NormPlace::pre : NormPlace::post; }
-  /// Of its feed-forward network.
+  /// Configuration of the feed-forward network.
   FeedForwardConfig feed_forward_config() const {
     return {width, feed_forward, activation, dropout, true, false};
   }

@@ -19,10 +19,10 @@ namespace tapeformer {
 /// damaged configuration may have products beyond any integer.
 struct LeastSize {
   double weights = 0;
-  double sinusoids = 0;  ///< numbers in tables that are not stored
+  double sinusoids = 0;  ///< values in tables that are not stored
   Index layers = 0;
 };
-/// Of a model with this configuration.
+/// The least size of a model with this configuration.
 LeastSize least_size(const DecoderOnlyConfig& config);
 LeastSize least_size(const EncoderDecoderConfig& config);
 

@@ -63,7 +63,7 @@ void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, cons
 }
 
 /// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the tensors that
-/// the layer reads beside it, of which some may be undefined.
+/// the layer reads in addition, of which some may be undefined.
 template <class Layer, class... Read>
 void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Read&... read) {
   if (!recompute) return layer(stream);

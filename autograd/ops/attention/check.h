@@ -9,7 +9,7 @@ namespace tapeformer {
 void check_attention(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
                      const AttentionOptions& options);
 
-/// The same with queries, keys and values in one projection.
+/// check_attention() for queries, keys and values in one projection.
 void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
                             const AttentionOptions& options);
 

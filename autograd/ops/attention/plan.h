@@ -38,7 +38,7 @@ inline bool needs_composed(const AttentionOptions& options) { return options.wei
 struct AttentionTensors {
   Tensor query, key, value, weight;
 };
-/// The same attention in plain operations.
+/// The attention of a plan in plain operations.
 using ComposedAttention = Tensor (*)(const AttentionTensors& in, const AttentionPlan& plan);
 /// Attention by the tiled kernels, recorded; what the plan's options hold gets gradients too.
 Tensor tiled_attention(const char* op, const AttentionPlan& plan, const AttentionTensors& in,

@@ -45,7 +45,7 @@ Tensor distance_buckets(const DistanceBuckets& buckets, Device device = default_
 /// Throws:  ShapeError unless the table has rows, the ids are of that shape, and R is not negative
 Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach);
 
-/// The same, with the ids made on the host: a layer keeps them instead.
+/// As above, but makes the ids on the host; a layer keeps them instead.
 /// Shapes:  table [N, H] -> [H, 2 R + 1]
 /// Throws:  ShapeError unless the table has a row for each bucket, R is not negative, and every direction has
 ///          at least two buckets and a max_distance beyond the near ones
