@@ -2,6 +2,7 @@
 // code asks the heap for nothing.
 // Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
 
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
