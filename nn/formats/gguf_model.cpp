@@ -20,33 +20,21 @@ void describe_gguf_llama(ConfigMap& map) {
   map.fixed("activation", std::string("silu"));
 }
 
-std::vector<Family> gguf_families() {
-  Family gpt2{"gpt2", "GPT-2", "gpt2", describe_gguf_gpt2, {}},
-      llama{"llama", "Llama", "llama", describe_gguf_llama, {}};
-  gpt2.names = {{{"embedding", {"token_embd"}},
-                 {"positions", {"position_embd"}},
-                 {"layers.*.attention_norm", {"blk.*.attn_norm"}},
-                 {"layers.*.attention.query_key_value", {"blk.*.attn_qkv"}},
-                 {"layers.*.attention.output", {"blk.*.attn_output"}},
-                 {"layers.*.feed_forward_norm", {"blk.*.ffn_norm"}},
-                 {"layers.*.feed_forward.up", {"blk.*.ffn_up"}},
-                 {"layers.*.feed_forward.down", {"blk.*.ffn_down"}},
-                 {"norm", {"output_norm"}},
-                 {"head", {"output"}}},
-                {},
-                kAllBiases};
-  llama.names = {{{"embedding", {"token_embd"}},
-                  {"layers.*.attention_norm", {"blk.*.attn_norm"}},
-                  {"layers.*.attention.query_key_value", {"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"}},
-                  {"layers.*.attention.output", {"blk.*.attn_output"}},
-                  {"layers.*.feed_forward_norm", {"blk.*.ffn_norm"}},
-                  {"layers.*.feed_forward.up", {"blk.*.ffn_gate", "blk.*.ffn_up"}},
-                  {"layers.*.feed_forward.down", {"blk.*.ffn_down"}},
-                  {"norm", {"output_norm"}},
-                  {"head", {"output"}}},
-                 {},
-                 kInterleaved};
-  return {gpt2, llama};
+/// llama.cpp's names, of which a model of either family has some.
+TensorNames gguf_names(const std::vector<std::string>& query_key_value, const std::vector<std::string>& up,
+                       TensorForm form) {
+  return {{{"embedding", {"token_embd"}},
+           {"positions", {"position_embd"}},
+           {"layers.*.attention_norm", {"blk.*.attn_norm"}},
+           {"layers.*.attention.query_key_value", query_key_value},
+           {"layers.*.attention.output", {"blk.*.attn_output"}},
+           {"layers.*.feed_forward_norm", {"blk.*.ffn_norm"}},
+           {"layers.*.feed_forward.up", up},
+           {"layers.*.feed_forward.down", {"blk.*.ffn_down"}},
+           {"norm", {"output_norm"}},
+           {"head", {"output"}}},
+          {},
+          form};
 }
 
 std::uint32_t number(Index size) { return static_cast<std::uint32_t>(size); }
@@ -71,7 +59,12 @@ Tensor frequency_divisors(const RotaryConfig& rotations, Index head_width) {
 }  // namespace
 
 const ModelFormat& gguf_format() {
-  static const std::vector<Family> families = gguf_families();
+  static const std::vector<Family> families = {
+      {"gpt2", "GPT-2", "gpt2", describe_gguf_gpt2,
+       gguf_names({"blk.*.attn_qkv"}, {"blk.*.ffn_up"}, kAllBiases)},
+      {"llama", "Llama", "llama", describe_gguf_llama,
+       gguf_names({"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"}, {"blk.*.ffn_gate", "blk.*.ffn_up"},
+                  kInterleaved)}};
   static const ModelFormat format{"gguf", families};
   return format;
 }
