@@ -3,7 +3,7 @@
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/share.h>
-#include <tapeformer/data/tokenizers/translation_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <algorithm>
 #include <numeric>

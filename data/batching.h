@@ -61,7 +61,7 @@ class TranslationBatches {
   /// padded for itself. A process for which there is no pair gets the first one with all targets ignored, and
   /// no tokens. Moves the position on, at the end into the next epoch.
   TranslationBatch next(int rank = 0, int ranks = 1);
-  /// Of the batch that next() returns.
+  /// The position of the batch that next() returns.
   BatchPosition position() const { return position_; }
   /// Throws:  DataError if there is no such batch
   void seek(BatchPosition position);

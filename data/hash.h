@@ -8,7 +8,7 @@
 namespace tapeformer {
 
 /// One round of SplitMix64, a bijection of 64-bit integers that looks random. Unlike the distributions of
-/// <random>, it gives the same numbers with every standard library.
+/// <random>, it gives the same values with every standard library.
 /// Source:  Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;

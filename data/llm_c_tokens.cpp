@@ -1,12 +1,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/words.h>
-#include <tapeformer/data/hash.h>
 #include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/llm_c_tokens.h>
-#include <tapeformer/data/partial_folder.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -58,58 +55,26 @@ void read_llm_c_tokens(const std::string& path,
   }
 }
 
-void write_llm_c_tokens(const TokenFile& tokens, const std::string& path) {
-  const Kind& kind = tokens.vocabulary() <= 1 << 16 ? kGpt2 : kLlama3;
-  if (tokens.size() > std::numeric_limits<std::int32_t>::max())
-    throw DataError(path, 0,
-                    "a token file of llm.c has at most 2147483647 ids; these are " +
-                        std::to_string(tokens.size()) + "; prepare the text in parts");
-  std::string bytes;
-  for (const std::uint32_t number : {kind.magic, kind.version, static_cast<std::uint32_t>(tokens.size())})
-    write_little_endian(bytes, number, 4);
-  bytes.resize(kHeader, '\0');
-  AtomicFile<> file(path);
-  std::vector<std::int32_t> ids;
-  for (Index done = 0; done < tokens.size(); done += kIdsAtOnce) {
-    ids.resize(static_cast<std::size_t>(std::min(kIdsAtOnce, tokens.size() - done)));
-    tokens.read(done, static_cast<Index>(ids.size()), ids.data());
-    for (const std::int32_t id : ids)
-      write_little_endian(bytes, static_cast<std::uint32_t>(id), kind.id_bytes);
-    file.append(bytes);
-    bytes.clear();
-  }
-  file.append(bytes);
-  file.finish();
-}
-
 PreparedTokens prepare_llm_c_tokens(const std::vector<std::string>& train,
-                                    const std::vector<std::string>& validation,
-                                    const TextTokenizer& tokenizer, const std::string& folder) {
-  const std::string content = tokenizer.serialize();
-  PartialFolder partial(folder, {"tokenizer", "train.tokens", "validation.tokens"});
-  const auto gather = [&](const std::vector<std::string>& paths, const char* name) {
-    TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
-    for (const std::string& path : paths) {
-      read_llm_c_tokens(path, [&](const std::vector<std::int32_t>& ids) {
-        for (const std::int32_t id : ids) {
-          if (id >= 0 && id < tokenizer.vocabulary_size()) continue;
-          throw DataError(path, 0,
-                          "has the id " + std::to_string(static_cast<std::uint32_t>(id)) +
-                              ", and the tokenizer " + number_of(tokenizer.vocabulary_size(), "token") +
-                              "; try the tokenizer that it was made with");
-        }
-        writer.append(ids);
-      });
-    }
-    writer.finish();
+                                    const std::vector<std::string>& validation, const Tokenizer& tokenizer,
+                                    const std::string& folder) {
+  const auto gathered = [&tokenizer](const std::vector<std::string>& paths) {
+    return [&](TokenFileWriter& writer) {
+      for (const std::string& path : paths) {
+        read_llm_c_tokens(path, [&](const std::vector<std::int32_t>& ids) {
+          for (const std::int32_t id : ids) {
+            if (id >= 0 && id < tokenizer.vocabulary_size()) continue;
+            throw DataError(path, 0,
+                            "has the id " + std::to_string(static_cast<std::uint32_t>(id)) +
+                                ", and the tokenizer " + number_of(tokenizer.vocabulary_size(), "token") +
+                                "; try the tokenizer that it was made with");
+          }
+          writer.append(ids);
+        });
+      }
+    };
   };
-  gather(train, "train.tokens");
-  gather(validation, "validation.tokens");
-  AtomicFile<> file(partial.file("tokenizer"));
-  file.append(content);
-  file.finish();
-  partial.finish();
-  return PreparedTokens::open(folder);
+  return write_prepared_tokens(tokenizer, folder, gathered(train), gathered(validation));
 }
 
 }  // namespace tapeformer

@@ -16,14 +16,10 @@ namespace tapeformer {
 void read_llm_c_tokens(const std::string& path,
                        const std::function<void(const std::vector<std::int32_t>& ids)>& take);
 
-/// Writes such a file, with 2 bytes an id if the vocabulary has at most 65,536, else Llama 3's.
-/// Throws:  DataError if it cannot be written, or there are more than 2^31 - 1 ids
-void write_llm_c_tokens(const TokenFile& tokens, const std::string& path);
-
 /// Makes a prepared folder of such files, in the order given, whose ids are the tokenizer's.
 /// Throws:  DataError naming a file with an id that the tokenizer lacks, or as prepare_tokens
 PreparedTokens prepare_llm_c_tokens(const std::vector<std::string>& train,
-                                    const std::vector<std::string>& validation,
-                                    const TextTokenizer& tokenizer, const std::string& folder);
+                                    const std::vector<std::string>& validation, const Tokenizer& tokenizer,
+                                    const std::string& folder);
 
 }  // namespace tapeformer

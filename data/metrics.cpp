@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <regex>
+#include <utility>
 
 namespace tapeformer {
 namespace {
@@ -21,35 +23,22 @@ void check_counts(const char* op, const std::vector<std::string>& hypotheses,
                   number_of(references.size(), "reference"));
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_stop(char c) { return c == '.' || c == ','; }
-
-/// Punctuation that is a token wherever it stands: everything ASCII but ' - . , and letters and digits.
-bool is_separate(char c) {
-  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
-         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
-}
-
-/// Rewrites two-byte matches from left to right without overlap, as a regular expression's substitution does.
-template <class Match, class Rewrite>
-std::string substitute_pairs(const std::string& text, Match match, Rewrite rewrite) {
-  std::string result;
-  result.reserve(text.size() * 2);
-  for (std::size_t i = 0; i < text.size();) {
-    if (i + 1 < text.size() && match(text[i], text[i + 1])) {
-      rewrite(result, text[i], text[i + 1]);
-      i += 2;
-    } else {
-      result += text[i++];
-    }
-  }
-  return result;
+/// The substitutions of mteval-v13a, in their order. Punctuation is a token wherever it is, but for ' - . and
+/// a comma: a stop or a comma stays inside a number only, and a dash leaves the digit before it.
+const std::vector<std::pair<std::regex, std::string>>& rules_13a() {
+  static const std::vector<std::pair<std::regex, std::string>> rules = {
+      {std::regex("<skipped>"), ""},
+      {std::regex("-\n"), ""},
+      {std::regex("\n"), " "},
+      {std::regex("&quot;"), "\""},
+      {std::regex("&amp;"), "&"},
+      {std::regex("&lt;"), "<"},
+      {std::regex("&gt;"), ">"},
+      {std::regex(R"([{-~[-` -&(-+:-@/])"), " $& "},
+      {std::regex(R"(([^0-9])([.,]))"), "$1 $2 "},
+      {std::regex(R"(([.,])([^0-9]))"), " $1 $2"},
+      {std::regex(R"(([0-9])(-))"), "$1 $2 "}};
+  return rules;
 }
 
 /// Counts of the n-grams of one sentence, by order.
@@ -104,40 +93,9 @@ std::string without_white_space(std::string_view line) {
 }  // namespace
 
 std::vector<std::string> tokenize_13a(std::string_view line) {
-  std::string text(line);
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  replace_all(text, "&lt;", "<");
-  replace_all(text, "&gt;", ">");
-  std::string spaced = " ";
-  for (const char c : text) {
-    if (is_separate(c)) {
-      spaced += {' ', c, ' '};
-    } else {
-      spaced += c;
-    }
-  }
-  spaced += ' ';
-  // A stop or a comma stays inside a number only; a dash leaves the digit before it.
-  spaced = substitute_pairs(
-      spaced, [](char a, char b) { return !is_digit(a) && is_stop(b); },
-      [](std::string& to, char a, char b) {
-        to += {a, ' ', b, ' '};
-      });
-  spaced = substitute_pairs(
-      spaced, [](char a, char b) { return is_stop(a) && !is_digit(b); },
-      [](std::string& to, char a, char b) {
-        to += {' ', a, ' ', b};
-      });
-  spaced = substitute_pairs(
-      spaced, [](char a, char b) { return is_digit(a) && b == '-'; },
-      [](std::string& to, char a, char b) {
-        to += {a, ' ', b, ' '};
-      });
-  const std::vector<std::string_view> tokens = split_white_space(spaced);
+  std::string text = " " + std::string(line) + " ";
+  for (const auto& [pattern, to] : rules_13a()) text = std::regex_replace(text, pattern, to);
+  const std::vector<std::string_view> tokens = split_white_space(text);
   return {tokens.begin(), tokens.end()};
 }
 

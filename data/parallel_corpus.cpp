@@ -25,7 +25,7 @@ void check_sides(const TextPair& pair, const std::string& path, Index line) {
 
 using Source = std::tuple<std::uint64_t, std::string_view, std::size_t>;  // hash, text, the pair's number
 
-/// Those of all pairs, by their hashes; the same text stands side by side, its first pair first. They are
+/// The sources of all pairs, by their hashes; the same text is side by side, its first pair first. They are
 /// sorted and not put into a table: that is quick for any texts, and does not wait for memory at each.
 std::vector<Source> sorted_sources(const std::vector<TextPair>& pairs, std::uint64_t seed) {
   std::vector<Source> sources;

@@ -81,7 +81,7 @@ Index count_sources(const std::vector<TextPair>& pairs);
 
 /// Training pairs, and held-out sentences with one reference each.
 struct CorpusSplit {
-  /// Of which no two parts share a source sentence.
+  /// The parts, no two of which share a source sentence.
   std::vector<TextPair> train, validation, test;
 };
 

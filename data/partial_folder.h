@@ -21,6 +21,8 @@ class PartialFolder {
 
   std::string path() const { return partial_; }
   std::string file(const std::string& name) const { return partial_ / name; }
+  /// The file's path after finish().
+  std::string finished(const std::string& name) const { return folder_ / name; }
   /// Throws: DataError
   void finish();
 

@@ -16,7 +16,7 @@ constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kVali
 /// Encodes documents that come in pieces to the ids of the whole.
 class PieceEncoder {
  public:
-  PieceEncoder(const TextTokenizer& tokenizer, TokenFileWriter& writer)
+  PieceEncoder(const Tokenizer& tokenizer, TokenFileWriter& writer)
       : tokenizer_(tokenizer), writer_(writer) {}
 
   void begin(const TextDocument& document) {
@@ -56,7 +56,7 @@ class PieceEncoder {
     place_ += static_cast<Index>(bytes);
   }
 
-  const TextTokenizer& tokenizer_;
+  const Tokenizer& tokenizer_;
   TokenFileWriter& writer_;
   std::string name_, waiting_;
   bool begun_ = false;      // whether some of the text is written
@@ -66,7 +66,7 @@ class PieceEncoder {
 };
 
 /// `marks`: whether begin and end tokens are written.
-void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer, bool marks, TokenFileWriter& writer,
+void encode_part(const TextCorpus& part, const Tokenizer& tokenizer, bool marks, TokenFileWriter& writer,
                  const std::function<void(Index bytes)>& advance) {
   PieceEncoder encoder(tokenizer, writer);
   for (const TextDocument& document : part.documents()) {
@@ -80,11 +80,11 @@ void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer, bool ma
     if (marks && tokenizer.end() && document.ends) writer.append({*tokenizer.end()});
   }
   encoder.finish();
-  writer.finish();
 }
 
-void encode_instructions(const std::vector<Instruction>& instructions, const TextTokenizer& tokenizer,
-                         TokenFileWriter& writer, TokenFileWriter& marks) {
+/// Appends the ids, or as many marks: 1 for the tokens of answers, 0 for others.
+void encode_instructions(const std::vector<Instruction>& instructions, const Tokenizer& tokenizer, bool marks,
+                         TokenFileWriter& writer) {
   std::vector<std::int32_t> ids, answer;
   for (const Instruction& one : instructions) {
     ids.clear(), answer.clear();
@@ -92,17 +92,32 @@ void encode_instructions(const std::vector<Instruction>& instructions, const Tex
     tokenizer.encode(one.prompt, ids);
     tokenizer.encode_rest(one.answer, answer);
     answer.push_back(*tokenizer.end());
-    writer.append(ids), writer.append(answer);
-    marks.append(std::vector<std::int32_t>(ids.size(), 0));
-    marks.append(std::vector<std::int32_t>(answer.size(), 1));
+    writer.append(marks ? std::vector<std::int32_t>(ids.size(), 0) : ids);
+    writer.append(marks ? std::vector<std::int32_t>(answer.size(), 1) : answer);
   }
-  writer.finish(), marks.finish();
 }
 
-PreparedTokens finish_folder(PartialFolder& partial, const std::string& folder,
-                             const std::string& tokenizer) {
-  AtomicFile<> file(partial.file(kTokenizer));
-  file.append(tokenizer);
+/// A token file of a prepared folder.
+struct PreparedPart {
+  const char* name;
+  Index vocabulary;
+  WriteTokens write;
+};
+
+PreparedTokens write_parts(const Tokenizer& tokenizer, const std::string& folder,
+                           const std::vector<PreparedPart>& parts) {
+  const std::string content = tokenizer.serialize();
+  std::vector<std::string> names = {kTokenizer};
+  for (const PreparedPart& part : parts) names.emplace_back(part.name);
+  PartialFolder partial(folder, std::move(names));
+  for (const PreparedPart& part : parts) {
+    TokenFileWriter writer(partial.file(part.name), part.vocabulary, hash_text(content),
+                           partial.finished(part.name));
+    part.write(writer);
+    writer.finish();
+  }
+  AtomicFile<> file(partial.file(kTokenizer), partial.finished(kTokenizer));
+  file.append(content);
   file.finish();
   partial.finish();
   return PreparedTokens::open(folder);
@@ -112,8 +127,8 @@ PreparedTokens finish_folder(PartialFolder& partial, const std::string& folder,
 
 PreparedTokens PreparedTokens::open(const std::string& folder) {
   const std::string name = folder + "/" + kTokenizer, content = read_file(name);
-  PreparedTokens tokens{parse_text_tokenizer(content, name), TokenFile::open(folder + "/" + kTrain),
-                        TokenFile::open(folder + "/" + kValidation)};
+  PreparedTokens tokens{parse_tokenizer(text_tokenizers(), content, name),
+                        TokenFile::open(folder + "/" + kTrain), TokenFile::open(folder + "/" + kValidation)};
   for (const TokenFile* file : {&tokens.train, &tokens.validation}) {
     if (file->fingerprint() != hash_text(content) ||
         file->vocabulary() != tokens.tokenizer->vocabulary_size()) {
@@ -124,43 +139,43 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
   return tokens;
 }
 
-PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
-                              const std::string& folder, const PrepareProgress& progress, bool separate) {
-  const std::string content = tokenizer.serialize();
+PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::string& folder,
+                                     const WriteTokens& train, const WriteTokens& validation) {
+  const Index vocabulary = tokenizer.vocabulary_size();
+  return write_parts(tokenizer, folder, {{kTrain, vocabulary, train}, {kValidation, vocabulary, validation}});
+}
+
+PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
+                              const PrepareProgress& progress, bool separate) {
   const bool marks = separate && (tokenizer.begin() || tokenizer.end());
-  PartialFolder partial(folder, {kTokenizer, kTrain, kValidation});
   Index done = 0;
   const auto advance = [&, total = corpus.train.bytes() + corpus.validation.bytes()](Index bytes) {
     done += bytes;
     if (progress) progress(done, total);
   };
-  const auto encode = [&](const TextCorpus& part, const char* name) {
-    TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
-    encode_part(part, tokenizer, marks, writer, advance);
+  const auto encoded = [&](const TextCorpus& part) {
+    return [&](TokenFileWriter& writer) { encode_part(part, tokenizer, marks, writer, advance); };
   };
-  encode(corpus.train, kTrain);
-  encode(corpus.validation, kValidation);
-  return finish_folder(partial, folder, content);
+  return write_prepared_tokens(tokenizer, folder, encoded(corpus.train), encoded(corpus.validation));
 }
 
 PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
-                              const std::vector<Instruction>& validation, const TextTokenizer& tokenizer,
+                              const std::vector<Instruction>& validation, const Tokenizer& tokenizer,
                               const std::string& folder) {
   if (!tokenizer.end()) {
     throw DataError(folder, 0,
                     std::string("an answer ends with an end token, and the ") + tokenizer.kind() +
                         " tokenizer has none; try --tokenizer sentencepiece, --tokenizer-model or --from");
   }
-  const std::string content = tokenizer.serialize();
-  PartialFolder partial(folder, {kTokenizer, kTrain, kValidation, kTrainAnswers, kValidationAnswers});
-  const auto encode = [&](const std::vector<Instruction>& part, const char* tokens, const char* answers) {
-    TokenFileWriter writer(partial.file(tokens), tokenizer.vocabulary_size(), hash_text(content)),
-        marks(partial.file(answers), 2, hash_text(content));
-    encode_instructions(part, tokenizer, writer, marks);
+  const auto encoded = [&](const std::vector<Instruction>& part, bool marks) {
+    return [&, marks](TokenFileWriter& writer) { encode_instructions(part, tokenizer, marks, writer); };
   };
-  encode(train, kTrain, kTrainAnswers);
-  encode(validation, kValidation, kValidationAnswers);
-  return finish_folder(partial, folder, content);
+  const Index vocabulary = tokenizer.vocabulary_size();
+  return write_parts(tokenizer, folder,
+                     {{kTrain, vocabulary, encoded(train, false)},
+                      {kTrainAnswers, 2, encoded(train, true)},
+                      {kValidation, vocabulary, encoded(validation, false)},
+                      {kValidationAnswers, 2, encoded(validation, true)}});
 }
 
 }  // namespace tapeformer

@@ -3,7 +3,7 @@
 #include <tapeformer/data/instructions.h>
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/token_file.h>
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ namespace tapeformer {
 /// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`, and of instructions
 /// `train.answers` and `validation.answers`, the marks that TokenFile::with_answers reads.
 struct PreparedTokens {
-  std::shared_ptr<const TextTokenizer> tokenizer;  ///< that the ids are of
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< that the ids are of
   /// The two parts of the text.
   TokenFile train, validation;
 
@@ -22,24 +22,32 @@ struct PreparedTokens {
   static PreparedTokens open(const std::string& folder);
 };
 
+/// Appends the ids of a part.
+using WriteTokens = std::function<void(TokenFileWriter& writer)>;
+
+/// Makes such a folder, which appears when all is done, with what `train` and `validation` write.
+/// Throws:  DataError if the folder holds something already or cannot be written, or the disk is full; what
+///          they throw
+PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::string& folder,
+                                     const WriteTokens& train, const WriteTokens& validation);
+
 /// Called with the number of bytes done and of all bytes. An exception from it ends the work and leaves
 /// nothing behind.
 using PrepareProgress = std::function<void(Index done, Index total)>;
 
 /// Encodes both parts of a corpus, in constant memory, into a new folder that appears when all is done. If
-/// `separate` is true and the tokenizer has begin or end tokens, these stand before and after every
+/// `separate` is true and the tokenizer has begin or end tokens, these are before and after every
 /// document, and each document is encoded by itself; a part that begins or ends within a document has none
 /// there. Otherwise the text is encoded as a whole.
-/// Throws:  DataError if the folder holds something already or cannot be written, the disk is full, a file
-///          cannot be read, or, naming file and place, the tokenizer does not take the text
-PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
-                              const std::string& folder, const PrepareProgress& progress = {},
-                              bool separate = true);
+/// Throws:  as write_prepared_tokens; DataError if a file cannot be read, or, naming file and place, the
+///          tokenizer does not take the text
+PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
+                              const PrepareProgress& progress = {}, bool separate = true);
 /// Encodes instructions: each is a document, its prompt and its answer are encoded by themselves, and the end
 /// token belongs to the answer.
 /// Throws:  DataError as for a corpus, and if the tokenizer has no end token
 PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
-                              const std::vector<Instruction>& validation, const TextTokenizer& tokenizer,
+                              const std::vector<Instruction>& validation, const Tokenizer& tokenizer,
                               const std::string& folder);
 
 }  // namespace tapeformer

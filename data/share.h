@@ -14,6 +14,9 @@ struct Share {
 
 /// The share of `rank` when `ranks` processes divide `count` items: side by side in the order of the ranks,
 /// sizes that differ by at most one, none larger than rank 0's.
-Share share_of(Index count, int rank, int ranks);
+inline Share share_of(Index count, int rank, int ranks) {
+  const auto start = [&](Index of) { return (count * of + ranks - 1) / ranks; };
+  return {start(rank), start(Index{rank} + 1)};
+}
 
 }  // namespace tapeformer

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <functional>
 #include <string>
@@ -38,7 +38,7 @@ class TextCorpus {
 
   /// In the order in which they are read.
   const std::vector<TextDocument>& documents() const { return documents_; }
-  /// Of all documents together.
+  /// The size of all documents together.
   Index bytes() const;
   /// Entries of folders that were skipped because their names begin with a dot, or because they are not text.
   const std::vector<std::string>& hidden() const { return hidden_; }

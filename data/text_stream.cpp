@@ -15,7 +15,7 @@ bool starts_with(std::string_view text, std::string_view start) {
 
 }  // namespace
 
-TextStream::TextStream(const TextTokenizer& tokenizer, std::vector<std::string> stops)
+TextStream::TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops)
     : tokenizer_(tokenizer), stops_(std::move(stops)) {
   for (const std::string& stop : stops_) {
     if (!stop.empty() && find_invalid_utf8(stop) == std::string_view::npos) continue;

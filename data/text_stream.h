@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 namespace tapeformer {
 
@@ -11,7 +11,7 @@ namespace tapeformer {
 class TextStream {
  public:
   /// Throws: DataError for a stop string that is empty or not UTF-8
-  explicit TextStream(const TextTokenizer& tokenizer, std::vector<std::string> stops = {});
+  explicit TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops = {});
 
   /// The text that can be shown after `id`; empty once stopped.
   std::string add(std::int32_t id);
@@ -24,7 +24,7 @@ class TextStream {
   std::string release(bool at_end);
   bool may_become_stop(std::string_view text) const;
 
-  const TextTokenizer& tokenizer_;
+  const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
   std::string bytes_;  // of an unfinished character
   std::string held_;   // valid text that may begin a stop string

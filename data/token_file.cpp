@@ -157,12 +157,13 @@ void TokenFile::check() const {
   }
 }
 
-TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint)
-    : path_(path), vocabulary_(vocabulary), fingerprint_(fingerprint) {
+TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
+                                 const std::string& shown)
+    : path_(shown.empty() ? path : shown), vocabulary_(vocabulary), fingerprint_(fingerprint) {
   if (vocabulary < 1 || vocabulary > kMostVocabulary) {
-    throw DataError(path, 0, "a vocabulary has 1 to 2147483647 ids; got " + std::to_string(vocabulary));
+    throw DataError(path_, 0, "a vocabulary has 1 to 2147483647 ids; got " + std::to_string(vocabulary));
   }
-  file_ = std::make_unique<AtomicFile<>>(path);
+  file_ = std::make_unique<AtomicFile<>>(path, path_);
   file_->append(std::string(kHeaderBytes, '\0'));  // no token file until it is finished
 }
 

@@ -26,9 +26,9 @@ class TokenFile {
   Index size() const { return size_; }
   /// Ids are below it.
   Index vocabulary() const { return vocabulary_; }
-  /// Of the tokenizer: see TokenFileWriter.
+  /// The fingerprint of the tokenizer: see TokenFileWriter.
   std::uint64_t fingerprint() const { return fingerprint_; }
-  /// Of the file.
+  /// The path of the file.
   const std::string& path() const { return file_.path(); }
   /// Copies ids [first, first + count) to `to`.
   /// Throws: DataError if they are not all there, or an id is not below vocabulary()
@@ -57,9 +57,11 @@ class TokenFile {
 /// Writes a token file piece by piece, as an AtomicFile.
 class TokenFileWriter {
  public:
-  /// `fingerprint` is hash_text of the tokenizer's serialize().
+  /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, as those of an
+  /// AtomicFile do.
   /// Throws: DataError if the file cannot be written, or the vocabulary is outside [1, 2^31)
-  TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint);
+  TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
+                  const std::string& shown = {});
 
   /// Throws: DataError if the disk is full, or an id is outside the vocabulary
   void append(const std::int32_t* ids, Index count);
@@ -73,7 +75,7 @@ class TokenFileWriter {
  private:
   void write(std::size_t bytes);
 
-  std::string path_;
+  std::string path_;  // for errors
   std::unique_ptr<AtomicFile<>> file_;
   std::string bytes_;  // ids that are encoded and not yet written
   Index vocabulary_, size_ = 0;

@@ -42,7 +42,7 @@ class TokenWindows {
   /// The number of windows in an epoch: one fewer than fit into the file, so that epochs can start at
   /// different places, but at least one.
   Index windows() const;
-  /// That it reads.
+  /// The file that it reads.
   const TokenFile& file() const { return file_; }
 
  private:

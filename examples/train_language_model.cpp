@@ -120,7 +120,7 @@ int run(int argc, char** argv) {
 
   TokenConversionOptions token_options;
   const Command token_command =
-      line.command("tokens", "write prepared tokens as files of llm.c, or read such files");
+      line.command("tokens", "make token files for train --tokens of llm.c's .bin files");
   token_options.add_to(token_command);
 
   ExportOptions export_options;

@@ -86,13 +86,13 @@ done
 for i in $(seq 400); do printf 'It was day %d.\nROMEO: Who sees the cat?\nJULIET: The child likes birds, and THE TEACHER hears them.\n' $i; done >book.txt
 cp book.txt tinyshakespeare.txt
 for i in $(seq 400); do printf '{"prompt": "%d plus 1 is ", "answer": "%d"}\n' $i $((i + 1)); done >pairs.jsonl
+as_llm_c() { "$source/tests/examples/as_llm_c.sh" "$1"; }
 mkdir texts && cp book.txt texts
 {
   train_language_model prepare --corpus texts/ --tokenizer bpe --vocabulary 300 --output own &&
     train_language_model train --run small --tokens own --preset gpt2-124m --context 256 &&
     train_language_model export --run small --output gpt2 && echo '{"eos_token_id": 0}' >gpt2/generation_config.json &&
-    train_language_model tokens --tokens own --output bins &&
-    cp bins/train.bin fineweb_train_1.bin && cp bins/val.bin fineweb_val_1.bin && rm -r own small bins
+    as_llm_c own/train.tokens >fineweb_train_1.bin && as_llm_c own/validation.tokens >fineweb_val_1.bin && rm -r own small
 } >"$work/out" 2>"$work/err"
 verdict $? "the stand-ins for the reader's files"
 

@@ -4,7 +4,7 @@
 file(GLOB thread_sources CONFIGURE_DEPENDS autograd/communication/test_communicator.cpp autograd/communication/test_rank_sums.cpp
   autograd/tape/test_activation_checkpointing.cpp autograd/test_random.cpp autograd/test_shared_parameters.cpp
   autograd/test_storage.cpp autograd/tape/test_tape.cpp autograd/system/test_threads.cpp autograd/ops/test_attention_fused.cpp
-  autograd/ops/test_linear.cpp data/tokenizers/test_text_tokenizer_byte_pair.cpp examples/shared/test_ranks.cpp
+  autograd/ops/test_linear.cpp data/tokenizers/test_byte_pair.cpp examples/shared/test_ranks.cpp
   nn/test_shared_model.cpp optim/test_adamw.cpp optim/test_clip.cpp)
 add_executable(tapeformer_tests_threads EXCLUDE_FROM_ALL main.cpp nn/module_case.cpp ${TAPEFORMER_REFERENCE_SOURCES}
   ${thread_sources})

@@ -106,10 +106,11 @@ std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
 }
 
 template <class E>
-AtomicFile<E>::AtomicFile(std::string path) : path_(std::move(path)) {
+AtomicFile<E>::AtomicFile(std::string path, const std::string& shown)
+    : path_(std::move(path)), shown_(shown.empty() ? path_ : shown) {
   struct stat known {};
   if (stat(path_.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
-    throw E(path_ + ": cannot be replaced: it is not a regular file");
+    throw E(shown_ + ": cannot be replaced: it is not a regular file");
   }
   file_ = open((path_ + ".partial").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) fail(errno);
@@ -126,7 +127,7 @@ void AtomicFile<E>::remove() {
 template <class E>
 void AtomicFile<E>::fail(int error) {
   remove();
-  throw_error<E>(path_, "cannot be written", error);
+  throw_error<E>(shown_, "cannot be written", error);
 }
 
 template <class E>
@@ -168,7 +169,7 @@ void AtomicFile<E>::finish() {
   if (error == 0 && std::rename((path_ + ".partial").c_str(), path_.c_str()) != 0) error = errno;
   if (error != 0) {
     unlink((path_ + ".partial").c_str());
-    throw_error<E>(path_, "cannot be written", error);
+    throw_error<E>(shown_, "cannot be written", error);
   }
   sync_to_disk<E>(std::filesystem::path(path_).parent_path());
 }

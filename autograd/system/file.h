@@ -54,8 +54,9 @@ std::string system_error_text(int error);
 template <class E = DataError>
 class AtomicFile {
  public:
+  /// Errors call the file `shown`, where that is another name than `path`.
   /// Throws:  E if `path` cannot be written, or is a folder, a device or a pipe
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(std::string path, const std::string& shown = {});
   ~AtomicFile() { remove(); }
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -71,7 +72,7 @@ class AtomicFile {
   [[noreturn]] void fail(int error);
   void remove();
 
-  std::string path_, waiting_;
+  std::string path_, shown_, waiting_;
   std::int64_t written_ = 0;
   int file_ = -1;
 };

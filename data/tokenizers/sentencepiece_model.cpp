@@ -57,6 +57,16 @@ std::string SentencePieceModel::decode(const std::vector<std::int32_t>& ids) con
 
 std::int32_t SentencePieceModel::size() const { return library_->processor.GetPieceSize(); }
 std::string SentencePieceModel::piece(std::int32_t id) const { return library_->processor.IdToPiece(id); }
+std::string SentencePieceModel::text_of(std::int32_t id) const {
+  if (is_control(id)) return {};
+  if (id == unknown()) return decode({id});  // the model chooses the character
+  std::string text = piece(id);
+  if (is_byte(id)) return std::string(1, static_cast<char>(std::stoi(text.substr(3), nullptr, 16)));
+  for (std::size_t i = 0; (i = text.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
+    text.replace(i, kSentencePieceSpace.size(), " ");
+  return text;
+}
+
 bool SentencePieceModel::is_control(std::int32_t id) const { return library_->processor.IsControl(id); }
 bool SentencePieceModel::is_byte(std::int32_t id) const { return library_->processor.IsByte(id); }
 std::int32_t SentencePieceModel::unknown() const { return library_->processor.unk_id(); }

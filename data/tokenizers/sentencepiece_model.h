@@ -9,6 +9,9 @@
 
 namespace tapeformer {
 
+/// U+2581, the library's mark for a space.
+constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
+
 /// A model of the SentencePiece library, with its own ids. The library's headers stay in the source.
 class SentencePieceModel {
  public:
@@ -22,6 +25,8 @@ class SentencePieceModel {
 
   std::int32_t size() const;
   std::string piece(std::int32_t id) const;
+  /// The bytes that a piece adds within a text; none for control pieces.
+  std::string text_of(std::int32_t id) const;
   bool is_control(std::int32_t id) const;
   bool is_byte(std::int32_t id) const;
   std::int32_t unknown() const;

@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/data/parallel_corpus.h>
+#include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
-#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
 #include <yaml.h>
 
@@ -124,9 +124,9 @@ std::vector<std::string> read_text_vocabulary(const std::string& path) {
   return pieces;
 }
 
-std::unique_ptr<TranslationTokenizer> load_text_vocabulary(const std::string& path) {
+std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path) {
   try {
-    return make_piece_tokenizer(TokenizerKind::space, read_text_vocabulary(path));
+    return make_space_tokenizer(read_text_vocabulary(path));
   } catch (const DataError& error) {
     const std::string what = error.what();
     throw what.find(path) == 0 ? error : DataError(path, 0, what);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/translation_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <string>
 #include <vector>
@@ -20,6 +20,6 @@ std::vector<std::string> read_text_vocabulary(const std::string& path);
 
 /// A tokenizer of the kind `space` with those pieces.
 /// Throws:  DataError as above, and if a piece comes twice
-std::unique_ptr<TranslationTokenizer> load_text_vocabulary(const std::string& path);
+std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path);
 
 }  // namespace tapeformer

@@ -4,7 +4,8 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/character_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/generation/generate_text.h>
@@ -24,8 +25,7 @@ namespace {
 const std::string kText = "the cat sees the dog, the dog sees the cat, and the cat sleeps. ";
 
 /// Trains on the text by `update`.
-void train(DecoderOnly& model, const TextTokenizer& tokenizer, int steps,
-           const std::function<void()>& update) {
+void train(DecoderOnly& model, const Tokenizer& tokenizer, int steps, const std::function<void()>& update) {
   std::vector<std::int32_t> ids = tokenizer.encode(kText);
   const Index length = static_cast<Index>(ids.size()) - 1;
   const Tensor targets_bt = Tensor::from(std::vector<std::int32_t>(ids.begin() + 1, ids.end()), {1, length});
@@ -41,7 +41,7 @@ void train(DecoderOnly& model, const TextTokenizer& tokenizer, int steps,
 
 void use(const std::string& folder) {
   const DecoderOnly model = DecoderOnly::load(folder);
-  const auto tokenizer = load_text_tokenizer(folder + "/tokenizer");
+  const auto tokenizer = load_tokenizer(text_tokenizers(), folder + "/tokenizer");
   TextGenerationConfig config;
   config.sampling.temperature = 0;  // the likeliest
   config.max_tokens = 9;

@@ -1,5 +1,5 @@
 // Translates a sentence with a trained model. Usage: using_a_model RUN SENTENCE
-#include <tapeformer/data/tokenizers/translation_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
@@ -15,8 +15,8 @@ int main(int argc, char** argv) try {
   }
   const std::string run = argv[1];
   const EncoderDecoder model = EncoderDecoder::load(run);
-  const auto source = load_translation_tokenizer(run + "/source.vocabulary"),
-             target = load_translation_tokenizer(run + "/target.vocabulary");
+  const auto source = load_tokenizer(sentence_tokenizers(), run + "/source.vocabulary"),
+             target = load_tokenizer(sentence_tokenizers(), run + "/target.vocabulary");
   const auto translations = beam_search(model, {source->encode(argv[2])});
   std::printf("%s\n", target->decode(translations[0].tokens).c_str());
 } catch (const std::exception& error) {

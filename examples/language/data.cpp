@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/program.h>
@@ -51,18 +52,15 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
   };
 }
 
-/// Trains on the training part alone, except that characters are those of both parts: one without an id
-/// could not be measured.
-std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& options,
-                                                    const TextSplit& parts, Progress& progress) {
+/// Trains on the training part alone, or on both for a kind that is closed: what has no id could not be
+/// measured.
+std::shared_ptr<const Tokenizer> make_tokenizer(const LanguageDataOptions& options, const TextSplit& parts,
+                                                Progress& progress) {
   const auto part = [&](bool both) {
     return watched(both ? std::vector{&parts.train, &parts.validation} : std::vector{&parts.train}, progress);
   };
-  if (options.tokenizer == "byte") return make_byte_tokenizer();
-  if (options.tokenizer == "bpe") return train_byte_pair_tokenizer(part(false), options.vocabulary);
-  if (options.tokenizer == "sentencepiece")
-    return train_sentencepiece_tokenizer(part(false), options.vocabulary);
-  return train_character_tokenizer(part(true));
+  const TokenizerKind& kind = tokenizer_kind(text_tokenizers(), options.tokenizer);
+  return kind.train(part(kind.is_closed), options.vocabulary);
 }
 
 /// Refuses bytes that are not text, unless the tokenizer is byte-level: then a note says so.
@@ -70,7 +68,8 @@ void check_text(const std::vector<const TextCorpus*>& parts, const std::string& 
   try {
     for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
   } catch (const DataError& error) {
-    if (kind != "byte" && kind != "bpe") throw;
+    const TokenizerKind* known = find_kind(text_tokenizers(), kind);
+    if (known == nullptr || !known->takes_any_bytes) throw;
     progress.log(std::string("note: this is not text, and is read byte by byte: ") + error.what());
   }
 }
@@ -91,7 +90,7 @@ std::string needs_end(const std::string& kind) {
 }
 
 LanguageData prepare_instructions(const LanguageDataOptions& options,
-                                  std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                                  std::shared_ptr<const Tokenizer> tokenizer, const std::string& folder,
                                   Progress& progress) {
   if (options.corpus.empty()) throw Error("--loss-on answers needs --corpus, files of instructions");
   std::vector<Instruction> train = read_instructions(options.corpus),
@@ -121,9 +120,8 @@ LanguageData counted(const LanguageOptions& options, LanguageData data) {
 
 }  // namespace
 
-LanguageData prepare_corpus(const LanguageDataOptions& options,
-                            std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
-                            Progress& progress) {
+LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
+                            const std::string& folder, Progress& progress) {
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
   if (options.loss_on == "answers") return prepare_instructions(options, tokenizer, folder, progress);
@@ -140,10 +138,10 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
 }
 
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
-                                const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
+                                const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
-    discard_language_data(folder);  // of a training that never reached its first checkpoint
+    discard_language_data(folder);  // of a run that never reached its first checkpoint
     return counted(options, prepare_corpus(options.data, tokenizer, tokens, progress));
   }
   LanguageData result = open_language_data(options, folder);
@@ -156,7 +154,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
   return result;
 }
 
-TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
+TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress) {
   const TextCorpus corpus = TextCorpus::open(paths);
   progress.log("corpus: " + corpus.description());
@@ -170,7 +168,7 @@ TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer
   return result.train;
 }
 
-std::optional<std::int32_t> document_end(const LanguageOptions& options, const TextTokenizer& tokenizer) {
+std::optional<std::int32_t> document_end(const LanguageOptions& options, const Tokenizer& tokenizer) {
   if (options.documents != "apart") return {};
   if (tokenizer.end()) return tokenizer.end();
   throw Error("--documents apart" + needs_end(tokenizer.kind()));

@@ -24,21 +24,20 @@ using LanguageData = PreparedTokens;
 
 /// Makes a tokenizer, unless one is given, and token files of a corpus in a new folder.
 /// Throws: DataError, Interrupted; nothing stays behind then
-LanguageData prepare_corpus(const LanguageDataOptions& options,
-                            std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
-                            Progress& progress);
+LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
+                            const std::string& folder, Progress& progress);
 
 /// Writes the tokens of a text to a new folder. Throws: as prepare_corpus
-TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
+TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 
 /// The data of a new training: those that options.tokens names, or new ones in the folder `tokens` of the
 /// run. If the training fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
-                                const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress);
+                                const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress);
 
 /// The token that ends documents if they are apart. Throws: Error if the tokenizer has none
-std::optional<std::int32_t> document_end(const LanguageOptions& options, const TextTokenizer& tokenizer);
+std::optional<std::int32_t> document_end(const LanguageOptions& options, const Tokenizer& tokenizer);
 
 /// Removes the files of make_language_data from the run's folder.
 void discard_language_data(const RunFolder& folder);

@@ -104,7 +104,7 @@ void ExportOptions::refuse_ignored(const Command& command) const {
         command.refuse({option}, std::string("without --format ") + other.models.name);
 }
 
-std::string exports_text(const DecoderOnlyConfig& config, const TextTokenizer* tokenizer) {
+std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* tokenizer) {
   std::vector<std::pair<std::string, std::string>> texts;  // of formats with the same one, their names
   for (const ExportFormat& format : export_formats()) {
     const Expression expression = expression_in(format.models, config);

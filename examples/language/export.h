@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
 #include <string>
@@ -20,7 +20,7 @@ struct ExportOptions {
 
 /// The formats that a model is or would be exported to: "transformers (GPT-2); gguf only with
 /// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, whether the format has that too.
-std::string exports_text(const DecoderOnlyConfig& config, const TextTokenizer* tokenizer = nullptr);
+std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* tokenizer = nullptr);
 
 /// Writes a trained model and its tokenizer as a folder that transformers loads, or as a GGUF file; returns
 /// the exit code.

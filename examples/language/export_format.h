@@ -15,7 +15,7 @@ struct ExportFormat {
   std::string help;                           ///< what --format calls it
   std::vector<const char*> own_options = {};  ///< options of `export` for this format alone
   /// False for a tokenizer that the format lacks, of a model with `rows` tokens.
-  bool (*has_tokenizer)(const TextTokenizer& tokenizer, Index rows);
+  bool (*has_tokenizer)(const Tokenizer& tokenizer, Index rows);
   /// Writes a model that the format expresses. Leaves nothing behind after an error.
   void (*write)(LanguageRun& run, const ExportOptions& options);
 };

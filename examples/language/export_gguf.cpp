@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-bool has_gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
+bool has_gguf_tokenizer(const Tokenizer& tokenizer, Index rows) {
   try {
     gguf_tokenizer(tokenizer, rows);
     return true;

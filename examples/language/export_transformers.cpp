@@ -42,7 +42,7 @@ ExportFormat transformers_export() {
   return {transformers_format(),
           "a folder (" + family_titles("or") + ")",
           {},
-          [](const TextTokenizer&, Index) { return true; },
+          [](const Tokenizer&, Index) { return true; },
           write_transformers};
 }
 

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
+#include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/folder_controls.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
@@ -104,7 +104,8 @@ class FolderControls {
     if (plain_.kind() == std::string("tokenizer_json") && flag("clean_up_tokenization_spaces") == true &&
         fields_of(folder_ + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
       demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
-    if (plain_.kind() == std::string("sentencepiece")) controls_.begins_anew = flag("legacy").value_or(false);
+    if (plain_.kind() == std::string("sentencepiece"))
+      controls_.restarts_after_added = flag("legacy").value_or(false);
   }
 
   std::optional<std::int32_t> named(const char* role) const {
@@ -147,7 +148,7 @@ class FolderControls {
       refuse("add_eos_token=true, and no eos_token that is in the vocabulary");
   }
 
-  const TextTokenizer& plain_;
+  const Tokenizer& plain_;
   const std::string folder_;
   const nlohmann::json config_;
   TokenizerControls controls_;
@@ -178,12 +179,12 @@ nlohmann::json tokens_added_in(const std::string& folder) {
   return list;
 }
 
-std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name) {
+std::shared_ptr<const Tokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name) {
   const TokenizerControls controls = controls_with_added(plain);
   return with_controls(std::move(plain.tokenizer), controls, name);
 }
 
-std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder) {
+std::shared_ptr<const Tokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder) {
   try {
     const TokenizerControls controls = FolderControls(plain, folder).read();
     return with_controls(std::move(plain.tokenizer), controls, folder);

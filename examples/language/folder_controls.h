@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +11,7 @@ namespace tapeformer {
 
 /// A tokenizer as its own file has it.
 struct PlainTokenizer {
-  std::unique_ptr<TextTokenizer> tokenizer;
+  std::unique_ptr<Tokenizer> tokenizer;
   /// The tokens that are to be found in every text and that `tokenizer` does not find, as in tokenizer.json.
   nlohmann::json added = nlohmann::json::array();
 };
@@ -22,13 +22,13 @@ nlohmann::json tokens_added_in(const std::string& folder);
 
 /// The tokenizer with the added tokens, unless they are none but its own control tokens.
 /// Throws:  DataError naming `name`
-std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
+std::shared_ptr<const Tokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
 
 /// The tokenizer with the added tokens, and with what the folder says of its tokens as transformers takes it:
 /// whether texts begin with one, and what ends a generated text, by generation_config.json, else config.json,
 /// else tokenizer_config.json.
 /// Throws:  DataError, CheckpointError naming the file, or a switch that asks for what the tokenizer does not
 ///          do
-std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder);
+std::shared_ptr<const Tokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder);
 
 }  // namespace tapeformer

@@ -43,7 +43,7 @@ bool write_to_output(std::string_view text) {
 }
 
 /// The ids before the first new one: the begin token, if there is one, and the prompt's.
-TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
+TokenIds prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
   TokenIds ids;
   if (tokenizer.begin()) ids.push_back(*tokenizer.begin());
   tokenizer.encode(prompt, ids);
@@ -119,8 +119,8 @@ TextGenerationConfig GenerateOptions::config() const {
   return result;
 }
 
-SampleWriter::SampleWriter(const TextTokenizer& tokenizer, Index samples,
-                           const std::vector<std::string>& stops, std::string prompt, bool start, Write write)
+SampleWriter::SampleWriter(const Tokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
+                           std::string prompt, bool start, Write write)
     : tokenizer_(tokenizer),
       stops_(stops),
       prompt_(std::move(prompt)),

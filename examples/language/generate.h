@@ -41,7 +41,7 @@ class SampleWriter {
 
   /// Every sample begins with `prompt`, which is written with the first token, so that a failure to draw
   /// that writes nothing. At the `start` of a text no space is written before its first word.
-  SampleWriter(const TextTokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
+  SampleWriter(const Tokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
                std::string prompt, bool start, Write write);
 
   /// Ends the current samples and begins others, numbered from 0 again. This bounds the memory.
@@ -65,7 +65,7 @@ class SampleWriter {
   void show();
   void put(std::string_view text);
 
-  const TextTokenizer& tokenizer_;
+  const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
   std::vector<Sample> samples_;
   std::string prompt_;

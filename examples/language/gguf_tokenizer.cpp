@@ -1,8 +1,9 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/protocol_buffer.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
+#include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 
 #include <cstring>
@@ -25,7 +26,7 @@ struct Vocabulary {
     types.push_back(type);
   }
   /// Up to `rows`, with the tokens that were added to the tokenizer's own.
-  void fill_up(Index rows, const TextTokenizer& tokenizer) {
+  void fill_up(Index rows, const Tokenizer& tokenizer) {
     while (static_cast<Index>(tokens.size()) < rows)
       add("[PAD" + std::to_string(tokens.size()) + "]", kUnused);
     for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
@@ -61,7 +62,7 @@ std::string visible(std::string_view bytes) {
 
 /// Merges that make every character of more than one byte, from the left. No other text has them, because a
 /// character's first byte is never within another.
-std::vector<std::string> merges_of_characters(const TextTokenizer& tokenizer) {
+std::vector<std::string> merges_of_characters(const Tokenizer& tokenizer) {
   std::vector<std::string> merges;
   std::set<std::string> seen;
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
@@ -74,7 +75,7 @@ std::vector<std::string> merges_of_characters(const TextTokenizer& tokenizer) {
   return merges;
 }
 
-GgufMetadata byte_level(const TextTokenizer& tokenizer, Index rows) {
+GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   const std::string kind = tokenizer.kind();
   Vocabulary vocabulary;
   std::vector<std::string> merges;
@@ -161,7 +162,7 @@ struct SentencePieces {
   const std::string name_ = "the SentencePiece model";
 };
 
-GgufMetadata sentence_pieces(const TextTokenizer& tokenizer, Index rows) {
+GgufMetadata sentence_pieces(const Tokenizer& tokenizer, Index rows) {
   SentencePieces pieces(sentencepiece_model(tokenizer));
   const bool is_unigram = pieces.kind == SentencePieces::kUnigram;
   const auto refuse = [](const std::string& what) {
@@ -192,7 +193,7 @@ GgufMetadata sentence_pieces(const TextTokenizer& tokenizer, Index rows) {
 
 }  // namespace
 
-GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
+GgufMetadata gguf_tokenizer(const Tokenizer& tokenizer, Index rows) {
   if (tokenizer.kind() == std::string("tokenizer_json"))
     throw Error(
         "export --format gguf cannot write a tokenizer.json other than GPT-2's into a GGUF file; try "

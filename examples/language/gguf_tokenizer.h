@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/nn/formats/gguf.h>
 
 namespace tapeformer {
@@ -10,6 +10,6 @@ namespace tapeformer {
 /// Every GGUF tokenizer has an end token. For bytes, which have none, it is 0xff, which no text contains; for
 /// characters the last one.
 /// Throws:  DataError naming what the format cannot express
-GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows);
+GgufMetadata gguf_tokenizer(const Tokenizer& tokenizer, Index rows);
 
 }  // namespace tapeformer

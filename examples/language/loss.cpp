@@ -157,7 +157,7 @@ class LanguageMeasure::Sum {
   std::vector<double> sums_;  // of each batch: nats, tokens that count, their bytes and words
 };
 
-LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
+LanguageMeasure::LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Index rows, Index length,
                                  std::uint64_t seed, const HeadLossConfig& head,
                                  std::optional<std::int32_t> document_end)
     : windows_(file, std::clamp<Index>(length, 1, std::max<Index>(1, file.size() - 1)), WindowOrder::random,

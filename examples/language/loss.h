@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/data/token_windows.h>
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/text_measure.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -53,9 +53,8 @@ struct MeanLoss {
 class LanguageMeasure {
  public:
   /// Throws: DataError if there are fewer than two tokens
-  LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
-                  std::uint64_t seed, const HeadLossConfig& head,
-                  std::optional<std::int32_t> document_end = {});
+  LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Index rows, Index length, std::uint64_t seed,
+                  const HeadLossConfig& head, std::optional<std::int32_t> document_end = {});
 
   /// Called before each batch; an exception from it ends the measurement, for a process alone: others would
   /// wait for its sums.

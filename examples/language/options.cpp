@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/words.h>
 #include <tapeformer/data/token_windows.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/shared/option_table.h>
@@ -10,7 +11,6 @@
 #include <tapeformer/optim/piecewise_constant.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 namespace tapeformer {
@@ -66,7 +66,8 @@ void LanguageDataOptions::describe(const FieldVisitor& field) {
   in_data.path("validation", validation, "files or folders held out, instead of the corpus's end");
   in_data("validation_fraction", validation_fraction,
           "share of the corpus held out, at its end, where --validation names none", kProperShare);
-  in_data("tokenizer", tokenizer, "the kind to make: character, byte, bpe or sentencepiece");
+  static const std::string tokenizer_help = "the kind to make: " + names_of(text_tokenizers());
+  in_data("tokenizer", tokenizer, tokenizer_help.c_str());
   in_data.path(
       "tokenizer_model", tokenizer_model,
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
@@ -139,15 +140,12 @@ void LanguageOptions::make_paths_absolute() { make_absolute(fields_of(*this)); }
 
 void LanguageDataOptions::check() const {
   check_options(fields_of(*this));
-  const std::map<std::string, Index> least = {
-      {"character", 0}, {"byte", 0}, {"bpe", 257}, {"sentencepiece", 260}};
-  const auto found = least.find(tokenizer);
-  require(found != least.end(),
-          "--tokenizer must be character, byte, bpe or sentencepiece; got " + tokenizer);
+  const TokenizerKind* kind = find_kind(text_tokenizers(), tokenizer);
+  require(kind != nullptr, "--tokenizer must be " + names_of(text_tokenizers()) + "; got " + tokenizer);
+  require(vocabulary >= kind->least_vocabulary,
+          "--vocabulary must be at least " + std::to_string(kind->least_vocabulary) + " with --tokenizer " +
+              tokenizer + ", which has all bytes; got " + std::to_string(vocabulary));
   require(loss_on == "all" || loss_on == "answers", "--loss-on must be all or answers; got " + loss_on);
-  require(vocabulary >= found->second, "--vocabulary must be at least " + std::to_string(found->second) +
-                                           " with --tokenizer " + tokenizer + ", which has all bytes; got " +
-                                           std::to_string(vocabulary));
   for (const std::string& path : corpus)
     require(!path.empty(), "--corpus must name a file or folder; got nothing");
   for (const std::string& path : validation)
@@ -157,7 +155,8 @@ void LanguageDataOptions::check() const {
 void LanguageDataOptions::refuse_ignored(const Command& command) const {
   if (!validation.empty()) command.refuse({"--validation-fraction"}, "with --validation");
   if (!tokenizer_model.empty()) command.refuse({"--tokenizer", "--vocabulary"}, "with --tokenizer-model");
-  if (tokenizer == "character" || tokenizer == "byte")
+  const TokenizerKind* kind = find_kind(text_tokenizers(), tokenizer);
+  if (kind != nullptr && kind->least_vocabulary == 0)
     command.refuse({"--vocabulary"}, "with --tokenizer " + tokenizer);
 }
 

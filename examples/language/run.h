@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
@@ -13,7 +13,7 @@ namespace tapeformer {
 /// A trained model and its tokenizer, in evaluation mode.
 struct LanguageRun {
   DecoderOnly model;
-  std::shared_ptr<const TextTokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
 
   /// Loads a run folder of this program or a Hugging Face folder. `average` takes the mean of the last that
   /// many weights that the run kept, unless it is 0. The tokenizer is the folder's, unless `tokenizer_path`

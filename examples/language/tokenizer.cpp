@@ -1,9 +1,10 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/json/tokenizer_json.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
+#include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/language/folder_controls.h>
 #include <tapeformer/examples/language/tokenizer.h>
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
   throw DataError(
       path, 0,
       "has " + what +
-          ", which is not supported beside vocab.json and merges.txt; try the model's tokenizer.json");
+          ", which is not supported next to vocab.json and merges.txt; try the model's tokenizer.json");
 }
 
 /// The type of a part of tokenizer.json; empty if there is no such part.
@@ -74,7 +75,8 @@ PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& m
     const std::size_t count = added.size();
     add_missing(added, more);
     if (!is_gpt2(json))
-      return {added.size() > count ? parse_tokenizer_json(json.dump(), path) : load_tokenizer_json(path)};
+      return {added.size() > count ? parse_tokenizer_json(json.dump(), path)
+                                   : parse_tokenizer_json(read_file(path), path)};
     SortedJson vocabulary = json.at("model").at("vocab");
     for (const SortedJson& token : added) vocabulary[token.at("content").get<std::string>()] = token.at("id");
     std::string merges;
@@ -99,10 +101,10 @@ void check_tokenizer_config(const std::string& folder) {
 }
 
 /// nullptr if there is none.
-std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& folder) {
+std::shared_ptr<const Tokenizer> tokenizer_in_folder(const std::string& folder) {
   const auto file = [&](const char* name) { return folder + "/" + name; };
   const auto has = [&](const char* name) { return fs::exists(file(name)); };
-  if (has(kTokenizerFile)) return load_text_tokenizer(file(kTokenizerFile));
+  if (has(kTokenizerFile)) return load_tokenizer(text_tokenizers(), file(kTokenizerFile));
   const auto controlled = [&](PlainTokenizer plain) {
     return with_folder_controls(std::move(plain), folder);
   };
@@ -119,7 +121,7 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
 }
 
 /// A tokenizer.json for transformers: with pieces but no merges, BPE yields the code points.
-ordered_json character_json(const TextTokenizer& tokenizer) {
+ordered_json character_json(const Tokenizer& tokenizer) {
   ordered_json vocabulary = ordered_json::object();
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;
   return {{"version", "1.0"},
@@ -148,7 +150,7 @@ ordered_json tokenizer_config(const char* type) {
 
 }  // namespace
 
-std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
+std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& path) {
   if (fs::is_directory(path)) {
     if (auto found = tokenizer_in_folder(path)) return found;
     throw DataError(path, 0,
@@ -158,10 +160,10 @@ std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
   }
   if (ends_with(path, ".json")) return with_added_tokens(plain_tokenizer_json(path), path);
   if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
-  return load_text_tokenizer(path);
+  return load_tokenizer(text_tokenizers(), path);
 }
 
-std::shared_ptr<const TextTokenizer> find_sentencepiece(const std::string& folder) {
+std::shared_ptr<const Tokenizer> find_sentencepiece(const std::string& folder) {
   const std::string path = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
   if (!fs::exists(path)) return nullptr;
   SortedJson added = tokens_added_in(folder);
@@ -171,7 +173,7 @@ std::shared_ptr<const TextTokenizer> find_sentencepiece(const std::string& folde
 
 bool has_tokenizer(const std::string& folder) { return tokenizer_in_folder(folder) != nullptr; }
 
-std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& folder) {
+std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   std::string names;
   const auto write = [&](const char* name, const std::string& content) {
     write_atomically(folder + "/" + name, content);
@@ -182,7 +184,7 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
   if (kind == "sentencepiece") {
     write("tokenizer.model", sentencepiece_model(tokenizer));
     config = tokenizer_config("LlamaTokenizer");
-    config["legacy"] = begins_anew(tokenizer);
+    config["legacy"] = restarts_after_added(tokenizer);
   } else if (kind == "tokenizer_json") {
     write("tokenizer.json", read_tokenizer_file(tokenizer.plain().serialize(), "the tokenizer").payload);
     config = tokenizer_config("PreTrainedTokenizerFast");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <memory>
 #include <string>
@@ -13,19 +13,19 @@ constexpr const char* kTokenizerFile = "tokenizer";
 /// Loads the tokenizer in a folder (of a run, of `prepare`, or a Hugging Face folder) or in a file (ours,
 /// tokenizer.json, or a SentencePiece model).
 /// Throws:  DataError naming what is missing, or an unsupported part of a tokenizer.json
-std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path);
+std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& path);
 
 /// The tokenizer.model in a Hugging Face folder with the folder's controls, also where tokenizer.json comes
 /// first; nullptr if there is none. Throws: as find_tokenizer
-std::shared_ptr<const TextTokenizer> find_sentencepiece(const std::string& folder);
+std::shared_ptr<const Tokenizer> find_sentencepiece(const std::string& folder);
 
 /// True if find_tokenizer finds one in the folder. Throws: as find_tokenizer, if it is not supported
 bool has_tokenizer(const std::string& folder);
 
-/// Writes a tokenizer beside an exported model, in the form that transformers reads: bpe as vocab.json and
+/// Writes a tokenizer next to an exported model, in the form that transformers reads: bpe as vocab.json and
 /// merges.txt, bytes likewise but without merges, sentencepiece as tokenizer.model, characters as
 /// tokenizer.json and as our own file, which this program reads. Returns the names of the files.
 /// Throws:  CheckpointError if a file cannot be written
-std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& folder);
+std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 
 }  // namespace tapeformer

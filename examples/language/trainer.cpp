@@ -32,7 +32,7 @@ constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShar
 /// The tokenizer for the weights in options.from: the one that --tokenizer-model names; else the weights'
 /// own; else, if they have none, the one that comes with --tokens.
 /// Throws: DataError if it is not the weights' own and has another number of tokens than the model
-std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& options) {
+std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) {
   const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
   if (named.empty() && (tokens.empty() || has_tokenizer(options.from))) return find_tokenizer(options.from);
   const std::string& path = named.empty() ? tokens : named;
@@ -299,7 +299,7 @@ Json LanguageTask::conclude(Progress& progress) {
 int train_language_model(const RunFolder& folder, const LanguageOptions& options,
                          const TrainingControl& control) {
   return start_training(folder, control, [&](const Json*, Progress& progress) {
-    std::shared_ptr<const TextTokenizer> tokenizer;
+    std::shared_ptr<const Tokenizer> tokenizer;
     if (!options.from.empty()) tokenizer = tokenizer_from(options);
     // Rank 0 has made the data by the time that the others come here.
     LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/translation/data.h>
@@ -26,7 +27,7 @@ void keep_first(std::vector<TextPair>& part, Index count, const char* option, In
   part.resize(static_cast<std::size_t>(count));
 }
 
-std::uint64_t fingerprint(const TranslationTokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
+std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
 
 }  // namespace
 
@@ -34,7 +35,7 @@ Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::order
   Vocabularies result;
   const auto load_side = [&](const std::string& side) {
     const std::string path = folder + "/" + side + ".vocabulary";
-    std::shared_ptr<const TranslationTokenizer> tokenizer = load_translation_tokenizer(path);
+    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(sentence_tokenizers(), path);
     if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>()) {
       throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
     }
@@ -87,28 +88,29 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
 }
 
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
-  TokenizerConfig config;
-  config.kind = options.tokenizer_kind();
-  config.vocabulary_size = options.vocabulary;
-  const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
-    return std::shared_ptr<const TranslationTokenizer>(
-        model.empty()               ? train_translation_tokenizer(config, sentences)
-        : is_text_vocabulary(model) ? load_text_vocabulary(model)
-                                    : load_sentencepiece_model(model));
+  const TokenizerKind& kind = tokenizer_kind(sentence_tokenizers(), options.tokenizer_kind());
+  const auto make = [&](const std::string& model, bool sources, bool targets) {
+    const auto read = [&](const std::function<void(std::string_view)>& reader) {
+      for (const TextPair& pair : train)
+        if (sources) reader(pair.source);
+      for (const TextPair& pair : train)
+        if (targets) reader(pair.target);
+    };
+    return std::shared_ptr<const Tokenizer>(model.empty()               ? kind.train(read, options.vocabulary)
+                                            : is_text_vocabulary(model) ? load_text_vocabulary(model)
+                                                                        : load_sentencepiece_model(model));
   };
   Vocabularies result;
-  std::vector<std::string> sources = sources_of(train), targets = targets_of(train);
   if (options.model.tie_embeddings) {
-    sources.insert(sources.end(), targets.begin(), targets.end());
-    result.source = result.target = make(options.source_model, sources);
+    result.source = result.target = make(options.source_model, true, true);
   } else {
-    result.source = make(options.source_model, sources);
-    result.target = make(options.target_model, targets);
+    result.source = make(options.source_model, true, false);
+    result.target = make(options.target_model, false, true);
   }
   return result;
 }
 
-std::vector<std::int32_t> source_of_line(const TranslationTokenizer& tokenizer, const std::string& line) {
+std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::string& line) {
   if (trim_end(line).empty()) return {};
   return tokenizer.encode(sentence_of_line(line));
 }
@@ -129,12 +131,6 @@ std::uint64_t fingerprint(const CorpusSplit& corpus) {
     for (const TextPair& pair : *part) hash = mix_bits(hash ^ hash_text(pair.source), hash_text(pair.target));
   }
   return hash;
-}
-
-std::vector<std::string> sources_of(const std::vector<TextPair>& pairs) {
-  std::vector<std::string> result;
-  for (const TextPair& pair : pairs) result.push_back(pair.source);
-  return result;
 }
 
 std::vector<std::string> targets_of(const std::vector<TextPair>& pairs) {

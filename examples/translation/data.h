@@ -11,7 +11,7 @@ namespace tapeformer {
 
 /// Source and target tokenizers; the same object for a shared vocabulary.
 struct Vocabularies {
-  std::shared_ptr<const TranslationTokenizer> source, target;
+  std::shared_ptr<const Tokenizer> source, target;
 
   /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
   static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);
@@ -27,13 +27,12 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
 /// The ids of a line to translate, whose tabs count as spaces; none for a line of white space alone.
-std::vector<std::int32_t> source_of_line(const TranslationTokenizer& tokenizer, const std::string& line);
+std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::string& line);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.
 std::uint64_t fingerprint(const CorpusSplit& corpus);
 
-std::vector<std::string> sources_of(const std::vector<TextPair>& pairs);
 std::vector<std::string> targets_of(const std::vector<TextPair>& pairs);
 
 }  // namespace tapeformer

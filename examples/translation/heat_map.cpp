@@ -34,7 +34,7 @@ std::string with_spaces(std::string piece) {
 
 }  // namespace
 
-std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer, const Ids& ids, Index count) {
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids, Index count) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(with_spaces(tokenizer.piece(id)));
   pieces.push_back(tokenizer.piece(kEnd));

@@ -11,8 +11,8 @@ namespace tapeformer {
 class Command;
 
 /// The pieces of `count` tokens, `ids` and the end, as a reader expects them: " house" for "▁house".
-std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer,
-                                   const std::vector<std::int32_t>& ids, Index count);
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                                   Index count);
 
 /// The same of all decoder layers, each [1, H, T, S].
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,

@@ -83,9 +83,8 @@ Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
 }
 
-TokenizerKind TranslationOptions::tokenizer_kind() const {
-  if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
-  return tapeformer::tokenizer_kind(tokenizer);
+std::string TranslationOptions::tokenizer_kind() const {
+  return !tokenizer.empty() ? tokenizer : built_in() ? "word" : "bpe";
 }
 
 EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
@@ -138,7 +137,7 @@ void TranslationOptions::check() const {
       !model.tie_embeddings || (source_model.empty() && target_model.empty()) || source_model == target_model,
       "--shared-vocabulary needs the same file as --source-model and --target-model");
   training.check();
-  tokenizer_kind();
+  tapeformer::tokenizer_kind(sentence_tokenizers(), tokenizer_kind());
   model_config(vocabulary, vocabulary).check();  // whatever the sizes of the vocabularies will be
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/data/parallel_corpus.h>
-#include <tapeformer/data/tokenizers/translation_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
@@ -60,7 +60,7 @@ struct TranslationOptions {
   bool built_in() const { return text.empty(); }
   /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
   Index sentences_held_out(Index of) const;
-  TokenizerKind tokenizer_kind() const;
+  std::string tokenizer_kind() const;
   /// So that a run can be resumed and evaluated from another folder.
   void make_paths_absolute();
   /// The model for vocabularies of these sizes.

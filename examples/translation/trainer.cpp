@@ -29,7 +29,7 @@ Index target_tokens(const TranslationBatch& batch) {
 }
 
 /// The sentences of the targets of a batch on the CPU, each with a line end.
-TextSize size_of_targets(const TranslationBatch& batch, const TranslationTokenizer& words) {
+TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) {
   const Index rows = batch.target_outputs.size(0), length = batch.target_outputs.size(1);
   const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
   TextSize size;
@@ -44,7 +44,7 @@ TextSize size_of_targets(const TranslationBatch& batch, const TranslationTokeniz
 
 /// Of the first `count` batches, of which `ranks` processes compute a share each, the one of process `rank`.
 TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
-                      const TranslationTokenizer& words, Progress& progress) {
+                      const Tokenizer& words, Progress& progress) {
   const NoGradGuard pause;
   model.eval();
   batches.seek({0, 0});
@@ -73,8 +73,8 @@ std::string TargetLoss::to_string() const {
          text_units(nats, text);
 }
 
-TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,
-                           const TranslationTokenizer& words, Progress& progress, Communicator& ranks) {
+TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
+                           Progress& progress, Communicator& ranks) {
   const TargetLoss own =
       sum_losses(model, batches, batches.batches_per_epoch(), ranks.rank(), ranks.size(), words, progress);
   const std::vector<double> all = ranks.sum(

@@ -21,9 +21,8 @@ struct TargetLoss {
 
 /// The loss of an epoch, whose target tokens are `words`'. Each rank computes its share of every batch, and
 /// all get the same result.
-TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,
-                           const TranslationTokenizer& words, Progress& progress,
-                           Communicator& ranks = *communicator_alone());
+TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
+                           Progress& progress, Communicator& ranks = *communicator_alone());
 
 /// The options that the run was trained with. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/token_windows.h>
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -12,12 +13,12 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 /// A byte tokenizer whose documents begin with 254 and end with 255.
-class MarkedBytes : public TextTokenizer {
+class MarkedBytes : public Tokenizer {
  public:
   void encode(std::string_view text, Ids& ids) const override {
     ids.insert(ids.end(), text.begin(), text.end());
   }
-  using TextTokenizer::encode;
+  using Tokenizer::encode;
   std::string bytes_of(std::int32_t) const override { return {}; }
   Index vocabulary_size() const override { return 256; }
   std::optional<std::int32_t> begin() const override { return 254; }

@@ -1,5 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/llm_c_tokens.h>
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -25,36 +27,28 @@ std::vector<std::int32_t> all_of(const std::string& path) {
   return all;
 }
 
-TokenFile written(const std::string& path, Index vocabulary, const std::vector<std::int32_t>& ids) {
-  TokenFileWriter writer(path, vocabulary, 7);
-  writer.append(ids);
-  writer.finish();
-  return TokenFile::open(path);
-}
-
 }  // namespace
 
 TEST_SUITE("data/llm_c_tokens") {
-  TEST_CASE("files of both kinds, byte for byte") {
+  TEST_CASE("files of both kinds, and of many pieces") {
     const TemporaryFolder folder;
     const std::string path = folder.file("it.bin");
-    write_llm_c_tokens(written(folder.file("small"), 65536, {1, 258, 65535}), path);
-    CHECK(read_bytes(path) == header(kGpt2, 3) + std::string("\1\0\2\1\xff\xff", 6));
+    write_bytes(path, header(kGpt2, 3) + std::string("\1\0\2\1\xff\xff", 6));
     CHECK(all_of(path) == std::vector<std::int32_t>{1, 258, 65535});
-    write_llm_c_tokens(written(folder.file("large"), 65537, {65536, 2}), path);
-    CHECK(read_bytes(path) == header(kLlama3, 2) + std::string("\0\0\1\0\2\0\0\0", 8));
+    write_bytes(path, header(kLlama3, 2) + std::string("\0\0\1\0\2\0\0\0", 8));
     CHECK(all_of(path) == std::vector<std::int32_t>{65536, 2});
-    write_llm_c_tokens(written(folder.file("empty"), 3, {}), path);
-    CHECK(read_bytes(path) == header(kGpt2, 0));
+    write_bytes(path, header(kGpt2, 0));
     CHECK(all_of(path).empty());
-  }
-
-  TEST_CASE("files of many pieces") {
-    const TemporaryFolder folder;
-    std::vector<std::int32_t> ids(150'000);
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 7 % 100'000);
-    write_llm_c_tokens(written(folder.file("it"), 100'000, ids), folder.file("it.bin"));
-    CHECK(all_of(folder.file("it.bin")) == ids);
+    std::string bytes = header(kGpt2, 0), count;
+    write_little_endian(count, 150'000, 4);
+    bytes.replace(8, 4, count);
+    std::vector<std::int32_t> ids;
+    for (std::int32_t i = 0; i < 150'000; ++i) {
+      ids.push_back(i * 7 % 65'521);
+      write_little_endian(bytes, static_cast<std::uint64_t>(ids.back()), 2);
+    }
+    write_bytes(path, bytes);
+    CHECK(all_of(path) == ids);
   }
 
   TEST_CASE("a prepared folder of several files") {
@@ -78,7 +72,7 @@ TEST_SUITE("data/llm_c_tokens") {
     CHECK_FALSE(std::filesystem::exists(folder.file("none")));
   }
 
-  TEST_CASE("what is no such file is refused") {
+  TEST_CASE("other files are refused") {
     const TemporaryFolder folder;
     const std::string path = folder.file("it");
     const auto refusal = [&](const std::string& bytes) {

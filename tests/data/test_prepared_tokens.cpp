@@ -2,6 +2,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/prepared_tokens.h>
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
+#include <tapeformer/data/tokenizers/character_tokenizer.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/seed.h>
@@ -16,7 +19,7 @@ using Ids = std::vector<std::int32_t>;
 
 /// One id a line, from all of its bytes and whether it is a text's first: where a text is cut shows. Its file
 /// is that of a byte tokenizer, which has as many ids.
-class LineTokenizer : public TextTokenizer {
+class LineTokenizer : public Tokenizer {
  public:
   explicit LineTokenizer(std::optional<std::int32_t> begin = {}, std::optional<std::int32_t> end = {})
       : begin_(begin), end_(end) {}
@@ -34,7 +37,7 @@ class LineTokenizer : public TextTokenizer {
       text.remove_prefix(line.size());
     }
   }
-  using TextTokenizer::encode;
+  using Tokenizer::encode;
   std::string bytes_of(std::int32_t) const override { return {}; }
   Index vocabulary_size() const override { return 256; }
   std::optional<std::int32_t> begin() const override { return begin_; }
@@ -53,7 +56,7 @@ Ids read_all(const TokenFile& file) {
   return ids;
 }
 
-std::string text_of(const TextTokenizer& tokenizer, const TokenFile& file) {
+std::string text_of(const Tokenizer& tokenizer, const TokenFile& file) {
   return tokenizer.decode(read_all(file));
 }
 
@@ -105,26 +108,7 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK((read_all(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
   }
 
-  TEST_CASE("files cut at random places give the ids of the whole") {
-    const TemporaryFolder folder;
-    const LineTokenizer tokenizer;
-    const std::string text = lines(3000, 20, 4);
-    const TextCorpus validation = TextCorpus::in_memory("x", "validation");
-    for (std::uint64_t round = 0; round < 5; ++round) {
-      std::vector<std::string> paths;
-      for (std::size_t from = 0; from < text.size();) {
-        const std::size_t bytes = 1 + mix_bits(test_seed(round), from) % 2000;
-        paths.push_back(folder.file("part " + std::to_string(paths.size())));
-        write_bytes(paths.back(), text.substr(from, bytes));
-        from += bytes;
-      }
-      const std::string path = folder.file("tokens" + std::to_string(round));
-      const PreparedTokens tokens = prepare_tokens({TextCorpus::open(paths), validation}, tokenizer, path);
-      CHECK((read_all(tokens.train) == tokenizer.encode(text)));
-    }
-  }
-
-  TEST_CASE("before and after every document stand the begin and the end token, where there are such") {
+  TEST_CASE("the begin and the end token come before and after every document, where there are such") {
     const TemporaryFolder folder;
     const std::string first = "one\nline", second = "another\n", third = "and more";
     write_bytes(folder.file("1"), first);
@@ -224,34 +208,14 @@ TEST_SUITE("data/prepared_tokens") {
     {
       const FileSizeLimit limit(1 << 16);
       CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path),
-                           (path + ".partial/train.tokens: cannot be written: File too large").c_str(),
-                           DataError);
+                           (path + "/train.tokens: cannot be written: File too large").c_str(), DataError);
     }
     CHECK(folder.count() == 0);
-    // Files left by a killed process are no obstacle.
+    // Files that a killed process left do no harm.
     std::filesystem::create_directory(path + ".partial");
     write_bytes(path + ".partial/train.tokens", "old");
     write_bytes(path + ".partial/validation.tokens.partial", "old");
     CHECK_NOTHROW(prepare_tokens(split_of(text), tokenizer, path));
-    CHECK(folder.count() == 1);
-  }
-
-  TEST_CASE("a folder that is being made is left to whoever makes it") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    const LineTokenizer tokenizer;
-    int tried = 0;
-    const auto meanwhile = [&](Index, Index) {
-      ++tried;
-      CHECK_THROWS_WITH_AS(
-          prepare_tokens(split_of("c\nd\n"), tokenizer, path),
-          (path + ": is being made by another process; wait until it has ended, or try another folder")
-              .c_str(),
-          DataError);
-    };
-    const PreparedTokens tokens = prepare_tokens(split_of("a\nb\n"), tokenizer, path, meanwhile);
-    CHECK(tried == 2);
-    CHECK(read_all(tokens.train) == tokenizer.encode("a\n"));
     CHECK(folder.count() == 1);
   }
 
@@ -265,23 +229,6 @@ TEST_SUITE("data/prepared_tokens") {
         (folder.file("2") + ": [lines] no question marks, counted from byte 5 of the file").c_str(),
         DataError);
     CHECK(folder.count() == 2);
-  }
-
-  TEST_CASE("a folder that holds something is left alone") {
-    const TemporaryFolder folder;
-    const LineTokenizer tokenizer;
-    const std::string path = folder.file("tokens");
-    const auto check_refused = [&] {
-      CHECK_THROWS_WITH_AS(prepare_tokens(split_of("some text"), tokenizer, path),
-                           (path + ": already exists; try another folder, or remove it").c_str(), DataError);
-    };
-    write_bytes(path, "a file");
-    check_refused();
-    std::filesystem::remove(path);
-    std::filesystem::create_directory(path);
-    CHECK_NOTHROW(prepare_tokens(split_of("some text"), tokenizer, path));  // an empty one is taken
-    check_refused();
-    CHECK(read_all(PreparedTokens::open(path).train) == tokenizer.encode("some"));
   }
 
   TEST_CASE("a damaged id in either file is noticed when the folder is opened") {

@@ -241,17 +241,6 @@ TEST_SUITE("data/text_corpus") {
                          DataError);
   }
 
-  TEST_CASE("tiny Shakespeare has 1,003,854 characters for training and 111,540 for validation") {
-    const char* const path = std::getenv("TAPEFORMER_TINY_SHAKESPEARE");
-    if (path == nullptr) {
-      MESSAGE("skipped: TAPEFORMER_TINY_SHAKESPEARE names no file");
-      return;
-    }
-    const TextSplit parts = TextCorpus::open({path}).split(0.1);
-    CHECK(parts.train.bytes() == 1'003'854);
-    CHECK(parts.validation.bytes() == 111'540);
-  }
-
   TEST_CASE("1,115,394 characters split as tiny Shakespeare does") {
     const TextSplit parts = TextCorpus::in_memory(std::string(1'115'394, 'x'), "as long").split(0.1);
     CHECK(parts.train.bytes() == 1'003'854);

@@ -160,27 +160,6 @@ TEST_SUITE("data/token_windows") {
     }
   }
 
-  TEST_CASE("every token is an input and a target in some epoch, the last ones too") {
-    const TemporaryFolder folder;
-    for (const Index size : {8, 12, 15, 16, 17, 29, 31}) {
-      CAPTURE(size);
-      const Reader reader{counting_file(folder, size), 7, WindowOrder::sequential};
-      std::map<std::int32_t, Index> firsts;
-      std::int32_t last_target = 0;
-      for (Index epoch = 0; epoch < fewer_if_sanitized(1200); ++epoch) {
-        const Ids in_order = sorted(reader.epoch(epoch));
-        ++firsts[in_order.front()];
-        last_target = std::max(last_target, in_order.back() + 7);
-      }
-      CHECK(firsts.begin()->first == 0);
-      CHECK(last_target == size - 1);
-      const auto starts = static_cast<std::size_t>(size - std::max<Index>(1, size / 7 - 1) * 7);
-      CHECK(firsts.size() == starts);
-      if (starts > 1)
-        CHECK_BELOW(unevenness(firsts, starts) - 1, most_uneven(static_cast<double>(starts - 1)));
-    }
-  }
-
   TEST_CASE("a sequential batch goes on where the one before ended, from one epoch into the next") {
     const TemporaryFolder folder;
     const Reader reader{counting_file(folder, 45), 4, WindowOrder::sequential};
@@ -246,15 +225,6 @@ TEST_SUITE("data/token_windows") {
                     wider * most_uneven(freedom));
       }
     }
-  }
-
-  TEST_CASE("all orders of three windows are equally likely") {
-    const TemporaryFolder folder;
-    const Reader reader{counting_file(folder, 4), 1, WindowOrder::sequential};
-    std::map<Ids, Index> orders;
-    for (Index epoch = 0; epoch < fewer_if_sanitized(6000); ++epoch) ++orders[reader.epoch(epoch)];
-    CHECK(orders.size() == 6);
-    CHECK_BELOW(unevenness(orders, 6) - 1, most_uneven(5));
   }
 
   TEST_CASE("a file with one token more than a window has one window") {

@@ -154,12 +154,13 @@ check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/ou
 "$program" prepare --corpus "$work/text" --tokenizer bpe --vocabulary 300 --output "$work/prepared" >"$work/out" 2>"$work/err"
 check "prepare makes a tokenizer and token files" sh -c \
   "grep -q 'bpe tokenizer of 300' '$work/out' && test -s '$work/prepared/train.tokens'"
-"$program" tokens --tokens "$work/prepared" --output "$work/bins" >"$work/out" 2>"$work/err"
-"$program" tokens --train "$work/bins/train.bin" --validation "$work/bins/val.bin" --tokenizer-model "$work/prepared" \
+for part in train validation; do "$(dirname "${BASH_SOURCE[0]}")/as_llm_c.sh" "$work/prepared/$part.tokens" >"$work/$part.bin"; done
+"$program" tokens --train "$work/train.bin" --validation "$work/validation.bin" --tokenizer-model "$work/prepared" \
   --output "$work/back" >"$work/out" 2>"$work/err"
-check "tokens come back from files of llm.c" sh -c \
+check "files of llm.c are read" sh -c \
   "cmp '$work/prepared/train.tokens' '$work/back/train.tokens' && cmp '$work/prepared/validation.tokens' '$work/back/validation.tokens'"
-refuses "tokens of neither kind" "either --tokens" tokens --train "$work/bins/train.bin" --output "$work/none"
+refuses "tokens without a tokenizer" "--tokenizer-model" tokens --train "$work/train.bin" --validation "$work/train.bin" \
+  --output "$work/none"
 refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
 train "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
 check "a training on prepared tokens" test $? = 0

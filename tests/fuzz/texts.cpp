@@ -1,6 +1,8 @@
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/text_corpus.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/character_tokenizer.h>
 #include <tapeformer/tests/fuzz/families.h>
 
 #include <filesystem>

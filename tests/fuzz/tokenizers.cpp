@@ -1,10 +1,14 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
+#include <tapeformer/data/tokenizers/character_tokenizer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
-#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
+#include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/translation_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/fuzz/families.h>
 
@@ -28,19 +32,16 @@ TextSource source() {
 }
 
 /// What a program does with a tokenizer that it has read.
-void use(const TextTokenizer& tokenizer) {
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokenizer.bytes_of(id);
+void use(const Tokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    tokenizer.bytes_of(id);
+    tokenizer.piece(id);
+  }
   tokenizer.serialize();
   tokenizer.safe_cut(kText);
   tokenizer.begin();
   tokenizer.end();
   tokenizer.decode(tokenizer.encode(kText));
-}
-
-void use(const TranslationTokenizer& tokenizer) {
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokenizer.piece(id);
-  tokenizer.serialize();
-  tokenizer.decode(tokenizer.encode("She sees the d\xc3\xb6g's cat, 12 times."));
 }
 
 /// With the size and the checksum that fit: whoever writes hostile files writes those too.
@@ -67,17 +68,14 @@ std::string sentencepiece_of(const char* type, const std::string& rules) {
 
 Seeds vocabulary_seeds() {
   Seeds seeds;
-  for (const TokenizerKind kind : {TokenizerKind::word, TokenizerKind::character}) {
-    TokenizerConfig config;
-    config.kind = kind;
-    seeds.push_back(train_translation_tokenizer(config, sentences())->serialize());
-  }
+  for (const char* kind : {"word", "character"})
+    seeds.push_back(tokenizer_kind(sentence_tokenizers(), kind).train(source(), 100)->serialize());
   return seeds;
 }
 
 void read_vocabulary(const std::string& input) {
-  use(*parse_translation_tokenizer(repaired(input), "vocabulary"));
-  use(*parse_translation_tokenizer(input, "vocabulary"));
+  use(*parse_tokenizer(sentence_tokenizers(), repaired(input), "vocabulary"));
+  use(*parse_tokenizer(sentence_tokenizers(), input, "vocabulary"));
 }
 
 Seeds text_tokenizer_seeds() {
@@ -90,8 +88,8 @@ Seeds text_tokenizer_seeds() {
 }
 
 void read_text_tokenizer(const std::string& input) {
-  use(*parse_text_tokenizer(repaired(input), "tokenizer"));
-  use(*parse_text_tokenizer(input, "tokenizer"));
+  use(*parse_tokenizer(text_tokenizers(), repaired(input), "tokenizer"));
+  use(*parse_tokenizer(text_tokenizers(), input, "tokenizer"));
 }
 
 Seeds byte_pairs_seeds() {

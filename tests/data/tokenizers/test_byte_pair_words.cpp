@@ -49,13 +49,13 @@ TEST_SUITE("data/tokenizers/byte_pair_words") {
     CHECK(words_of("abc123def") == Words{"abc", "123", "def"});
     CHECK(words_of("x = {y};") == Words{"x", " =", " {", "y", "};"});
     CHECK(words_of("naïve Ünï日本 ½Ⅷ") == Words{"naïve", " Ünï日本", " ½Ⅷ"});
-    CHECK(words_of("e\u0301a") == Words{"e", "\u0301", "a"});  // a mark is no letter
+    CHECK(words_of("e\u0301a") == Words{"e", "\u0301", "a"});  // a mark is not a letter
     CHECK(words_of("a\tb") == Words{"a", "\t", "b"});
     CHECK(words_of("👍🏽 👩\u200d👧") == Words{"👍🏽", " 👩\u200d👧"});
     CHECK(words_of("").empty());
   }
 
-  TEST_CASE("English contractions are words where an apostrophe stands first") {
+  TEST_CASE("English contractions are words after an apostrophe at their start") {
     CHECK(words_of("I'm it's don't we're I've he'll she'd") ==
           Words{"I", "'m", " it", "'s", " don", "'t", " we", "'re", " I", "'ve", " he", "'ll", " she", "'d"});
     CHECK(words_of("'sam") == Words{"'s", "am"});

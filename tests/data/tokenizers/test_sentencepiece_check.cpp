@@ -51,7 +51,7 @@ std::string normalizing_model() {
       {{"model_type", "bpe"}, {"vocab_size", "30"}, {"normalization_rule_tsv", rules.path()}}, sentences());
 }
 
-/// Where the size of the trie stands in that model, before the trie.
+/// The position of the size of the trie in that model, before the trie.
 std::size_t trie_of(const std::string& model) {
   for (std::size_t at = 0; at + 8 < model.size(); ++at) {
     std::uint32_t bytes;

@@ -70,7 +70,7 @@ TEST_SUITE("data/tokenizers/text_vocabulary") {
   TEST_CASE("a tokenizer of one is kept in a file of ours, and loads to the same") {
     const NamedFile file("dict.txt", "a 3\nb 2\n");
     const auto tokenizer = load_text_vocabulary(file.path);
-    const auto loaded = parse_translation_tokenizer(tokenizer->serialize(), "it");
+    const auto loaded = parse_tokenizer(sentence_tokenizers(), tokenizer->serialize(), "it");
     CHECK(loaded->serialize() == tokenizer->serialize());
     CHECK(loaded->encode("b a c") == std::vector<std::int32_t>{5, 4, kUnknown});
   }

@@ -1,3 +1,6 @@
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 #include <tapeformer/examples/language/presets.h>

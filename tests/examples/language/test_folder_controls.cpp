@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
@@ -37,7 +39,7 @@ Files merges(Files more = {}) {
   return more;
 }
 
-std::shared_ptr<const TextTokenizer> found(const Files& files) {
+std::shared_ptr<const Tokenizer> found(const Files& files) {
   const TemporaryFolder folder;
   for (const auto& [name, content] : files) write_bytes(folder.file(name), content);
   return find_tokenizer(folder.file(""));
@@ -49,7 +51,7 @@ std::string refused(const Files& files) {
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::shared_ptr<const TextTokenizer> exported_again(const TextTokenizer& tokenizer) {
+std::shared_ptr<const Tokenizer> exported_again(const Tokenizer& tokenizer) {
   const TemporaryFolder folder;
   export_tokenizer(tokenizer, folder.file(""));
   return find_tokenizer(folder.file(""));

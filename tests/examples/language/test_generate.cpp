@@ -1,3 +1,4 @@
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
@@ -17,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kText = "the cat sat on the mat; the dög sat.\n  the end";
 
-std::unique_ptr<TextTokenizer> learnt() {
+std::unique_ptr<Tokenizer> learnt() {
   return train_byte_pair_tokenizer([](const auto& reader) { reader(kText); }, 270);
 }
 

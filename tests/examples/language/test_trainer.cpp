@@ -1,3 +1,4 @@
+#include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>

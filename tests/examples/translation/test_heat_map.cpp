@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -23,11 +24,12 @@ EncoderDecoder model_of(const char* attention, Index vocabulary) {
   return model;
 }
 
+std::unique_ptr<Tokenizer> trained(const char* kind, const std::vector<std::string>& sentences) {
+  return tokenizer_kind(sentence_tokenizers(), kind).train(text_in(sentences), 30);
+}
+
 Vocabularies words_of() {
-  TokenizerConfig config;
-  config.kind = TokenizerKind::word;
-  const std::shared_ptr<const TranslationTokenizer> words =
-      train_translation_tokenizer(config, {"the cat sees <a & b>"});
+  const std::shared_ptr<const Tokenizer> words = trained("word", {"the cat sees <a & b>"});
   return {words, words};
 }
 
@@ -93,12 +95,8 @@ TEST_SUITE("examples/translation/heat_map") {
   }
 
   TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with a space") {
-    TokenizerConfig config;
-    config.kind = TokenizerKind::bpe;
-    config.vocabulary_size = 30;
-    const auto pieces = train_translation_tokenizer(config, {"the cat sees the cat", "the cat sees a hat"});
-    config.kind = TokenizerKind::space;
-    const auto cut = train_translation_tokenizer(config, {"▁the ▁cat ▁s ees"});
+    const auto pieces = trained("bpe", {"the cat sees the cat", "the cat sees a hat"});
+    const auto cut = trained("space", {"▁the ▁cat ▁s ees"});
     for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
       const std::vector<std::int32_t> ids = tokenizer->encode(text);
       std::string shown;

@@ -1,0 +1,186 @@
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/autograd/words.h>
+#include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tapeformer {
+namespace {
+
+using nlohmann::json;
+using Ids = std::unordered_map<std::string, std::int32_t>;
+
+bool can_be_seen(unsigned char byte) { return (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad); }
+
+/// Tokens and their ids, which must be 0, 1, ... without gaps.
+Ids parse_vocabulary(const std::string& text, const std::string& name) {
+  const auto fail = [&](const std::string& what) {
+    throw DataError(name, 0, "is not a JSON object of tokens and their ids" + what);
+  };
+  json object;
+  try {
+    object = parse_json<json>(text, "it");
+  } catch (const CheckpointError& error) {
+    fail(std::string(": ") + error.what());
+  }
+  if (!object.is_object()) fail("");
+  const auto size = static_cast<std::int64_t>(object.size());
+  std::vector<bool> taken(object.size());
+  Ids ids;
+  ids.reserve(object.size());
+  for (const auto& [token, value] : object.items()) {
+    const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
+    if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
+      throw DataError(name, 0,
+                      "has " + number_of(size, "token") + ", so their ids are 0 to " +
+                          std::to_string(size - 1) + ", each once; \"" + token + "\" has " + value.dump());
+    }
+    taken[static_cast<std::size_t>(id)] = true;
+    ids.emplace(token, static_cast<std::int32_t>(id));
+  }
+  return ids;
+}
+
+/// Calls `read` for each line of a list of merges, except the one with its version.
+template <class Read>
+void for_each_merge(std::string_view text, const Read& read) {
+  for (std::int64_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view merge = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!merge.empty() && merge.back() == '\r') merge.remove_suffix(1);
+    const bool version = line == 1 && merge.substr(0, 8) == "#version";
+    if (!merge.empty() && !version) read(merge, line);
+  }
+}
+
+}  // namespace
+
+std::string byte_pair_character(unsigned char byte) {
+  static const std::array<std::string, 256> characters = [] {
+    std::array<std::string, 256> all;
+    unsigned next = 0x100;
+    for (unsigned i = 0; i < 256; ++i) {
+      const unsigned point = can_be_seen(static_cast<unsigned char>(i)) ? i : next++;
+      if (point >= 0x80) all[i] = static_cast<char>(0xc0 | (point >> 6));
+      all[i] += static_cast<char>(point < 0x80 ? point : 0x80 | (point & 0x3f));
+    }
+    return all;
+  }();
+  return characters[byte];
+}
+
+std::array<unsigned char, 256> byte_pair_order() {
+  std::array<unsigned char, 256> order;
+  std::iota(order.begin(), order.end(), static_cast<unsigned char>(0));
+  std::stable_partition(order.begin(), order.end(), can_be_seen);
+  return order;
+}
+
+BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const std::string& vocabulary_name,
+                                         const std::string& merges, const std::string& merges_name) {
+  const Ids ids = parse_vocabulary(vocabulary, vocabulary_name);
+  std::vector<bool> made(ids.size());  // whether a token is a byte or the result of a merge so far
+  BytePairVocabulary result;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto found = ids.find(byte_pair_character(static_cast<unsigned char>(byte)));
+    if (found == ids.end()) {
+      throw DataError(vocabulary_name, 0,
+                      "has no token for byte " + std::to_string(byte) + ", \"" +
+                          byte_pair_character(static_cast<unsigned char>(byte)) + "\"");
+    }
+    result.bytes[byte] = found->second;
+    made[static_cast<std::size_t>(found->second)] = true;
+  }
+  std::unordered_set<std::string_view> seen;
+  seen.reserve(ids.size());
+  for_each_merge(merges, [&](std::string_view merge, std::int64_t line) {
+    const std::size_t space = merge.find(' ');
+    if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
+      throw DataError(merges_name, line,
+                      "a merge is two tokens and a space between; got \"" + std::string(merge) + "\"");
+    }
+    const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
+    const auto id_of = [&](const std::string& part) {
+      const auto found = ids.find(part);
+      if (found == ids.end() || !made[static_cast<std::size_t>(found->second)]) {
+        throw DataError(merges_name, line, "\"" + part + "\" is not a byte, and no earlier line makes it");
+      }
+      return found->second;
+    };
+    const std::int32_t left_id = id_of(left), right_id = id_of(right);
+    const auto whole = ids.find(left + right);
+    if (whole == ids.end()) {
+      throw DataError(merges_name, line,
+                      "makes \"" + left + right + "\", which " + vocabulary_name + " does not have");
+    }
+    if (!seen.insert(merge).second)
+      throw DataError(merges_name, line, "repeats \"" + std::string(merge) + "\"");
+    made[static_cast<std::size_t>(whole->second)] = true;
+    result.merges.push_back({left_id, right_id, whole->second});
+  });
+  for (const auto& [token, id] : ids) {
+    if (!made[static_cast<std::size_t>(id)]) result.controls.emplace_back(id, token);
+  }
+  std::sort(result.controls.begin(), result.controls.end());
+  return result;
+}
+
+std::unique_ptr<Tokenizer> load_byte_pair_tokenizer(const std::string& vocabulary_path,
+                                                    const std::string& merges_path) {
+  const std::string vocabulary = read_file(vocabulary_path), merges = read_file(merges_path);
+  if (merges.empty()) throw DataError(merges_path, 0, "is empty");
+  return std::make_unique<BytePairTokenizer>(
+      parse_byte_pair_files(vocabulary, vocabulary_path, merges, merges_path));
+}
+
+BytePairFiles BytePairTokenizer::files() const {
+  std::vector<std::string> names;
+  for (const std::string& token : tokens_) {
+    std::string name;
+    for (const char byte : token) name += byte_pair_character(static_cast<unsigned char>(byte));
+    names.push_back(std::move(name));
+  }
+  for (const auto& [id, name] : vocabulary_.controls) names[static_cast<std::size_t>(id)] = name;
+  BytePairFiles files;
+  for (const std::string& name : names) {
+    const std::size_t id = static_cast<std::size_t>(&name - names.data());
+    files.vocabulary += (id == 0 ? "{" : ", ") + json(name).dump(-1, ' ', true) + ": " + std::to_string(id);
+  }
+  files.vocabulary += "}\n";
+  files.merges = "#version: 0.2\n";
+  for (const BytePairMerge& merge : merges_.list()) {
+    files.merges += names[static_cast<std::size_t>(merge.left)] + " " +
+                    names[static_cast<std::size_t>(merge.right)] + "\n";
+  }
+  return files;
+}
+
+BytePairFiles byte_pair_files(const Tokenizer& tokenizer) {
+  const auto* byte_pair = dynamic_cast<const BytePairTokenizer*>(&tokenizer.plain());
+  if (byte_pair) return byte_pair->files();
+  throw DataError(std::string("[tokenizer] merges are those of a bpe tokenizer; got kind ") +
+                  tokenizer.kind());
+}
+
+std::string BytePairTokenizer::serialize() const {
+  const BytePairFiles both = files();
+  return write_tokenizer_file(kind(), both.vocabulary + both.merges);
+}
+
+TokenizerKind text_byte_pairs() {
+  const auto read = [](const std::string& payload, const std::string& name) {
+    const std::size_t end = std::min(payload.find('\n'), payload.size());  // of the vocabulary
+    return std::make_unique<BytePairTokenizer>(parse_byte_pair_files(
+        payload.substr(0, end), name, payload.substr(std::min(end + 1, payload.size())), name));
+  };
+  return {"bpe", "bpe", train_byte_pair_tokenizer, read, 257, true};
+}
+
+}  // namespace tapeformer

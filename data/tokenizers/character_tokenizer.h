@@ -1,0 +1,11 @@
+#pragma once
+
+#include <tapeformer/data/tokenizers/tokenizer.h>
+
+namespace tapeformer {
+
+/// One token for every code point that occurs, in the order of code points.
+std::unique_ptr<Tokenizer> train_character_tokenizer(const TextSource& text);
+TokenizerKind text_characters();
+
+}  // namespace tapeformer

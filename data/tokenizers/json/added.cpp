@@ -1,0 +1,120 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/json/added.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+
+#include <algorithm>
+
+namespace tapeformer::tokenizer_json {
+namespace {
+
+/// The length of the code point that ends `text`, which must not be empty.
+std::size_t last_length(std::string_view text) {
+  std::size_t length = 1;
+  while (length < text.size() && (text[text.size() - length] & 0xc0) == 0x80) ++length;
+  return length;
+}
+
+/// The first code point; U+FFFD where there is none.
+char32_t first_of(std::string_view text) {
+  return next_utf8(text).kind == Utf8Step::whole ? decode_code_point(text) : 0xfffd;
+}
+
+/// Whether the code point at the start of `text` is one of words, as the tokenizers package has it.
+bool begins_with_word(std::string_view text) {
+  static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
+  return next_utf8(text).kind == Utf8Step::whole &&
+         kWord(text.substr(0, code_point_length(text))).front().is_match;
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, Normalizer normalize)
+    : normalize_(std::move(normalize)) {
+  for (const Json& entry : list) {
+    AddedToken token;
+    token.content = entry.at("content").get<std::string>();
+    token.id = entry.at("id").get<std::int32_t>();
+    token.is_special = entry.value("special", false);
+    token.single_word = entry.value("single_word", false);
+    token.lstrip = entry.value("lstrip", false), token.rstrip = entry.value("rstrip", false);
+    token.normalized = entry.value("normalized", !token.is_special);
+    if (token.id < 0 || token.content.empty()) throw UnsupportedPart{"an added token without content or id"};
+    const auto known = vocabulary.find(token.content);
+    if (known != vocabulary.end() && known->second != token.id)
+      throw UnsupportedPart{"the added token \"" + token.content +
+                            "\" with another id than in the vocabulary"};
+    token.text = token.normalized ? normalize_(token.content) : token.content;
+    (token.normalized ? normalized_ : raw_).push_back({token.text, tokens_.size()});
+    tokens_.push_back(std::move(token));
+  }
+  for (std::vector<Wanted>* wanted : {&raw_, &normalized_})
+    std::stable_sort(wanted->begin(), wanted->end(),
+                     [](const Wanted& a, const Wanted& b) { return a.content.size() > b.content.size(); });
+}
+
+/// The leftmost token, and of those that begin there the longest.
+std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
+                                                    const std::vector<Wanted>& wanted) const {
+  std::vector<Part> parts;
+  std::size_t before = 0;
+  bool is_beginning[256] = {};
+  for (const Wanted& one : wanted)
+    if (!one.content.empty()) is_beginning[static_cast<unsigned char>(one.content[0])] = true;
+  for (std::size_t i = 0; i < text.size();) {
+    const Wanted* found = nullptr;
+    if (is_beginning[static_cast<unsigned char>(text[i])]) {
+      for (const Wanted& one : wanted) {
+        if (one.content.empty() || text.compare(i, one.content.size(), one.content) != 0) continue;
+        found = &one;
+        break;
+      }
+    }
+    if (found == nullptr) {
+      ++i;
+      continue;
+    }
+    const AddedToken& token = tokens_[found->token];
+    std::size_t begin = i, end = i + found->content.size();
+    const auto character_before = [&] { return text.substr(begin - last_length(text.substr(0, begin))); };
+    if (token.single_word) {
+      const bool left = begin > 0 && begins_with_word(character_before());
+      const bool right = end < text.size() && begins_with_word(text.substr(end));
+      if (left || right) {
+        i = end;
+        continue;
+      }
+    }
+    while (token.lstrip && begin > before && is_space(first_of(character_before())))
+      begin -= last_length(text.substr(0, begin));
+    while (token.rstrip && end < text.size() && is_space(first_of(text.substr(end))))
+      end += code_point_length(text.substr(end));
+    if (begin > before) parts.push_back({text.substr(before, begin - before), nullptr});
+    parts.push_back({text.substr(begin, end - begin), &token});
+    before = i = end;
+  }
+  if (before < text.size()) parts.push_back({text.substr(before), nullptr});
+  return parts;
+}
+
+void AddedTokens::encode(std::string_view text, std::vector<std::int32_t>& ids,
+                         const std::function<void(const std::string&, bool)>& rest) const {
+  bool begins = true;
+  for (const Part& raw : divided(text, raw_)) {
+    if (raw.token != nullptr) {
+      ids.push_back(raw.token->id);
+    } else {
+      const std::string normal = normalize_(std::string(raw.text));
+      bool is_first = begins;
+      for (const Part& part : divided(normal, normalized_)) {
+        if (part.token != nullptr)
+          ids.push_back(part.token->id);
+        else
+          rest(std::string(part.text), is_first);
+        is_first = false;
+      }
+    }
+    begins = false;
+  }
+}
+
+}  // namespace tapeformer::tokenizer_json

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <tapeformer/data/tokenizers/json/parts.h>
+
+namespace tapeformer::tokenizer_json {
+
+/// A token that is found in a text before anything else.
+struct AddedToken {
+  std::string content;
+  std::string text;  ///< what is searched for, and decoded: normalised if the token is
+  std::int32_t id = 0;
+  bool is_special = false;  ///< decoded to nothing
+  bool single_word = false, lstrip = false,
+       rstrip = false;      ///< alone between words; with the white space next to it
+  bool normalized = false;  ///< searched for in the normalised text
+};
+
+/// The added tokens of a file, and the parts of a text between them.
+class AddedTokens {
+ public:
+  AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, Normalizer normalize);
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+  /// Appends the ids of added tokens, and calls rest(text, begins) for the normalised parts between, in turn;
+  /// `begins` is true for one that the text begins with.
+  void encode(std::string_view text, std::vector<std::int32_t>& ids,
+              const std::function<void(const std::string& text, bool begins)>& rest) const;
+
+ private:
+  struct Wanted {
+    std::string content;
+    std::size_t token;
+  };
+  struct Part {
+    std::string_view text;
+    const AddedToken* token;  // nullptr for what lies between
+  };
+  std::vector<Part> divided(std::string_view text, const std::vector<Wanted>& wanted) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Wanted> raw_, normalized_;  // the longest first
+  Normalizer normalize_;
+};
+
+}  // namespace tapeformer::tokenizer_json

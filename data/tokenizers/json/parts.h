@@ -1,0 +1,84 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+// The stages of a tokenizer.json, in the order in which a text passes them; for sources only. Each is made
+// from its part of the file, and throws UnsupportedPart for what it cannot do as the tokenizers package does.
+namespace tapeformer::tokenizer_json {
+
+using Json = nlohmann::json;
+
+/// What a file has and we have not: "a normalizer of type Nmt".
+struct UnsupportedPart {
+  std::string what;
+};
+
+/// Unicode's White_Space.
+bool is_space(char32_t code_point);
+
+/// The type of a part; "none" for null.
+std::string type_of(const Json& part);
+
+/// Valid UTF-8 to valid UTF-8.
+using Normalizer = std::function<std::string(const std::string& text)>;
+Normalizer make_normalizer(const Json& part);
+/// The one of SentencePiece's models: `map` in base64 holds what replaces what.
+Normalizer make_precompiled_normalizer(const std::string& map);
+
+/// A part of a text, valid UTF-8.
+struct Piece {
+  std::string text;
+  bool begins_text = false;
+};
+/// Divides pieces further, and may change them.
+using Splitter = std::function<void(std::vector<Piece>& pieces)>;
+Splitter make_splitter(const Json& part);
+
+/// From one piece to ids.
+class Model {
+ public:
+  using Vocabulary = std::unordered_map<std::string, std::int32_t>;
+  virtual ~Model() = default;
+  /// Throws:  DataError where a text cannot be encoded
+  virtual void encode(const std::string& piece, std::vector<std::int32_t>& ids) const = 0;
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ protected:
+  /// The ids of "<0x0A>" and so on, by byte; none unless all are there.
+  std::vector<std::int32_t> byte_tokens() const;
+  Vocabulary vocabulary_;
+};
+std::unique_ptr<Model> make_model(const Json& part);
+std::unique_ptr<Model> make_byte_pair_model(const Json& part);
+std::unique_ptr<Model> make_unigram_model(const Json& part);
+std::unique_ptr<Model> make_word_piece_model(const Json& part);
+
+/// What a token adds to a text, as its first token or as a later one. May be a part of a character.
+using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
+Decoder make_decoder(const Json& part);
+
+/// The parts of `text` that `pattern` matches, and those between them, in order and never empty.
+struct Match {
+  std::string_view text;
+  bool is_match;
+};
+using Matcher = std::function<std::vector<Match>(std::string_view text)>;
+/// A regular expression of the kind that tokenizer.json files have, by PCRE2.
+/// Throws:  Error if it is none; when it runs, DataError if it takes too long
+Matcher make_regex(const std::string& pattern);
+/// `text` with `content` in the place of every match.
+std::string replaced(std::string_view text, const Matcher& matches, const std::string& content);
+/// From {"String": text} or {"Regex": pattern}.
+Matcher make_matcher(const Json& pattern);
+
+/// `text` in the characters that byte-level tokenizers write bytes with.
+std::string to_byte_characters(std::string_view text);
+
+}  // namespace tapeformer::tokenizer_json

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <tapeformer/data/tokenizers/tokenizer.h>
+
+namespace tapeformer {
+
+/// The kinds for sentences that are lists of pieces. Words and characters concatenate to the text. Words are
+/// cut from a text that starts with a space, which decoding removes, so that a word is the same piece
+/// wherever it is. The space before a word belongs to its piece, which makes decoding exact.
+TokenizerKind word_pieces();
+TokenizerKind character_pieces();
+/// The words between white space, for text that another program has cut. Decoding joins by single spaces.
+TokenizerKind space_pieces();
+
+/// A tokenizer of the kind `space`, of these pieces in the order of their ids.
+/// Throws:  DataError if pieces repeat
+std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces);
+
+/// "<pad>", "<unk>", "<begin>", "<end>".
+const char* special_piece(std::int32_t id);
+
+/// Cuts text into words, numbers and punctuation, and calls `piece` on each from left to right. One white
+/// space before a piece belongs to it. An apostrophe inside a word goes with the shorter neighbour, or the
+/// right one if both are equally long (l'|homme, Tom|'s, I|'m).
+void for_each_word(std::string_view text, const std::function<void(std::string_view)>& piece);
+
+}  // namespace tapeformer

@@ -1,0 +1,13 @@
+#include <tapeformer/data/tokenizers/pieces.h>
+#include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
+
+namespace tapeformer {
+
+const TokenizerKinds& sentence_tokenizers() {
+  static const TokenizerKinds kinds = {
+      word_pieces(), space_pieces(), character_pieces(), sentence_pieces("bpe"), sentence_pieces("unigram"),
+  };
+  return kinds;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,211 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tapeformer {
+namespace {
+
+/// Longer lines are encoded in parts: the library takes about 200 bytes of memory for each byte of text.
+constexpr std::size_t kLongestPart = 1 << 16;
+
+class SentencePieceTextTokenizer : public Tokenizer {
+ public:
+  SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model), name) {
+    for (std::int32_t id = 0; id < model_.size(); ++id) bytes_.push_back(model_.text_of(id));
+    // An example shows whether the model puts a space before a text.
+    const std::vector<std::int32_t> example = model_.encode("a");
+    adds_space_ = !example.empty() &&
+                  model_.piece(example[0]).compare(0, kSentencePieceSpace.size(), kSentencePieceSpace) == 0;
+    lead_ = model_.encode("\n").size();
+    cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
+              return bytes == "\n" || bytes.find('\n') == std::string::npos;
+            });
+  }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text, "SentencePiece");
+    const std::size_t part = first_part(text);
+    const std::vector<std::int32_t> first = model_.encode(text.substr(0, part));
+    ids.insert(ids.end(), first.begin(), first.end());
+    append_rest(text.substr(part), ids);
+  }
+  using Tokenizer::encode;
+  void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text, "SentencePiece");
+    append_rest(text, ids);
+  }
+
+  std::string bytes_of(std::int32_t id) const override {
+    check_token(id, vocabulary_size());
+    return bytes_[static_cast<std::size_t>(id)];
+  }
+  std::string decode(const std::vector<std::int32_t>& ids) const override {
+    std::string text = Tokenizer::decode(ids);
+    if (adds_space_ && text.compare(0, 1, " ") == 0) text.erase(0, 1);
+    return text;
+  }
+  Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
+  std::optional<std::int32_t> begin() const override { return control(model_.begin()); }
+  std::optional<std::int32_t> end() const override { return control(model_.end()); }
+  std::optional<std::int32_t> find(const std::string& token) const override {
+    for (std::int32_t id = 0; id < model_.size(); ++id)
+      if (model_.piece(id) == token) return id;
+    return {};
+  }
+  std::size_t safe_cut(std::string_view text) const override {
+    std::size_t cut = 0;
+    while (cuts_ && cut < text.size()) {
+      const std::string_view rest = text.substr(cut);
+      const std::size_t part = first_part(rest);
+      if (rest[part - 1] != '\n' && rest.size() < kLongestPart) break;
+      cut += part;
+    }
+    return cut;
+  }
+  const char* kind() const override { return "sentencepiece"; }
+  std::string serialize() const override { return write_tokenizer_file(kind(), model_.content()); }
+
+  const std::string& model() const { return model_.content(); }
+
+ private:
+  static std::optional<std::int32_t> control(std::int32_t id) {
+    return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
+  }
+
+  /// The length of the first part of `text`, a function of its first kLongestPart bytes.
+  std::size_t first_part(std::string_view text) const {
+    if (!cuts_) return text.size();
+    const std::string_view head = text.substr(0, kLongestPart);
+    const std::size_t line_end = head.find('\n');
+    if (line_end != head.npos) return line_end + 1;
+    return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
+  }
+
+  /// Encodes each part after a line end, where the library puts no space, and leaves the ids of that line
+  /// end out. These are the same whatever follows, because no other piece contains a line end.
+  void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
+    std::string line;
+    while (!text.empty()) {
+      const std::size_t part = first_part(text);
+      line.assign(1, '\n').append(text.substr(0, part));
+      const std::vector<std::int32_t> found = model_.encode(line);
+      ids.insert(ids.end(), found.begin() + static_cast<std::ptrdiff_t>(lead_), found.end());
+      text.remove_prefix(part);
+    }
+  }
+
+  /// Whether white space is decoded as it was, judged by an example.
+  bool keeps_white_space() const {
+    const std::string text = "\n  a \n ";
+    std::string back;
+    for (const std::int32_t id : model_.encode(text)) back += bytes_of(id);
+    return back == (adds_space_ ? " " : "") + text;
+  }
+
+  SentencePieceModel model_;
+  std::vector<std::string> bytes_;  // by id
+  bool adds_space_ = false;
+  bool cuts_ = false;     // whether a text may be encoded in parts
+  std::size_t lead_ = 0;  // ids of "\n", with the space before it
+};
+
+/// The trainer ignores longer sentences.
+constexpr std::size_t kLongestSentence = 4192;
+
+/// In bytes; training takes about ten times as much memory.
+constexpr std::size_t kMostSentences = 32'000'000;
+
+/// Collects sentences spread evenly over a text of any length, in bounded memory.
+class Sample {
+ public:
+  explicit Sample(std::size_t limit) : limit_(limit) {}
+
+  void add(std::string_view sentence) {
+    if (seen_++ % step_ != 0) return;
+    kept_.emplace_back(sentence);
+    bytes_ += memory(kept_.back());
+    while (bytes_ > limit_ && kept_.size() > 1) halve();
+  }
+  std::vector<std::string> take() { return std::move(kept_); }
+
+ private:
+  static std::size_t memory(const std::string& sentence) { return sentence.size() + sizeof(sentence); }
+
+  void halve() {
+    step_ *= 2;
+    bytes_ = 0;
+    for (std::size_t i = 0; i < kept_.size(); i += 2) {
+      bytes_ += memory(kept_[i]);
+      if (i > 0) kept_[i / 2] = std::move(kept_[i]);
+    }
+    kept_.resize((kept_.size() + 1) / 2);
+  }
+
+  std::size_t limit_, bytes_ = 0, seen_ = 0, step_ = 1;
+  std::vector<std::string> kept_;
+};
+
+std::unique_ptr<Tokenizer> read_sentencepiece_text(std::string model, const std::string& name) {
+  return std::make_unique<SentencePieceTextTokenizer>(std::move(model), name);
+}
+
+}  // namespace
+
+std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::size_t limit) {
+  Sample sample(limit);
+  std::string sentence;
+  const auto finish = [&] {
+    if (!sentence.empty()) sample.add(sentence);
+    sentence.clear();
+  };
+  text([&](std::string_view piece) {
+    check_utf8(piece, "SentencePiece", " of a piece of it");
+    while (!piece.empty()) {
+      const std::string_view character = piece.substr(0, code_point_length(piece));
+      piece.remove_prefix(character.size());
+      if (sentence.size() + character.size() > kLongestSentence) finish();
+      if (character == "\n" || character == "\r" || character == "\t") {  // the trainer rejects tabs
+        finish();
+      } else {
+        sentence += character;
+      }
+    }
+  });
+  finish();
+  return sample.take();
+}
+
+std::unique_ptr<Tokenizer> load_sentencepiece_tokenizer(const std::string& path) {
+  return read_sentencepiece_text(read_file(path), path);
+}
+
+std::unique_ptr<Tokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size) {
+  // As in Llama's models, rare characters are spelt in bytes, and each digit is a piece.
+  const std::string model = train_sentencepiece({{"model_type", "bpe"},
+                                                 {"vocab_size", std::to_string(vocabulary_size)},
+                                                 {"character_coverage", "0.99995"},
+                                                 {"byte_fallback", "true"},
+                                                 {"split_digits", "true"},
+                                                 {"allow_whitespace_only_pieces", "true"}},
+                                                sentencepiece_sentences(text, kMostSentences));
+  return read_sentencepiece_text(model, "the trained model");
+}
+
+TokenizerKind text_sentencepiece() {
+  return {"sentencepiece", "sentencepiece", train_sentencepiece_tokenizer, read_sentencepiece_text, 260};
+}
+
+std::string sentencepiece_model(const Tokenizer& tokenizer) {
+  const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer.plain());
+  if (model) return model->model();
+  throw DataError(std::string("[tokenizer] models are those of a sentencepiece tokenizer; got kind ") +
+                  tokenizer.kind());
+}
+
+}  // namespace tapeformer

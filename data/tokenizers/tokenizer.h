@@ -1,0 +1,108 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapeformer {
+
+/// The first ids of every tokenizer of sentences.
+constexpr std::int32_t kPadding = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
+/// The number of those ids.
+constexpr std::int32_t kSpecialTokens = 4;
+
+/// Text to token ids and back. Tokenizers of sentences, for translation, reserve the first ids and read what
+/// they do not know as kUnknown. Tokenizers of text of any length are for language models, which predict
+/// every id: text that the vocabulary does not cover is an error there. Thread-safe once made.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Appends the ids of `text` to `ids`, without begin and end. Byte-level kinds take any bytes, the others
+  /// valid UTF-8.
+  /// Throws:  DataError naming what the vocabulary lacks, or where `text` is not UTF-8
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  /// The ids of a whole text.
+  std::vector<std::int32_t> encode(std::string_view text) const {
+    std::vector<std::int32_t> ids;
+    encode(text, ids);
+    return ids;
+  }
+  /// The bytes that `id` adds within a text, perhaps a part of a character; none for control tokens.
+  /// Throws:  DataError for an id outside the vocabulary
+  virtual std::string bytes_of(std::int32_t id) const = 0;
+  /// The token as the vocabulary has it: "<pad>", " house", and "▁house" in SentencePiece's.
+  virtual std::string piece(std::int32_t id) const { return bytes_of(id); }
+  /// The text of `ids`, without the space that some kinds put before the first word. Tokenizers of sentences
+  /// stop at kEnd, and an unknown piece reads "⁇".
+  virtual std::string decode(const std::vector<std::int32_t>& ids) const;
+  /// The number of ids.
+  virtual Index vocabulary_size() const = 0;
+  /// The token that a document begins with, in kinds that have it.
+  virtual std::optional<std::int32_t> begin() const { return {}; }
+  /// The token that a document ends with, in kinds that have it.
+  virtual std::optional<std::int32_t> end() const { return {}; }
+  /// The ids at which a generated text ends.
+  virtual std::vector<std::int32_t> ends() const;
+  /// The id of a control token, or an added one, by its name: "</s>".
+  virtual std::optional<std::int32_t> find(const std::string& /*token*/) const { return {}; }
+  /// The length of the longest prefix of `text` that can be encoded by itself, whatever follows; 0 if none.
+  /// A stream can thus be encoded in pieces, the first by `encode` and the others by `encode_rest`, to the
+  /// ids of the whole.
+  virtual std::size_t safe_cut(std::string_view /*text*/) const { return 0; }
+  /// Like `encode`, for text after a prefix that `safe_cut` allowed.
+  virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+  /// The tokenizer that others' controls were given to; see tokenizer_controls.h.
+  virtual const Tokenizer& plain() const { return *this; }
+  /// The kind as its file names it: "word", "bpe", "sentencepiece".
+  virtual const char* kind() const = 0;
+  /// The whole tokenizer as the content of one file: write_tokenizer_file(kind(), payload).
+  virtual std::string serialize() const = 0;
+};
+
+/// Passes the text of a corpus to `reader`, piece by piece and in order. Can be called more than once. Pieces
+/// end between code points; those of sentences are a sentence each.
+using TextSource = std::function<void(const std::function<void(std::string_view piece)>& reader)>;
+
+/// A kind of tokenizer.
+struct TokenizerKind {
+  std::string name;      ///< as options have it
+  std::string in_files;  ///< as files have it; kinds that read the same files share it
+  /// Makes one of at most so many ids, where the kind can choose; none for kinds that are only read. The same
+  /// text gives the same file.
+  /// Throws:  DataError if the text cannot fill a vocabulary of that kind and size
+  std::function<std::unique_ptr<Tokenizer>(const TextSource& text, Index vocabulary_size)> train;
+  /// The tokenizer that a file's payload describes; errors call the file `name`.
+  /// Throws:  DataError if it is anything else
+  std::function<std::unique_ptr<Tokenizer>(std::string payload, const std::string& name)> read;
+  Index least_vocabulary = 0;  ///< that can be asked for; 0 where nobody can choose
+  bool takes_any_bytes = false;
+  bool is_closed = false;  ///< has no way to spell what it was not trained on: validation text counts too
+};
+using TokenizerKinds = std::vector<TokenizerKind>;
+
+/// The kinds for sentences, in translation: word, space (for text that is cut already), character, bpe,
+/// unigram.
+const TokenizerKinds& sentence_tokenizers();
+/// The kinds for text, in language models: character, byte, bpe (GPT-2's), sentencepiece, tokenizer_json.
+const TokenizerKinds& text_tokenizers();
+
+/// The names of the kinds that can be trained: "word, space or bpe".
+std::string names_of(const TokenizerKinds& kinds);
+/// The kind of that name; nullptr if there is none, or it is only read.
+const TokenizerKind* find_kind(const TokenizerKinds& kinds, const std::string& name);
+/// The same. Throws: DataError that lists the names instead
+const TokenizerKind& tokenizer_kind(const TokenizerKinds& kinds, const std::string& name);
+
+/// The inverse of `serialize`; errors call the file `name`. Throws: DataError if `content` is anything else
+std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerKinds& kinds, std::string_view content,
+                                           const std::string& name);
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerKinds& kinds, const std::string& path);
+
+}  // namespace tapeformer

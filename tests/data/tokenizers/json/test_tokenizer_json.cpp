@@ -1,0 +1,106 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/json/tokenizer_json.h>
+#include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace tapeformer;
+
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& golden_json() {
+  static const Json all = Json::parse(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/tokenizer_json.json"));
+  return all;
+}
+
+Json file_of(const std::string& name) {
+  for (const Json& one : golden_json().at("cases"))
+    if (one.at("name") == name) return Json::parse(one.at("file").get<std::string>());
+  FAIL("no case " << name);
+  return {};
+}
+
+std::string refusal(const Json& file) {
+  return message_of<DataError>([&] { parse_tokenizer_json(file.dump(), "t.json"); });
+}
+
+}  // namespace
+
+TEST_SUITE("data/tokenizers/json/tokenizer_json") {
+  TEST_CASE("the ids and the texts are those of the tokenizers package") {
+    for (const Json& one : golden_json().at("cases")) {
+      const auto name = one.at("name").get<std::string>();
+      CAPTURE(name);
+      const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
+      const auto again = parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "again");
+      for (std::size_t i = 0; i < golden_json().at("texts").size(); ++i) {
+        const auto text = golden_json().at("texts").at(i).get<std::string>();
+        CAPTURE(text);
+        const auto ids = one.at("ids").at(i).get<std::vector<std::int32_t>>();
+        CHECK(tokenizer->encode(text) == ids);
+        CHECK(again->encode(text) == ids);
+        CHECK(tokenizer->decode(ids) == one.at("decoded").at(i).get<std::string>());
+      }
+    }
+  }
+
+  TEST_CASE("a long text takes no more time a byte than a short one") {
+    // Minutes, were any part the square of the length.
+    for (const Json& one : golden_json().at("cases")) {
+      const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
+      for (const char* unit : {"t", " ", "the cat ", "e\u0301\u0323", "\u0323\u0301", "1", "<s> ", "\n"}) {
+        INFO(one.at("name"), ", ", unit);
+        std::string text;
+        while (text.size() < 300'000) text += unit;
+        CHECK(tokenizer->encode(text).size() <= text.size() + 1);
+      }
+    }
+  }
+
+  TEST_CASE("a template's tokens begin and end a document, and special ones decode to nothing") {
+    const auto bert = parse_tokenizer_json(file_of("WordPiece, BERT's").dump(), "t.json");
+    REQUIRE(bert->begin());
+    REQUIRE(bert->end());
+    CHECK(*bert->begin() == 1);
+    CHECK(*bert->end() == 2);
+    CHECK(bert->bytes_of(1).empty());
+    const auto llama = parse_tokenizer_json(file_of("BPE with byte_fallback, Llama 2's").dump(), "t.json");
+    CHECK(llama->begin() == std::optional<std::int32_t>(1));
+    CHECK_FALSE(llama->end());
+    CHECK(llama->bytes_of(3 + '\n') == "\n");
+    CHECK(llama->safe_cut("a text\n") == 0);
+    CHECK_THROWS_AS(llama->bytes_of(static_cast<std::int32_t>(llama->vocabulary_size())), DataError);
+    CHECK_THROWS_AS(llama->encode("\xff"), DataError);
+  }
+
+  TEST_CASE("what is not supported or damaged is refused by name") {
+    const Json sound = file_of("Unigram, T5's");
+    const auto with = [&](const char* pointer, const Json& value) {
+      Json file = sound;
+      file[Json::json_pointer(pointer)] = value;
+      return refusal(file);
+    };
+    const auto has = [](const std::string& text, const char* part) {
+      CAPTURE(text);
+      CHECK(text.find(part) != std::string::npos);
+    };
+    has(with("/normalizer", {{"type", "Nmt"}}),
+        "t.json: has a normalizer of type Nmt, which is not supported");
+    has(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), "a pre-tokenizer of type UnicodeScripts");
+    has(with("/decoder", {{"type", "CTC"}}), "a decoder of type CTC");
+    has(with("/post_processor", {{"type", "Other"}}), "a post-processor of type Other");
+    has(with("/model/type", "WordLevel"), "a model of type WordLevel");
+    has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
+    has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
+        "the pattern (a, which is not a regular expression");
+    has(with("/model/vocab", "none"), "is damaged");
+    has(with("/added_tokens/-", {{"content", "far"}, {"id", 1 << 30}}), "has the id 1073741824 among ");
+    has(with("/added_tokens/0/content", "</s>"), "the added token \"</s>\" with another id");
+    has(message_of<DataError>([] { parse_tokenizer_json("{", "t.json"); }), "t.json: is damaged");
+  }
+}

@@ -1,0 +1,57 @@
+#include <doctest/doctest.h>
+#include <tapeformer/data/tokenizers/pieces.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
+
+using namespace tapeformer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for_each_word(text, [&](std::string_view word) { words.emplace_back(word); });
+  return words;
+}
+
+}  // namespace
+
+TEST_SUITE("data/tokenizers/pieces") {
+  using Words = std::vector<std::string>;
+
+  TEST_CASE("a word takes the space before it, a mark is alone") {
+    CHECK(words_of(" Hello, big world!") == Words{" Hello", ",", " big", " world", "!"});
+    CHECK(words_of(" Va !") == Words{" Va", " !"});
+    CHECK(words_of(" Où\u202f? Là\u00a0!") == Words{" Où", "\u202f?", " Là", "\u00a0!"});
+    CHECK(words_of(" avez-vous 3,14 €") == Words{" avez", "-", "vous", " 3", ",", "14", " €"});
+    CHECK(words_of(" a  b ") == Words{" a", " ", " b", " "});
+    CHECK(words_of("").empty());
+  }
+
+  TEST_CASE("an apostrophe goes with the shorter word, or the one behind it") {
+    CHECK(words_of(" l'homme") == Words{" l'", "homme"});
+    CHECK(words_of(" aujourd’hui") == Words{" aujourd", "’hui"});
+    CHECK(words_of(" Tom's I'm isn't") == Words{" Tom", "'s", " I", "'m", " isn", "'t"});
+    CHECK(words_of(" jusqu'à l'été") == Words{" jusqu", "'à", " l'", "été"});
+    CHECK(words_of(" the neighbors' 'n' cars") == Words{" the", " neighbors", "'", " '", "n", "'", " cars"});
+    CHECK(words_of(" qu'est-ce") == Words{" qu'", "est", "-", "ce"});
+  }
+
+  TEST_CASE("a piece that the vocabulary lacks is unknown, and shows as such") {
+    const auto word = word_pieces().train(text_in({"un chat", "un chien"}), 100);
+    CHECK(word->encode("un zèbre") == Ids{word->encode("un")[0], kUnknown});
+    CHECK(word->decode({kUnknown, word->encode("un")[0], kUnknown}) == "⁇ un ⁇");
+    const auto character = character_pieces().train(text_in({"é"}), 100);
+    CHECK(character->encode("é漢") == Ids{4, kUnknown});
+    CHECK(character->decode({4, kUnknown}) == "é⁇");
+  }
+
+  TEST_CASE("a vocabulary is capped, and keeps the frequent pieces") {
+    const TextSource sentences = text_in({"b a b a c", "b d d"});
+    const auto tokenizer = word_pieces().train(sentences, 6);
+    CHECK(tokenizer->vocabulary_size() == 6);
+    CHECK(tokenizer->piece(4) == " b");
+    CHECK(tokenizer->piece(5) == " a");
+    CHECK(word_pieces().train(sentences, 100)->vocabulary_size() == 4 + 4);
+  }
+}

@@ -1,0 +1,135 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const std::vector<std::string> kSentences = {
+    "L'homme n'est pas là : il dort.",
+    "Qu'est-ce que c'est\u202f?",
+    "Vraiment ! « Oui », dit-elle\u00a0; « d'accord »…",
+    "Tom's dog isn't here, and I'm glad (really).",
+    "Aujourd’hui, l’été commence — 3,14 est π.",
+    " un espace devant,  deux dedans, un derrière ",
+    "rock 'n' roll, the neighbors' car, ''",
+    "😀 x y ",
+};
+
+std::unique_ptr<Tokenizer> trained(const std::string& kind, Index size = 400) {
+  return tokenizer_kind(sentence_tokenizers(), kind).train(text_in(kSentences), size);
+}
+
+constexpr const char* kExactKinds[] = {"word", "character", "bpe", "unigram"};  // keep every text as it is
+
+}  // namespace
+
+TEST_SUITE("data/tokenizers/sentence_tokenizers") {
+  TEST_CASE("a long text takes no more time a byte than a short one") {
+    for (const char* unit : {"t", " ", "est ", "l'\u00e9t\u00e9", "s'", "''"}) {
+      std::string text;
+      while (text.size() < 300'000) text += unit;
+      for (const char* kind : kExactKinds) {
+        CAPTURE(kind);
+        CAPTURE(unit);
+        const auto tokenizer = trained(kind);
+        CHECK_FALSE(tokenizer->decode(tokenizer->encode(text)).empty());
+      }
+    }
+  }
+
+  TEST_CASE("decoding returns every text that the vocabulary covers") {
+    for (const char* kind : kExactKinds) {
+      const auto tokenizer = trained(kind);
+      for (const std::string& sentence : kSentences) {
+        CAPTURE(kind);
+        CHECK(tokenizer->decode(tokenizer->encode(sentence)) == sentence);
+      }
+      CHECK(tokenizer->encode("").empty());
+      CHECK(tokenizer->decode({}).empty());
+    }
+  }
+
+  TEST_CASE("the special pieces have the same ids in every kind") {
+    for (const char* kind : kExactKinds) {
+      const auto tokenizer = trained(kind);
+      CAPTURE(kind);
+      CHECK(tokenizer->piece(kPadding) == "<pad>");
+      CHECK(tokenizer->piece(kUnknown) == "<unk>");
+      CHECK(tokenizer->piece(kBegin) == "<begin>");
+      CHECK(tokenizer->piece(kEnd) == "<end>");
+      for (const std::int32_t id : tokenizer->encode("deux dedans")) CHECK(id >= kSpecialTokens);
+    }
+  }
+
+  TEST_CASE("decoding stops at the end and skips padding and begin") {
+    for (const char* kind : kExactKinds) {
+      const auto tokenizer = trained(kind);
+      Ids ids = {kBegin, kPadding};
+      for (const std::int32_t id : tokenizer->encode("un espace")) ids.push_back(id);
+      ids.insert(ids.end(), {kEnd, kUnknown, ids[2]});
+      CHECK(tokenizer->decode(ids) == "un espace");
+    }
+  }
+
+  TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
+    for (const char* kind : kExactKinds) {
+      const auto tokenizer = trained(kind);
+      CAPTURE(kind);
+      CHECK(tokenizer->serialize() == trained(kind)->serialize());
+      const TemporaryFile file("");
+      write_atomically(file.path(), tokenizer->serialize());
+      const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
+      CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
+      for (const std::string& sentence : kSentences)
+        CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
+    }
+  }
+
+  TEST_CASE("a damaged or foreign file is refused with what is wrong") {
+    const auto error_of = [](const std::string& content) {
+      return message_of<DataError>([&] { parse_tokenizer(sentence_tokenizers(), content, "t"); });
+    };
+    CHECK(error_of("{}") ==
+          "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
+    CHECK(error_of("") ==
+          "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
+    for (const char* kind : kExactKinds) {
+      const std::string whole = trained(kind)->serialize();
+      CHECK(error_of(whole.substr(0, whole.size() - 1)).find("t: is damaged: its header promises") == 0);
+      std::string flipped = whole;
+      flipped[whole.size() / 2] ^= 1;
+      CHECK(error_of(flipped) == "t: is damaged: its checksum does not match");
+    }
+    CHECK(error_of(write_tokenizer_file("sentencepiece", "junk")).find("t: is not a SentencePiece model") ==
+          0);
+    CHECK(error_of(write_tokenizer_file("word", "{\"a\":1}")).find("t: is not a list of pieces") == 0);
+    CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
+          "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
+    CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
+          "t: holds a tokenizer of kind syllable; one of kind word, space, character or sentencepiece is "
+          "needed "
+          "here");
+    CHECK(message_of<DataError>([] { load_tokenizer(sentence_tokenizers(), "/nonexistent/t"); }) ==
+          "/nonexistent/t: cannot be opened: No such file or directory");
+    const auto tokenizer = trained("word");
+    CHECK(message_of<DataError>([&] { tokenizer->decode({5000}); }).find("ids are in [0, vocabulary)") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("training without text, or with an impossible size, is refused") {
+    for (const char* kind : kExactKinds) {
+      CHECK_THROWS_AS(tokenizer_kind(sentence_tokenizers(), kind).train(text_in({}), 400), DataError);
+      CHECK_THROWS_AS(trained(kind, 4), DataError);
+    }
+    // fewer pieces than there are characters
+    CHECK_THROWS_AS(trained("bpe", 20), DataError);
+  }
+}

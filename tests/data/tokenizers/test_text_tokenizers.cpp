@@ -1,0 +1,102 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const std::string kText = "To be, or not to be:\nthat is the question.  L'\u00e9t\u00e9 \U0001f600!\n";
+
+/// One of each kind that can be trained.
+std::vector<std::unique_ptr<Tokenizer>> tokenizers() {
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  for (const TokenizerKind& kind : text_tokenizers())
+    if (kind.train) all.push_back(kind.train(text_in({kText}), 300));
+  REQUIRE(all.size() == 4);
+  return all;
+}
+
+}  // namespace
+
+TEST_SUITE("data/tokenizers/text_tokenizers") {
+  TEST_CASE("every kind gives the text back, with ids below its vocabulary's size") {
+    for (const auto& tokenizer : tokenizers()) {
+      CAPTURE(tokenizer->kind());
+      const Ids ids = tokenizer->encode(kText);
+      CHECK(tokenizer->decode(ids) == kText);
+      for (const std::int32_t id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
+      CHECK(tokenizer->encode("").empty());
+      CHECK(tokenizer->decode({}).empty());
+    }
+  }
+
+  TEST_CASE("a file brings back the same tokenizer") {
+    for (const auto& tokenizer : tokenizers()) {
+      CAPTURE(tokenizer->kind());
+      const TemporaryFile file(tokenizer->serialize());
+      const auto loaded = load_tokenizer(text_tokenizers(), file.path());
+      CHECK(loaded->kind() == std::string(tokenizer->kind()));
+      CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
+      CHECK(loaded->begin() == tokenizer->begin());
+      CHECK(loaded->end() == tokenizer->end());
+      CHECK(loaded->encode(kText) == tokenizer->encode(kText));
+      CHECK(loaded->serialize() == tokenizer->serialize());
+    }
+  }
+
+  TEST_CASE("a text encoded in pieces has the ids of the whole") {
+    for (const auto& tokenizer : tokenizers()) {
+      CAPTURE(tokenizer->kind());
+      const Ids whole = tokenizer->encode(kText);
+      for (std::size_t step = 1; step < kText.size(); ++step) {
+        Ids ids;
+        std::string waiting;
+        for (std::size_t i = 0; i < kText.size(); i += step) {
+          waiting += kText.substr(i, step);
+          const std::size_t cut = tokenizer->safe_cut(waiting);
+          REQUIRE(cut <= waiting.size());
+          const std::string_view part = std::string_view(waiting).substr(0, cut);
+          ids.empty() ? tokenizer->encode(part, ids) : tokenizer->encode_rest(part, ids);
+          waiting.erase(0, cut);
+        }
+        ids.empty() ? tokenizer->encode(waiting, ids) : tokenizer->encode_rest(waiting, ids);
+        CHECK(ids == whole);
+      }
+    }
+  }
+
+  TEST_CASE("a long text takes no more time a byte than a short one") {
+    // A word, white space, marks, and words in a row: minutes, were any of it the square of the length.
+    for (const char* unit : {"t", " ", "\n", "to be", "L'\u00e9", "be\n  "}) {
+      std::string text;
+      while (text.size() < 1'000'000) text += unit;
+      for (const auto& tokenizer : tokenizers()) {
+        CAPTURE(tokenizer->kind());
+        CAPTURE(unit);
+        CHECK((tokenizer->decode(tokenizer->encode(text)) == text));
+      }
+    }
+  }
+
+  TEST_CASE("tokenizers that are not for language models are refused by name") {
+    const auto error_of = [](const std::string& content) {
+      return message_of<DataError>([&] { parse_tokenizer(text_tokenizers(), content, "t"); });
+    };
+    CHECK(error_of(write_tokenizer_file("word", "[]")) ==
+          "t: holds a tokenizer of kind word; one of kind character, byte, bpe, sentencepiece, "
+          "tokenizer_json or "
+          "controls is needed here");
+    CHECK(error_of(write_tokenizer_file("byte", "x")) ==
+          "t: a byte tokenizer's file holds no payload; got 1 byte");
+    CHECK(error_of("junk").find("t: is not a tokenizer file") == 0);
+    CHECK(message_of<DataError>([] { load_tokenizer(text_tokenizers(), "/nonexistent/t"); }) ==
+          "/nonexistent/t: cannot be opened: No such file or directory");
+  }
+}
