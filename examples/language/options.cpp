@@ -318,6 +318,18 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   if (given("prefix")) options.model.prefix = asked.model.prefix;
 }
 
+/// ", qk_norm=rms, softcap=20": the fields of attention's pieces that are not at their defaults.
+static std::string pieces_text(AttentionPieces::Fields pieces) {
+  AttentionPieces::Fields usual;
+  FieldList fields, defaults, decided_by_models;
+  pieces.describe(FieldVisitor(fields), FieldVisitor(decided_by_models));
+  usual.describe(FieldVisitor(defaults), FieldVisitor(decided_by_models));
+  std::string text;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].text() != defaults[i].text()) text += ", " + fields[i].name + "=" + fields[i].text();
+  return text;
+}
+
 std::string model_text(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
   std::string text = number_of(config.layers, "layer") + ", width " + std::to_string(config.width) +
@@ -333,15 +345,9 @@ std::string model_text(const DecoderOnlyConfig& config) {
           (config.tie_head ? ", tied head" : ", a head of its own");
   if (config.short_convolution > 0)
     text += ", convolutions of " + number_of(config.short_convolution, "token");
-  if (config.attention.qk_norm != QkNorm::none)
-    text += std::string(", qk norm ") + qk_norm_name(config.attention.qk_norm);
-  if (config.attention.output_gate != OutputGate::none)
-    text += std::string(", output gates: ") + output_gate_name(config.attention.output_gate);
+  text += pieces_text(config.attention);
   if (config.sublayer_norms != SublayerNorms::input)
     text += std::string(", norms of sublayers: ") + name_of(config.sublayer_norms);
-  if (config.attention.softcap > 0) text += format(", scores up to %g", config.attention.softcap);
-  if (config.attention.weighting != AttentionWeighting::softmax)
-    text += std::string(", ") + weighting_name(config.attention.weighting) + " weights";
   if (config.window > 0)
     text += ", windows of " + number_of(config.window, "token") +
             (config.windows.empty() ? "" : " in " + config.windows) +
@@ -349,8 +355,7 @@ std::string model_text(const DecoderOnlyConfig& config) {
   if (config.kv_sharing > 1)
     text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
   for (const auto& [has, name] :
-       {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.attention.sinks, "sinks"),
-        std::pair(config.value_residual, "value residual"),
+       {std::pair(config.value_residual, "value residual"),
         std::pair(config.embedding_norm, "embedding norm"), std::pair(config.prefix, "prefix")})
     if (has) text += std::string(", ") + name;
   if (config.logit_softcap > 0) text += format(", logits up to %g", config.logit_softcap);
