@@ -47,14 +47,7 @@ struct PieceTable {
   }
 };
 
-using AttentionPieces = PieceTable<  //
-    HeadNorms,                       //
-    Softcap,                         //
-    DistanceBias,                    //
-    ScoreWeights,                    //
-    ValueResidual,                   //
-    RotaryHeads,                     //
-    Exclusive,                       //
-    OutputGates>;
+using AttentionPieces = PieceTable<HeadNorms, Softcap, DistanceBias, ScoreWeights, ValueResidual, RotaryHeads,
+                                   Exclusive, OutputGates>;
 
 }  // namespace tapeformer
