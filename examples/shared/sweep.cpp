@@ -233,8 +233,8 @@ int SweepCommand::execute() const {
                         format("the run ended with exit code %lld: ", code) + last_line_of(run.log));
       run.read();
       if (run.has_ended())
-        std::fprintf(stderr, "%s %s: %.4f in %s\n", run.combination.name.c_str(), run.seed.back().c_str(),
-                     run.loss, duration_text(run.seconds).c_str());
+        std::fprintf(stderr, "%s, seed %s: %.4f in %s\n", run.combination.name.c_str(),
+                     run.seed.back().c_str(), run.loss, duration_text(run.seconds).c_str());
     }
     ended += run.has_ended() ? 1 : 0;
   }
