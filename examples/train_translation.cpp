@@ -70,7 +70,8 @@ int translate(const TranslateOptions& options, SearchOptions search) {
       if (given > 0) line = options.sentences[static_cast<std::size_t>(number)];
       source = source_of_line(*words.source, line);
     } catch (const DataError& error) {
-      if (lines.number() == number) throw;  // no line can be read; one that is no text takes no other with it
+      if (lines.number() == number)
+        throw;  // no line can be read; one that is not text takes no other with it
       std::fprintf(stderr, "%s; its translation is empty\n", error.what());
       code = kExitBadInput;
     }

@@ -118,22 +118,33 @@ leftovers() {
     awk -F: '{ print $1 ":" $2 ": leftover: " substr($0, length($1 $2) + 3) }' || true
 }
 
-# Habits of English that make readers stumble: what a line must not match, and what to write instead.
+# Habits of English that make readers stumble: what a line must not match, and what to write instead. Those of the second
+# list hold in the folders of `english_in` alone, until the others are clean of them.
 english=(
   '\banew\b(?!\() => again'
   '\btrainings\b => runs'
-  '^ *///?<? Of (the|a|an|its|each|every|all|this)\b => a noun phrase, as in "Configuration of the norms."'
   '(?<![Tt]here )(?<!// )\b(is|are) no (?!longer|more|less|fewer|better|worse|farther|nearer|simpler|wider|such|one) => "is not a ..."'
   '[0-9a-z] (tokens?|bytes|ms|seconds|operations|values|FLOPs?) a (token|step|layer|row)\b => "per token", "per step"'
+)
+english_in=(data nn examples/gradcheck examples/report examples/guide examples/python tests/bench tests/faults tests/fuzz)
+english_there=(
+  '^ *///?<? Of (the|a|an|its|each|every|all|this)\b => a noun phrase, as in "Configuration of the norms."'
   '\bWho(ever)? [a-z]+s\b => the person or the thing by name'
 )
-english_in=(examples/gradcheck examples/report examples/guide examples/python tests/bench tests/faults tests/fuzz)
-habits() {
-  local row
-  for row in "${english[@]}"; do
-    git ls-files -- "${english_in[@]}" ':!tests/golden' ':!*RESULTS.md' ':!tests/structure.sh' | xargs grep -nIP "${row% => *}" |
+# habits_in FOLDERS -- PATTERNS
+habits_in() {
+  local folders=() row
+  while [ "$1" != -- ]; do folders+=("$1") && shift; done
+  shift
+  for row in "$@"; do
+    git ls-files -- "${folders[@]}" ':!tests/golden' ':!*RESULTS.md' ':!*.tsv' ':!*.svg' ':!tests/structure.sh' |
+      xargs grep -nIP "${row% => *}" |
       awk -F: -v instead="${row##* => }" '{ print $1 ":" $2 ": write " instead ": " substr($0, length($1 $2) + 3) }' || true
   done
+}
+habits() {
+  habits_in autograd nn optim data examples tests README.md .github -- "${english[@]}"
+  habits_in "${english_in[@]}" -- "${english_there[@]}"
 }
 
 status=0

@@ -28,7 +28,7 @@ struct LanguageBatch {
 
 /// Uses the tensors of `batch` without a copy. Prefix lengths in 1 .. T - 1 are a function of (seed, first +
 /// row), where `first` is the number of the first row among all rows. With `document_end`, documents are
-/// apart: each row begins one, and so does each token after an end, which is no target itself.
+/// apart: each row begins one, and so does each token after an end, which is not a target itself.
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
                              Index first, std::optional<std::int32_t> document_end = {});
 /// Lets none of the batch's targets count.

@@ -93,7 +93,7 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   in_model.path(
       "from", from,
       "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
-      "the schedule begins anew");
+      "the schedule begins again");
   in_model("dropout",
            Property([this] { return model.residual_dropout; },
                     [this](double dropout) { set_dropout(model, dropout); }),

@@ -45,7 +45,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) 
                       "; try the one that it was trained with");
 }
 
-/// "1024 tokens a step", or of how many to how many.
+/// "1024 tokens per step", or of how many to how many.
 std::string tokens_a_step(const std::vector<BatchShape>& shapes, Index accumulate) {
   std::set<Index> counts;
   for (const BatchShape& shape : shapes) counts.insert(accumulate * shape.rows * shape.context);
@@ -264,7 +264,7 @@ void LanguageTask::save_state(Json& state) const {
 void LanguageTask::load_state(const Json& state) {
   if (state.at("data_fingerprint").get<std::uint64_t>() != fingerprint(data_)) {
     throw DataError(data_.train.path(), 0,
-                    "the data has changed since the checkpoint; restore it, or start anew");
+                    "the data has changed since the checkpoint; restore it, or start again");
   }
   if (state.contains("validation_plan")) {  // older checkpoints lack it
     const Json& plan = state.at("validation_plan");
@@ -306,7 +306,7 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
                                         : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
     if (!options.from.empty()) {
-      progress.log("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
+      progress.log("starts from the weights in " + options.from + "; optimizer and schedule begin again");
       const std::string others = other_settings(options.from, options, fields_of(options));
       if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
     }

@@ -73,7 +73,7 @@ Number counter_in(const Json& counters, const std::string& name, const Safetenso
   const Json& value = counters.at(name);
   const bool fits =
       value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<Number>::max();
-  if (!fits) throw CheckpointError(file.path() + ": the counter " + name + " is no whole number");
+  if (!fits) throw CheckpointError(file.path() + ": the counter " + name + " is not a whole number");
   return value.get<Number>();
 }
 

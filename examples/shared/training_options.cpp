@@ -117,7 +117,7 @@ Index steps_on_resuming(const Command& command, std::initializer_list<const char
     given = given || name == "--steps";
     if (name == "--steps") continue;
     throw Error("--resume goes on with the options of the run; " + name +
-                " cannot be changed, only --steps: start anew in another folder");
+                " cannot be changed, only --steps: start again in another folder");
   }
   if (given && options.steps < 1)
     throw Error("--steps must be positive; got " + std::to_string(options.steps));

@@ -50,7 +50,7 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_model.path(
       "from", from,
       "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
-      "anew");
+      "again");
   model.describe(in_model);
   in_model("post_norm", negated(model.layer.norm_first),
            "normalise after each residual sum, as the original did, not before");

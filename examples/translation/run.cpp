@@ -51,7 +51,8 @@ void check_trained(const std::string& folder) {
   if (!std::filesystem::is_directory(folder))
     throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
   if (!has("config.json"))
-    throw CheckpointError(folder + ": is no run: it has no config.json; try one that train --run has made");
+    throw CheckpointError(folder +
+                          ": is not a run: it has no config.json; try one that train --run has made");
   if (has("tokenizer"))
     throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
   if (!has("weights.safetensors")) {

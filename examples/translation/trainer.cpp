@@ -112,7 +112,8 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
     : options_(checkpoint.at("options").get<TranslationOptions>()) {
   load_pairs(progress);
   if (checkpoint.at("data_fingerprint").get<std::uint64_t>() != data_fingerprint_) {
-    throw DataError(folder.path(), 0, "the data has changed since the checkpoint; restore it, or start anew");
+    throw DataError(folder.path(), 0,
+                    "the data has changed since the checkpoint; restore it, or start again");
   }
   vocabularies_ = Vocabularies::load(folder.path(), folder.config());
   if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
@@ -127,7 +128,7 @@ void TranslationTask::start_from_run(Progress& progress) {
   config.layer.dropout = options_.model.layer.dropout;
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
-  progress.log("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
+  progress.log("starts from the weights in " + from.path() + "; optimizer and schedule begin again");
   const std::string others = other_settings(from.path(), options_, fields_of(options_));
   if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
 }

@@ -59,7 +59,7 @@ class LatentAttention : public Attention {
   ///                value for its row, 2 T R for the angles, N H for sums, and
   ///                naive: M L + N H (d + E) + M H (d + E);
   ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;
-  ///                causal: 8 bytes a row
+  ///                causal: 8 bytes per row
   ///   cache        L + R values, against 2 H D of multi-head attention
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);

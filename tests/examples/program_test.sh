@@ -182,7 +182,7 @@ reports() {
   check "compare --json" grep -q '"best_validation_loss": [0-9]' "$work/out"
   cp -r "$work/compared" "$work/uncompared" && echo '{' >"$work/uncompared/config.json"
   refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
-  refuses "a report of what is no run" "$work/none: is not a folder" report "$work/whole" "$work/none"
+  refuses "a report of what is not a run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
   check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
   check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
@@ -213,7 +213,7 @@ sweeps() {
   check "whose options give its weights" cmp "$work/alone/weights.safetensors" "$work/sweep/$best/seed-2/weights.safetensors"
   refuses "a sweep with other options in its folder" "holds runs with other options" \
     sweep --runs "$work/sweep" --vary learning-rate 1e-3 -- "$@" --samples 0
-  refuses "a sweep of what is no option" "unknown option --learning-rat" \
+  refuses "a sweep of what is not an option" "unknown option --learning-rat" \
     sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
   refuses "a sweep of an option without values" "--vary needs an option and its values" sweep --runs "$work/mistaken" --vary dropout
 }
@@ -270,7 +270,7 @@ refuses_bad_options() {
   refuses "an unknown precision" "--precision" "${new[@]}" --precision f16
   refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$work/whole" --device cpu --precision tf32
   refuses "a number of threads that is none" "--threads" evaluate --run "$work/whole" --threads 100000
-  check "refused trainings leave no folder behind" test ! -e "$work/new"
+  check "refused runs leave no folder behind" test ! -e "$work/new"
   refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "$@"
   refuses "a folder that holds a training" "--resume" train --run "$work/whole" "$@"
   refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32

@@ -339,7 +339,7 @@ claims_a_terabyte "$work/holes"
 refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --corpus "$work/holes" --output "$work/unprepared" \
   --tokenizer character
 damage && printf '\0\377\033[2J\n' >"$work/damaged/config.json"
-refuses "a config that is no text" "config.json" generate --run "$work/damaged" --prompt a
+refuses "a config that is not text" "config.json" generate --run "$work/damaged" --prompt a
 
 # --- a full disk -----------------------------------------------------------------------------------------------------------
 fills_the_disk "${small[@]}"

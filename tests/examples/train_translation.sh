@@ -16,7 +16,7 @@ resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- source.vocabulary targe
 validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; }
 train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
 check "fine-tuning a run" test $? = 0
-check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule begin anew" "$work/err"
+check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule begin again" "$work/err"
 check "and which settings are not the run's" grep -q "note: other settings than that run's, in brackets: .*--learning-rate 1e-12 (" "$work/err"
 check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
@@ -260,9 +260,9 @@ refuses "translating before the first validation" "go on with train --resume" tr
 touch "$work/other/tokenizer"
 mkdir "$work/no-run" && touch "$work/no-run/notes.txt"
 for command in translate evaluate; do
-  refuses "$command of a folder that is no run" "no-run: is no run: it has no config.json" $command --run "$work/no-run"
+  refuses "$command of a folder that is not a run" "no-run: is not a run: it has no config.json" $command --run "$work/no-run"
 done
-refuses "fine-tuning a folder that is no run" "no-run: is no run" train --run "$(new)" --from "$work/no-run"
+refuses "fine-tuning a folder that is not a run" "no-run: is not a run" train --run "$(new)" --from "$work/no-run"
 refuses "positions that an attention cannot have" "positions=alibi are for mha, gqa, mqa; got attention=mla" train \
   --run "$(new)" "${tiny[@]}" --attention mla --positions alibi
 refuses "translating with a language model" "is a run of train_language_model" translate --run "$work/other"
@@ -308,7 +308,7 @@ printf 'ok\na\0b\0\n' | "$program" translate --run "$work/whole" >"$work/out" 2>
 check "and so does UTF-16" grep -q 'input:2: a NUL at byte 2' "$work/err"
 words=$(printf 'the cat sleeps . %.0s' $(seq 200))
 printf 'the cat sleeps .\n%s\nbad \xff\nthe cat sleeps .\n' "$words" | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
-check "a line that is no text ends translate with 2" test $? = 2
+check "a line that is not text ends translate with 2" test $? = 2
 check "after the others have been translated" test "$(wc -l <"$work/out")$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 41
 check "and one that is too long is cut with a note" grep -q 'note: standard input:2: has 801 tokens, and only the first 127 are' "$work/err"
 

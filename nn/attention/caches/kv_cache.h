@@ -73,7 +73,7 @@ class KvCache {
   void set_length(Index length) { length_ = length; }
 
  protected:
-  /// An empty cache; a capacity of 0 is no limit.
+  /// An empty cache; a capacity of 0 means no limit.
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
   /// Throws what append() throws. `cached` is of the type that the cache has, or undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const;

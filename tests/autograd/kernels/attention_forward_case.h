@@ -102,7 +102,7 @@ inline void check_output(const Tensor& y, const AttentionInputs& in, const Atten
   check_attention({y, {}}, in, options, seed, type, rounded_forward(type));
 }
 
-/// Relative differences above this are no matter of roundings.
+/// Relative differences above this do not come from roundings.
 constexpr double kAnother = 0.16;
 
 /// Both passes of what a path computes are those of plain loops in f64; returns them.

@@ -43,7 +43,7 @@ struct AttentionPath {
   RoundedToBf16 rounded = {};
   /// Whether it takes modifiers of the scores, as inputs after the others.
   bool modifies = false;
-  /// Of scores that are no products.
+  /// Scores that are not products.
   std::function<ExpectedAttention(const AttentionCase& c, const Tensor& seed,
                                   const AttentionProblem& problem)>
       expected = {};
@@ -89,7 +89,7 @@ inline void overflow_masked(const AttentionCase& c, double large, Generator& ran
   }
 }
 
-/// x with something that is no number to compute with in the rows of its last axis that are not real.
+/// x with something that is not a number to compute with in the rows of its last axis that are not real.
 inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const AttentionProblem& problem) {
   constexpr double kJunk[] = {kNan, kInfinity, -kInfinity, 3e38};
   constexpr Index kKinds = 4;

@@ -219,7 +219,7 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
     }
   }
 
-  TEST_CASE("nothing but ignored rows, and no rows, are no loss and zero gradients") {
+  TEST_CASE("nothing but ignored rows, and no rows, give no loss and zero gradients") {
     Generator random(test_seed(7));
     for (const Index rows : {0, 9}) {
       for (const Index chunk : {0, 2}) {

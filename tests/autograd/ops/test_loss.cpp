@@ -93,7 +93,7 @@ TEST_SUITE("autograd/ops/loss") {
     CHECK_THROWS_AS(symmetric_divergence(x, y, integers({1}, {1})), ShapeError);
   }
 
-  TEST_CASE("one class is no choice: no loss and no gradient") {
+  TEST_CASE("one class leaves no choice: no loss and no gradient") {
     for (const DType type : {DType::f64, DType::f32}) {
       const OpResult got = run_op(
           [](const auto& in) {
@@ -111,7 +111,7 @@ TEST_SUITE("autograd/ops/loss") {
                 1e-7);
   }
 
-  TEST_CASE("ignored rows get exactly zero, whatever they hold; nothing but ignored rows is no loss") {
+  TEST_CASE("ignored rows get exactly zero, whatever they hold; nothing but ignored rows gives no loss") {
     const Tensor logits = values({kNan, kInfinity, 0, 0}, {2, 2});
     for (const Index second : {0, 7}) {
       const Tensor targets = integers({7, static_cast<std::int32_t>(second)}, {2});

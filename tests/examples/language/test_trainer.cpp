@@ -59,7 +59,7 @@ TEST_SUITE("examples/language/trainer") {
       CHECK(loss >= exact);
       CHECK(line.at("bits_per_byte").get<double>() < loss / std::log(2.0));
     }
-    CHECK(log.says("96 tokens a step"));
+    CHECK(log.says("96 tokens per step"));
     CHECK(log.says("1 layer, width 16, context 8, vocabulary 7"));
     CHECK(log.says(", estimated "));
     CHECK(log.says("the best weights: "));
@@ -178,7 +178,7 @@ TEST_SUITE("examples/language/trainer") {
     const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto",
                          const char* batches = "") {
       LanguageOptions options;
-      options.batch = 5, options.model.context = 20, options.training.accumulate = 2;  // 200 tokens a step
+      options.batch = 5, options.model.context = 20, options.training.accumulate = 2;  // 200 tokens per step
       options.training.steps = steps, options.training.validate_every = every;
       options.validation_batches = 30, options.validation_kind = kind;
       options.batch_schedule = batches;
@@ -347,7 +347,7 @@ TEST_SUITE("examples/language/trainer") {
     task.save_state(state);
     state["data_fingerprint"] = 1;
     CHECK(message_of<DataError>([&] { task.load_state(state); }) ==
-          data.train.path() + ": the data has changed since the checkpoint; restore it, or start anew");
+          data.train.path() + ": the data has changed since the checkpoint; restore it, or start again");
     options.model.context = 1500;
     CHECK(message_of<DataError>([&] {
             LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress);

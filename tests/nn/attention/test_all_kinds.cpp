@@ -193,7 +193,7 @@ TEST_SUITE("nn/attention/all_kinds") {
     });
   }
 
-  TEST_CASE("inputs that are no [B, T, C], and a memory that is missing, are refused by name") {
+  TEST_CASE("inputs that are not [B, T, C], and a memory that is missing, are refused by name") {
     const Tensor x = random_values({2, 4, 16}, 3), flat = random_values({4, 16}, 4);
     for_all_kinds(
         [&](const Attention& layer, const char*) {

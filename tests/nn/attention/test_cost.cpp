@@ -310,7 +310,7 @@ TEST_SUITE("nn/attention/cost") {
           "[attention] heads must be from 1 to 2147483647; got 0");
   }
 
-  TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {
+  TEST_CASE("DeepSeek-V2's latents take 576 numbers per token, as 2.25 groups of its head width would") {
     AttentionConfig latent;
     latent.kind = "mla";
     latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
