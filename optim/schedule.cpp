@@ -52,8 +52,4 @@ double Schedule::operator()(Index step) const {
   return config_.minimum + (peak - config_.minimum) * (1 + std::cos(kPi * progress)) / 2;
 }
 
-double noam_peak(Index width, Index warmup_steps, double scale) {
-  return scale / std::sqrt(static_cast<double>(width) * static_cast<double>(warmup_steps));
-}
-
 }  // namespace tapeformer

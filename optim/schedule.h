@@ -44,9 +44,4 @@ class Schedule {
   ScheduleConfig config_;
 };
 
-/// The peak that makes inverse_square_root the schedule scale C^-0.5 min(n^-0.5, n w^-1.5) of a model of
-/// width C.
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 3
-double noam_peak(Index width, Index warmup_steps, double scale = 1);
-
 }  // namespace tapeformer

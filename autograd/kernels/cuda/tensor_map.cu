@@ -91,7 +91,7 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
 
 bool hopper_takes(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
                   const BFloat16* value, const float* bias, const BFloat16* y) {
-  if (fastest_attention_path() != AttentionPath::hopper || hopper_multiprocessors(on) == 0) return false;
+  if (hopper_multiprocessors(on) == 0) return false;
   if (bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
     return false;
   const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);

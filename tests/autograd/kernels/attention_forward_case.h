@@ -1,9 +1,9 @@
 #pragma once
 
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
-#include <tapeformer/tests/autograd/ops/attention_random.h>
-#include <tapeformer/tests/autograd/ops/attention_rounding.h>
+#include <tapeformer/tests/autograd/ops/attention_search.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -116,6 +116,43 @@ inline OpResult check_forward_path(const char* path, const AttentionCase& c, Gen
   if (in.value.state() == in.key.state()) got.gradients.resize(1);  // the others are summed
   check_attention(got, in, c.options, seed, type, rounded_forward(type));
   return got;
+}
+
+/// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones.
+inline AttentionPath gpu_path(const std::string& kind, DType type) {
+  const std::string chosen = kind == "split" ? "tensor_cores" : kind;
+  AttentionPath path =
+      path_by(kind + " " + name_of(type), type, Device::cuda(), scaled_dot_product_attention);
+  path.run = [=, run = path.run](const auto& c, const Tensor& seed, const auto& problem) {
+    const AttentionBy by(chosen.c_str());
+    return run(c, seed, problem);
+  };
+  if (type == DType::bf16) {
+    const double u = unit_roundoff(type);
+    path.rounded = kind == "plain" ? RoundedToBf16{0, 0, u} : RoundedToBf16{u, u, u};
+  }
+  return path;
+}
+
+/// Both passes by a path, gradients of modifiers too, are those of plain loops, up to roundings.
+inline void check_path(const AttentionPath& path, AttentionCase c, Generator& random) {
+  c.in = as_type(on_cpu(c.in), path.type);
+  for (Tensor* x : modifiers_of(c.options)) *x = as_type(*x, wide(path.type));
+  const Tensor seed =
+      as_type(random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random), path.type);
+  const std::string wrong =
+      wrong_in(path.run(c, seed, {}), expected_attention(c, seed, path.type, path.rounded), path.type);
+  CHECK(wrong == "");
+}
+
+/// All that may be done to the scores of two heads at once.
+inline AttentionOptions modified_options(Index queries, Index keys, Generator& random) {
+  AttentionOptions options;
+  options.score_function = ScoreFunction::softcap, options.score_parameter = values({1.5, 0.7});
+  options.relative_bias = random_normal({2, 2 * std::max(queries, keys) - 1}, random);
+  options.mask = random_normal({2, 1, keys}, random);
+  options.sinks = random_normal({2}, random);
+  return options;
 }
 
 inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {

@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/ops/attention/visibility.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
+#include <tapeformer/tests/emulator/in_order.h>
 #include <tapeformer/tests/reference/random_cases.h>
 
 #include <algorithm>
@@ -49,22 +51,6 @@ std::vector<Tensor> inputs_of(const AttentionInputs& in, bool is_additive, Gener
 
 Tensor seed_of(const AttentionInputs& in, Generator& random) {
   return host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
-}
-
-/// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones.
-AttentionPath gpu_path(const std::string& kind, DType type) {
-  const std::string chosen = kind == "split" ? "tensor_cores" : kind;
-  AttentionPath path =
-      path_by(kind + " " + name_of(type), type, Device::cuda(), scaled_dot_product_attention);
-  path.run = [=, run = path.run](const auto& c, const Tensor& seed, const auto& problem) {
-    const AttentionBy by(chosen.c_str());
-    return run(c, seed, problem);
-  };
-  if (type == DType::bf16) {
-    const double u = unit_roundoff(type);
-    path.rounded = kind == "plain" ? RoundedToBf16{0, 0, u} : RoundedToBf16{u, u, u};
-  }
-  return path;
 }
 
 /// Rows of whole chunks of 16 bytes, as tensor cores need them.
@@ -148,6 +134,44 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     }
   }
 
+  TEST_CASE("relative distances of a block that end with the first key of a tile") {
+    Generator random(test_seed(48));
+    for (const DType type : {DType::f32, DType::f64}) {
+      for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
+        AttentionCase c = simple_case(1, 1, S, 1, 1, 2, 2, random);
+        c.options.alignment = CausalAlignment::top_left;
+        c.options.relative_bias = random_normal({1, 2 * S - 1}, random);
+        check_path(gpu_path("plain", type), c, random);
+      }
+    }
+  }
+
+  TEST_CASE("gradients of what changes the scores are added to those that there are") {
+    Generator random(test_seed(47));
+    const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
+    AttentionOptions options = modified_options(20, 70, random);
+    for (const Shape& shape : {Shape{2, 1, 70}, Shape{2, 2, 20, 70}}) {  // the second by one block per tile
+      options.mask = random_normal(shape, random);
+      const AttentionOptions there = options_on_gpu(options, DType::f64);
+      const std::vector<Tensor> in = inputs_on_gpu(c.in, DType::f64);
+      std::vector<Parameter> parameters;
+      for (const Tensor& x : joined(in, list_of_modifiers(there))) parameters.emplace_back(x);
+      std::vector<Tensor> once;
+      for (int pass = 0; pass < 2; ++pass) {
+        const std::vector<Tensor> leaves(parameters.begin(), parameters.end());
+        Tape tape;
+        const Tensor y =
+            scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], with_modifiers(there, leaves, 3));
+        tape.backward(y, Tensor::full(y.shape(), 1, DType::f64, Device::cuda()));
+        for (const Parameter& x : parameters) {
+          if (pass == 0) once.push_back(readable(x.gradient()) * 2.0);
+        }
+      }
+      for (std::size_t i = 0; i < once.size(); ++i)
+        CHECK_BELOW(relative_error(readable(parameters[i].gradient()), once[i]), 1e-14);
+    }
+  }
+
   TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
     for (const bool is_additive : {false, true}) {
       for (const Index width : {16, 64}) {
@@ -197,6 +221,25 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     options.mask = Tensor();
     const Tensor unmasked = attention_of(there, options, false);
     CHECK_BELOW(relative_error(readable(y), readable(unmasked)), 1e-2);
+  }
+
+  TEST_CASE("the same bits of modified attention, whatever the order of blocks and threads") {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      Generator random(test_seed(43));
+      AttentionCase c = simple_case(2, 70, 90, 2, 1, 16, 8, random);
+      c.options = modified_options(70, 90, random);
+      c.options.dropout = 0.2;
+      const AttentionPath path = gpu_path("tensor_cores", type);
+      const Tensor seed = host_normal({2, 70, 2, 8}, random);
+      const OpResult first = path.run(c, seed, {});
+      for (const std::uint64_t order : {0, 7}) {
+        const InOrder in(order);
+        const OpResult again = path.run(c, seed, {});
+        CHECK(absolute_error(again.y, first.y) == 0);
+        for (std::size_t i = 0; i < first.gradients.size(); ++i)
+          CHECK(absolute_error(again.gradients[i], first.gradients[i]) == 0);
+      }
+    }
   }
 
   TEST_CASE("the same bits, run after run") {

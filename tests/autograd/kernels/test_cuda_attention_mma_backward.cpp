@@ -131,46 +131,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     }
   }
 
-  TEST_CASE("each option counts") {
-    const Index T = 70, S = 140;
-    const auto gradients_with = [&](const auto& set) {
-      Generator random(test_seed(77));
-      AttentionCase c{random_inputs(1, T, S, 4, 2, 32, 16, random), {}};
-      set(c.options, random);
-      Generator again(test_seed(78));
-      return check_mma_backward(c, again);
-    };
-    const auto without = gradients_with([](AttentionOptions&, Generator&) {});
-    const auto counts = [&](const char* name, const auto& set) {
-      CAPTURE(name);
-      const auto with = gradients_with(set);
-      for (std::size_t i = 0; i < 3; ++i) CHECK(relative_error(with[i], without[i]) > kAnother);
-    };
-    counts("causal", [](auto& o, auto&) { o.causal = true; });
-    counts("window", [](auto& o, auto&) { o.window_before = 5, o.window_after = 2; });
-    counts("lengths", [](auto& o, auto&) { o.key_lengths = integers({90}, {1}); });
-    counts("prefix", [](auto& o, auto&) { o.causal = true, o.prefix_lengths = integers({100}, {1}); });
-    counts("packed", [](auto& o, auto&) {
-      o.query_starts = integers({0, 30, 30, 70}, {4}), o.key_starts = integers({0, 61, 64, 140}, {4});
-    });
-    counts("key_mask", [](auto& o, auto& random) { o.key_mask = random_row_mask({1, S}, random); });
-    counts("query_mask", [](auto& o, auto& random) { o.query_mask = random_row_mask({1, T}, random); });
-    for (const bool additive : {false, true}) {
-      counts("mask", [&](auto& o, auto& random) {
-        o.mask = random_pair_mask({1, 4, T, S}, additive, 0, random);
-      });
-    }
-    counts("scale", [](auto& o, auto&) { o.scale = 1; });
-    counts("dropout", [](auto& o, auto&) { o.dropout = 0.5, o.dropout_key = {1, 2, 3}; });
-    counts("softcap", [](auto& o, auto&) {
-      o.score_function = ScoreFunction::softcap, o.score_parameter = values({0.5});
-    });
-    counts("relative bias", [&](auto& o, auto& random) {
-      o.relative_bias = random_normal({4, 2 * S - 1}, random);
-    });
-    counts("sinks", [](auto& o, auto&) { o.sinks = values({3, 4, 5, 6}); });
-  }
-
   TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
     Generator random(test_seed(5));
     for (const Index width : {24, 136}) {
@@ -264,12 +224,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
       CHECK(takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 8); }));
       CHECK(!takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 4); }));
     }
-    {
-      const AttentionBy path("tensor_cores");
-      CHECK(takes(8, 8, as_it_is));
-    }
-    const AttentionBy path("plain");
-    CHECK(!takes(8, 8, as_it_is));
     CHECK(kernels::has_tensor_cores(kernels::Cuda{0}, 48 * 1024));
     CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
   }

@@ -44,66 +44,6 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
     }
   }
 
-  TEST_CASE("each option matters, and is right on its own") {
-    Generator random(test_seed(21));
-    const AttentionCase plain = simple_case(2, 150, 140, 4, 2, 32, 24, random);
-    const Tensor without = attention_by(kPath, plain.in, plain.options);
-    using Set = std::function<void(AttentionOptions&)>;
-    const std::pair<const char*, Set> options[] = {
-        {"causal", [](auto& o) { o.causal = true; }},
-        {"window", [](auto& o) { o.window_before = 20, o.window_after = 3; }},
-        {"key lengths",
-         [](auto& o) {
-           o.key_lengths = integers({140, 67}, {2});
-         }},
-        {"key mask",
-         [&](auto& o) {
-           o.key_mask = random_mask({2, 140}, random);
-         }},
-        {"query mask",
-         [&](auto& o) {
-           o.query_mask = random_mask({2, 150}, random);
-         }},
-        {"mask of pairs",
-         [&](auto& o) {
-           o.mask = random_mask({2, 1, 150, 140}, random);
-         }},
-        {"mask of heads' keys",
-         [&](auto& o) {
-           o.mask = random_mask({4, 1, 140}, random);
-         }},
-        {"additive mask",
-         [&](auto& o) {
-           o.mask = host_normal({4, 150, 140}, random);
-         }},
-        {"scale", [](auto& o) { o.scale = 0.5; }},
-        {"negative scale", [](auto& o) { o.scale = -0.2; }},
-        {"dropout",
-         [](auto& o) {
-           o.dropout = 0.3, o.dropout_key = {7, 5, 3};
-         }},
-        {"softcap",
-         [](auto& o) {
-           o.score_function = ScoreFunction::softcap, o.score_parameter = values({0.3, 1, 0.5, 0.2});
-         }},
-        {"relative bias",
-         [&](auto& o) {
-           o.relative_bias = host_normal({4, 2 * 150 - 1}, random);
-         }},
-        {"sinks",
-         [](auto& o) {
-           o.sinks = values({5, 6, 7, 8});
-         }},
-    };
-    for (const auto& option : options) {
-      CAPTURE(option.first);
-      AttentionCase c = plain;
-      option.second(c.options);
-      const OpResult got = check_forward_path(kPath, c, random);
-      CHECK(relative_error(got.y, without) > kAnother);
-    }
-  }
-
   TEST_CASE("packed sequences of any lengths, and what nobody sees between them") {
     Generator random(test_seed(22));
     AttentionCase c = simple_case(1, 200, 210, 2, 1, 16, 16, random);

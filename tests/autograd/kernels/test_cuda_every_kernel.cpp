@@ -11,8 +11,7 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/tests/autograd/kernels/modifiers_case.h>
-#include <tapeformer/tests/autograd/ops/attention_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <cstdlib>
@@ -44,10 +43,11 @@ const Index kManyRows = fewer_if_sanitized(4099);  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};
 
-Function attention_with(const AttentionOptions& options) {
-  return [options](const std::vector<Tensor>& in) {
-    AttentionOptions there = moved(options, in[0].device());
-    if (there.mask.defined()) there.mask = there.mask.to(in[0].dtype());
+/// Of a packed projection, of three inputs, or of four with additive scores; what follows the first `count`
+/// inputs are modifiers.
+Function attention_with(const AttentionOptions& options, std::size_t count = 9) {
+  return [=](const std::vector<Tensor>& in) {
+    const AttentionOptions there = with_modifiers(moved(options, in[0].device()), in, count);
     if (in.size() == 1) return packed_attention(in[0], {2, 1, 40, 36}, there);
     if (in.size() == 3) return scaled_dot_product_attention(in[0], in[1], in[2], there);
     return additive_attention(in[0], in[1], in[2], in[3], there);
@@ -320,25 +320,24 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
     Generator random(test_seed(14));
-    Modifiers m = kEach[6];  // all that a softmax goes with
-    const auto check = [&](const char* path, DType type, Index queries, Index keys, Index width) {
-      const AttentionBy by(path);
-      AttentionCase plain = case_on_cpu(1, queries, keys, 2, 1, width, 24, random);
-      if (queries > 16) plain.options.mask = host_normal({2, 1, keys}, random), plain.options.dropout = 0.2;
-      const ModifiedAttention c = modified(plain, m, random, type);
-      const Tensor seed = seed_of(c, random, type);
-      const NamedTensors got = modified_by_kernels(c, seed, type),
-                         expected = modified_oracle<double>(c, seed);
-      const double most = type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5;
-      CHECK_BELOW(relative_error(got[0].second, expected[0].second), most);
+    const auto check = [&](const char* kind, DType type, Index queries, Index keys, Index width,
+                           bool is_sigmoid = false) {
+      AttentionCase c = simple_case(1, queries, keys, 2, 1, width, 24, random);
+      c.options = modified_options(queries, keys, random);
+      if (queries > 16) c.options.dropout = 0.2;
+      if (is_sigmoid) c.options.weighting = AttentionWeighting::sigmoid, c.options.sinks = Tensor();
+      check_path(gpu_path(kind, type), c, random);
     };
     for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
-    for (const DType type : {DType::f32, DType::bf16}) check("tensor_cores", type, 3, 330, 16);
-    for (const Modifiers& each : {kEach[6], kEach[7]}) {  // the last by sigmoids
-      m = each;
-      check("plain", DType::f32, 40, 134, 40);
-      m.is_additive = true;
-      check("plain", DType::f32, 40, 70, 5);
+    for (const DType type : {DType::f32, DType::bf16}) check("split", type, 3, 330, 16);
+    for (const bool is_sigmoid : {false, true}) {
+      check("plain", DType::f32, 40, 134, 40, is_sigmoid);
+      AttentionOptions options = modified_options(40, 70, random);
+      if (is_sigmoid) options.weighting = AttentionWeighting::sigmoid, options.sinks = Tensor();
+      std::vector<Tensor> inputs =
+          joined(attention_inputs(40, 70, 5, 3, true, random), list_of_modifiers(options));
+      for (Tensor& x : inputs) x = x.to(Device::cpu());
+      check_gpu(attention_with(options, 4), inputs, random, DType::f64);
     }
   }
 

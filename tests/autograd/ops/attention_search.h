@@ -100,7 +100,23 @@ inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const
   });
 }
 
-/// What is wrong with what the path computes; nothing if it is what plain loops compute, up to roundings.
+/// What is wrong with what a path computed; nothing if it is what is expected, up to roundings.
+inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expected, DType type) {
+  const double most = type == DType::f64 ? 2 : 1;  // the loops round as much
+  std::string wrong;
+  const auto compare = [&](const char* name, const Tensor& x, const Tensor& of_loops, const Tensor& allowed) {
+    const double share = over_bound(x, of_loops, allowed);
+    if (!(share <= most)) wrong += std::string(name) + " off by " + std::to_string(share) + " bounds; ";
+  };
+  compare("y", got.y, expected.exact.y, expected.bound.y);
+  constexpr const char* kNames[] = {"dquery", "dkey", "dvalue"};
+  for (std::size_t i = 0; i < got.gradients.size(); ++i)
+    compare(i < 3 ? kNames[i] : ("gradient " + std::to_string(i)).c_str(), got.gradients[i],
+            expected.exact.gradients[i], expected.bound.gradients[i]);
+  return wrong;
+}
+
+/// The same of a problem.
 inline std::string wrong_with(const AttentionPath& path, const AttentionProblem& problem) {
   AttentionCase c = case_of(problem);
   Generator random(static_cast<std::uint64_t>(problem.seed), 101);
@@ -126,18 +142,7 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
   } catch (const std::exception& error) {
     return std::string("throws ") + error.what();
   }
-  const double most = path.type == DType::f64 ? 2 : 1;  // the loops round as much
-  std::string wrong;
-  const auto compare = [&](const char* name, const Tensor& x, const Tensor& of_loops, const Tensor& allowed) {
-    const double share = over_bound(x, of_loops, allowed);
-    if (!(share <= most)) wrong += std::string(name) + " off by " + std::to_string(share) + " bounds; ";
-  };
-  compare("y", got.y, expected.exact.y, expected.bound.y);
-  constexpr const char* kNames[] = {"dquery", "dkey", "dvalue"};
-  for (std::size_t i = 0; i < got.gradients.size(); ++i)
-    compare(i < 3 ? kNames[i] : ("gradient " + std::to_string(i)).c_str(), got.gradients[i],
-            expected.exact.gradients[i], expected.bound.gradients[i]);
-  return wrong;
+  return wrong_in(got, expected, path.type);
 }
 
 /// The simplest problem found that the path still gets wrong: number by number, as simple as it may be, or

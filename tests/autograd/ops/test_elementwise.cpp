@@ -95,21 +95,6 @@ TEST_SUITE("autograd/ops/elementwise") {
     CHECK(affine(values({2}), 3, 4).item() == 10);
   }
 
-  TEST_CASE("extreme arguments stay in range, and a NaN stays one") {
-    const Tensor x = values({-1000, 1000, NAN});
-    const auto at = [&](Unary f, Index i) { return unary(f, x).at(i); };
-    CHECK(at(Unary::sigmoid, 0) == 0);
-    CHECK(at(Unary::sigmoid, 1) == 1);
-    CHECK(at(Unary::tanh, 0) == -1);
-    CHECK(at(Unary::tanh, 1) == 1);
-    CHECK(at(Unary::gelu, 0) == 0);
-    CHECK(at(Unary::gelu, 1) == 1000);
-    CHECK(at(Unary::gelu_tanh, 0) == 0);
-    CHECK(at(Unary::silu, 0) == 0);
-    CHECK(at(Unary::silu, 1) == 1000);
-    for (const Unary f : kUnaries) CHECK(std::isnan(at(f, 2)));
-  }
-
   TEST_CASE("functions agree with their formula at every size, wherever a vector ends") {
     Generator random(test_seed(1));
     for (const Unary f : kUnaries) {
@@ -212,13 +197,6 @@ TEST_SUITE("autograd/ops/elementwise") {
           }).find("[weighted_sum] other must have x's shape") == 0);
     CHECK(message_of<ShapeError>([&] { weighted_sum(x, x, other); }).find("weights=f64[2,3,2]") !=
           std::string::npos);
-  }
-
-  TEST_CASE("relu has no gradient at zero") {
-    const Parameter x(values({-1, 0, 1}));
-    Tape tape;
-    tape.backward(relu(x), values({1, 1, 1}));
-    CHECK(x.gradient().to_vector<double>() == std::vector<double>{0, 0, 1});
   }
 
   TEST_CASE("powers and affine maps pass the gradient check") {

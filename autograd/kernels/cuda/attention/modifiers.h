@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cuda/attention/operands.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/unary.h>
 #include <tapeformer/autograd/kernels/score_functions.h>
 
@@ -12,17 +13,6 @@ template <class Scores>
 struct Modified : Scores {
   static constexpr bool kIsModified = true;
 };
-
-/// True if a pair's score or weight is made otherwise; a sink only adds to the sums of rows.
-template <class T>
-bool changes_pairs(const AttentionShape& s, const AttentionOperands<T>& x) {
-  return s.function != ScoreFunction::none || s.weighting != AttentionWeighting::softmax ||
-         x.relative != nullptr;
-}
-template <class T>
-bool modifies(const AttentionShape& s, const AttentionOperands<T>& x) {
-  return changes_pairs(s, x) || x.sinks != nullptr;
-}
 
 /// What a pair's gradient is of.
 enum class GradientOf {

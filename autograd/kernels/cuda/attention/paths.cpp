@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 namespace tapeformer::kernels {
 namespace {
@@ -16,6 +18,61 @@ int shared_kib(int major, int minor) {
   if (major < 8) return 0;
   if (major == 8) return minor == 0 || minor == 7 ? 163 : 99;
   return major < 12 ? 227 : 99;
+}
+
+bool hopper_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, BFloat16* y,
+                    float* log_sum) {
+  return !changes_pairs(s, x) &&
+         hopper_attention_forward(on, s, x.query, x.key, x.value, x.bias, x.sinks, y, log_sum);
+}
+bool hopper_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                     const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                     const AttentionGradients<BFloat16>& to) {
+  return !changes_pairs(s, x) && hopper_attention_backward(on, s, x.query, x.key, x.value, x.bias, y, log_sum,
+                                                           dy, to.dquery, to.dkey, to.dvalue);
+}
+
+/// What TAPEFORMER_ATTENTION names, and all that is slower, is allowed.
+enum class Level { plain, tensor_cores, hopper };
+
+/// A way to compute attention, by functions as in paths.h.
+template <class T>
+struct Path {
+  Level level;
+  bool (*forward)(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*);
+  bool (*backward)(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, const Wide<T>*,
+                   const T*, const AttentionGradients<T>&);
+};
+
+/// In the order in which they are tried. The split kernels have no backward pass.
+template <class T>
+std::vector<Path<T>> table() {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return {{Level::tensor_cores, split_attention_forward<T>, nullptr},
+            {Level::hopper, hopper_forward, hopper_backward},
+            {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
+            {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
+  } else {
+    return {{Level::tensor_cores, split_attention_forward<T>, nullptr},
+            {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
+  }
+}
+template <class T>
+const std::vector<Path<T>>& paths() {
+  static const std::vector<Path<T>> all = table<T>();
+  return all;
+}
+
+/// Throws:  DeviceError if TAPEFORMER_ATTENTION names no level
+template <class T>
+Level fastest_allowed(const AttentionOperands<T>& x) {
+  const char* set = std::getenv("TAPEFORMER_ATTENTION");
+  const std::string name = set == nullptr ? "hopper" : set;
+  if (x.weight != nullptr || name == "plain") return Level::plain;  // additive attention has no other kernels
+  if (name == "hopper") return Level::hopper;
+  if (name == "tensor_cores") return Level::tensor_cores;
+  throw DeviceError("[attention] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got " + name +
+                    "; try without it");
 }
 
 }  // namespace
@@ -32,14 +89,27 @@ bool has_tensor_cores(Cuda on, std::size_t shared_bytes) {
   return answer > 1 && shared_bytes <= static_cast<std::size_t>(answer - 1) * 1024;
 }
 
-AttentionPath fastest_attention_path() {
-  const char* set = std::getenv("TAPEFORMER_ATTENTION");
-  const std::string name = set == nullptr ? "hopper" : set;
-  if (name == "hopper") return AttentionPath::hopper;
-  if (name == "tensor_cores") return AttentionPath::tensor_cores;
-  if (name == "plain") return AttentionPath::plain;
-  throw DeviceError("[attention] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got " + name +
-                    "; try without it");
+template <class T>
+void attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
+                       Wide<T>* log_sum) {
+  const Level fastest = fastest_allowed(x);
+  for (const Path<T>& path : paths<T>())
+    if (path.level <= fastest && path.forward(on, s, x, y, log_sum)) return;
 }
+
+template <class T>
+void attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, const T* y,
+                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
+  const Level fastest = fastest_allowed(x);
+  for (const Path<T>& path : paths<T>())
+    if (path.level <= fastest && path.backward != nullptr && path.backward(on, s, x, y, log_sum, dy, to))
+      return;
+}
+
+#define INSTANTIATE(T)                                                                                     \
+  template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*); \
+  template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*,     \
+                                   const Wide<T>*, const T*, const AttentionGradients<T>&);
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

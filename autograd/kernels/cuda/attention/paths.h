@@ -5,18 +5,29 @@
 #include <cstddef>
 #include <limits>
 
-/// Faster attention of bf16 for the most common cases. Each returns false, and queues nothing, if it does not
-/// support the case or the device, or TAPEFORMER_ATTENTION excludes it; the caller then tries the next.
+/// The ways to compute attention on a GPU, which the table in paths.cpp lists. Each function returns false,
+/// and queues nothing, if it does not support the case or the device.
 namespace tapeformer::kernels {
 
-/// The slowest first; the plain kernels support everything.
-enum class AttentionPath { plain, tensor_cores, hopper };
-/// The fastest allowed path: the one that TAPEFORMER_ATTENTION names (hopper, tensor_cores, plain), or
-/// hopper.
-/// Throws:  DeviceError if it names none of them
-AttentionPath fastest_attention_path();
+/// True if a pair's score or weight is made otherwise; a sink only adds to the sums of rows.
+template <class T>
+bool changes_pairs(const AttentionShape& s, const AttentionOperands<T>& x) {
+  return s.function != ScoreFunction::none || s.weighting != AttentionWeighting::softmax ||
+         x.relative != nullptr;
+}
+template <class T>
+bool modifies(const AttentionShape& s, const AttentionOperands<T>& x) {
+  return changes_pairs(s, x) || x.sinks != nullptr;
+}
+
 /// True if the device has tensor cores for bf16, and this much shared memory for a block.
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes);
+
+/// Few queries and many keys, as in decoding with a cache: several blocks share the keys of one head, and the
+/// heads that read the same keys share a block.
+template <class T>
+bool split_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum);
 
 /// How blocks share the tiles of queries; no result depends on it.
 struct HopperSchedule {
@@ -40,5 +51,13 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape,
                                     const AttentionOperands<BFloat16>& x, const BFloat16* y,
                                     const float* log_sum, const BFloat16* dy,
                                     const AttentionGradients<BFloat16>& to);
+
+/// Any case on any device, additive attention too.
+template <class T>
+bool plain_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum);
+template <class T>
+bool plain_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                              const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
 
 }  // namespace tapeformer::kernels

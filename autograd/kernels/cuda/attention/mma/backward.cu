@@ -95,12 +95,11 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const Atte
   const auto is_aligned = [](const BFloat16* rows, const HeadStrides& strides, Index of_width) {
     return rows == nullptr || has_aligned_rows(rows, strides, of_width);
   };
-  if (s.weighting != AttentionWeighting::softmax || fastest_attention_path() < AttentionPath::tensor_cores ||
-      width == 0 || width > 256 || !is_aligned(x.query, s.query, s.key_width) ||
-      !is_aligned(to.dquery.to, s.query, s.key_width) || !is_aligned(x.key, s.key, s.key_width) ||
-      !is_aligned(to.dkey.to, s.key, s.key_width) || !is_aligned(x.value, s.value, s.value_width) ||
-      !is_aligned(to.dvalue.to, s.value, s.value_width) || !is_aligned(y, dense, s.value_width) ||
-      !is_aligned(dy, dense, s.value_width))
+  if (s.weighting != AttentionWeighting::softmax || width == 0 || width > 256 ||
+      !is_aligned(x.query, s.query, s.key_width) || !is_aligned(to.dquery.to, s.query, s.key_width) ||
+      !is_aligned(x.key, s.key, s.key_width) || !is_aligned(to.dkey.to, s.key, s.key_width) ||
+      !is_aligned(x.value, s.value, s.value_width) || !is_aligned(to.dvalue.to, s.value, s.value_width) ||
+      !is_aligned(y, dense, s.value_width) || !is_aligned(dy, dense, s.value_width))
     return false;
   bool fits = false;
   with_width(s, [&](auto of_block) {

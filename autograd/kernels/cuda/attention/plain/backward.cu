@@ -197,22 +197,16 @@ void run(Cuda on, const AttentionShape& s, AttentionBackwardCase<T> x, const T* 
 }  // namespace
 
 template <class T>
-void attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
-                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (x.weight == nullptr && ((!changes_pairs(shape, x) &&
-                                 hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y,
-                                                           log_sum, dy, to.dquery, to.dkey, to.dvalue)) ||
-                                tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to)))
-      return;
-  }
+bool plain_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                              const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
   const AttentionBackwardCase<T> c{x, to, log_sum, dy, output_strides(shape)};
   with_scores(shape, x, [&](auto scores) { run<decltype(scores), T>(on, shape, c, y); });
+  return true;
 }
 
-#define INSTANTIATE(T)                                                                                 \
-  template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, \
-                                   const Wide<T>*, const T*, const AttentionGradients<T>&);
+#define INSTANTIATE(T)                                                                                       \
+  template bool plain_attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, \
+                                         const Wide<T>*, const T*, const AttentionGradients<T>&);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

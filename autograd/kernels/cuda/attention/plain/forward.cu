@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/attention/plain/tile.h>
-#include <tapeformer/autograd/kernels/cuda/attention/split/split.h>
 
 #include <algorithm>
 
@@ -156,26 +155,21 @@ void run(Cuda on, const char* name, const AttentionShape& s, const AttentionOper
 }  // namespace
 
 template <class T>
-void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
-                       Wide<T>* log_sum) {
+bool plain_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum) {
   const bool is_modified = modifies(shape, x);
   if (x.weight != nullptr)
-    return (is_modified ? run<Modified<AdditiveScores>, T>
-                        : run<AdditiveScores, T>)(on, "additive_attention_forward", shape, x, y, log_sum);
-  const AttentionPath fastest = fastest_attention_path();
-  if (fastest != AttentionPath::plain && split_attention_forward(on, shape, x, y, log_sum)) return;
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fastest == AttentionPath::hopper && !changes_pairs(shape, x) &&
-        hopper_attention_forward(on, shape, x.query, x.key, x.value, x.bias, x.sinks, y, log_sum))
-      return;
-    if (fastest != AttentionPath::plain && tensor_core_attention_forward(on, shape, x, y, log_sum)) return;
-  }
-  (is_modified ? run<Modified<DotScores>, T> : run<DotScores, T>)(on, "attention_forward", shape, x, y,
-                                                                  log_sum);
+    (is_modified ? run<Modified<AdditiveScores>, T>
+                 : run<AdditiveScores, T>)(on, "additive_attention_forward", shape, x, y, log_sum);
+  else
+    (is_modified ? run<Modified<DotScores>, T> : run<DotScores, T>)(on, "attention_forward", shape, x, y,
+                                                                    log_sum);
+  return true;
 }
 
-#define INSTANTIATE(T) \
-  template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*);
+#define INSTANTIATE(T)                                                                                \
+  template bool plain_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, \
+                                        Wide<T>*);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/attention/split/split.h>
 #include <tapeformer/autograd/kernels/cuda/attention/split/tile.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
