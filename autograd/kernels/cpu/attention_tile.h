@@ -100,8 +100,8 @@ void find_seen_keys(const AttentionShape& s, const T* bias, Index b, Index first
       keep(bias, s.bias_strides, [](T value) { return value != kMinusInfinity<T>; });
       combine_row(size, seen + low - key, row, 1,
                   [](std::uint8_t so_far, std::uint8_t now) -> std::uint8_t { return so_far | now; });
-      const bool looks = t % 16 == 0 || size == count;
-      if (looks && std::memchr(seen, 0, static_cast<std::size_t>(count)) == nullptr) h = last, t = to;
+      const bool check_now = t % 16 == 0 || size == count;
+      if (check_now && std::memchr(seen, 0, static_cast<std::size_t>(count)) == nullptr) h = last, t = to;
     }
   }
   if (s.key_mask == nullptr) return;

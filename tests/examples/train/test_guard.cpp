@@ -126,6 +126,7 @@ TEST_SUITE("examples/train/guard") {
       CHECK(line.value("bad_steps", 0) == (line.at("step") >= 9 ? 1 : 0));
     }
     for (const double weight : weights_in(folder)) CHECK(std::isfinite(weight));
+    CHECK(folder.checkpoint_state().at("guard").at("bad_in_a_row") == 0);  // good steps follow
     check_resumes([] { return spoilt("skip"); });
   }
 
