@@ -53,7 +53,7 @@ Tensor unowned(const Tensor& x) {
 }
 
 std::uint64_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-std::uint64_t address_of(const Tensor& x) { return x.defined() ? word(x.state()->storage->data) : 0; }
+std::uint64_t address_word(const Tensor& x) { return x.defined() ? word(x.state()->storage->data) : 0; }
 
 }  // namespace
 
@@ -107,12 +107,12 @@ CudaGraphCache::GraphKey CudaGraphCache::key_of(const std::vector<Tensor>& input
   words.push_back(static_cast<std::uint64_t>(cuda::matmul_precision()));
   for (const Parameter& parameter : model_.parameters) {
     const ParameterState& state = *parameter.state();
-    words.push_back(address_of(state.value));
-    words.push_back(address_of(state.shadow));
-    words.push_back(address_of(state.gradient));
+    words.push_back(address_word(state.value));
+    words.push_back(address_word(state.shadow));
+    words.push_back(address_word(state.gradient));
     words.push_back((state.has_gradient ? 1u : 0u) + (state.trainable ? 2u : 0u));
   }
-  for (const Tensor* buffer : model_.buffers) words.push_back(address_of(*buffer));
+  for (const Tensor* buffer : model_.buffers) words.push_back(address_word(*buffer));
   for (const bool* mode : model_.modes) words.push_back(*mode);
   return words;
 }
