@@ -75,5 +75,8 @@ TEST_SUITE("nn/transformer/decoder_only documents") {
       CAPTURE(variant.name);
       check_packed(variant.config);
     }
+    DecoderOnlyConfig limited = language_config({"gqa", PositionKind::rotary}, 5);
+    limited.attention.rotations.max_positions = 5;  // which positions in the row would exceed
+    check_packed(limited);
   }
 }
