@@ -45,6 +45,8 @@ TEST_SUITE("data/metrics") {
       CAPTURE(line);
       CHECK(tokenize_13a(line) == expected["tokens"].get<Lines>());
     }
+    for (const char digit : std::string("0123456789"))
+      CHECK(tokenize_13a(digit + std::string("-x")) == Lines{{digit}, "-", "x"});
   }
 
   TEST_CASE("a hand-worked BLEU") {
