@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/autograd/storage_limit.h>
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -283,8 +284,14 @@ void pool_free(void* block, std::size_t bytes) {
 
 PoolStatistics pool_statistics() { return pool().statistics(); }
 
+void StorageLimit::spend(std::size_t bytes) {
+  left -= static_cast<double>(bytes);
+  if (left < 0) throw Error("[memory] a tensor of " + std::to_string(bytes) + " bytes is too large here");
+}
+
 Storage::Storage(std::size_t size, Device where)
-    : data(where.is_cuda() ? cuda::allocate(where.index, size) : pool_allocate(size)),
+    : data((StorageLimit::spend(size),
+            where.is_cuda() ? cuda::allocate(where.index, size) : pool_allocate(size))),
       bytes(size),
       device(where) {}
 

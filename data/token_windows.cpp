@@ -35,15 +35,6 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
 
 }  // namespace
 
-const char* name_of(WindowOrder order) { return order == WindowOrder::random ? "random" : "sequential"; }
-
-WindowOrder window_order(const std::string& name) {
-  for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
-    if (name == name_of(order)) return order;
-  }
-  throw DataError("[windows] the order is random or sequential; got \"" + name + "\"");
-}
-
 TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed)
     : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
   if (length < 1 || length >= file_.size()) {

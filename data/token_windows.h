@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/tensor.h>
 #include <tapeformer/data/share.h>
 #include <tapeformer/data/token_file.h>
@@ -21,9 +22,8 @@ enum class WindowOrder {
   sequential  ///< epochs of adjacent windows in shuffled order; each epoch starts at another place and leaves
               ///< out less than two windows at the ends
 };
-const char* name_of(WindowOrder order);
-/// Throws: DataError listing the names there are.
-WindowOrder window_order(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<WindowOrder>{"[windows] the order", {"random", "sequential"}};
 
 /// Windows of `length` tokens for training, as a function of (seed, batch number): a resumed run continues
 /// with the batches it would have had. Takes constant memory, whatever the size of the file.

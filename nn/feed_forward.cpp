@@ -1,6 +1,6 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {
@@ -12,14 +12,24 @@ Index hidden_of(const FeedForwardConfig& config) {
 
 }  // namespace
 
+std::vector<std::string> activations() {
+  std::vector<std::string> names;
+  for (const Unary f : kUnaries)
+    if (is_activation(f)) names.emplace_back(name_of(f));
+  return names;
+}
+
 Unary activation_named(const std::string& name) {
-  std::vector<const char*> known;
-  for (const Unary f : kUnaries) {
-    if (!is_activation(f)) continue;
-    if (name == name_of(f)) return f;
-    known.push_back(name_of(f));
-  }
-  throw Error("[feed_forward] the activation must be " + alternatives(known) + "; got " + name);
+  for (const Unary f : kUnaries)
+    if (is_activation(f) && name == name_of(f)) return f;
+  throw Error("[feed_forward] the activation must be " + alternatives(activations()) + "; got " + name);
+}
+
+Property named(Unary& activation) {
+  Property property([&activation] { return std::string(name_of(activation)); },
+                    [&activation](const std::string& name) { activation = activation_named(name); });
+  property.choices = activations();
+  return property;
 }
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 
@@ -7,6 +8,8 @@ namespace tapeformer {
 
 /// "relu", "relu_squared", "gelu", "gelu_tanh" or "silu". Throws: Error for any other name.
 Unary activation_named(const std::string& name);
+/// A field that holds an activation, by its name.
+Property named(Unary& activation);
 
 struct FeedForwardConfig {
   Index width = 0;                 ///< C

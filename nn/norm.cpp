@@ -1,15 +1,7 @@
-#include <tapeformer/autograd/config/names.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/norm.h>
 
 namespace tapeformer {
-
-constexpr const char* kNormKinds[] = {"layer", "rms"};
-const char* name_of(NormKind kind) { return kNormKinds[static_cast<int>(kind)]; }
-NormKind norm_kind(const std::string& name) {
-  return kind_named<NormKind>("[norm] the kind", name, kNormKinds);
-}
 
 Norm::Norm(const NormConfig& config)
     : kind_(config.kind), epsilon_(config.epsilon), weight_(Tensor::full({config.width}, 1)) {

@@ -1,17 +1,14 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/module.h>
-
-#include <string>
 
 namespace tapeformer {
 
 enum class NormKind { layer, rms };
-/// "layer" or "rms".
-const char* name_of(NormKind kind);
-/// Throws: Error listing the valid names.
-NormKind norm_kind(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<NormKind>{"[norm] the kind", {"layer", "rms"}};
 
 /// Configuration of any of these.
 struct NormConfig {

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
@@ -9,12 +8,6 @@
 #include <cmath>
 
 namespace tapeformer {
-
-constexpr const char* kPositionKinds[] = {"sinusoidal", "learned", "rotary", "alibi", "buckets", "none"};
-const char* name_of(PositionKind kind) { return kPositionKinds[static_cast<int>(kind)]; }
-PositionKind position_kind(const std::string& name) {
-  return kind_named<PositionKind>("[positions] the kind", name, kPositionKinds);
-}
 
 Index context_start(Index length, Index context) {
   if (context < 1)

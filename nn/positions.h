@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/module.h>
 
@@ -16,9 +17,9 @@ enum class PositionKind {
   buckets,  ///< likewise: it learns a bias of the scores for each head and bucket of distances, as T5 does
   none,     ///< order shows in causal masks alone
 };
-const char* name_of(PositionKind kind);
-/// Throws: Error listing the valid names.
-PositionKind position_kind(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<PositionKind>{
+    "[positions] the kind", {"sinusoidal", "learned", "rotary", "alibi", "buckets", "none"}};
 /// True for kinds with a table, where sequences end.
 inline bool has_table(PositionKind kind) {
   return kind == PositionKind::sinusoidal || kind == PositionKind::learned;

@@ -29,7 +29,7 @@ autograd_levels=(
   'device|profile'
   'cuda'
   'kernels'
-  'storage|storage_watch|draws|leaf_table|pooled_function'
+  'storage|storage_limit|storage_watch|draws|leaf_table|pooled_function'
   'tensor|xtensor|async_readback|random'
   'dispatch|parameter'
   'tape'

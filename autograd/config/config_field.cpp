@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/words.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace tapeformer {
@@ -19,6 +21,12 @@ ConfigField::ConfigField(Field field, const FieldMember& member)
       property_(std::visit([](auto* pointer) { return property_of(pointer); }, member.pointer)),
       member_(std::visit([](auto* pointer) -> const void* { return pointer; }, member.pointer)) {
   if (std::holds_alternative<const Property*>(member.pointer)) member_ = nullptr;
+}
+
+Property one_of(std::string& member, std::vector<std::string> choices) {
+  Property property = property_of(&member);
+  property.choices = std::move(choices);
+  return property;
 }
 
 std::string ConfigField::text() const {
@@ -59,21 +67,32 @@ std::string value_text(const FieldValue& value) {
   return text.str();
 }
 
-void check_rule(const std::string& name, const NumberRule& rule, const FieldValue& value) {
+void check_value(const std::string& name, const ConfigField& field, const FieldValue& value) {
   const bool holds = std::visit(
-      [&rule](const auto& x) {
+      [&field](const auto& x) {
         using Value = std::decay_t<decltype(x)>;
         if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>)
-          return rule.holds(static_cast<double>(x));
+          return field.rule.holds(static_cast<double>(x));
         return true;
       },
       value);
-  if (!holds) throw Error(name + " " + rule.words + "; got " + value_text(value));
+  if (!holds) throw Error(name + " " + field.rule.words + "; got " + value_text(value));
+  const std::vector<std::string>& choices = field.choices();
+  const auto* text = std::get_if<std::string>(&value);
+  if (text != nullptr && !choices.empty() && std::count(choices.begin(), choices.end(), *text) == 0)
+    throw Error(name + " must be " + alternatives(choices) + "; got " + *text);
 }
 
 void check_fields(const std::string& op, const FieldList& fields) {
   for (const ConfigField& field : fields)
-    if (const auto value = field.value()) check_rule("[" + op + "] " + field.name, field.rule, *value);
+    if (const auto value = field.value()) check_value("[" + op + "] " + field.name, field, *value);
+}
+
+std::vector<ChangedField> changed_fields(const FieldList& now, const FieldList& usual) {
+  std::vector<ChangedField> changed;
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (now[i].value() && now[i].value() != usual[i].value()) changed.push_back({&now[i], &usual[i]});
+  return changed;
 }
 
 }  // namespace tapeformer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
@@ -61,7 +62,8 @@ struct Unwrapped<std::optional<T>> {
 /// Reads and writes a value that is stored in another form. get() returns a type of FieldValue, or an
 /// optional one, which is empty where there is nothing to write; set(value) takes what get() returns.
 struct Property {
-  FieldValue zero;  ///< of its type
+  FieldValue zero;                        ///< of its type
+  std::vector<std::string> choices = {};  ///< of a string, the values that it may have; empty for any
   std::function<std::optional<FieldValue>()> get;
   std::function<void(const std::optional<FieldValue>&)> set;
 
@@ -84,11 +86,16 @@ Property::Property(Get get_value, Set set_value) {
   };
 }
 
-/// An enumeration, by its name. from(text) throws an Error that lists the names there are.
+/// A string that must be one of `choices`.
+Property one_of(std::string& member, std::vector<std::string> choices);
+
+/// An enumeration, by its name: see names.h.
 template <class Kind>
-Property named(Kind& member, const char* (*name)(Kind), Kind (*from)(const std::string&)) {
-  return {[&member, name] { return std::string(name(member)); },
-          [&member, from](const std::string& text) { member = from(text); }};
+Property named(Kind& member) {
+  Property property([&member] { return std::string(name_of(member)); },
+                    [&member](const std::string& name) { member = kind_named<Kind>(name); });
+  property.choices = all_names(kNames<Kind>);
+  return property;
 }
 
 /// The member of a configuration that holds a field's value, or what stands for one.
@@ -114,6 +121,8 @@ class ConfigField : public Field {
   const FieldValue& zero() const { return property_.zero; }
   /// The value as messages and tables show it; "none" for one that is not set.
   std::string text() const;
+  /// Those of a Property.
+  const std::vector<std::string>& choices() const { return property_.choices; }
   /// None for a Property.
   const void* member() const { return member_; }
 
@@ -173,10 +182,18 @@ const char* type_text(const ConfigField& field);
 /// A value as messages and tables show it.
 std::string value_text(const FieldValue& value);
 
-/// Throws: Error "NAME RULE; got VALUE" if a number does not keep the rule
-void check_rule(const std::string& name, const NumberRule& rule, const FieldValue& value);
+/// Throws: Error "NAME RULE; got VALUE" for a number that does not keep the field's rule, or a text that is
+/// not one of its choices
+void check_value(const std::string& name, const ConfigField& field, const FieldValue& value);
 
-/// Checks every number of a configuration. Throws: Error "[op] NAME RULE; got VALUE"
+/// Checks every value of a configuration. Throws: Error "[op] NAME RULE; got VALUE"
 void check_fields(const std::string& op, const FieldList& fields);
+
+/// A field that differs between two configurations of one type.
+struct ChangedField {
+  const ConfigField *now, *usual;
+};
+/// The fields that are set in `now` and differ in `usual`. Both must outlive the result.
+std::vector<ChangedField> changed_fields(const FieldList& now, const FieldList& usual);
 
 }  // namespace tapeformer

@@ -31,7 +31,7 @@ void read_field(const nlohmann::ordered_json& json, ConfigField& field) {
     throw Error(field.name + " must be " + type_text(field) + "; got " + json.dump(-1, ' ', true));
   };
   const FieldValue value = std::visit(read, field.zero());
-  check_rule(field.name, field.rule, value);
+  check_value(field.name, field, value);
   field.set(value);
 }
 
@@ -48,10 +48,9 @@ void read_fields(const nlohmann::ordered_json& json, FieldList&& fields,
     known.push_back(field.name);
     const auto found = json.find(field.name);
     if (found == json.end()) continue;
-    // A name may stand where older files have a flag.
-    const bool is_name = field.member() == nullptr && std::holds_alternative<std::string>(field.zero());
-    if (is_name && found->is_boolean()) {
-      field.set(std::string(found->get<bool>() ? "true" : "false"));
+    // Older files may have a flag instead of a name: off is the first name, on the second.
+    if (!field.choices().empty() && found->is_boolean()) {
+      field.set(field.choices()[found->get<bool>() ? 1 : 0]);
     } else {
       read_field(*found, field);
     }

@@ -1,30 +1,39 @@
 #pragma once
 
-#include <tapeformer/autograd/error.h>
-
-#include <algorithm>
-#include <iterator>
+#include <cstddef>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 namespace tapeformer {
 
-/// "none, head or element".
-template <class Names>
-std::string alternatives(const Names& names) {
-  std::string text;
-  std::size_t left = std::size(names);
-  for (const auto& name : names)
-    text.append(text.empty() ? "" : left == 1 ? " or " : ", ").append(name), --left;
-  return text;
+/// The names of an enumeration, whose values count from 0.
+struct EnumNames {
+  const char* what = nullptr;  ///< for messages: "WHAT must be none, head or element; got NAME"
+  const char* names[8] = {};   ///< in files and options, in order; nullptr after the last
+};
+
+/// An enumeration is declared together with its names:
+///   enum class OutputGate { none, head, element };
+///   template <>
+///   inline constexpr EnumNames kNames<OutputGate>{"output_gate", {"none", "head", "element"}};
+template <class Kind>
+inline constexpr EnumNames kNames{};
+
+/// "head" of OutputGate::head
+template <class Kind, class = std::enable_if_t<std::is_enum_v<Kind> && kNames<Kind>.what != nullptr>>
+const char* name_of(Kind kind) {
+  return kNames<Kind>.names[static_cast<std::size_t>(kind)];
 }
 
-/// The value of an enumeration whose values from 0 on have these names.
-/// Throws: Error "WHAT must be none, head or element; got NAME"
-template <class Kind, std::size_t count>
-Kind kind_named(const std::string& what, const std::string& name, const char* const (&names)[count]) {
-  const auto found = std::find(std::begin(names), std::end(names), name);
-  if (found == std::end(names)) throw Error(what + " must be " + alternatives(names) + "; got " + name);
-  return static_cast<Kind>(found - std::begin(names));
+std::vector<std::string> all_names(const EnumNames& names);
+/// The place of a name. Throws: Error that lists the names
+std::size_t place_of(const std::string& name, const EnumNames& names);
+
+/// OutputGate::head of "head". Throws: Error "WHAT must be none, head or element; got NAME"
+template <class Kind>
+Kind kind_named(const std::string& name) {
+  return static_cast<Kind>(place_of(name, kNames<Kind>));
 }
 
 }  // namespace tapeformer

@@ -6,30 +6,34 @@
 namespace tapeformer {
 namespace {
 
-struct RetiredField {
-  const char* name;   ///< in config.json: of a model, of `training`, or of both
-  const char* value;  ///< its default, as JSON; nullptr where any value can be left out
-  const char* last;   ///< the last version that had it
-};
-
-constexpr RetiredField kRetiredFields[] = {
-    {"cautious_decay", "0", "0.1.0"},     {"embedding_mixing", "false", "0.1.0"},
-    {"fix_norm", "false", "0.1.0"},       {"learned_softcap", "false", "0.1.0"},
-    {"momentum_start", nullptr, "0.1.0"}, {"momentum_warmup", "0", "0.1.0"},
-    {"row_beta2", "0", "0.1.0"},          {"stochastic_depth", "0", "0.1.0"},
-    {"token_lambda", "false", "0.1.0"},   {"value_embeddings", "\"none\"", "0.1.0"},
-};
+/// By its name in config.json (of a model, of `training`, or of both) each field's default, or null where any
+/// value can be left out, and the last version that had it.
+constexpr const char* kRetiredFields = R"({
+  "cautious_decay":   [0,      "0.1.0"],
+  "embedding_mixing": [false,  "0.1.0"],
+  "embedding_norm":   [false,  "0.1.0"],
+  "fix_norm":         [false,  "0.1.0"],
+  "learned_softcap":  [false,  "0.1.0"],
+  "momentum_start":   [null,   "0.1.0"],
+  "momentum_warmup":  [0,      "0.1.0"],
+  "r_drop":           [0,      "0.1.0"],
+  "row_beta2":        [0,      "0.1.0"],
+  "stochastic_depth": [0,      "0.1.0"],
+  "token_lambda":     [false,  "0.1.0"],
+  "value_embeddings": ["none", "0.1.0"]
+})";
 
 }  // namespace
 
 bool is_retired_field(const std::string& name, const nlohmann::ordered_json& value) {
-  for (const RetiredField& field : kRetiredFields) {
-    if (name != field.name) continue;
-    if (field.value == nullptr || value == nlohmann::ordered_json::parse(field.value)) return true;
-    throw Error(name + " was retired after version " + field.last + " and must be " + field.value + "; got " +
-                value.dump(-1, ' ', true) + "; try version " + field.last);
-  }
-  return false;
+  static const auto retired = nlohmann::ordered_json::parse(kRetiredFields);
+  const auto found = retired.find(name);
+  if (found == retired.end()) return false;
+  const auto &usual = found->at(0), &last = found->at(1);
+  if (usual.is_null() || value == usual) return true;
+  const auto version = last.get<std::string>();
+  throw Error(name + " was retired after version " + version + " and must be " + usual.dump() + "; got " +
+              value.dump(-1, ' ', true) + "; try version " + version);
 }
 
 }  // namespace tapeformer

@@ -87,24 +87,4 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
       [=] { return composed(shape, logits, targets, counted); });
 }
 
-Tensor symmetric_divergence(const Tensor& a, const Tensor& b, const Tensor& targets, Index ignored) {
-  CrossEntropyOptions options;
-  options.ignored = ignored;
-  check(a, targets, options);
-  check(b, targets, options);
-  const DType type = wide(a.dtype());
-  const Tensor each = targets.to(type);
-  const Tensor skipped = equal(each, Tensor::scalar_like(each, static_cast<double>(ignored)));
-  const Tensor skipped_row = skipped.alias(Shape{targets.elements(), 1});
-  const auto log_p = [&](const Tensor& logits) {
-    const Tensor rows = reshape(cast(logits, type), {targets.elements(), logits.size(-1)});
-    return log_softmax(masked_fill(rows, skipped_row, 0));  // so that skipped rows are alike
-  };
-  const Tensor of_a = log_p(a), of_b = log_p(b);
-  const Tensor apart = sum((of_a - of_b) * (exp(of_a) - exp(of_b)));
-  const Tensor counted = static_cast<double>(targets.elements()) - sum(skipped.to(type));
-  const Tensor none = equal(counted, Tensor::scalar_like(counted, 0)).to(type);
-  return 0.5 * apart / (counted + none);
-}
-
 }  // namespace tapeformer

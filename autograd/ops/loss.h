@@ -23,15 +23,6 @@ struct CrossEntropyOptions {
 /// Source:  smoothing: Szegedy et al. 2015, arXiv:1512.00567, section 7
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
 
-/// The divergence of two predictions of the same targets from each other, mean over those that are not
-/// ignored; 0 when all are.
-/// Math:    loss = mean (KL(p || q) + KL(q || p)) / 2, p = softmax a, q = softmax b
-/// Shapes:  a, b [..., V], targets i32 [...] -> loss []
-/// Units:   logits and loss in nats
-/// Throws:  ShapeError if the shapes do not fit
-/// Source:  Wu et al. 2021 (R-Drop), arXiv:2106.14448, equation 2
-Tensor symmetric_divergence(const Tensor& a, const Tensor& b, const Tensor& targets, Index ignored = -1);
-
 /// Options of linear_cross_entropy().
 struct LinearCrossEntropyOptions : CrossEntropyOptions {
   Index chunk = 0;  ///< rows whose logits exist at a time; 0: at least one, within 64 MiB (on a GPU 512)

@@ -27,7 +27,7 @@ int main() {
     AttentionCall decoding;
     decoding.cached = 10000;
     const AttentionCost cost = attention_cost(config, decoding);
-    std::printf("%-9s %11d %14d %30.1f\n", latent_form_name(form), static_cast<int>(cost.parameters),
+    std::printf("%-9s %11d %14d %30.1f\n", name_of(form), static_cast<int>(cost.parameters),
                 static_cast<int>(cost.cache_bytes_per_token), static_cast<double>(cost.forward_flops) / 1e6);
   }
   std::printf("the results differ by less than 1e-12: %s\n",

@@ -30,7 +30,8 @@ void write_gguf(LanguageRun& run, const ExportOptions& options) {
     const auto pieces = find_sentencepiece(folder);
     if (pieces && pieces->vocabulary_size() <= rows) run.tokenizer = pieces;
   }
-  save_gguf_model(options.output, run.model, gguf_tokenizer(*run.tokenizer, rows), gguf_type(options.type));
+  save_gguf_model(options.output, run.model, gguf_tokenizer(*run.tokenizer, rows),
+                  kind_named<GgufType>(options.type));
   print("%s: the model and its tokenizer\n", options.output);
   if (!run.tokenizer->end())
     std::fputs("the format wants an end token, which this tokenizer lacks: generate with --ignore-eos\n",

@@ -115,7 +115,7 @@ TextGenerationConfig GenerateOptions::config() const {
   result.max_tokens = max_tokens;
   result.samples = samples;
   result.cache.reset();
-  if (cache != "none") result.cache.emplace().kind = cache_kind(cache);
+  if (cache != "none") result.cache.emplace().kind = kind_named<CacheKind>(cache);
   return result;
 }
 

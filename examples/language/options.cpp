@@ -1,12 +1,10 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/optim/piecewise_constant.h>
 
@@ -73,7 +71,7 @@ void LanguageDataOptions::describe(const FieldVisitor& field) {
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
   in_data("vocabulary", vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
-  in_data("loss_on", loss_on,
+  in_data("loss_on", one_of(loss_on, {"all", "answers"}),
           "the tokens that count: all, or answers. The corpus is then files of instructions, a line of JSON "
           "each: "
           "{\"prompt\": \"...\", \"answer\": \"...\"}");
@@ -85,9 +83,9 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   field.in_group("Preset")("preset", preset, "where the defaults below come from; see the end of this text");
   data.describe(field);
   in_data.path("tokens", tokens, "a folder that `prepare` wrote, instead of a corpus");
-  in_data("order", order,
+  in_data("order", one_of(order, all_names(kNames<WindowOrder>)),
           "random windows of the text, or sequential: epochs in which every window comes once");
-  in_data("documents", documents,
+  in_data("documents", one_of(documents, {"joined", "apart"}),
           "joined, or apart: in a window tokens attend to their own document only, and positions begin again "
           "with each; for tokenizers with an end token");
   in_model.path(
@@ -117,7 +115,7 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
   in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
               kNotNegative);
-  in_training("validation_kind", validation_kind,
+  in_training("validation_kind", one_of(validation_kind, {"auto", "exact", "estimate", "both"}),
               "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
               "takes little of the time, else estimates, and exact at the end");
   in_training("validation_batches", validation_batches, "random batches of the estimate; with auto, at most",
@@ -145,7 +143,6 @@ void LanguageDataOptions::check() const {
   require(vocabulary >= kind->least_vocabulary,
           "--vocabulary must be at least " + std::to_string(kind->least_vocabulary) + " with --tokenizer " +
               tokenizer + ", which has all bytes; got " + std::to_string(vocabulary));
-  require(loss_on == "all" || loss_on == "answers", "--loss-on must be all or answers; got " + loss_on);
   for (const std::string& path : corpus)
     require(!path.empty(), "--corpus must name a file or folder; got nothing");
   for (const std::string& path : validation)
@@ -198,12 +195,6 @@ void LanguageOptions::check() const {
   require(tokens.empty() || data.tokenizer_model.empty(),
           "--tokens has a tokenizer; it excludes --tokenizer-model");
   require(head_chunk == 0 || fused_head, "--head-chunk needs --fused-head");
-  require(validation_kind == "auto" || validation_kind == "exact" || validation_kind == "estimate" ||
-              validation_kind == "both",
-          "--validation-kind must be auto, exact, estimate or both; got " + validation_kind);
-  window_order(order);
-  require(documents == "joined" || documents == "apart",
-          "--documents must be joined or apart; got " + documents);
   if (documents == "apart") {
     const auto need = [](bool holds, const std::string& without) {
       require(holds, "--documents apart needs a model without " + without);
@@ -273,93 +264,36 @@ void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
 }
 
 void adapt_preset(LanguageOptions& options, const Command& command) {
-  const LanguageOptions preset(options.preset);
-  const auto given = [&](const char* flag) { return command.find(flag).given(); };
-  AttentionConfig& attention = options.model.attention;
-  if (attention.kind != preset.model.attention.kind) {
-    if (!given("--groups")) attention.groups = 0;
-    if (!given("--latent-width")) attention.latent_width = 0;
-    if (!given("--query-latent-width")) attention.query_latent_width = 0;
-    if (!given("--rotary-width")) attention.rotary_width = 0;
-    const AttentionKind& kind = attention_kind(attention.kind);
-    if (!kind.uses("qk_norm") && !given("--qk-norm")) attention.qk_norm = QkNorm::none;
-    if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("--positions") &&
-        options.model.positions == PositionKind::rotary)
-      options.model.positions = PositionKind::none;
+  const auto given = [&](const std::string& name) { return command.find(flag_of(name)).given(); };
+  const AttentionKind &usual = attention_kind(LanguageOptions(options.preset).model.attention.kind),
+                      &kind = attention_kind(options.model.attention.kind);
+  const DecoderOnlyConfig plain;
+  const FieldList defaults = fields_of(plain);
+  FieldList fields = fields_of(options.model);
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::string& name = fields[i].name;
+    const bool is_asked = !fields[i].help.empty() && given(name);
+    if (usual.uses(name) && !kind.uses(name) && !is_asked) fields[i].set(defaults[i].value());
   }
+  if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("positions") &&
+      options.model.positions == PositionKind::rotary)
+    options.model.positions = PositionKind::none;
   const bool sequential = options.order != "random";
-  if ((sequential || given("--context")) && !given("--context-schedule")) options.context_schedule.clear();
-  if (sequential && !given("--batch-schedule")) options.batch_schedule.clear();
+  if ((sequential || given("context")) && !given("context_schedule")) options.context_schedule.clear();
+  if (sequential && !given("batch_schedule")) options.batch_schedule.clear();
   options.training.adapt(command);
 }
 
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command) {
   const LanguageOptions asked = options;
+  const auto given = [&](const char* flag) { return command.find(flag).given(); };
+  for (const char* flag : {"--tokenizer", "--vocabulary"})
+    require(!given(flag), std::string(flag) + " contradicts --from, whose model keeps its tokenizer");
   options.model = config;
-  options.model.embedding_dropout = asked.model.embedding_dropout;
-  options.model.residual_dropout = asked.model.residual_dropout;
-  options.model.attention.dropout = asked.model.attention.dropout;
-  options.model.feed_forward_dropout = asked.model.feed_forward_dropout;
-  nlohmann::ordered_json wanted = asked, has = options;
-  const auto given = [&](const std::string& name) { return command.find(flag_of(name)).given(); };
-  has["prefix"] = asked.model.prefix;  // changes no weight
-  if (asked.model.context <= config.context)
-    has["context"] = asked.model.context;  // shorter windows are fine
-  for (const char* name : {"tokenizer", "vocabulary"})
-    require(!given(name), flag_of(name) + " contradicts --from, whose model keeps its tokenizer");
-  for (const ConfigField& field : fields_of(asked)) {
-    const std::string& name = field.name;
-    if (std::string(field.group) != "Model" || !given(name) || wanted[name] == has[name]) continue;
-    throw Error(flag_of(name) + " " + wanted[name].dump() + " contradicts --from " + options.from +
-                ", which has " + has[name].dump());
-  }
+  if (given("--prefix")) options.model.prefix = asked.model.prefix;  // changes no weight
   options.model.context =
-      given("context") ? asked.model.context : std::min(config.context, kMostUnaskedContext);
-  if (given("prefix")) options.model.prefix = asked.model.prefix;
-}
-
-/// ", qk_norm=rms, softcap=20": the fields of attention's pieces that are not at their defaults.
-static std::string pieces_text(AttentionPieces::Fields pieces) {
-  AttentionPieces::Fields usual;
-  FieldList fields, defaults, decided_by_models;
-  pieces.describe(FieldVisitor(fields), FieldVisitor(decided_by_models));
-  usual.describe(FieldVisitor(defaults), FieldVisitor(decided_by_models));
-  std::string text;
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    if (fields[i].text() != defaults[i].text()) text += ", " + fields[i].name + "=" + fields[i].text();
-  return text;
-}
-
-std::string model_text(const DecoderOnlyConfig& config) {
-  const AttentionConfig attention = config.attention_config().resolved();
-  std::string text = number_of(config.layers, "layer") + ", width " + std::to_string(config.width) +
-                     ", context " + std::to_string(config.context) + ", vocabulary " +
-                     std::to_string(config.vocabulary) + ", " + number_of(attention.heads, "head") + " of " +
-                     attention.kind;
-  if (!config.attention_pattern.empty())
-    text += " and " + config.full_attention + " by " + config.attention_pattern;
-  if (attention.groups > 1) text += " on " + std::to_string(attention.key_heads()) + " of keys and values";
-  text += std::string(", ") + name_of(config.positions) + " positions, " + name_of(config.norm) + " norm, " +
-          feed_forward_name(config) + " of " + std::to_string(config.hidden_width()) +
-          (config.feed_forward_bias ? ", biases" : ", no biases") +
-          (config.tie_head ? ", tied head" : ", a head of its own");
-  if (config.short_convolution > 0)
-    text += ", convolutions of " + number_of(config.short_convolution, "token");
-  text += pieces_text(config.attention);
-  if (config.sublayer_norms != SublayerNorms::input)
-    text += std::string(", norms of sublayers: ") + name_of(config.sublayer_norms);
-  if (config.window > 0)
-    text += ", windows of " + number_of(config.window, "token") +
-            (config.windows.empty() ? "" : " in " + config.windows) +
-            (config.window_rotary_base > 0 ? format(" with base %g", config.window_rotary_base) : "");
-  if (config.kv_sharing > 1)
-    text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
-  for (const auto& [has, name] :
-       {std::pair(config.value_residual, "value residual"),
-        std::pair(config.embedding_norm, "embedding norm"), std::pair(config.prefix, "prefix")})
-    if (has) text += std::string(", ") + name;
-  if (config.logit_softcap > 0) text += format(", logits up to %g", config.logit_softcap);
-  return text;
+      std::min(config.context, given("--context") ? asked.model.context : kMostUnaskedContext);
+  take_fine_tuned(fields_of(options), fields_of(asked), options.from, command);
 }
 
 }  // namespace tapeformer

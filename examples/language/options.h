@@ -96,16 +96,13 @@ void set_bias(DecoderOnlyConfig& model, bool bias);
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
-/// the preset's groups and latent widths away, and what it cannot do, another --context or --order its
-/// schedules, and the warm-up is at most a tenth of the steps.
+/// what only the preset's kind has away, another --context or --order its schedules, and the warm-up is at
+/// most a tenth of the steps.
 void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
 /// stays.
-/// Throws: Error naming an option that `command` was given and that says otherwise
+/// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
-
-/// A one-line description of the model.
-std::string model_text(const DecoderOnlyConfig& config);
 
 }  // namespace tapeformer

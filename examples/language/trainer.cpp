@@ -106,7 +106,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   progress.log(count_text(data_.train.size()) + " tokens to train on, " +
                count_text(data_.validation.size()) + " to validate on; " +
                tokens_a_step(shapes_, options_.training.accumulate));
-  progress.log(model_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
+  progress.log(changes_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
                number_of(omp_get_max_threads(), "thread"));
 }
 
@@ -121,7 +121,7 @@ void LanguageTask::set_steps(Index steps, bool is_begun) {
 }
 
 TokenWindows LanguageTask::windows(Index context) const {
-  return TokenWindows(data_.train, context, window_order(options_.order), options_.training.seed);
+  return TokenWindows(data_.train, context, kind_named<WindowOrder>(options_.order), options_.training.seed);
 }
 
 BatchShape LanguageTask::shape_of(Index batch) const {

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/nn/formats/ends_with.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -19,6 +20,7 @@ void add_options(const Command& command, FieldList&& fields) {
   for (ConfigField& field : fields) {
     const std::string flag = flag_of(field.name);
     const auto set = [flag, field](const FieldValue& value) mutable {
+      check_value(flag, field, value);
       try {
         field.set(value);
       } catch (const Error& error) {
@@ -86,9 +88,23 @@ std::string other_settings(const std::string& from, const nlohmann::ordered_json
   return text;
 }
 
+void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,
+                     const Command& command) {
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const std::string group = asked[i].group, flag = flag_of(asked[i].name);
+    if ((group != "Model" && group != "Vocabulary") || flag == "--from") continue;
+    if (ends_with(flag, "dropout")) {
+      model[i].set(asked[i].value());
+    } else if (command.find(flag).given() && asked[i].value() != model[i].value()) {
+      throw Error(flag + " " + asked[i].text() + " contradicts --from " + from + ", which has " +
+                  model[i].text());
+    }
+  }
+}
+
 void check_options(const FieldList& fields) {
   for (const ConfigField& field : fields)
-    if (const auto value = field.value()) check_rule(flag_of(field.name), field.rule, *value);
+    if (const auto value = field.value()) check_value(flag_of(field.name), field, *value);
 }
 
 }  // namespace tapeformer

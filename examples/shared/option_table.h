@@ -47,7 +47,14 @@ Options options_of(const RunFolder& folder) {
 std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
                            const FieldList& fields);
 
-/// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range
+/// Makes `model`, the options as the model in the folder `from` has them, those of a training that starts
+/// from it: its shares of dropout are the ones that `asked`, a list of the same options, has.
+/// Throws: Error naming an option of the groups Model and Vocabulary that `command` was given and that says
+///         otherwise
+void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,
+                     const Command& command);
+
+/// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range, or an unknown name
 void check_options(const FieldList& fields);
 
 }  // namespace tapeformer

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/summary.h>
 
 #include <iomanip>
@@ -21,7 +22,9 @@ std::string field_row(const ConfigField& field) {
   const auto replaced = [](const std::string& text, const std::string& from, const std::string& to) {
     return text.compare(0, from.size(), from) == 0 ? to + text.substr(from.size()) : text;
   };
-  const std::string range = replaced(replaced(field.rule.words, "must be ", ""), "must not be ", "not ");
+  const std::string range = field.choices().empty()
+                                ? replaced(replaced(field.rule.words, "must be ", ""), "must not be ", "not ")
+                                : alternatives(field.choices());
   std::string row = "| `" + field.name + "`";
   for (const std::string& cell :
        {replaced(type_text(field), "a ", ""), field.text(), range, field.help, std::string(field.since)}) {
@@ -38,6 +41,13 @@ std::string fields_text(const FieldList& fields, const FieldList& defaults) {
     const std::string value = fields[i].text();
     if (fields[i].value()) text += summary_line(fields[i].name, value, value == defaults[i].text());
   }
+  return text;
+}
+
+std::string changes_text(const FieldList& fields, const FieldList& defaults) {
+  std::string text;
+  for (const auto& [field, usual] : changed_fields(fields, defaults))
+    text += (text.empty() ? "" : ", ") + field->name + "=" + field->text();
   return text;
 }
 

@@ -12,6 +12,14 @@ namespace tapeformer {
 /// The fields of a configuration that are set, one a line.
 std::string fields_text(const FieldList& fields, const FieldList& defaults);
 
+/// "layers=4, width=128": the fields that are not at their defaults.
+std::string changes_text(const FieldList& fields, const FieldList& defaults);
+template <class Config>
+std::string changes_text(const Config& config) {
+  const Config usual;
+  return changes_text(fields_of(config), fields_of(usual));
+}
+
 /// The parameters with their shapes and numbers of values, module by module, the total, and what is frozen.
 std::string parameters_text(Module& model);
 

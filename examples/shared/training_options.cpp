@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/option_table.h>
@@ -25,7 +24,8 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("warmup", warmup,
         "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
         kNotNegative);
-  field("schedule", schedule, "constant, inverse_square_root, cosine or warmup_stable_decay");
+  field("schedule", one_of(schedule, {"constant", "inverse_square_root", "cosine", "warmup_stable_decay"}),
+        "constant, inverse_square_root, cosine or warmup_stable_decay");
   field("cooldown", cooldown,
         "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
         "straight line; 1 for all after the warm-up",
@@ -39,11 +39,11 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
         "the weights that are written are then the average's; 0 for none",
         kBelowOne);
-  field("non_finite", non_finite,
+  field("non_finite", one_of(non_finite, {"stop", "skip"}),
         "what a step whose loss or gradient is not finite does: stop, or skip (weights, their average and "
         "the optimizer's state, its counts of steps too, stay as if the step had not been; learning rate "
         "and batches go on)");
-  field("loss_spike", loss_spike,
+  field("loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
         "what a step whose loss is far above the last ones does: note (it is counted), stop or skip");
   field("spike_deviations", spike_deviations,
         "how far above: in standard deviations of about the last 50 losses; 0 disables it", kNotNegative);
@@ -78,22 +78,8 @@ ScheduleConfig TrainingOptions::schedule_config() const {
   return config;
 }
 
-namespace {
-
-void require_one_of(const std::string& flag, const std::string& value,
-                    const std::vector<std::string>& values) {
-  require(std::find(values.begin(), values.end(), value) != values.end(),
-          flag + " must be " + alternatives(values) + "; got \"" + value + "\"");
-}
-
-}  // namespace
-
 void TrainingOptions::check() const {
   check_options(fields_of(*this));
-  require_one_of("--non-finite", non_finite, {"stop", "skip"});
-  require_one_of("--schedule", schedule,
-                 {"constant", "inverse_square_root", "cosine", "warmup_stable_decay"});
-  require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip"});
   if (has_end(schedule) && steps <= warmup) {
     throw Error("the " + schedule + " schedule needs more --steps than --warmup; got " +
                 std::to_string(steps) + " and " + std::to_string(warmup) + "; try --warmup " +

@@ -60,9 +60,6 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_training("batch_tokens", batch_tokens,
               "positions a batch, per side, padding included, of all processes together", kPositive);
   in_training("label_smoothing", label_smoothing, "probability spread over all pieces", kBelowOne);
-  in_training("r_drop", r_drop,
-              "weight of the divergence between two passes with different dropout; 0 for one pass",
-              kNotNegative);
 }
 
 TranslationOptions::TranslationOptions(const std::string& preset_name)
@@ -129,8 +126,6 @@ void TranslationOptions::check() const {
       held_out == 0 || held_out >= 2,
       "--held-out must be at least 2, for one validation and one test sentence, or 0 for the default; got " +
           std::to_string(held_out));
-  require(r_drop == 0 || model.layer.dropout > 0,
-          "--r-drop needs --dropout above 0, by which its two passes differ");
   require(vocabulary > kSpecialTokens, "--vocabulary must be above " + std::to_string(kSpecialTokens) +
                                            "; got " + std::to_string(vocabulary));
   require(
@@ -173,17 +168,11 @@ void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) 
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {
-  const Json wanted = options, has = trained;
-  for (ConfigField& field : fields_of(options)) {
-    const std::string group = field.group, name = field.name;
-    if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout") continue;
-    const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
-    if (command.find(flag_of(name)).given() && asked != kept) {
-      throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +
-                  ", which has " + kept.dump());
-    }
-    if (!kept.is_null()) read_field(kept, field);  // null of another kind of attention's
-  }
+  const TranslationOptions asked = options;
+  options.model = trained.model;
+  options.tokenizer = trained.tokenizer, options.vocabulary = trained.vocabulary;
+  options.source_model = trained.source_model, options.target_model = trained.target_model;
+  take_fine_tuned(fields_of(options), fields_of(asked), options.from, command);
 }
 
 }  // namespace tapeformer

@@ -53,7 +53,6 @@ struct TranslationOptions {
   TrainingOptions training;
   Index batch_tokens = 2048;
   double label_smoothing = 0.1;
-  double r_drop = 0;  ///< alpha of EncoderDecoder::r_drop_loss; 0 for its plain loss
 
   /// As the preset of this name; the first without one. Throws: Error
   explicit TranslationOptions(const std::string& preset_name = {});
@@ -83,7 +82,7 @@ void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
 
 /// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
 /// says: its vocabularies and its model, but for dropout.
-/// Throws: Error naming an option that `command` was given and that says otherwise
+/// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
 
 }  // namespace tapeformer

@@ -42,7 +42,7 @@ std::vector<Hypothesis> SearchOptions::find(const EncoderDecoder& model, const s
   config.progress = progress;
   config.graphs = compute.graphs;
   config.cache.reset();
-  if (cache != "none") config.cache.emplace().kind = cache_kind(cache);
+  if (cache != "none") config.cache.emplace().kind = kind_named<CacheKind>(cache);
   return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
 }
 

@@ -209,9 +209,7 @@ Tensor TranslationTask::loss(const Batch& batch) {
   smoothed.smoothing = options_.label_smoothing;
   const auto &source_ids = batch.tensors[0], &source_mask = batch.tensors[1],
              &target_inputs = batch.tensors[2], &target_outputs = batch.tensors[3];
-  return options_.r_drop > 0 ? model_->r_drop_loss(source_ids, source_mask, target_inputs, target_outputs,
-                                                   smoothed, options_.r_drop)
-                             : model_->loss(source_ids, source_mask, target_inputs, target_outputs, smoothed);
+  return model_->loss(source_ids, source_mask, target_inputs, target_outputs, smoothed);
 }
 
 Validation TranslationTask::validate(Progress& progress) {

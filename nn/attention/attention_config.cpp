@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
@@ -8,15 +7,6 @@
 namespace tapeformer {
 namespace {
 
-/// Calls use(field, its default) for each field of `config` that is not at its default.
-template <class Use>
-void for_each_changed(const AttentionConfig& config, const Use& use) {
-  const AttentionConfig unchanged;
-  const FieldList fields = fields_of(config), defaults = fields_of(unchanged);
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    if (const std::string usual = defaults[i].text(); fields[i].text() != usual) use(fields[i], usual);
-}
-
 /// Throws: Error naming a field that other kinds use and `kind` does not, and those kinds
 void check_used(const AttentionKind& kind, const AttentionConfig& config) {
   const auto check = [&](const std::string& name, const std::string& value, const std::string& remedy) {
@@ -25,33 +15,26 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
     throw Error("[attention] " + name + " is for " + (kinds.empty() ? "no kind that is known" : kinds) +
                 "; got attention=" + kind.name + ", " + name + "=" + value + "; try " + remedy);
   };
-  for_each_changed(config, [&](const ConfigField& field, const std::string& usual) {
-    check(field.name, field.text(), field.name + "=" + usual);
-  });
+  const AttentionConfig unchanged;
+  const FieldList fields = fields_of(config), defaults = fields_of(unchanged);
+  for (const auto& [field, usual] : changed_fields(fields, defaults))
+    check(field->name, field->text(), field->name + "=" + usual->text());
   for (const auto& [name, value] : config.own) check(name, value_text(value), "it without");
 }
 
 }  // namespace
 
-constexpr const char* kRotaryLayouts[] = {"interleaved", "half_split"};
-const char* rotary_layout_name(RotaryLayout layout) { return kRotaryLayouts[static_cast<int>(layout)]; }
-RotaryLayout rotary_layout(const std::string& name) {
-  return kind_named<RotaryLayout>("rotary_layout", name, kRotaryLayouts);
-}
-
-constexpr const char* kLatentForms[] = {"automatic", "naive", "absorbed"};
-const char* latent_form_name(LatentForm form) { return kLatentForms[static_cast<int>(form)]; }
-LatentForm latent_form(const std::string& name) { return kind_named<LatentForm>("form", name, kLatentForms); }
-
 void check_embedded(const char* model, const FieldList& fields, const AttentionConfig& attention) {
-  for_each_changed(attention, [&](const ConfigField& field, const std::string& usual) {
-    const auto is_same = [&](const ConfigField& other) {
+  const AttentionConfig unchanged;
+  const FieldList own = fields_of(attention), defaults = fields_of(unchanged);
+  for (const auto& [field, usual] : changed_fields(own, defaults)) {
+    const auto is_same = [&field = *field](const ConfigField& other) {
       return field.member() ? other.member() == field.member() : other.name == field.name;
     };
-    if (std::any_of(fields.begin(), fields.end(), is_same)) return;
-    throw Error(std::string("[") + model + "] the model decides its attention's " + field.name + "; got " +
-                field.name + "=" + field.text() + "; try " + field.name + "=" + usual);
-  });
+    if (std::any_of(fields.begin(), fields.end(), is_same)) continue;
+    throw Error(std::string("[") + model + "] the model decides its attention's " + field->name + "; got " +
+                field->name + "=" + field->text() + "; try " + field->name + "=" + usual->text());
+  }
 }
 
 void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can, unsigned cannot) {
@@ -72,7 +55,7 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   FieldList others;
   AttentionPieces::Fields::describe(field, FieldVisitor(others));
   field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
-  field("rotary_layout", named(rotations.layout, rotary_layout_name, rotary_layout));
+  field("rotary_layout", named(rotations.layout));
   field("rotary_components", rotations.width, kSize);
   field("rotary_max_positions", rotations.max_positions, kSize);
   field("rotary_factor", rotations.factor, kPositive);
@@ -102,7 +85,7 @@ void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
   field("norm", norm);
   field("shared_keys", shared_keys);
   field("lambda_initial", lambda_initial);
-  field("form", named(form, latent_form_name, latent_form));
+  field("form", named(form));
   FieldList others;
   AttentionPieces::Fields::describe(FieldVisitor(others), field);
 }

@@ -24,13 +24,11 @@ std::string kind_titles(unsigned can, unsigned cannot = 0);
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
 /// decoding. automatic: absorbed once a cache holds something, else naive.
 enum class LatentForm { automatic, naive, absorbed };
-/// The name of a form and the form of a name. Throws: Error listing the names there are.
-const char* latent_form_name(LatentForm form);
-LatentForm latent_form(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<LatentForm>{"form", {"automatic", "naive", "absorbed"}};
 
-/// The name of a layout and the layout of a name. Throws: Error listing the names there are.
-const char* rotary_layout_name(RotaryLayout layout);
-RotaryLayout rotary_layout(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<RotaryLayout>{"rotary_layout", {"interleaved", "half_split"}};
 
 /// The configuration of an attention layer of any kind: sizes, what several kinds share, and the fields of
 /// the pieces of multi-head attention (pieces/pieces.h). A size of 0 means its default. A field that the kind

@@ -60,14 +60,12 @@ GgufType stored_type(const GgufTensor& tensor) {
 
 /// How the format numbers a type, and the bytes of `values` values in one block.
 struct TypeLayout {
-  const char* name;
   std::uint32_t number;
   Index values, bytes;
 };
 
 const TypeLayout& layout_of(GgufType type) {
-  static constexpr TypeLayout kLayouts[] = {
-      {"f32", 0, 1, 4}, {"f16", 1, 1, 2}, {"q8_0", 8, kBlock, 2 + kBlock}};
+  static constexpr TypeLayout kLayouts[] = {{0, 1, 4}, {1, 1, 2}, {8, kBlock, 2 + kBlock}};
   return kLayouts[static_cast<int>(type)];
 }
 
@@ -136,15 +134,6 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
 }
 
 }  // namespace
-
-const char* name_of(GgufType type) { return layout_of(type).name; }
-
-GgufType gguf_type(const std::string& name) {
-  for (const GgufType type : {GgufType::f32, GgufType::f16, GgufType::q8_0}) {
-    if (name == name_of(type)) return type;
-  }
-  throw Error("the type must be f32, f16 or q8_0; got " + name);
-}
 
 void save_gguf(const std::string& path, const GgufMetadata& metadata,
                const std::vector<GgufTensor>& tensors) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <cstdint>
@@ -19,9 +20,8 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 /// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 values
 /// of 8 bits with a half-precision scale.
 enum class GgufType { f32, f16, q8_0 };
-const char* name_of(GgufType type);
-/// Throws: Error listing the valid names.
-GgufType gguf_type(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<GgufType>{"the type", {"f32", "f16", "q8_0"}};
 
 /// A tensor to write.
 struct GgufTensor {

@@ -20,11 +20,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 stands for sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : config.embedding_scale;
-  TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
-                         config.positions,  config.context, scale};
-  if (config.embedding_norm)
-    input.norm = NormConfig{config.norm, config.width, config.epsilon, config.norm_bias};
-  return input;
+  return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
 }
 
 std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& random) {

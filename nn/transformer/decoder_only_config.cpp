@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
@@ -8,12 +7,6 @@
 #include <utility>
 
 namespace tapeformer {
-
-constexpr const char* kSublayerNorms[] = {"input", "output", "both"};
-const char* name_of(SublayerNorms norms) { return kSublayerNorms[static_cast<int>(norms)]; }
-SublayerNorms sublayer_norms(const std::string& name) {
-  return kind_named<SublayerNorms>("[decoder_only] sublayer_norms", name, kSublayerNorms);
-}
 
 bool DecoderOnlyConfig::has_window(Index layer) const {
   if (window == 0) return false;
@@ -151,7 +144,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("attention_bias", attention.bias);
   field("attention_output_bias", attention.output_bias);
   field("attention_dropout", attention.dropout, "share of attention weights dropped", kBelowOne);
-  field("positions", named(positions, name_of, position_kind),
+  field("positions", named(positions),
         "learned, sinusoidal, rotary, alibi, buckets (of distances, as in T5) or none");
   field("window", window, "tokens that layers with a sliding window see, the own one included; 0 for all",
         kSize);
@@ -162,21 +155,19 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
         "rotary_base with its scaling",
         kNotNegative);
-  field("norm", named(norm, name_of, norm_kind), "layer or rms, before every sublayer");
+  field("norm", named(norm), "layer or rms, before every sublayer");
   field("epsilon", epsilon, "of the norms", kPositive);
   field("norm_bias", norm_bias);
-  field("sublayer_norms", named(sublayer_norms, name_of, tapeformer::sublayer_norms),
-        "norms of each sublayer's input, of its output, or of both");
+  field("sublayer_norms", named(sublayer_norms), "norms of each sublayer's input, of its output, or of both");
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
         kSize);
-  field("activation", named(activation, name_of, activation_named));
+  field("activation", named(activation));
   field("gated", gated);
   field("feed_forward_bias", feed_forward_bias);
   field("tie_head", tie_head);
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("embedding_scale", embedding_scale, kNotNegative);
-  field("embedding_norm", embedding_norm, "norm of the embeddings, before the first layer");
   field("value_residual", value_residual,
         "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
   field("kv_sharing", kv_sharing,

@@ -13,9 +13,9 @@ namespace tapeformer {
 /// The norms of a model's sublayers: of what they read (pre-norm), of what they add to the sum (as in
 /// OLMo 2), or both (as in Gemma 2).
 enum class SublayerNorms { input, output, both };
-const char* name_of(SublayerNorms norms);
-/// Throws: Error listing the valid names.
-SublayerNorms sublayer_norms(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<SublayerNorms>{"[decoder_only] sublayer_norms",
+                                                 {"input", "output", "both"}};
 
 /// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
@@ -51,7 +51,6 @@ struct DecoderOnlyConfig {
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
   double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
-  bool embedding_norm = false;  ///< of what enters the first layer
   bool value_residual = false;  ///< the first layer's values join those of the others
   Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
   Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none

@@ -147,17 +147,6 @@ Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, con
   return head_loss(head_, states_btc, expected, options, head);
 }
 
-Tensor EncoderDecoder::r_drop_loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
-                                   const Tensor& expected, const CrossEntropyOptions& options,
-                                   double alpha) const {
-  const Tensor first_btv = (*this)(source, source_mask, target),
-               second_btv = (*this)(source, source_mask, target);
-  const Tensor losses =
-      cross_entropy(first_btv, expected, options) + cross_entropy(second_btv, expected, options);
-  const Tensor apart = symmetric_divergence(first_btv, second_btv, expected, options.ignored);
-  return 0.5 * losses + (alpha / 2) * apart;
-}
-
 void EncoderDecoder::visit(ParameterVisitor& visitor) {
   visitor.child("encoder", encoder_);
   visitor.child("decoder", decoder_);

@@ -84,13 +84,6 @@ class EncoderDecoder : public Module {
   Tensor loss(const Tensor& source, const Tensor& source_mask, const Tensor& target, const Tensor& expected,
               const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
 
-  /// R-Drop: the mean loss of two passes, whose dropouts differ, and how far their predictions are apart.
-  /// Math:    (loss_1 + loss_2) / 2 + alpha / 2 symmetric_divergence(logits_1, logits_2)
-  /// Shapes:  as loss()
-  /// Source:  Wu et al. 2021, arXiv:2106.14448, equation 4, halved
-  Tensor r_drop_loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
-                     const Tensor& expected, const CrossEntropyOptions& options, double alpha) const;
-
   /// The memory of source sentences: as Encoder.
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);

@@ -31,10 +31,9 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("packed", attention.packed);
   field("rotary", attention.rotary);
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
-  field("activation", named(activation, name_of, activation_named),
-        "relu, relu_squared, gelu, gelu_tanh or silu");
+  field("activation", named(activation), "relu, relu_squared, gelu, gelu_tanh or silu");
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
-  field("norm", named(norm, name_of, norm_kind), "layer or rms, beside every sublayer");
+  field("norm", named(norm), "layer or rms, beside every sublayer");
   field("norm_first", norm_first);
   field("epsilon", epsilon, "of the norms", kPositive);
 }
@@ -45,7 +44,7 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("encoder_layers", encoder_layers, "layers of the encoder", kPositiveSize);
   field("decoder_layers", decoder_layers, "layers of the decoder", kPositiveSize);
   layer.describe(field);
-  field("positions", named(positions, name_of, position_kind),
+  field("positions", named(positions),
         "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
         "keys, alibi or buckets (of distances, as in T5), added to the scores, or none");
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);

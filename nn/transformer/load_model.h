@@ -7,6 +7,8 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -15,21 +17,12 @@
 // Loads models from run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {
 
-/// A lower bound of a model's size, without norms and feed-forward biases. In double, because the sizes in a
-/// damaged configuration may have products beyond any integer.
-struct LeastSize {
-  double weights = 0;
-  double sinusoids = 0;  ///< values in tables that are not stored
-  Index layers = 0;
-};
-/// The least size of a model with this configuration.
-LeastSize least_size(const DecoderOnlyConfig& config);
-LeastSize least_size(const EncoderDecoderConfig& config);
-
-/// Refuses a configuration far too large for its weights file before the model takes all memory. One that is
-/// only a few times too large passes, so that load_weights() can name the tensors that do not fit.
+/// Calls make(), which makes the model that a configuration with these fields describes, and refuses one far
+/// too large for its weights file before it takes all memory. One that is only a few times too large passes,
+/// so that load_weights() can name the tensors that do not fit.
 /// Throws:  CheckpointError if the model is out of all proportion to the file
-void check_proportion(const LeastSize& size, const SafetensorsFile& file);
+void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
+                        const std::function<void()>& make);
 
 /// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.
 /// Throws:  CheckpointError naming the folder
@@ -43,12 +36,14 @@ Model load_model(const std::string& folder) {
   try {
     const Config config = Config::from_json(text);
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");
-    check_proportion(least_size(config), weights);
-    Generator random(0);
-    Model model(config, random);
-    load_weights(weights, "", model);
-    model.eval();
-    return model;
+    std::optional<Model> model;
+    make_in_proportion(fields_of(config), weights, [&] {
+      Generator random(0);
+      model.emplace(config, random);
+    });
+    load_weights(weights, "", *model);
+    model->eval();
+    return std::move(*model);
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder + ": " + error.what());
   }

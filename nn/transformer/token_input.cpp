@@ -10,9 +10,7 @@ TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
     : scale_(config.scale > 0 ? config.scale : std::sqrt(static_cast<double>(config.width))),
       embedding_({config.vocabulary, config.width, 1 / scale_}, random),
       positions_({config.positions, config.width, config.max_length}, random),
-      dropout_({config.dropout}, random) {
-  if (config.norm) norm_.emplace(*config.norm);
-}
+      dropout_({config.dropout}, random) {}
 
 Tensor TokenInput::embedded(const Tensor& ids) const {
   const Tensor tokens_btc = embedding_(ids);
@@ -21,20 +19,17 @@ Tensor TokenInput::embedded(const Tensor& ids) const {
 
 Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
   const ProfilePart part("embedding");
-  return finished(positions_(embedded(ids), first));
+  return dropout_(positions_(embedded(ids), first));
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, const Tensor& at) const {
   const ProfilePart part("embedding");
-  return finished(positions_(embedded(ids), at));
+  return dropout_(positions_(embedded(ids), at));
 }
-
-Tensor TokenInput::finished(const Tensor& x) const { return dropout_(norm_ ? (*norm_)(x) : x); }
 
 void TokenInput::visit(ParameterVisitor& visitor) {
   visitor.child("embedding", embedding_);
   visitor.child("positions", positions_);
-  if (norm_) visitor.child("embedding_norm", *norm_);
   visitor.child("dropout", dropout_);
 }
 

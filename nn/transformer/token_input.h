@@ -2,10 +2,7 @@
 
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/embedding.h>
-#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
-
-#include <optional>
 
 namespace tapeformer {
 
@@ -16,11 +13,10 @@ struct TokenInputConfig {
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
   double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
-  std::optional<NormConfig> norm = {};                ///< of the sum, before dropout
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
-/// Math:    x = dropout(norm(scale embedding(ids) + position)), where there is a norm
+/// Math:    x = dropout(scale embedding(ids) + position)
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
 /// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
 ///          head tied to them starts with logits of order one
@@ -39,12 +35,10 @@ class TokenInput : public Module {
 
  private:
   Tensor embedded(const Tensor& ids) const;
-  Tensor finished(const Tensor& x) const;
 
   double scale_;
   Embedding embedding_;
   Positions positions_;
-  std::optional<Norm> norm_;
   Dropout dropout_;
 };
 

@@ -89,15 +89,6 @@ double most_uneven(double freedom) { return most_chi_square(freedom) / freedom -
 }  // namespace
 
 TEST_SUITE("data/token_windows") {
-  TEST_CASE("an order goes by its name") {
-    CHECK(window_order("random") == WindowOrder::random);
-    CHECK(window_order("sequential") == WindowOrder::sequential);
-    CHECK(std::string(name_of(WindowOrder::random)) == "random");
-    CHECK(std::string(name_of(WindowOrder::sequential)) == "sequential");
-    CHECK_THROWS_WITH_AS(window_order("shuffled"),
-                         "[windows] the order is random or sequential; got \"shuffled\"", DataError);
-  }
-
   TEST_CASE("random windows start anywhere where the last target is inside, equally often") {
     const TemporaryFolder folder;
     const Reader reader{counting_file(folder, 40), 7, WindowOrder::random};

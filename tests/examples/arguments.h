@@ -4,6 +4,10 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <doctest/doctest.h>
+
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +20,24 @@ inline bool read(const CommandLine& line, const std::vector<std::string>& argume
   return line.read(static_cast<int>(all.size()), all.data());
 }
 
+/// "--layers 3" as two arguments.
+inline std::vector<std::string> words_of(const std::string& arguments) {
+  std::istringstream words(arguments);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+/// Arguments, and how the refusal that they get begins; "nothing was thrown" for none.
+struct Refused {
+  const char *arguments, *beginning;
+};
+template <class Refusal>
+void check_refused(const std::vector<Refused>& table, const Refusal& refusal) {
+  for (const Refused& row : table) {
+    const std::string got = refusal(words_of(row.arguments));
+    CHECK_MESSAGE(got.find(row.beginning) == 0, std::string(row.arguments), ": ", got);
+  }
+}
+
 /// The message of `Options` for arguments of which one has no effect.
 template <class Options>
 std::string refusal_of_ignored(const std::vector<std::string>& arguments) {
@@ -26,10 +48,6 @@ std::string refusal_of_ignored(const std::vector<std::string>& arguments) {
     read(line, arguments);
     options.refuse_ignored(line);
   });
-}
-
-inline std::string no_effect(const std::string& option, const std::string& when) {
-  return option + " has no effect " + when + "; leave it out";
 }
 
 }  // namespace tapeformer

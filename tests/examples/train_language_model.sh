@@ -18,7 +18,7 @@ done >"$work/text"
 # --- a whole training on the built-in text, then the same one interrupted ------------------------------
 resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- tokenizer tokens/train.tokens tokens/validation.tokens tokens/tokenizer
 check "it says what it trains on" grep -q "the built-in text" "$work/err.whole"
-check "it says what the model is" grep -q '2 layers, width 32, context 32.*2 heads of mha.*parameters' "$work/err.whole"
+check "it says what the model is" grep -q 'layers=2, width=32, context=32, heads=2, .*parameters' "$work/err.whole"
 
 # A signal in a step of seconds, and another one.
 "$program" train --run "$work/slow" --width 512 --heads 8 --batch 64 --context 256 --accumulate 1 --steps 10 --samples 0 \

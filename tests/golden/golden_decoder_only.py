@@ -27,7 +27,7 @@ CASES = {
     "prefix": {**BIASED, "positions": "sinusoidal", "activation": "relu", "tie_head": False, "head_bias": True},
 }
 CASES["modern"] = {**LLAMA, "attention": "mha", "groups": 0, "activation": "relu_squared", "gated": False,
-                   "qk_norm": True, "embedding_norm": True, "logit_softcap": 2.5}
+                   "qk_norm": True, "logit_softcap": 2.5}
 CASES["convolutions"] = {**LLAMA, "short_convolution": 4}
 CASES["windows"] = {**LLAMA, "layers": 3, "window": 3, "windows": "SL", "value_residual": True, "qk_norm": "l2",
                     "output_gate": "element", "exclusive": True, "qk_norm_epsilon": 1e-3}

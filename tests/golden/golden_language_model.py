@@ -202,8 +202,6 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width)
         if config["positions"] == "learned":
             self.positions = nn.Embedding(config["context"], width)
-        if config.get("embedding_norm"):
-            self.embedding_norm = Norm(config)
         self.layers = nn.ModuleList(Layer(config, number) for number in range(config["layers"]))
         self.norm = Norm(config)
         self.head = nn.Linear(width, vocabulary, bias=config["head_bias"])
@@ -228,8 +226,6 @@ class LanguageModel(nn.Module):
         if prefix_lengths is not None:
             causal = torch.ones(length, length, dtype=torch.bool).tril()
             mask = (causal | (torch.arange(length) < prefix_lengths[:, None, None]))[:, None]
-        if self.config.get("embedding_norm"):
-            x = self.embedding_norm(x)
         handed = {}
         for layer in self.layers:
             x = layer(x, mask, handed)

@@ -116,9 +116,6 @@ TEST_SUITE("nn/positions") {
               positions(Tensor::zeros({1, 5, 4}), 2);
             }) ==
             "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a larger max_length");
-      CHECK(position_kind(name_of(kind)) == kind);
     }
-    CHECK(message_of<Error>([] { position_kind("any"); }) ==
-          "[positions] the kind must be sinusoidal, learned, rotary, alibi, buckets or none; got any");
   }
 }

@@ -35,16 +35,14 @@ inline bool change(ConfigField& field) {
       others.emplace_back(static_cast<std::uint64_t>(number));
   }
   if (std::holds_alternative<std::string>(*before)) {
-    for (const char* name :
-         {"gqa", "half_split", "naive", "rotary", "rms", "silu", "sgd", "bpe", "mha", "layer", "learned",
-          "relu", "all", "head", "sigmoid", "alibi", "both", "joint", "output"})
-      others.emplace_back(std::string(name));
+    for (const std::string& name : field.choices()) others.emplace_back(name);
+    for (const char* name : {"gqa", "mha", "sgd", "DF"}) others.emplace_back(std::string(name));
   }
   if (std::holds_alternative<std::vector<std::string>>(*before))
     others.emplace_back(std::vector<std::string>{"a:rate=1", "b:rate=2"});  // names, or groups of parameters
   for (const FieldValue& other : others) {
     try {
-      check_rule(field.name, field.rule, other);
+      check_value(field.name, field, other);
       if (field.value() == before) field.set(other);
     } catch (const Error&) {  // a name of another kind, or a number out of range
     }

@@ -40,7 +40,7 @@ void set_fields(const nb::dict& given, FieldList&& fields) {
     if (!given.contains(name)) continue;
     nb::del(unknown[name]);
     const FieldValue value = field_value(field.name, field.zero(), given[name]);
-    check_rule(field.name, field.rule, value);
+    check_value(field.name, field, value);
     field.set(value);
   }
   for (const auto& [name, value] : unknown) {

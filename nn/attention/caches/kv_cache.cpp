@@ -86,15 +86,6 @@ void KvCache::check_rows(const std::vector<std::int32_t>& order) const {
   }
 }
 
-const char* name_of(CacheKind kind) { return kind == CacheKind::contiguous ? "contiguous" : "paged"; }
-
-CacheKind cache_kind(const std::string& name) {
-  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    if (name == name_of(kind)) return kind;
-  }
-  throw Error("[kv_cache] the kind must be contiguous or paged; got " + name);
-}
-
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths) {
   if (widths.state > 0) return std::make_unique<StateCache>(widths);
   if (config.capacity < 0 || config.block_size < 1 || widths.key < 1 || widths.value < 0) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <cstdint>
@@ -96,9 +97,8 @@ class KvCache {
 
 /// In one piece for each row, or in blocks that rows share until they write to them.
 enum class CacheKind { contiguous, paged };
-const char* name_of(CacheKind kind);
-/// Throws: Error listing the names there are.
-CacheKind cache_kind(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<CacheKind>{"[kv_cache] the kind", {"contiguous", "paged"}};
 
 struct CacheConfig {
   CacheKind kind = CacheKind::contiguous;  ///< how memory is kept

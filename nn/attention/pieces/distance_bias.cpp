@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/ops/attention/relative_bias.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/tape/tape.h>
@@ -9,12 +8,6 @@
 #include <algorithm>
 
 namespace tapeformer {
-
-constexpr const char* kRelativeBiases[] = {"none", "alibi", "buckets"};
-const char* relative_bias_name(RelativeBias bias) { return kRelativeBiases[static_cast<int>(bias)]; }
-RelativeBias relative_bias(const std::string& name) {
-  return kind_named<RelativeBias>("relative_bias", name, kRelativeBiases);
-}
 
 namespace {
 
@@ -56,7 +49,7 @@ class BiasedScores : public AttentionPiece {
 }  // namespace
 
 void DistanceBias::describe(const FieldVisitor& in_models, const FieldVisitor& in_layers) {
-  in_layers("relative_bias", named(relative_bias, relative_bias_name, tapeformer::relative_bias));
+  in_layers("relative_bias", named(relative_bias));
   in_models("bias_buckets", bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
   in_models("bias_distance", bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
 #include <string>
@@ -9,9 +10,8 @@ namespace tapeformer {
 /// A bias of the scores by the distance of query and key. alibi: a fixed slope for each head times the
 /// distance; buckets: T5's learned bias for each head and bucket of distances.
 enum class RelativeBias { none, alibi, buckets };
-/// The name of a bias and the bias of a name. Throws: Error listing the names there are.
-const char* relative_bias_name(RelativeBias bias);
-RelativeBias relative_bias(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<RelativeBias>{"relative_bias", {"none", "alibi", "buckets"}};
 
 /// The bias that `relative_bias` chooses. Cross-attention has none, for it has no distances.
 /// Math:    where a key lies r after the query, alibi: -slope_h |r|; buckets: table[bucket(r), h]

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/cost.h>
@@ -7,12 +6,6 @@
 #include <tapeformer/nn/linear.h>
 
 namespace tapeformer {
-
-constexpr const char* kOutputGates[] = {"none", "head", "element"};
-const char* output_gate_name(OutputGate gate) { return kOutputGates[static_cast<int>(gate)]; }
-OutputGate output_gate(const std::string& name) {
-  return kind_named<OutputGate>("output_gate", name, kOutputGates);
-}
 
 namespace {
 
@@ -40,7 +33,7 @@ class GatedOutputs : public AttentionPiece {
 }  // namespace
 
 void OutputGates::describe(const FieldVisitor& in_models, const FieldVisitor& /*in_layers*/) {
-  in_models("output_gate", named(output_gate, output_gate_name, tapeformer::output_gate),
+  in_models("output_gate", named(output_gate),
             "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
 }
 

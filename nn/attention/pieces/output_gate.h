@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
 #include <string>
@@ -9,9 +10,8 @@ namespace tapeformer {
 /// Factors of the heads' outputs: sigmoids of a projection of the query's input, one for each
 /// head or one for each component.
 enum class OutputGate { none, head, element };
-/// The name of a gate and the gate of a name. Throws: Error listing the names there are.
-const char* output_gate_name(OutputGate gate);
-OutputGate output_gate(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<OutputGate>{"output_gate", {"none", "head", "element"}};
 
 /// The gates that `output_gate` chooses.
 /// Math:    y_h = sigmoid(W x)_h y_h, one gate for each head, or for each component of each head

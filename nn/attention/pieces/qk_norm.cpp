@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -9,13 +8,6 @@
 #include <cmath>
 
 namespace tapeformer {
-
-constexpr const char* kQkNorms[] = {"none", "rms", "joint", "l2"};
-const char* qk_norm_name(QkNorm norm) { return kQkNorms[static_cast<int>(norm)]; }
-QkNorm qk_norm(const std::string& name) {
-  if (name == "false" || name == "true") return name == "true" ? QkNorm::rms : QkNorm::none;
-  return kind_named<QkNorm>("qk_norm", name, kQkNorms);
-}
 
 namespace {
 
@@ -72,7 +64,7 @@ class NormedHeads : public AttentionPiece {
 }  // namespace
 
 void HeadNorms::describe(const FieldVisitor& in_models, const FieldVisitor& /*in_layers*/) {
-  in_models("qk_norm", named(qk_norm, qk_norm_name, tapeformer::qk_norm),
+  in_models("qk_norm", named(qk_norm),
             "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
   in_models("qk_norm_epsilon", qk_norm_epsilon, kPositive);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
 #include <string>
@@ -11,10 +12,8 @@ namespace tapeformer {
 /// component. l2: heads of length 1, and scores that are a learned factor for each query head, sqrt(D) at
 /// first, times the cosine.
 enum class QkNorm { none, rms, joint, l2 };
-/// The name of a norm and the norm of a name; "false" and "true" of older files are none and rms.
-/// Throws: Error listing the names there are.
-const char* qk_norm_name(QkNorm norm);
-QkNorm qk_norm(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<QkNorm>{"qk_norm", {"none", "rms", "joint", "l2"}};
 
 /// The norms of queries and keys that `qk_norm` chooses. Caches hold normed keys.
 /// Math:    rms: each head is rms_norm(head) * weight, of queries or of keys; joint: rms_norm(all heads of a

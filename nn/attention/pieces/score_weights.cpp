@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -10,12 +9,6 @@
 #include <cmath>
 
 namespace tapeformer {
-
-constexpr const char* kWeightings[] = {"softmax", "sigmoid"};
-const char* weighting_name(AttentionWeighting weighting) { return kWeightings[static_cast<int>(weighting)]; }
-AttentionWeighting weighting(const std::string& name) {
-  return kind_named<AttentionWeighting>("weighting", name, kWeightings);
-}
 
 namespace {
 
@@ -53,7 +46,7 @@ class SigmoidWeights : public AttentionPiece {
 
 void ScoreWeights::describe(const FieldVisitor& in_models, const FieldVisitor& in_layers) {
   in_models("sinks", sinks, "a learned score for each head whose exponential joins softmax's sum");
-  in_models("weighting", named(weighting, weighting_name, tapeformer::weighting),
+  in_models("weighting", named(weighting),
             "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
   in_layers("sigmoid_keys", sigmoid_keys, kPositiveSize);
 }

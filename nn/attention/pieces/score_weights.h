@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
 #include <string>
 
 namespace tapeformer {
 
-/// The name of a weighting and the weighting of a name. Throws: Error listing the names there are.
-const char* weighting_name(AttentionWeighting weighting);
-AttentionWeighting weighting(const std::string& name);
+template <>
+inline constexpr EnumNames kNames<AttentionWeighting>{"weighting", {"softmax", "sigmoid"}};
 
 /// The weights that are made of scores, where they are not a plain softmax.
 /// Math:    softmax with sinks: w_s = exp(s) / (exp(sink_h) + sum exp(s)); sigmoid: w_s = sigmoid(s + b_h)

@@ -3,15 +3,16 @@
 using namespace tapeformer;
 
 namespace {
-
-const char* name_of_sign(bool negative) { return negative ? "minus" : "plus"; }
-bool sign_named(const std::string& name) {
-  if (name != "plus" && name != "minus") throw Error("the sign must be plus or minus; got " + name);
-  return name == "minus";
+enum class Sign { plus, minus };
 }
+template <>
+inline constexpr EnumNames tapeformer::kNames<Sign>{"the sign", {"plus", "minus"}};
+
+namespace {
 
 struct Everything {
-  bool flag = false, open = true, negative = false;
+  bool flag = false, open = true;
+  Sign sign = Sign::plus;
   Index whole = 1, size = 2;
   std::uint64_t seed = 9;
   double number = 0.5, small = 0.1;
@@ -22,7 +23,7 @@ struct Everything {
   void describe(const FieldVisitor& field) {
     field("flag", flag, "help");
     field("closed", Property([this] { return !open; }, [this](bool value) { open = !value; }));
-    field("sign", named(negative, name_of_sign, sign_named));
+    field("sign", named(sign));
     field("whole", whole);
     field("size", size, kPositiveSize);
     field("seed", seed);
@@ -51,7 +52,9 @@ TEST_SUITE("autograd/config/config_json") {
     Everything read;
     read_fields(Json::parse(R"({"closed":true,"none":2,"sign":"minus","list":["x"]})"), fields_of(read));
     CHECK_FALSE(read.open);
-    CHECK(read.negative);
+    CHECK(read.sign == Sign::minus);
+    read_fields(Json::parse(R"({"sign":false})"), fields_of(read));  // of a file from before it had a name
+    CHECK(read.sign == Sign::plus);
     CHECK(read.none == 2);
     CHECK(read.list == std::vector<std::string>{"x"});
     CHECK(read.seed == 9);
@@ -77,7 +80,7 @@ TEST_SUITE("autograd/config/config_json") {
       CHECK(refusal("flag", bad) == "flag must be true or false; got " + bad.dump());
     CHECK(refusal("text", 1) == "text must be a string; got 1");
     CHECK(refusal("list", Json::parse("[\"a\", 1]")) == "list must be a list of strings; got [\"a\",1]");
-    CHECK(refusal("sign", "times") == "the sign must be plus or minus; got times");
+    CHECK(refusal("sign", "times") == "sign must be plus or minus; got times");
     CHECK(read_message<Everything>(Json::array()) == "it must be an object; got []");
   }
 

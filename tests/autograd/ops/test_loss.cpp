@@ -78,21 +78,6 @@ TEST_SUITE("autograd/ops/loss") {
           }).find("[cross_entropy] softcap must not be negative; got -1") == 0);
   }
 
-  TEST_CASE("the divergence of two predictions is the mean of both Kullback-Leibler divergences") {
-    // p = (1/4, 3/4), q = (1/2, 1/2) in the row that counts.
-    const Tensor a = values({0, std::log(3.0), kNan, 0}, {2, 2}), b = values({5, 5, 0, 1}, {2, 2});
-    const double expected =
-        0.5 * (0.25 * std::log(0.5) + 0.75 * std::log(1.5) + 0.5 * std::log(2.0) + 0.5 * std::log(2.0 / 3));
-    CHECK_BELOW(deviation(symmetric_divergence(a, b, integers({1, -1}, {2})).item(), expected), 1e-14);
-    CHECK(symmetric_divergence(a, b, integers({-1, -1}, {2})).item() == 0);
-    Generator random(test_seed(8));
-    const Tensor x = random_normal({2, 3, 5}, random), y = random_normal({2, 3, 5}, random),
-                 targets = ids_with_gaps({2, 3}, 5, random);
-    check_both_orders("symmetric_divergence", [&] { return symmetric_divergence(x, y, targets); },
-                      {{"x", x}, {"y", y}});
-    CHECK_THROWS_AS(symmetric_divergence(x, y, integers({1}, {1})), ShapeError);
-  }
-
   TEST_CASE("one class leaves no choice: no loss and no gradient") {
     for (const DType type : {DType::f64, DType::f32}) {
       const OpResult got = run_op(

@@ -14,12 +14,14 @@ struct Described {
   double share = 0.25;
   bool on = true;
   std::optional<bool> unset = {};
+  std::string sort = "b";
 
   void describe(const FieldVisitor& field) {
     field("size", size, "how many", kPositiveSize);
     field("share", share, kNotNegative, "0.2.0");
     field("on", on, "or off", kAnyNumber, "0.3.0");
     field("unset", unset);
+    field("sort", one_of(sort, {"a", "b"}));
   }
 };
 
@@ -60,12 +62,15 @@ TEST_SUITE("examples/shared/summary") {
           "| `size` | whole number | 3 | from 1 to 2147483647 | how many | 0.1.0 |\n"
           "| `share` | number | 0.25 | not negative |  | 0.2.0 |\n"
           "| `on` | true or false | true |  | or off | 0.3.0 |\n"
-          "| `unset` | true or false | none |  |  | 0.1.0 |\n");
+          "| `unset` | true or false | none |  |  | 0.1.0 |\n"
+          "| `sort` | string | b | a or b |  | 0.1.0 |\n");
     const Described usual;
     changed.size = 4;
     CHECK(fields_text(fields_of(changed), fields_of(usual)) ==
           "size                       4\n"
           "share                      0.25           default\n"
-          "on                         true           default\n");
+          "on                         true           default\n"
+          "sort                       b              default\n");
+    CHECK(changes_text(changed) == "size=4");
   }
 }

@@ -200,12 +200,12 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
     llama.attention.qk_norm = QkNorm::rms;
-    llama.embedding_norm = llama.feed_forward_bias = true;
+    llama.feed_forward_bias = true;
     llama.logit_softcap = 15, llama.short_convolution = 4;
     CHECK(refused(llama) ==
           "[export] transformers has no such model; Llama differs least; got qk_norm=rms, logit_softcap=15, "
-          "embedding_norm=true, short_convolution=4; try qk_norm=none, logit_softcap=0, "
-          "embedding_norm=false, short_convolution=0");
+          "short_convolution=4; try qk_norm=none, logit_softcap=0, "
+          "short_convolution=0");
     DecoderOnlyConfig gemma =
         hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
     gemma.attention.rotations.factor = 2;

@@ -82,11 +82,11 @@ const std::vector<Variant>& variants() {
          c.logit_softcap = 1.5;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa layer learned embedding_norm convolutions softcap tied dropouts", false, false,
+      {"gqa layer learned convolutions softcap tied dropouts", false, false,
        [](auto& c) {
          c.short_convolution = 6;  // as many as there are positions
          c.attention.kind = "gqa";
-         c.logit_softcap = 3, c.embedding_norm = true;
+         c.logit_softcap = 3;
          c.feed_forward_dropout = c.residual_dropout = 0.2;
          every_bias(c);
        }},

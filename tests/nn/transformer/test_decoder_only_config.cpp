@@ -45,7 +45,7 @@ DecoderOnlyConfig unusual_config() {
   config.residual_dropout = 0.375;
   config.attention.qk_norm = QkNorm::joint;
   config.logit_softcap = 15;
-  config.embedding_norm = config.zero_init = true;
+  config.zero_init = true;
   config.short_convolution = 4;
   config.feed_forward_dropout = 0.125;
   config.prefix = true;

@@ -115,7 +115,7 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
   TEST_CASE("scalars start neutral, and zero_init adds nothing") {
     DecoderOnlyConfig config;
     config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
-    config.embedding_norm = config.zero_init = true;
+    config.zero_init = true;
     config.attention.qk_norm = QkNorm::rms;
     Generator random(test_seed(7));
     DecoderOnly model(config, random);

@@ -88,7 +88,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     }
   }
 
-  TEST_CASE("gradients of the newer choices agree with differences, and those of R-Drop's two passes") {
+  TEST_CASE("gradients of the newer choices agree with differences") {
     for (const bool norm_first : {true, false}) {
       EncoderDecoderConfig config = small_config();
       config.layer.norm_first = norm_first;
@@ -109,35 +109,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
                 return model.loss(source(), source_mask(), target(), labels(), options, {norm_first, 3});
               },
               sampled(8)));
-      check_gradients(
-          name + " r_drop",
-          gradcheck_module(
-              model, {},
-              [&] { return model.r_drop_loss(source(), source_mask(), target(), labels(), options, 3); },
-              sampled(8)));
     }
-  }
-
-  TEST_CASE("R-Drop adds to the mean loss of two passes half of alpha times their divergence") {
-    EncoderDecoderConfig config = small_config();
-    config.layer.dropout = 0.3;
-    EncoderDecoder model = model_of(config);
-    const CrossEntropyOptions options{-1, 0.1};
-    const auto loss = [&](double alpha) {
-      rewind(model);
-      return model.r_drop_loss(source(), source_mask(), target(), labels(), options, alpha).item();
-    };
-    rewind(model);
-    const Tensor a = model(source(), source_mask(), target()), b = model(source(), source_mask(), target());
-    const double mean =
-        (cross_entropy(a, labels(), options).item() + cross_entropy(b, labels(), options).item()) / 2;
-    CHECK_BELOW(deviation(loss(0), mean), 1e-14);
-    const double apart = symmetric_divergence(a, b, labels()).item();
-    CHECK(apart > 1e-3);
-    CHECK_BELOW(deviation(loss(4), mean + 2 * apart), 1e-13);
-    model.eval();
-    CHECK_BELOW(deviation(loss(4), model.loss(source(), source_mask(), target(), labels(), options).item()),
-                1e-5);
   }
 
   TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of the kind asked for") {

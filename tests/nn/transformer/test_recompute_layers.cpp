@@ -113,7 +113,6 @@ TEST_SUITE("nn/transformer/recompute_layers") {
                  train_language_model(config, DType::f32, true, {fused, 0}));
     }
     config.attention.qk_norm = QkNorm::rms;
-    config.embedding_norm = true;
     config.short_convolution = 4;
     config.logit_softcap = 5;
     check_same(train_language_model(config, DType::f32, false),

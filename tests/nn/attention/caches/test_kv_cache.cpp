@@ -155,10 +155,7 @@ TEST_SUITE("nn/attention/caches/kv_cache") {
       cache->reorder({});
       CHECK(cache->rows() == 0);
       CHECK(cache->length() == 0);
-      CHECK(cache_kind(name_of(kind)) == kind);
     }
-    CHECK(message_of<Error>([] { cache_kind("ring"); }) ==
-          "[kv_cache] the kind must be contiguous or paged; got ring");
     CHECK_THROWS_AS(make_cache(config_of(CacheKind::paged, 0, 0), {1, 1}), Error);
     CHECK_THROWS_AS(make_cache({}, {0, 1}), Error);
   }

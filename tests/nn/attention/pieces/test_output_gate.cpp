@@ -16,7 +16,7 @@ TEST_SUITE("nn/attention/pieces/output_gate") {
                        return y * reshape(gates, {y.size(0), y.size(1), y.size(2), width});
                      }});
     }
-    CHECK(message_of<Error>([] { output_gate("all"); }) ==
+    CHECK(message_of<Error>([] { kind_named<OutputGate>("all"); }) ==
           "output_gate must be none, head or element; got all");
   }
 }

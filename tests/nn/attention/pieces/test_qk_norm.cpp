@@ -62,9 +62,8 @@ TEST_SUITE("nn/attention/pieces/qk_norm") {
   }
 
   TEST_CASE("names of norms, older files' too, and kinds without them") {
-    CHECK(message_of<Error>([] { qk_norm("layer"); }) == "qk_norm must be none, rms, joint or l2; got layer");
-    CHECK(qk_norm("true") == QkNorm::rms);
-    CHECK(qk_norm("false") == QkNorm::none);
+    CHECK(message_of<Error>([] { kind_named<QkNorm>("layer"); }) ==
+          "qk_norm must be none, rms, joint or l2; got layer");
     AttentionConfig config = layer_config("mla");
     config.qk_norm = QkNorm::rms;
     CHECK(message_of<Error>([&] { config.check(); }) ==

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+namespace tapeformer {
+
+/// While one lives, the tensors that this thread makes may take so many bytes together: for models whose
+/// sizes come from a file, which may be damaged.
+/// Throws: (where a tensor is made) Error
+class StorageLimit {
+ public:
+  explicit StorageLimit(double bytes) : outer_(std::exchange(left, bytes)) {}
+  ~StorageLimit() { left = outer_; }
+  StorageLimit(const StorageLimit&) = delete;
+  StorageLimit& operator=(const StorageLimit&) = delete;
+
+  static void spend(std::size_t bytes);
+
+ private:
+  inline static thread_local double left = std::numeric_limits<double>::infinity();
+  double outer_;
+};
+
+}  // namespace tapeformer
