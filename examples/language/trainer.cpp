@@ -50,7 +50,7 @@ std::string tokens_a_step(const std::vector<BatchShape>& shapes, Index accumulat
   std::set<Index> counts;
   for (const BatchShape& shape : shapes) counts.insert(accumulate * shape.rows * shape.context);
   const std::string least = counts.size() > 1 ? std::to_string(*counts.begin()) + " to " : "";
-  return least + number_of(*counts.rbegin(), "token") + " a step";
+  return least + number_of(*counts.rbegin(), "token") + " per step";
 }
 
 }  // namespace
