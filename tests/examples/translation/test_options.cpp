@@ -66,12 +66,12 @@ TEST_SUITE("examples/translation/options") {
 
   TEST_CASE("what makes no sense together is refused by the options' names") {
     check_refused(
-        {{"--attention additive --positions rotary", "[attention] additive attention cannot turn"},
+        {{"--attention additive --positions rotary", "[attention] additive attention cannot rotate"},
          {"--groups 2", "[attention] groups is for gqa"},
          {"--attention mqa --latent-width 8", "[attention] latent_width is for mla"},
          {"--attention gqa --groups 3",
           "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3"},
-         {"--width 36 --heads 4 --positions rotary", "[attention] rotary positions turn pairs"},
+         {"--width 36 --heads 4 --positions rotary", "[attention] rotary positions rotate pairs"},
          {"--pairs p --validation-pairs v --test-source s --test-target t", "nothing was thrown"},
          {"--pairs p --validation-source v", "--validation-source and --validation-target go together"},
          {"--pairs p --source s --target t", "--pairs excludes --source and --target"},
