@@ -28,7 +28,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kVocabulary = 11, kTokens = 40;
+constexpr Index kVocabulary = 11, kPackedTokens = 40;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -142,10 +142,10 @@ std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& rando
     lengths.push_back(tokens - tokens / 3);
     for (std::int32_t t = 0; t < tokens; ++t) positions.push_back(t);
   }
-  std::vector<Tensor> batch{ids({1, kTokens}, random), ids({1, kTokens}, random), id_tensor(starts),
-                            id_tensor(lengths)};
+  std::vector<Tensor> batch{ids({1, kPackedTokens}, random), ids({1, kPackedTokens}, random),
+                            id_tensor(starts), id_tensor(lengths)};
   if (!cross) batch.push_back(id_tensor(positions));
-  if (cross) batch.push_back(ids({1, kTokens}, random)), batch.push_back(id_tensor(starts));
+  if (cross) batch.push_back(ids({1, kPackedTokens}, random)), batch.push_back(id_tensor(starts));
   return batch;
 }
 
