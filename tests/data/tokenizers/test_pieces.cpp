@@ -8,7 +8,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> spaced_words(std::string_view text) {
   std::vector<std::string> words;
   for_each_word(text, [&](std::string_view word) { words.emplace_back(word); });
   return words;
@@ -20,21 +20,22 @@ TEST_SUITE("data/tokenizers/pieces") {
   using Words = std::vector<std::string>;
 
   TEST_CASE("a word takes the space before it, a mark is alone") {
-    CHECK(words_of(" Hello, big world!") == Words{" Hello", ",", " big", " world", "!"});
-    CHECK(words_of(" Va !") == Words{" Va", " !"});
-    CHECK(words_of(" Où\u202f? Là\u00a0!") == Words{" Où", "\u202f?", " Là", "\u00a0!"});
-    CHECK(words_of(" avez-vous 3,14 €") == Words{" avez", "-", "vous", " 3", ",", "14", " €"});
-    CHECK(words_of(" a  b ") == Words{" a", " ", " b", " "});
-    CHECK(words_of("").empty());
+    CHECK(spaced_words(" Hello, big world!") == Words{" Hello", ",", " big", " world", "!"});
+    CHECK(spaced_words(" Va !") == Words{" Va", " !"});
+    CHECK(spaced_words(" Où\u202f? Là\u00a0!") == Words{" Où", "\u202f?", " Là", "\u00a0!"});
+    CHECK(spaced_words(" avez-vous 3,14 €") == Words{" avez", "-", "vous", " 3", ",", "14", " €"});
+    CHECK(spaced_words(" a  b ") == Words{" a", " ", " b", " "});
+    CHECK(spaced_words("").empty());
   }
 
   TEST_CASE("an apostrophe goes with the shorter word, or the one behind it") {
-    CHECK(words_of(" l'homme") == Words{" l'", "homme"});
-    CHECK(words_of(" aujourd’hui") == Words{" aujourd", "’hui"});
-    CHECK(words_of(" Tom's I'm isn't") == Words{" Tom", "'s", " I", "'m", " isn", "'t"});
-    CHECK(words_of(" jusqu'à l'été") == Words{" jusqu", "'à", " l'", "été"});
-    CHECK(words_of(" the neighbors' 'n' cars") == Words{" the", " neighbors", "'", " '", "n", "'", " cars"});
-    CHECK(words_of(" qu'est-ce") == Words{" qu'", "est", "-", "ce"});
+    CHECK(spaced_words(" l'homme") == Words{" l'", "homme"});
+    CHECK(spaced_words(" aujourd’hui") == Words{" aujourd", "’hui"});
+    CHECK(spaced_words(" Tom's I'm isn't") == Words{" Tom", "'s", " I", "'m", " isn", "'t"});
+    CHECK(spaced_words(" jusqu'à l'été") == Words{" jusqu", "'à", " l'", "été"});
+    CHECK(spaced_words(" the neighbors' 'n' cars") ==
+          Words{" the", " neighbors", "'", " '", "n", "'", " cars"});
+    CHECK(spaced_words(" qu'est-ce") == Words{" qu'", "est", "-", "ce"});
   }
 
   TEST_CASE("a piece that the vocabulary lacks is unknown, and shows as such") {

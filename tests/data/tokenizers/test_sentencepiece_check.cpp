@@ -40,8 +40,8 @@ std::string refusal(const std::string& model) {
 }
 
 const std::vector<std::string>& sentences() {
-  static const std::vector<std::string> kSentences(4, "A cat and a dog, A dog and a bat");
-  return kSentences;
+  static const std::vector<std::string> kCheckedSentences(4, "A cat and a dog, A dog and a bat");
+  return kCheckedSentences;
 }
 
 /// A model that normalises: A becomes a, and the euro sign a word.

@@ -7,11 +7,12 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kSentences = {"a cat and a dog", "a dog and  a bat", "the cat sat on a mat"};
+const std::vector<std::string> kModelSentences = {"a cat and a dog", "a dog and  a bat",
+                                                  "the cat sat on a mat"};
 
 std::string trained(const char* size, const char* byte_fallback = "false") {
   return train_sentencepiece({{"model_type", "bpe"}, {"vocab_size", size}, {"byte_fallback", byte_fallback}},
-                             kSentences);
+                             kModelSentences);
 }
 
 }  // namespace
@@ -22,7 +23,8 @@ TEST_SUITE("data/tokenizers/sentencepiece_model") {
     const SentencePieceModel model(trained("30"), "m");
     CHECK(model.content() == trained("30"));
     CHECK(model.size() <= 30);
-    for (const std::string& sentence : kSentences) CHECK(model.decode(model.encode(sentence)) == sentence);
+    for (const std::string& sentence : kModelSentences)
+      CHECK(model.decode(model.encode(sentence)) == sentence);
   }
 
   TEST_CASE("it knows its special pieces and its bytes") {

@@ -17,7 +17,7 @@ AttentionConfig sized(Index width, Index memory_width, Index hidden_width, Index
   return config;
 }
 
-const AttentionConfig kWide = sized(6, 4, 5, 7);
+const AttentionConfig kWideAdditive = sized(6, 4, 5, 7);
 
 /// The layer in plain loops. `may_attend(b, t, s)`.
 template <class MayAttend>
@@ -67,7 +67,7 @@ AttentionContext padded(const std::vector<Index>& lengths, Index longest) {
 
 TEST_SUITE("nn/attention/additive") {
   TEST_CASE("it agrees with plain loops for widths that all differ, self and cross, under each mask") {
-    auto cross = random_module<AdditiveAttention>(kWide);
+    auto cross = random_module<AdditiveAttention>(kWideAdditive);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
     CHECK_BELOW(relative_error(cross(query, memory), layer_oracle(cross, 3, query, memory,
                                                                   [](Index, Index, Index) { return true; })),
@@ -115,7 +115,7 @@ TEST_SUITE("nn/attention/additive") {
   }
 
   TEST_CASE("weights are handed out; evaluation drops nothing") {
-    AttentionConfig config = kWide;
+    AttentionConfig config = kWideAdditive;
     config.dropout = 0.5;
     auto layer = random_module<AdditiveAttention>(config);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
