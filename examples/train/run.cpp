@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -109,7 +110,8 @@ bool TrainingRun::train_step() {
     step.passes.push_back(passes_.run(s.batches() + part, part + 1 == s.options.accumulate));
     counted += step.passes.back().batch.counted;
   }
-  const double share = passes_.weighs_batches() ? 1 / sum_over_ranks(counted) : 1;
+  // A batch may have no answers.
+  const double share = passes_.weighs_batches() ? 1 / std::max(1.0, sum_over_ranks(counted)) : 1;
   s.clock.enter(Phase::update);
   if (s.options.loss_spike == "skip") {  // which must know the loss before the update
     log_.read_loss(step);

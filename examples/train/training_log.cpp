@@ -61,7 +61,7 @@ void TrainingLog::read_loss(QueuedStep& step) {
     tokens += static_cast<double>(pass.batch.tokens);
   }
   const std::vector<double> all = session_.ranks.sum({loss_sum, counted, tokens});
-  step.loss = all[0] / all[1];
+  step.loss = all[0] / std::max(1.0, all[1]);
   line_tokens_ += static_cast<Index>(all[2]);
   tokens_ += static_cast<Index>(all[2]);
 }
