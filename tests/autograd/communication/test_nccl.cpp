@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/nn/module.h>
 #include <tapeformer/tests/autograd/communication/nccl_case.h>
 #include <tapeformer/tests/reference/support.h>
 
