@@ -60,7 +60,7 @@ TEST_SUITE("examples/language/trainer") {
       CHECK(line.at("bits_per_byte").get<double>() < loss / std::log(2.0));
     }
     CHECK(log.says("96 tokens per step"));
-    CHECK(log.says("1 layer, width 16, context 8, vocabulary 7"));
+    CHECK(log.says("layers=1, width=16, context=8"));
     CHECK(log.says(", estimated "));
     CHECK(log.says("the best weights: "));
     // Each sample begins with the first tokens of the validation part, and says where they end.

@@ -201,7 +201,7 @@ TEST_SUITE("examples/train/run") {
               task->training.non_finite = "go-back";  // which was retired
               return task;
             });
-          }) == "--non-finite must be stop or skip; got \"go-back\"");
+          }) == "--non-finite must be stop or skip; got go-back");
     CHECK(message_of<CheckpointError>([&] {
             resume_training(RunFolder(temporary.file("none")), {}, make_task);
           }).find("there is no checkpoint to resume from") != std::string::npos);

@@ -64,9 +64,7 @@ TEST_SUITE("nn/transformer/config_text") {
     CHECK(refusal_of<Config>("heads", 0) == kUnusable + "heads must be from 1 to 2147483647; got 0");
     CHECK(refusal_of<Config>("width", 13).find("width must be divisible by heads") != std::string::npos);
     CHECK(refusal_of<Config>("activation", "softsign") ==
-          kUnusable +
-              "[feed_forward] the activation must be relu, relu_squared, gelu, gelu_tanh or silu; got "
-              "softsign");
+          kUnusable + "activation must be relu, relu_squared, gelu, gelu_tanh or silu; got softsign");
     CHECK(refusal_of<Config>("positions", "relative").find("got relative") != std::string::npos);
     CHECK(refusal_of<Config>("attention", "linear").find("got linear") != std::string::npos);
     CHECK(refusal_of<Config>("rotary_layout", "split") ==
