@@ -45,7 +45,7 @@ TEST_SUITE("autograd/xtensor") {
   }
 
   TEST_CASE("a tensor is an array on the same memory") {
-    const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+    const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).to(Device::cpu());
     auto array = as_xtensor<float>(x);
     CHECK(array.data() == x.data<float>());
     CHECK(array.dimension() == 2);
