@@ -80,8 +80,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tapeformerConfigVersion.c
 install(FILES ${PROJECT_BINARY_DIR}/tapeformerConfig.cmake ${PROJECT_BINARY_DIR}/tapeformerConfigVersion.cmake
   DESTINATION ${config_folder} COMPONENT development)
 
-# For pkg-config: paths from where the file lies, so that the installed tree may be moved. Who links the static library links
-# all that it needs.
+# For pkg-config: paths from where the file lies, so that the installed tree may be moved. A program that links
+# the static library links all that it needs.
 set(libraries "")
 if(kind STREQUAL "STATIC_LIBRARY")
   get_target_property(libraries tapeformer LINK_LIBRARIES)

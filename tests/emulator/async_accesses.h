@@ -9,8 +9,8 @@
 
 namespace tapeformer::emulator {
 
-/// Who does operations beside the threads, one after the other: the products of a warp, the loads of a
-/// barrier, the stores of a thread. Of each one can know how many of its operations are done.
+/// Agents do operations besides the threads, one after the other: the products of a warp, the loads of a
+/// barrier, the stores of a thread. The number of operations that an agent has done can be known.
 constexpr unsigned kAgents = 64;
 using Progress = std::array<std::uint32_t, kAgents>;
 
@@ -31,7 +31,7 @@ struct AsyncOperation {
   std::uint32_t number;
 };
 
-/// Which 16 bytes of a block's dynamic shared memory operations beside its threads read and wrote last. They
+/// Which 16 bytes of a block's dynamic shared memory operations besides its threads read and wrote last. They
 /// may happen at any time from when they are begun until somebody knows that they are done.
 class AsyncAccesses {
  public:

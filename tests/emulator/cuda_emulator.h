@@ -1,7 +1,7 @@
 #pragma once
 
 // CUDA's names for kernels compiled as C++ for the host: what a kernel may use, and `launch`, which runs it,
-// blocks in turn and the threads of a block as fibres. README.md beside it says what is emulated.
+// blocks in turn and the threads of a block as fibres. README.md next to it says what is emulated.
 
 #include <math.h>
 
@@ -63,7 +63,7 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Of the thread that runs: constants as far as it can tell, so that kernels keep them in registers.
+// The running thread's indices: constants as far as it can tell, so that kernels keep them in registers.
 extern const __thread uint3 threadIdx, blockIdx;
 extern const __thread dim3 blockDim, gridDim;
 constexpr int warpSize = 32;

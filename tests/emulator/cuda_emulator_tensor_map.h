@@ -27,7 +27,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, std:
 
 namespace tapeformer::emulator {
 
-/// Of a call in a kernel.
+/// The place of a call in a kernel.
 struct Place {
   const char* file;
   int line;

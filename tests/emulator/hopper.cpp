@@ -204,7 +204,7 @@ int HopperBlock::registers_held() const {
   return held;
 }
 
-/// Who takes more waits until others have given them up.
+/// A warpgroup that takes more waits until others have given them up.
 void HopperBlock::set_registers(int count, bool more, Place place) {
   int& registers = own().registers;
   const int before =

@@ -24,7 +24,7 @@ unsigned offset_across(std::uint64_t matrix, unsigned i, unsigned k) {
   return i / 64 * bytes_of(matrix, 16) + k / 8 * bytes_of(matrix, 32) + k % 8 * 128 + i % 64 * 2;
 }
 
-/// Of an array of a thread's, which may be gone by now: its stack is still there.
+/// The words of a thread's array, which may be gone by now: its stack is still there.
 __attribute__((no_sanitize("address"))) std::vector<std::uint32_t> words_at(const void* array,
                                                                             std::size_t count) {
   std::vector<std::uint32_t> words;

@@ -55,7 +55,7 @@ void begin_copy(const PendingCopy& copy) {
   own.copies.push_back(copy);
   ++own.open;
   ++begun;
-  // It may be done from now on. Who waits for it writes it again.
+  // It may be done from now on. A thread that waits for it writes it again.
   if (watching) touched(copy.to, 16, Access::write, __builtin_return_address(0));
 }
 

@@ -118,7 +118,7 @@ TEST_SUITE("autograd/communication/data_parallel") {
       for (Index i = 0; i < kWidth; ++i) {
         double magnitude = 0;
         for (Index row = 0; row < kRows; ++row) magnitude += std::abs(x.at(row * kWidth + i));
-        // Of a step: a sum of kRows numbers, its product with the rate, and the difference.
+        // Rounding in a step: a sum of kRows numbers, its product with the rate, and the difference.
         const double change = rate * magnitude, largest = std::abs(start.at(i)) + kSteps * change,
                      error = (kRows + 1) * unit * change + unit * largest;
         CHECK_BELOW(std::abs(w.at(i) - alone.at(i)), 2 * kSteps * error * (1 + 1e-4));

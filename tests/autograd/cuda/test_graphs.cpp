@@ -72,7 +72,7 @@ TEST_SUITE("autograd/cuda/graphs") {
   }
 
   TEST_CASE("a graph that finds no memory for itself is not made, and the device works on") {
-    // Of a real device's memory it is not known how much a graph takes.
+    // How much memory a graph takes on a real device is not known.
     if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
     const Tensor x = numbers(1), y = numbers(2);
     const FullDevice full(1);

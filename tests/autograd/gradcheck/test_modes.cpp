@@ -156,7 +156,7 @@ TEST_SUITE("autograd/gradcheck/modes") {
       CHECK(faults(report) == "y: it gets no gradient; ");
       CHECK(report.text().find("WRONG: it gets no gradient") != std::string::npos);
     }
-    // Of the second order it is known too.
+    // The second order reports it too.
     GradcheckOptions options;
     options.second_order = true;
     const auto once = [&] {

@@ -43,8 +43,8 @@ const Index kManyRows = fewer_if_sanitized(4099);  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};
 
-/// Of a packed projection, of three inputs, or of four with additive scores; what follows the first `count`
-/// inputs are modifiers.
+/// Attention on a packed projection, on three inputs, or on four with additive scores; inputs after the first
+/// `count` are modifiers.
 Function attention_with(const AttentionOptions& options, std::size_t count = 9) {
   return [=](const std::vector<Tensor>& in) {
     const AttentionOptions there = with_modifiers(moved(options, in[0].device()), in, count);

@@ -135,7 +135,7 @@ TEST_SUITE("examples/train/guard") {
     for (const OptimizerKind& kind : optimizer_kinds()) {
       CAPTURE(kind.name);
       const TemporaryFolder temporary;
-      // Of a run that skips its last step, and of one that ends before it.
+      // A run that skips its last step, and one that ends before it.
       const auto trained = [&](const char* name, Index steps, double factor) {
         const RunFolder folder(temporary.file(name));
         ToyTask task;

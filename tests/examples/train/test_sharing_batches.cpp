@@ -23,7 +23,7 @@ constexpr double kSharingRounding = 1e-12;
 
 using MakeSharedTask = std::function<std::unique_ptr<TrainingTask>()>;
 
-/// Of a batch, summed over all ranks.
+/// The sums of a batch over all ranks.
 struct BatchSums {
   double nats = 0, counted = 0, tokens = 0;
   std::vector<Tensor> gradients;

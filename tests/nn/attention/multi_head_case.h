@@ -58,7 +58,7 @@ struct LayerInputs {
       : x(random_values({batch, length, config.width}, 3)),
         first(random_values({batch, length, config.resolved().key_heads(), config.value_width}, 5)) {}
 
-  /// Of a call on `count` tokens from `from` on.
+  /// The context of a call on `count` tokens from `from` on.
   AttentionContext context(Index from, Index count) const {
     AttentionContext context;
     context.causal = true;

@@ -263,7 +263,7 @@ TEST_SUITE("nn/formats/hugging_face_config") {
         if (of_training.find(within) != std::string::npos) continue;  // the trained model is the same
         if (is_llama && of_llama.find(within) != std::string::npos) continue;
         if (!is_llama && of_gpt2.find(within) != std::string::npos) continue;
-        // Of an attention or positions that the model does not have.
+        // Fields of an attention or positions that the model does not have.
         if (!is_llama && name.find("rotary_") == 0) continue;
         if (name == "qk_norm_epsilon" || name == "full_attention" || name.find("bias_") == 0) continue;
         if (name.find("latent_width") != std::string::npos || name == "rotary_width") continue;
