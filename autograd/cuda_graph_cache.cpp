@@ -45,7 +45,7 @@ class OutsideMemory {
   StorageWatch watch_;
 };
 
-/// The same elements, without ownership.
+/// A tensor of the same elements, without ownership.
 Tensor unowned(const Tensor& x) {
   Handle<Storage> storage(new Storage(x.state()->storage->data, static_cast<std::size_t>(x.bytes()), [] {}));
   storage->device = x.device();

@@ -41,7 +41,7 @@ class CudaGraphCache {
   /// depends on. Inputs may be undefined.
   Tensor run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body);
 
-  /// What became of the calls.
+  /// How the calls were run.
   struct Counts {
     Index run = 0;       ///< bodies that ran without a graph
     Index captured = 0;  ///< graphs captured

@@ -49,7 +49,7 @@ struct MemoryStatistics {
   /// Taken from the driver, of that in use now, and the most ever in use.
   std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
 };
-/// Of the device's pool in this process.
+/// The statistics of the device's pool in this process.
 MemoryStatistics memory_statistics(int device);
 /// Waits until everything queued is done. Throws: DeviceError when some of it failed.
 void synchronize(int device);

@@ -12,7 +12,7 @@
 
 namespace tapeformer {
 
-/// Marks an argument of dispatch() that has the wide type: f32 beside bf16, else the same type. For
+/// Marks an argument of dispatch() that has the wide type: f32 next to bf16, else the same type. For
 /// statistics, losses, and gradients that are sums over many rows.
 template <class Argument>
 struct WideArgument {
@@ -51,7 +51,7 @@ const Tensor& tensor_of(const SlotArgument<Target>& argument) {
   return argument.target.buffer;
 }
 
-/// What a kernel reads and writes of an argument; a buffer that it adds to counts twice.
+/// The bytes of an argument that a kernel reads and writes; a buffer that it adds to counts twice.
 inline Index bytes_of(const TensorArgument& argument) {
   return argument.tensor.defined() ? argument.tensor.bytes() : 0;
 }

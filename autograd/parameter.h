@@ -44,7 +44,7 @@ class Parameter {
   const Tensor& value() const { return state_->value; }
   /// The tensor that operations read: the value, or its shadow if there is one.
   const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
-  /// What used() gives.
+  /// The same tensor as used().
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
   /// The sum of the backward passes' gradients since clear_gradient(); undefined when there was none.
@@ -67,7 +67,7 @@ class Parameter {
   void set_value(Tensor value);
   /// From now on operations read a copy of the value in `type` (bf16), while the value, its gradient and the
   /// optimizer stay in f32. With the value's own type they read the value again.
-  /// Throws:  DTypeError unless `type` is the value's own, or bf16 beside f32
+  /// Throws:  DTypeError unless `type` is the value's own, or bf16 for f32
   void set_shadow(DType type);
   /// Must be called after the value's numbers change.
   void refresh_shadow();

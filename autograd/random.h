@@ -12,7 +12,7 @@ namespace tapeformer {
 
 /// A Generator's whole state; for checkpoints.
 struct GeneratorState {
-  /// What the numbers follow from: other streams of a seed are independent.
+  /// They determine the numbers: other streams of a seed are independent.
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t position = 0;  ///< in 32-bit words
   /// Equal in seed, stream and position.

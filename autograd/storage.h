@@ -25,7 +25,7 @@ struct PoolStatistics {
   std::int64_t peak_bytes = 0;       ///< the most ever in use
   std::int64_t system_requests = 0;  ///< requests for memory from the system
 };
-/// Of the CPU's pool in this process.
+/// The statistics of the CPU's pool in this process.
 PoolStatistics pool_statistics();
 
 /// Standard containers whose memory comes from the pool.

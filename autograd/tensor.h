@@ -102,10 +102,10 @@ class Tensor {
   /// The values in another type, outside any tape; the tensor itself if it has that type. cast() is the
   /// recorded operation.
   Tensor to(DType type) const;
-  /// The values on another device, outside any tape; the tensor itself if it is there. An upload runs beside
+  /// The values on another device, outside any tape; the tensor itself if it is there. An upload runs during
   /// the queued kernels; a download waits for them.
   Tensor to(Device device) const;
-  /// The same values, unknown to every tape.
+  /// A tensor of the same values, unknown to every tape.
   Tensor detach() const { return alias(shape()); }
   /// Another shape on the same storage, unknown to every tape; reshape() is the recorded operation.
   Tensor alias(const Shape& shape) const;

@@ -40,7 +40,7 @@ class TokenFile {
   /// Replaces those of `ids`, which are [first, first + count), that are not of answers by -1; none without
   /// marks.
   void ignore_prompts(Index first, Index count, std::int32_t* ids) const;
-  /// Reads all of the file, gigabytes a second. Throws: DataError if an id is not as it was written
+  /// Reads all of the file, gigabytes per second. Throws: DataError if an id is not as it was written
   void check() const;
 
  private:
@@ -65,7 +65,7 @@ class TokenFileWriter {
 
   /// Throws: DataError if the disk is full, or an id is outside the vocabulary
   void append(const std::int32_t* ids, Index count);
-  /// The same.
+  /// Appends all of `ids`.
   void append(const std::vector<std::int32_t>& ids) { append(ids.data(), static_cast<Index>(ids.size())); }
   /// The number of ids so far.
   Index size() const { return size_; }

@@ -89,7 +89,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-/// Standard normal components for each word, the same wherever it stands. Shapes: [1, T, C]
+/// Standard normal components for each word, the same wherever it is. Shapes: [1, T, C]
 Tensor embedded(const Words& words) {
   TensorList rows;
   for (const std::string& word : words) {

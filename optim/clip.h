@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// Of the gradients of a list, as f64 [1] on their device; both 0 for an empty list.
+/// The norm of a list's gradients and their factor, f64 [1] on their device; both 0 for an empty list.
 struct GradientNorm {
   Tensor norm;    ///< times the share
   Tensor factor;  ///< kernels::step_factor()

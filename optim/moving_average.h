@@ -7,7 +7,7 @@
 namespace tapeformer {
 
 /// The exponential moving average of a model's weights over a run, which is often better than the last
-/// weights. It is kept beside them, in their type and on their device:
+/// weights. It is kept next to them, in their type and on their device:
 ///   MovingAverage average(model.parameters(), 0.999);
 ///   ...
 ///   const Tensor norm = optimizer.clipped_step(learning_rate, 1, max_norm);
@@ -32,7 +32,7 @@ class MovingAverage : private Optimizer {
   /// before the first include_weights(). Where ranks divide the work, DataParallel::gather_values() must
   /// follow.
   bool exchange_weights();
-  /// To be saved and restored beside the optimizer's state.
+  /// To be saved and restored with the optimizer's state.
   void visit_state(OptimizerVisitor& visitor) override;
   using Optimizer::set_shards;
 

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// What options take for a number of steps.
+/// The rule of options that are a number of steps.
 inline constexpr NumberRule kStepCount{"must be a whole number from 1 to 99",
                                        [](double x) { return x >= 1 && x <= 99 && x == std::floor(x); }};
 

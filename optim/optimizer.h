@@ -64,9 +64,9 @@ class Optimizer {
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
   virtual void set_shards(const DataParallel& ranks);
 
-  /// Of its parameters.
+  /// Clears the gradients of its parameters.
   void clear_gradients();
-  /// Those that it was given.
+  /// The parameters that it was given.
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  protected:

@@ -74,7 +74,7 @@ struct OptimizerConfig {
   /// Throws: the same, and Error naming a group that has no parameter
   std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters, const RowParts& row_parts = {}) const;
 
-  /// That of a group's parameters.
+  /// The configuration of a group's parameters.
   OptimizerConfig config_of(const ParameterGroup& group) const;
 
   /// The kind, the groups, and the options of every kind.

@@ -7,9 +7,9 @@
 
 namespace tapeformer {
 
-/// A number that changes at shares of a training's steps, such as the rows of a batch. Written
-/// "0.25:16,0.5:32": 16 from a quarter of the steps on, 32 from half of them on. What it is before the first
-/// change is said elsewhere; a change at 0 replaces it.
+/// A number that changes at shares of a run's steps, such as the rows of a batch. Written
+/// "0.25:16,0.5:32": 16 from a quarter of the steps on, 32 from half of them on. Its value before the
+/// first change is given separately; a change at 0 replaces it.
 class PiecewiseConstant {
  public:
   /// A share of the steps, and the number from there on.
@@ -18,7 +18,7 @@ class PiecewiseConstant {
     Index value = 0;   ///< from there on
   };
 
-  /// Of an empty text, always `before`.
+  /// An empty text gives `before` throughout.
   /// Throws: Error unless the text is as above: shares rising from 0 to below 1, values above 0
   PiecewiseConstant(const std::string& text, Index before);
 

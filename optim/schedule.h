@@ -37,7 +37,7 @@ class Schedule {
   explicit Schedule(const ScheduleConfig& config);
   /// The learning rate of the step, counted from 0.
   double operator()(Index step) const;
-  /// What it was made from.
+  /// The configuration that it was made from.
   const ScheduleConfig& config() const { return config_; }
 
  private:

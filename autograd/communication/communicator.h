@@ -34,17 +34,17 @@ class Communication {
   std::shared_ptr<State> state_;
 };
 
-/// What an engine keeps of a collective operation.
+/// An engine's state of a collective operation.
 class Communication::State {
  public:
   virtual ~State() = default;
   virtual void wait() = 0;
 };
 
-/// What becomes of the ranks' tensors.
+/// How the ranks' tensors are combined.
 enum class Reduction { sum, mean };
 
-/// The seconds that collective operations took, and those of them in which the caller stood still.
+/// The seconds that collective operations took, and those of them in which the caller waited.
 struct CommunicationTime {
   /// In seconds.
   double busy = 0, waited = 0;
@@ -90,7 +90,7 @@ class Communicator {
   /// Names the training step that errors of this rank and the others report.
   virtual void set_step(Index) {}
 
-  /// What an engine starts.
+  /// An operation for an engine to start.
   struct Request {
     /// The operations that an engine must offer.
     enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };

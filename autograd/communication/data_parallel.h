@@ -80,7 +80,7 @@ class DataParallel {
     /// The number of buckets, and what values and gradients take.
     Index buckets = 0, value_bytes = 0, gradient_bytes = 0;
   };
-  /// What the buckets take.
+  /// The memory that the buckets take.
   Memory memory() const;
 
   /// For optimizers: calls visit(i, whole) for each parameter, where `whole`, of its shape, is put together

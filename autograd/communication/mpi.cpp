@@ -43,7 +43,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Gives this thread a processor as soon as it wakes, beside threads that compute, and no later than it asked
+/// Gives this thread a processor as soon as it wakes, among threads that compute, and no later than it asked
 /// for. Without it a step of ten buckets took 68 ms, with it 33.
 void ask_for_short_slices() {
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds

@@ -6,9 +6,9 @@
 
 namespace tapeformer {
 
-/// Communication between GPUs by NCCL, one rank a GPU. Tensors of the CPU are handed on to `processes`, which
-/// also gives this one its ranks. An operation runs beside the kernels: behind those that were queued before
-/// it, and before those that are queued after its wait().
+/// Communication between GPUs by NCCL, one rank per GPU. Tensors of the CPU are handed on to `processes`,
+/// which also gives this one its ranks. An operation runs besides the kernels: behind those that were queued
+/// before it, and before those that are queued after its wait().
 ///
 /// A rank that waits longer than `limit_seconds` for the others (0: it waits for ever), or in which NCCL
 /// fails, has failed for good: each later call, and all that waits for the device or queues work there,

@@ -100,7 +100,7 @@ NcclEngine::~NcclEngine() {
   if (failure_) {
     cuda::set_failure(device_, nullptr);
   } else {
-    // Who ends for an error cannot hope for the others.
+    // A rank that ends because of an error cannot wait for the others.
     const ncclResult_t result =
         std::uncaught_exceptions() > 0 ? ncclInvalidUsage : nccl_.finalize(communicator_);
     const bool is_whole = (result == ncclSuccess || result == ncclInProgress) && settled() == ncclSuccess;
@@ -215,7 +215,7 @@ void NcclEngine::await(NcclOperation& operation) {
 void NcclEngine::abandon(NcclOperation& operation) noexcept {
   const cuda::DeviceState& state = cuda::used_device_state(device_);
   if (operation.is_awaited) return;
-  // What is captured does not wait, and memory that the host reads is not released in the stream's order.
+  // Captured work does not wait, and memory that the host reads is not released in the stream's order.
   const bool host_waits = state.captured != nullptr || cuda::is_host_readable();
   static_cast<void>(host_waits ? cudaEventSynchronize(operation.done)
                                : cudaStreamWaitEvent(state.kernels, operation.done, 0));

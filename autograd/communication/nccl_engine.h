@@ -50,7 +50,7 @@ class NcclEngine {
   std::shared_ptr<NcclOperation> start(const Communicator::Request& request, Index step);
   /// Kernels that are queued from now on run behind the operation.
   void await(NcclOperation& operation);
-  /// The same for an operation that nobody waits for, whose memory is about to be released.
+  /// As await(), for an operation that nobody waits for, whose memory is about to be released.
   void abandon(NcclOperation& operation) noexcept;
   void throw_if_failed();
   CommunicationTime time();

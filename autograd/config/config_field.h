@@ -98,7 +98,7 @@ Property named(Kind& member) {
   return property;
 }
 
-/// The member of a configuration that holds a field's value, or what stands for one.
+/// The member of a configuration that holds a field's value, or its substitute.
 struct FieldMember {
   std::variant<bool*, Index*, std::uint64_t*, double*, std::string*, std::vector<std::string>*,
                std::optional<bool>*, const Property*>

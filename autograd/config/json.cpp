@@ -54,7 +54,7 @@ class Builder : public nlohmann::json_sax<Json> {
     std::set<std::string> keys;
   };
 
-  /// The value, where it stands.
+  /// The value, in its place.
   Json* place(Json&& value) {
     if (open_.size() > most_levels_) throw CheckpointError(what_ + " is nested too deeply");
     if (open_.empty()) return &(root_ = std::move(value));

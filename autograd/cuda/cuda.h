@@ -23,7 +23,7 @@ void release(int device, void* block, std::size_t bytes) noexcept;
 /// (TAPEFORMER_CUDA_MEMORY=managed) and the host waits for each kernel.
 bool is_host_readable();
 
-/// Copies through pinned memory on a stream of its own, beside kernels queued before; kernels queued later
+/// Copies through pinned memory on a stream of its own, during kernels queued before; kernels queued later
 /// see the bytes. Returns when `from` may be reused. `to` comes from allocate_for_upload().
 void upload(int device, void* to, const void* from, std::size_t bytes);
 /// Memory that an upload may fill without waiting for the queued kernels. Freed by release().

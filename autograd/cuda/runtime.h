@@ -89,7 +89,7 @@ struct DeviceState {
 };
 /// Makes `device` this thread's current one.
 DeviceState& device_state(int device);
-/// The same without throwing, for a device that has been used.
+/// As device_state(), without throwing, for a device that has been used.
 DeviceState& used_device_state(int device) noexcept;
 
 /// Waits for the kernels queued before. Throws: ShapeError if one has left a device error

@@ -108,8 +108,8 @@ struct GradcheckReport {
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
 /// deterministic (freeze dropout). An element that is off by more than a tenth of what is allowed is compared
 /// again, by the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0:
-/// the error of differences falls so, that of a gradient stays. What changes with the step as much as it is
-/// off is kTooCoarse, and does not pass. No step helps at a kink: leave it out by GradcheckOptions::skip.
+/// the error of differences falls so, that of a gradient stays. An error that changes with the step as much
+/// as it is off is kTooCoarse, and does not pass. No step helps at a kink: see GradcheckOptions::skip.
 /// Values are perturbed in place and restored. Inputs may share memory, as the same tensor given twice or an
 /// alias of another shape does: what moves one moves all, and their gradients are added.
 /// Throws:  DTypeError unless every input is f64, Error for a constant that is not an input

@@ -88,7 +88,7 @@ class LinearAttentionHead {
   static TAPEFORMER_TEAM Index min(Index a, Index b) { return a < b ? a : b; }
   /// The place of the chunk's i-th token among the heads of all tokens.
   TAPEFORMER_TEAM Index token(Index i) const { return first_ + (from_ + i) * n_.heads; }
-  /// Of the rows that belong to queries and to keys, those of keys alone unless `queries`.
+  /// The first of the rows of queries and keys, or of those of keys alone unless `queries`.
   TAPEFORMER_TEAM Index first_row(bool queries) const { return queries ? 0 : c_; }
   TAPEFORMER_TEAM Index end_row() const { return n_.deltas ? 2 * c_ : c_; }
 
@@ -309,7 +309,7 @@ class LinearAttentionHead {
     team_.product(c_, D, rows, m_.dpa, 1, m_.row_C, m_.qk, m_.row_D, m_.dk, m_.row_D, false);
   }
 
-  /// The same with keys that decay as a query moves on, and queries that decay as a key moves back.
+  /// As share(), with keys that decay as a query moves on, and queries that decay as a key moves back.
   TAPEFORMER_TEAM void share_by_channel() {
     const Index row_D = m_.row_D, row_C = m_.row_C, kinds = n_.deltas ? 2 : 1;
     team_.grid(kinds * c_, D, [&](Index i, Index j) { m_.decayed[i * row_D + j] = k_[i % c_ * row_D + j]; });

@@ -29,7 +29,7 @@ struct StepTensors {
   const StepTensor* tensors = nullptr;
   const StepChunk* chunks = nullptr;
   Index tensor_count = 0, chunk_count = 0;
-  /// Of all together, and of what they point to; counted while a Profile measures, 0 otherwise.
+  /// Totals over all tensors and what they point to; counted while a Profile measures, 0 otherwise.
   Index elements = 0, bytes = 0;
 };
 
@@ -55,7 +55,7 @@ struct AdamWStep {
   double bias_correction1, bias_correction2;
 };
 
-/// The same as the factors that the kernels use.
+/// An AdamWStep as the factors that the kernels use.
 template <class T>
 struct AdamWFactors {
   AdamWFactors() = default;

@@ -22,7 +22,7 @@ void rotary_table(Cpu, const TokenPositions& positions, Index pairs, const doubl
 template <class T>
 void rotary_table(Cuda, const TokenPositions& positions, Index pairs, const double* frequencies, T* table);
 
-/// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are turned by the angles
+/// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are rotated by the angles
 /// of table row r % period, backwards if `inverse`; the rest of the row is copied. y may be x.
 struct Rotation {
   Index rows = 0, row_width = 0, heads = 0, head_width = 0, pairs = 0;

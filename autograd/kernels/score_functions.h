@@ -19,7 +19,7 @@ enum class ScoreFunction : std::uint8_t {
   count,  // of the functions above
 };
 
-/// What makes weights of scores.
+/// How scores become weights.
 enum class AttentionWeighting : std::uint8_t {
   softmax,  ///< exp(z) / sum exp(z), over the keys that a query sees
   sigmoid,  ///< 1 / (1 + exp(-z)), each by itself; Ramapuram et al. 2024, arXiv:2409.04431

@@ -75,7 +75,7 @@ void check_config(const RotaryConfig& config) {
       "1 and 4");
 }
 
-/// The index, not rounded, of the pair that makes `times` turns within the original context.
+/// The index, not rounded, of the pair that makes `times` rotations within the original context.
 double pair_that_turns(const RotaryConfig& config, Index pairs, double times) {
   const double period = static_cast<double>(config.original_context) / (2 * M_PI * times);
   return static_cast<double>(pairs) * std::log(period) / std::log(config.base);

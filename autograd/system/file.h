@@ -37,7 +37,7 @@ class OpenedFile {
 /// in pieces, each but the last a multiple of eight, the sum of one is the next one's `sum`.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum = 0);
 
-/// What is read whole is small: a file with holes may claim terabytes and take no space.
+/// Only small files are read whole: a file with holes may claim terabytes and take no space.
 constexpr std::uintmax_t kMostBytesRead = std::uintmax_t{1} << 30;
 
 /// Throws:  E if there is no such file, it cannot be read, or it has more than `most_bytes`

@@ -74,9 +74,9 @@ class Tape {
   /// recorded. Work on a GPU is queued by then, and may not have run.
   void on_final_gradient(FinalGradient call) { final_gradient_ = std::move(call); }
 
-  /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
+  /// One line per node: what it computes from what, parameters by name, and the bytes it keeps.
   void print(std::ostream& out) const;
-  /// What the nodes keep now.
+  /// The memory that the nodes keep now.
   TapeMemory memory() const;
 
   /// The tape that records on this thread now, or nullptr.
@@ -190,7 +190,7 @@ class GradientSlot {
   };
   /// For kernels: the whole buffer to write, of the input's type, and whether to add to its contents.
   Target target() const;
-  /// The same in f32 where the input is bf16: for sums over many rows.
+  /// As target(), but in f32 where the input is bf16: for sums over many rows.
   Target wide_target() const;
 
  private:
@@ -209,7 +209,7 @@ class GradientSlot {
 /// The second argument of a node's backward.
 class Gradients {
  public:
-  /// Of the operation's `input`-th input.
+  /// The gradient of the operation's `input`-th input.
   GradientSlot operator[](std::size_t input) const;
   /// For nodes with several outputs: the gradient of one, undefined when nothing reached it.
   const Tensor& output(std::size_t index) const { return outputs_[index]; }

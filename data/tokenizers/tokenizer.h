@@ -97,7 +97,7 @@ const TokenizerKinds& text_tokenizers();
 std::string names_of(const TokenizerKinds& kinds);
 /// The kind of that name; nullptr if there is none, or it is only read.
 const TokenizerKind* find_kind(const TokenizerKinds& kinds, const std::string& name);
-/// The same. Throws: DataError that lists the names instead
+/// As find_kind(). Throws: DataError that lists the names instead of returning nullptr
 const TokenizerKind& tokenizer_kind(const TokenizerKinds& kinds, const std::string& name);
 
 /// The inverse of `serialize`; errors call the file `name`. Throws: DataError if `content` is anything else

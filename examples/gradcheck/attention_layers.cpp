@@ -206,7 +206,7 @@ CheckCase sublayer_case(CheckSetting& setting) {
                     std::make_shared<AttentionSublayer>(std::move(attention), config, setting.random));
 }
 
-/// Every kind in each of its forms, and turning by positions where it can.
+/// Every kind in each of its forms, and rotated by positions where it can be.
 void add_kinds(std::vector<CheckedLayer>& layers) {
   for (const AttentionKind& kind : attention_kinds()) {
     std::string title = kind.title;

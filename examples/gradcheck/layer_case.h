@@ -41,7 +41,7 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
                                       return call(std::as_const(*layer));
                                     });
   for (auto& [name, parameter] : layer->named_parameters()) {
-    // What is divided by stays away from zero: gains, caps of scores, and by small vectors 1 - lambda.
+    // Divisors stay away from zero: gains, caps of scores, and by small vectors 1 - lambda.
     const bool is_gain = name.find("norm.weight") != std::string::npos, is_cap = name == "softcap";
     const Tensor& value = parameter.value();
     setting.random.fill_normal(value,

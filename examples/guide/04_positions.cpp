@@ -21,7 +21,7 @@ Tensor reversed(const Tensor& x_1tc) {
   return gather(x_1tc, 1, order_1tc);
 }
 
-/// The score of a query at position t and a key at position s, both turned by their positions.
+/// The score of a query at position t and a key at position s, both rotated by their positions.
 double rotary_score(const Tensor& query_111d, const Tensor& key_111d, std::int32_t t, std::int32_t s) {
   const Tensor q = rotary(query_111d, Tensor::from<std::int32_t>({t}));
   const Tensor k = rotary(key_111d, Tensor::from<std::int32_t>({s}));

@@ -47,7 +47,7 @@ void running_mean_backward(Index B, Index length, Index C, const T* dy, T* dx, b
 
 // --- the operation ---
 
-/// The same by a product with the [T, T] matrix of shares: plain, slow, and differentiable again and again.
+/// The mean by a product with the [T, T] matrix of shares: plain, slow, and differentiable again and again.
 Tensor composed_running_mean(const Tensor& x_btc) {
   const Index T = x_btc.size(1);
   const Tensor shares_tt = Tensor::zeros({T, T}, DType::f64);

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-// What the programs of the guide print with.
+// Printing for the programs of the guide.
 
 namespace tapeformer {
 
-/// What rows or columns are called.
+/// The names of rows or columns.
 using Labels = std::vector<std::string>;
 
 /// Prints a matrix [T, S], with a label for every row, and for every column if there are any.

@@ -16,7 +16,7 @@ namespace {
 
 enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-/// What all kinds have.
+/// The vocabulary that every kind has.
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
@@ -110,7 +110,7 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   return metadata;
 }
 
-/// What a SentencePiece model file says. Numbers are those of sentencepiece_model.proto, whose types of
+/// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto, whose types of
 /// pieces GGUF has taken over.
 struct SentencePieces {
   Vocabulary vocabulary;

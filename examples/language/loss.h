@@ -42,7 +42,7 @@ struct MeanLoss {
   Index batches = 0;          ///< the number of batches drawn; 0 for an exact mean
   double standard_error = 0;  ///< of `nats`, from the variation between batches; 0 for fewer than two
 
-  /// Of all these tokens together.
+  /// The loss of all these tokens together.
   double total_nats() const { return nats * static_cast<double>(tokens); }
   /// " ± 0.0021", within which the exact mean is in 95 of 100 cases; empty if the standard error is unknown.
   std::string error_text() const;

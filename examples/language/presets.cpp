@@ -10,7 +10,7 @@ constexpr const char* kCharacters = R"({
   "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "clip": 1,
   "validate_every": 250, "log_every": 50, "samples": 1})";
 
-/// What makes the most of little time on a CPU: tests/bench/LOG.md says what was tried.
+/// The best use of little time on a CPU: tests/bench/LOG.md says what was tried.
 constexpr const char* kMinutes = R"({
   "layers": 4, "heads": 4, "context": 256, "batch": 8,
   "positions": "rotary", "norm": "rms", "qk_norm": "rms", "feed_forward_kind": "relu_squared",

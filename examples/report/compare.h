@@ -7,11 +7,11 @@
 
 namespace tapeformer {
 
-/// The results of each run, and the options in which they differ: an object a run, with "run", "results" and
-/// "options". What a run has no value of is null.
+/// The results of each run, and the options in which they differ: an object per run, with "run", "results"
+/// and "options". A value that a run lacks is null.
 Json comparison_json(const std::vector<RunRecord>& runs);
 
-/// The same as a table with a column for each run, in several tables where that is wider than `width`
+/// A comparison as a table with a column for each run, in several tables where that is wider than `width`
 /// characters; 0 for any width.
 std::string comparison_text(const Json& comparison, int width);
 

@@ -8,10 +8,10 @@
 namespace tapeformer {
 
 /// What one row of as many tokens as the model can have takes, part by part: FLOPs of the forward pass, bytes
-/// that are kept for the backward pass; FLOPs of both passes, and the bytes of a token in the caches. Passes
+/// that are kept for the backward pass; FLOPs of both passes, and the bytes per token in the caches. Passes
 /// run once for that, in training mode; the model's gradients are cleared.
 std::string costs_text(DecoderOnly& model);
-/// The same with a source and a target of that length.
+/// The costs with a source and a target of that length.
 std::string costs_text(EncoderDecoder& model);
 
 }  // namespace tapeformer

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// What computes, for a report: when it began, this version, its compiler, the processor and the machine.
+/// The session, for a report: when it began, this version, its compiler, the processor and the machine.
 Json session_json(const std::string& command);
 
 /// The command line as a shell would take it again.

@@ -155,7 +155,7 @@ std::string unknown_text(const CLI::App& app) {
   return "unknown option " + unknown + (likely.empty() ? "; try --help" : "; is " + likely + " meant?");
 }
 
-/// Of --bias=false. What CLI11 itself takes for a flag's value differs between its versions.
+/// A flag such as --bias=false. Versions of CLI11 differ in the values that they accept for a flag.
 CommandOption checked_flag(CLI::Option* flag) {
   flag->check([name = flag->get_name()](const std::string& text) -> std::string {
     static const std::set<std::string> values{"", "true", "yes", "on", "1", "false", "no", "off", "0"};

@@ -55,8 +55,8 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  /// Of a string, an int, Index, std::uint64_t, double, an optional one of these, or a list of strings
-  /// or Index. --help shows what the field holds now.
+  /// An option of type string, int, Index, std::uint64_t, double, an optional one of these, or a list of
+  /// strings or Index. --help shows what the field holds now.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {

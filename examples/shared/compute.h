@@ -19,7 +19,7 @@ struct Compute {
   void apply(Module& model) const;
   /// "computes on cuda:0 (NVIDIA H200, 139 GiB, sm_90) in bf16"
   std::string text() const;
-  /// The same, with the peak memory and the number of steps that ran as graphs.
+  /// As text(), with the peak memory and the number of steps that ran as graphs.
   std::string usage_text() const;
 };
 

@@ -14,7 +14,7 @@
 
 namespace tapeformer {
 
-/// What this machine's threads can do at most, in FLOP/s: multiply-adds on registers alone, the best of
+/// The peak of this machine's threads, in FLOP/s: multiply-adds on registers alone, the best of
 /// several short rounds.
 template <class T>
 double peak_rate() {
@@ -52,7 +52,7 @@ double peak_rate() {
   return best;
 }
 
-/// Bytes a second that memory or, where they fit, the caches can give to all threads, or to one if that is
+/// Bytes per second that memory or, where they fit, the caches can give to all threads, or to one if that is
 /// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else
 /// a = b + s c, which moves more than it says: a line that is stored is fetched first, and does not count.
 /// `clock()` in seconds.

@@ -16,7 +16,7 @@ int run_program(const char* name, const std::function<int()>& body);
 
 /// From now on the first Ctrl-C, SIGTERM or SIGHUP (a closed terminal) only makes interrupted() true, and
 /// another one, a second later or more, ends the program at once. A broken pipe makes it true too. Signals
-/// that are ignored, as by nohup, stay so. While the process is stopped, now_seconds() stands still.
+/// that are ignored, as by nohup, stay so. While the process is stopped, now_seconds() does not advance.
 /// Must be called before any other thread starts, because threads inherit the signal mask.
 /// Open MPI's mpirun passes Ctrl-C on as SIGCONT, a second later as SIGTERM, and kills after another second:
 /// under it SIGCONT counts too, unless the process had been stopped.

@@ -86,7 +86,7 @@ void Progress::status(const std::string& line) {
 }
 
 void Progress::log(const std::string& line) {
-  if (interrupted()) end_drawing();  // what Ctrl-C says stands below it
+  if (interrupted()) end_drawing();  // the message of Ctrl-C is printed below it
   const std::vector<std::string> lines = drawn_;
   erase_drawing();
   if (!silent_) std::fprintf(stderr, "%s\n", line.c_str());

@@ -48,7 +48,7 @@ std::string format(const char* pattern, const Values&... values) {
   std::snprintf(text.data(), text.size() + 1, pattern, detail::printable(values)...);
   return text;
 }
-/// The same on standard output.
+/// Prints what format() returns on standard output.
 template <class... Values>
 void print(const char* pattern, const Values&... values) {
   std::fputs(format(pattern, values...).c_str(), stdout);

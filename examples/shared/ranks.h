@@ -25,7 +25,7 @@ std::string share_machine(Communicator& ranks, Compute& compute, const std::stri
 /// of the training. Throws: CommunicationError naming rank and option
 void require_same_training(Communicator& ranks, const nlohmann::ordered_json& state);
 
-/// The share of `seconds` that each rank has stood still, from 0 to 1.
+/// The share of `seconds` that each rank has waited, from 0 to 1.
 std::vector<double> waiting_shares(Communicator& ranks, double waited, double seconds);
 
 /// "communication: 12.3 s, 80 % of it beside the computation; each process waited 2.1, 3.0 % of the time".

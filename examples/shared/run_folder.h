@@ -40,7 +40,7 @@ class RunLock {
 
 class TensorBoardLog;
 
-/// Shows a visitor the state of what changes a model's weights: of an optimizer, and an average beside it.
+/// Shows a visitor the state that training keeps for a model's weights: an optimizer's, and an average's.
 using VisitState = std::function<void(OptimizerVisitor&)>;
 
 /// The files of one run: config.json, vocabularies, weights.safetensors (the best so far),
@@ -48,8 +48,8 @@ using VisitState = std::function<void(OptimizerVisitor&)>;
 /// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
 class RunFolder {
  public:
-  /// Without `writes`, what writes does nothing: another process of the same run does. What writes
-  /// throws DataError if there is a `lock` that no longer keeps others out.
+  /// Without `writes`, functions that write do nothing: another process of the same run writes. They
+  /// throw DataError if there is a `lock` that no longer keeps others out.
   explicit RunFolder(std::string path, bool writes = true, std::shared_ptr<const RunLock> lock = {})
       : path_(std::move(path)), writes_(writes), lock_(std::move(lock)) {}
   bool writes() const { return writes_; }
@@ -71,7 +71,7 @@ class RunFolder {
   void write(const std::string& name, const std::string& content) const;
 
   void save_weights(const std::string& name, Module& model) const;
-  /// Writes model, optimizer and `state` to one file, by one rename. What lies on a GPU is copied at once and
+  /// Writes model, optimizer and `state` to one file, by one rename. Tensors on a GPU are copied at once and
   /// written while that computes on: the result, if valid(), must be waited for, and throws what writing
   /// threw. Where processes share the optimizer's state, all must call it.
   std::future<void> save_checkpoint(Module& model, const VisitState& optimizer, const Json& state) const;

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// What a loss is shared out over, so that models of different tokenizers compare.
+/// The units that a loss is divided by, so that models of different tokenizers compare.
 struct TextSize {
   Index bytes = 0;
   Index words = 0;  ///< runs of anything but white space, and line ends, as perplexities of WikiText count
@@ -32,7 +32,7 @@ double bits_per_byte(double nats, const TextSize& size);
 double word_perplexity(double nats, const TextSize& size);
 /// ", perplexity a word 52.3, 1.2345 bits a byte"; empty where nothing was counted.
 std::string text_units(double nats, const TextSize& size);
-/// The loss in nats a token, its perplexity, and these units, as metrics.jsonl calls them.
+/// The loss in nats per token, its perplexity, and these units, as metrics.jsonl calls them.
 nlohmann::ordered_json loss_json(double nats, double tokens, const TextSize& size);
 
 }  // namespace tapeformer

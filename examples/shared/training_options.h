@@ -28,13 +28,13 @@ struct TrainingOptions {
   Index validate_every = 500, patience = 0;
   Index checkpoint_every = 0;     ///< steps; 0 for every validation
   Index keep_checkpoints = 0;     ///< how many of the last validations' weights are kept, to be averaged
-  Index earlier_checkpoints = 0;  ///< how many are kept beside the last, to go on from if that is damaged
+  Index earlier_checkpoints = 0;  ///< how many are kept besides the last, to go on from if that is damaged
   Index log_every = 100;          ///< steps between lines of a log
   Index samples = 3;              ///< shown at every validation
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// What was not given to `command` follows what was: set_steps(steps), and the lowest learning rate is at
+  /// Options not given to `command` follow those given: set_steps(steps), and the lowest learning rate is at
   /// most a tenth of the highest. Forgets the time budget if it was given --steps.
   void adapt(const Command& command);
   /// Makes the steps between two lines of the log at most a tenth of the steps, those between validations at

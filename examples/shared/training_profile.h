@@ -28,7 +28,7 @@ class TrainingProfile {
   /// True when the last step to be measured has ended.
   bool end_step();
 
-  /// Operations, slowest first: time, FLOP/s, bytes a second, the share of the time that the machine would
+  /// Operations, slowest first: time, FLOP/s, bytes per second, the share of the time that the machine would
   /// need at its best ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
   std::string text(const MachineRates& machine) const;
   /// Logs the text, and writes the timeline to trace.json.

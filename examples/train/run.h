@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// The loop that trains in a run folder; its parts do what is due beside the steps. A resumed run computes
+/// The loop that trains in a run folder; its parts do what is due between the steps. A resumed run computes
 /// bit for bit what it would have without the break: a step that was stopped between its batches is computed
 /// again.
 class TrainingRun {

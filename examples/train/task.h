@@ -13,7 +13,7 @@
 
 namespace tapeformer {
 
-/// What one pass of the model computes from.
+/// The input of one pass of the model.
 struct Batch {
   std::vector<Tensor> tensors;  ///< on the model's device, in an order of the task's own
   Index counted = 0;            ///< tokens in the loss, which is their mean

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What a number of steps is chosen by.
+/// The measurements that a number of steps is chosen by.
 struct TimePlan {
   std::vector<double> step_seconds;  ///< of a step from 0 on, and from each of batch_changes() on
   double seconds_per_validation_token = 0;

@@ -14,7 +14,7 @@ class Command;
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                                    Index count);
 
-/// The same of all decoder layers, each [1, H, T, S].
+/// The cross-attention weights of all decoder layers, each [1, H, T, S].
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
                                             const std::vector<std::int32_t>& source,
                                             const std::vector<std::int32_t>& target);

@@ -19,7 +19,7 @@ struct PairFiles {
   std::string pairs, source, target;
 
   bool empty() const { return pairs.empty() && source.empty() && target.empty(); }
-  /// What messages call them.
+  /// The name that messages use.
   const std::string& name() const { return pairs.empty() ? source : pairs; }
   /// Throws: Error unless they are the one or the other; their options are --pairs, or with "validation-"
   ///         --validation-pairs.

@@ -31,7 +31,7 @@ const std::vector<Preset>& translation_presets() {
        {kRecipe, kPairs, R"({
          "width": 128, "feed_forward": 512, "dropout": 0.05,
          "time_budget": 10, "steps": 3000, "validate_every": 500})"}},
-      // What was tried is in tests/bench/LOG.md.
+      // See tests/bench/LOG.md for what was tried.
       {"translation-small",
        "up to 200,000 pairs: 3 layers a side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
        "minutes allow",

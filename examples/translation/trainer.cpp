@@ -42,7 +42,7 @@ TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) 
   return size;
 }
 
-/// Of the first `count` batches, of which `ranks` processes compute a share each, the one of process `rank`.
+/// The share of process `rank` in the loss of the first `count` batches, divided among `ranks` processes.
 TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
                       const Tokenizer& words, Progress& progress) {
   const NoGradGuard pause;

@@ -10,7 +10,7 @@
 // The map between the config.json of a family of models and our configuration; for sources only.
 namespace tapeformer {
 
-/// What a family's description is asked for: it states each field once, and reads it from a file, writes it
+/// The argument of a family's description, which states each field once, reads it from a file, writes it
 /// into one, or fits the model to the family, which changes as little as lets the family express it.
 class ConfigMap {
  public:

@@ -27,7 +27,7 @@ struct Expression {
   DecoderOnlyConfig nearest;         ///< the model with these changes
   std::vector<FieldChange> changes;  ///< none: the family expresses the model as it is
 
-  /// The message that refuses the model, with what stands for its changes: "got" and "try".
+  /// The message that refuses the model, with this for its changes: "got" and "try".
   std::string refusal(const std::string& has, const std::string& wants) const;
   /// Throws:  CheckpointError naming every field that has to change
   void check() const;

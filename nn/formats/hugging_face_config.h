@@ -22,7 +22,7 @@ struct FamilyModel {
 /// The model that a config.json of transformers describes, of a type in families(). Fields that do not affect
 /// the arithmetic (token ids, generation, versions; names that begin with an underscore) are skipped. All
 /// others must be implemented, or the file is refused, unknown fields included: transformers keeps adding
-/// fields, and whoever knows that one is harmless can delete it.
+/// fields, and a user who knows that one is harmless can delete it.
 /// Throws:  CheckpointError naming a field that is missing or damaged, that changes the arithmetic and is not
 ///          implemented, or that is unknown
 FamilyModel hugging_face_model(const std::string& json);

@@ -17,7 +17,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
   return config;
 }
 
-/// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 stands for sqrt(C).
+/// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 means sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : config.embedding_scale;
   return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
@@ -94,7 +94,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     context.new_kv = gives_values || gives_keys ? &new_kv : nullptr;
     DecoderOnlyContext own = context;
     if (has_keys) own.shared = {};
-    // What others read must outlive the layer's body.
+    // Values that other layers read must outlive the layer's body.
     run_layer(
         stream, recomputes_layers_ && context.new_kv == nullptr,
         [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first_values,

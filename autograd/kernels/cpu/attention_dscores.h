@@ -41,7 +41,7 @@ class AttentionDscores {
   }
 
   /// Finds the factors that make the weights of a row add up to one, which exp(score - log_sum) is far from
-  /// where the logarithm is rounded away beside a large maximum: where a mask of -1e9, say, covers all of a
+  /// where the logarithm is rounded away next to a large maximum: where a mask of -1e9, say, covers all of a
   /// row. To be called first; `size` is that of the layout.
   void find_shares(double work, Index size) {
     const Index rows = s_.batch * s_.heads * s_.queries;
@@ -110,8 +110,8 @@ class AttentionDscores {
               real, s_.drops ? static_cast<T>(s_.kept_scale) : T(1), memory + at_dy, row_e);
   }
 
-  /// Of the packed queries and keys, from column `skipped` of those on: the weights after dropout, without
-  /// its scale, which the packed dy includes; the gradient of what the weights are made of; and slopes.
+  /// Computes from the packed queries, and the packed keys from column `skipped` on: the weights after
+  /// dropout, without its scale (the packed dy includes it); the gradient of their arguments; and slopes.
   void find(const Tile& tile, Index skipped, const T* deltas, DropoutWords& words, T* memory) const {
     T *weights = memory + at_weights, *dscores = memory + at_dscores;
     scores.scores(tile.head, tile.rows, tile.columns, {memory + at_queries, row_d},

@@ -257,7 +257,7 @@ class Workspace {
   void* memory_;
 };
 
-/// Memory for what a product writes, beside its own: it is timed many times, and must add to c once.
+/// Memory for what a product writes, besides its own: it is timed many times, and must add to c once.
 class ResultCopies {
  public:
   ResultCopies(int device, const StridedProducts& p, const Operands& x)

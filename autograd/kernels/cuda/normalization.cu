@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kBlock)
   });
 }
 
-/// The same for rows of any width and alignment.
+/// The forward kernel for rows of any width and alignment.
 template <class Team, class T>
 __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
                                          Branch<T> branch, const T* weight, const T* bias, T* y,

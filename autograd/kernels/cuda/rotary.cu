@@ -37,7 +37,7 @@ __device__ Pair<W> turned(W a, W b, W cosine, W sine) {
   return {fma(a, cosine, -b * sine), fma(b, cosine, a * sine)};
 }
 
-/// A thread turns a pack of neighbouring pairs, or one of first and one of second components. After the
+/// A thread rotates a pack of neighbouring pairs, or one of first and one of second components. After the
 /// heads, `rest` packs of each row are copied.
 template <RotaryLayout layout, class T>
 __global__ void rotate_packs_kernel(Rotation s, int rest, const Wide<T>* table, const T* x, Write<T> y) {

@@ -80,7 +80,7 @@ __device__ void for_each_pack(int n, F&& f) {
     if (i < n) f(k, i);
   }
 }
-/// The same for every value: f(k, j, i), the j-th of the k-th pack, element i of the row.
+/// Calls f(k, j, i) for every value: the j-th of the k-th pack, element i of the row.
 template <class Team, class T, class F>
 __device__ void for_each_held(int n, F&& f) {
   for_each_pack<Team, T>(n, [&](int k, int i) {

@@ -41,7 +41,7 @@ __device__ inline void load_matrix_x4(unsigned (&r)[4], const void* own_row) {
                : "memory");
 }
 
-/// The same for the transposed matrices: number g of rows 2t and 2t + 1.
+/// Loads the matrices transposed: number g of rows 2t and 2t + 1.
 __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* own_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -10,7 +10,7 @@ namespace tapeformer::kernels {
 /// Throws:  DeviceError if the driver refuses
 CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                     Index width, int box_rows);
-/// Of a device of compute capability 9.0; 0 of others.
+/// The multiprocessors of a device of compute capability 9.0; 0 for others.
 int hopper_multiprocessors(Cuda on);
 /// True if the device has compute capability 9.0 and the case suits hopper.h: no masks but ranges, no
 /// dropout, rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].

@@ -12,7 +12,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-/// The inverse of to_byte_characters; a token with other characters stands for itself.
+/// The inverse of to_byte_characters; a token with other characters is its own text.
 std::string from_byte_characters(const std::string& token) {
   static const std::unordered_map<std::string_view, char> kBytes = [] {
     static std::string characters[256];

@@ -15,7 +15,7 @@ namespace tapeformer::tokenizer_json {
 
 using Json = nlohmann::json;
 
-/// What a file has and we have not: "a normalizer of type Nmt".
+/// A part of a file that is not supported: "a normalizer of type Nmt".
 struct UnsupportedPart {
   std::string what;
 };
@@ -60,7 +60,7 @@ std::unique_ptr<Model> make_byte_pair_model(const Json& part);
 std::unique_ptr<Model> make_unigram_model(const Json& part);
 std::unique_ptr<Model> make_word_piece_model(const Json& part);
 
-/// What a token adds to a text, as its first token or as a later one. May be a part of a character.
+/// The text that a token adds, as its first token or as a later one. May be a part of a character.
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
 Decoder make_decoder(const Json& part);
 

@@ -24,7 +24,7 @@ struct Input {
 DType dtype_named(const std::string& name);
 /// The tensor's memory as an array, read-only: operations may have kept the tensor.
 nanobind::object numpy_of(const Tensor& x);
-/// The same for any library that reads DLPack; these have no read-only arrays, so it can be written to.
+/// The memory for any library that reads DLPack; these have no read-only arrays, so it can be written to.
 nanobind::object dlpack_of(const Tensor& x);
 
 }  // namespace tapeformer::python

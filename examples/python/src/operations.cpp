@@ -13,7 +13,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// What functions that gradcheck() checks are written with, beside the arithmetic of tensor.cpp.
+// Operations for functions that gradcheck() checks, besides the arithmetic of tensor.cpp.
 namespace tapeformer::python {
 
 void bind_operations(nb::module_& module) {

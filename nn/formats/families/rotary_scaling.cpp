@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// The turns over the original context between which frequencies are blended.
+/// The rotations over the original context between which frequencies are blended.
 void read_frequencies(JsonFields& file, const char* low, const char* high, RotaryConfig& rotations) {
   rotations.low_frequency = file.number(low, rotations.yarn ? std::optional(1.0) : std::nullopt);
   rotations.high_frequency = file.number(high, rotations.yarn ? std::optional(32.0) : std::nullopt);

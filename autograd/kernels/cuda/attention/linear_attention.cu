@@ -6,7 +6,7 @@ namespace tapeformer::kernels {
 namespace {
 
 /// A block, whose threads divide the elements of each result among them and wait for each other after it.
-/// What they work on is in the device's memory, and for the most part in its caches.
+/// Their operands are in the device's memory, and for the most part in its caches.
 template <class W>
 struct BlockTeam {
   TAPEFORMER_HOST_DEVICE static Index leading(Index columns) { return columns; }

@@ -14,7 +14,7 @@ struct Modified : Scores {
   static constexpr bool kIsModified = true;
 };
 
-/// What a pair's gradient is of.
+/// The value that a pair's gradient belongs to.
 enum class GradientOf {
   score,      // query . key, before anything is done to it
   biases,     // the score as it becomes a weight, and so all that is added to it

@@ -32,7 +32,7 @@ bool hopper_backward(Cuda on, const AttentionShape& s, const AttentionOperands<B
                                                            dy, to.dquery, to.dkey, to.dvalue);
 }
 
-/// What TAPEFORMER_ATTENTION names, and all that is slower, is allowed.
+/// The fastest level allowed, as named by TAPEFORMER_ATTENTION.
 enum class Level { plain, tensor_cores, hopper };
 
 /// A way to compute attention, by functions as in paths.h.

@@ -121,7 +121,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
   }
 }
 
-/// Products of one tile of keys run beside the exponentials of the one before it, and the two warpgroups take
+/// Products of one tile of keys run during the exponentials of the one before it, and the two warpgroups take
 /// turns, so that one multiplies while the other computes exponentials. This is the block's n-th tile of
 /// queries, with `begin` tiles of keys before it; returns their number with its own.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
@@ -246,8 +246,8 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
   return end;
 }
 
-/// At most one block for each multiprocessor, which works off its share of the tiles of queries. What comes
-/// out does not depend on who has which.
+/// At most one block for each multiprocessor, which works off its share of the tiles of queries. The result
+/// does not depend on which block has which tile.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_attention_forward_kernel(ForwardCase c, TileOrder order, const __grid_constant__ CUtensorMap query,

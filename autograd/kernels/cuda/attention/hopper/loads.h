@@ -51,7 +51,7 @@ struct ForwardTiles {
   __device__ std::uint64_t* values_there(int stage) const { return keys_there(kStages + stage); }
   __device__ std::uint64_t* keys_read(int stage) const { return keys_there(2 * kStages + stage); }
   __device__ std::uint64_t* values_read(int stage) const { return keys_there(3 * kStages + stage); }
-  /// Of the block's n-th tile of queries; there when its queries are.
+  /// The work on the block's n-th tile of queries; there when its queries are.
   __device__ Work* work(int n) const { return reinterpret_cast<Work*>(queries_there() + kBarriers) + n % 2; }
 
   char* queries;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-/// Who works off which tiles of queries in the Hopper forward kernel. Plain C++ that also runs on the device.
+/// Which block computes which tiles of queries in the Hopper forward kernel. Plain C++, for the device too.
 namespace tapeformer::kernels {
 
 /// All tiles in the order in which they are begun. A unit is a batch entry and a head. Tiles of one index in

@@ -137,7 +137,7 @@ __device__ void add_products(float (&sums)[kRowTiles][kWidth / 8][4],
   }
 }
 
-/// The same, with or without all moving rows seen by the whole warp.
+/// As add_products(), hiding moving rows only if the warp does not see all of them.
 template <int kWidth, int kRowTiles, int kFragments>
 __device__ void add_seen_products(float (&sums)[kRowTiles][kWidth / 8][4],
                                   const float (&factors)[kRowTiles][kFragments][4], const BFloat16* moving,
@@ -155,7 +155,7 @@ struct WholeDscore {
     return weight * (dweight - delta);
   }
 };
-/// The same if a negative weight means that dropout dropped it, and zero that the pair is not visible; then
+/// As WholeDscore, but a negative weight was dropped by dropout, and a weight of zero is not visible; then
 /// its gradient may be anything.
 struct MaskedDscore {
   __device__ float operator()(float weight, float dweight, float delta) const {

@@ -88,7 +88,7 @@ __device__ unsigned add_rows_of_pairs(unsigned pairs, Index stride, RowAt&& row_
   }
   return pairs;
 }
-/// The same of an additive mask, for the lane's first query and key.
+/// Adds those of an additive mask, for the lane's first query and key.
 template <int kRows, class Scores>
 __device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bias, int b, int head,
                                         int query, int key, unsigned pairs, Scores&& scores) {

@@ -43,8 +43,8 @@ __device__ const BFloat16* own_place(const BFloat16* from, Index stride) {
   constexpr unsigned kChunks = kWidth / 8;
   return from + static_cast<int>(threadIdx.x / kChunks) * stride + threadIdx.x % kChunks * 8;
 }
-/// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile, with zeros beside them and after
-/// the first `rows`. `own` is own_place(), and afterwards the same for the next rows. The caller commits.
+/// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile, with zeros next to them and
+/// after the first `rows`. `own` is own_place(), and afterwards that of the next rows. The caller commits.
 template <int kRows, int kWidth, int kThreads>
 __device__ void load_next_tile(BFloat16* tile, const BFloat16*& own, Index stride, int rows, int width) {
   constexpr int kChunks = kWidth / 8, kStep = kThreads / kChunks;  // kStep rows at a time
@@ -73,8 +73,8 @@ template <int kWidth>
 __device__ const BFloat16* rows_by_16(const BFloat16* tile) {
   return tile + own_lane() % 16 * kPitch<kWidth> + own_lane() / 16 * 8;
 }
-/// The same for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of rows 8 to
-/// 15; or transposed, a of the transposed tile.
+/// As rows_by_16() for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of
+/// rows 8 to 15; or transposed, a of the transposed tile.
 template <int kWidth>
 __device__ const BFloat16* rows_by_8(const BFloat16* tile) {
   return tile + (own_lane() % 8 + own_lane() / 16 * 8) * kPitch<kWidth> + own_lane() / 8 % 2 * 8;
@@ -186,7 +186,7 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
   return bits;
 }
 
-/// The same of a relative bias, which keeps all.
+/// Adds a relative bias as add_biases() does; it keeps all bits.
 template <int kRows, class Scores>
 __device__ void add_relative_biases(const AttentionShape& s, const float* relative, int b, int head,
                                     int first, int key, std::uint64_t bits, Scores&& scores) {

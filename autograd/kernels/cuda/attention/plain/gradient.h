@@ -61,7 +61,7 @@ __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwa
   return kept;
 }
 
-/// The same for the weights after dropout and the pairs' gradients.
+/// Finds the weights after dropout and the gradients of the pairs' scores.
 template <class Scores, GradientOf kOf = GradientOf::score, class T, class W>
 __device__ void find_dscores(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                              const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,

@@ -95,7 +95,7 @@ struct AdditiveScores {
   }
 };
 
-/// Puts `width` numbers of each of `rows` rows into a piece, with zeros beside them and if keep(row) is
+/// Puts `width` numbers of each of `rows` rows into a piece, with zeros next to them and if keep(row) is
 /// false.
 template <class T, class W, class Keep>
 __device__ void load_piece(W (&to)[kTile<W>][kPiece + 1], const T* from, Index row_stride, int rows,

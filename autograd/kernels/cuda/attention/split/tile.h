@@ -40,7 +40,7 @@ struct SplitPlan {
 /// Rows an odd number of 16 bytes apart are in different banks.
 __device__ inline int pitch_of(int chunks) { return chunks | 1; }
 
-/// Begins to copy `count` rows to shared memory, with zeros beside them and after them, up to `rows`.
+/// Begins to copy `count` rows to shared memory, with zeros next to them and after them, up to `rows`.
 template <class T, class RowAt>
 __device__ void load_rows(T* to, int chunks, int rows, int count, Index width, RowAt&& row_at) {
   for (int i = static_cast<int>(threadIdx.x); i < rows * chunks; i += kSplitThreads) {
