@@ -119,17 +119,21 @@ leftovers() {
 }
 
 # Habits of English that make readers stumble: what a line must not match, and what to write instead. Those of the second
-# list hold in the folders of `english_in` alone, until the others are clean of them.
+# list hold for comments of the product alone; a file's quoted text is the program's.
 english=(
   '\banew\b(?!\() => again'
   '\btrainings\b => runs'
   '(?<![Tt]here )(?<!// )\b(is|are) no (?!longer|more|less|fewer|better|worse|farther|nearer|simpler|wider|such|one) => "is not a ..."'
   '[0-9a-z] (tokens?|bytes|ms|seconds|operations|values|FLOPs?) a (token|step|layer|row)\b => "per token", "per step"'
-)
-english_in=(data nn examples/gradcheck examples/report examples/guide examples/python tests/bench tests/faults tests/fuzz)
-english_there=(
   '^ *///?<? Of (the|a|an|its|each|every|all|this)\b => a noun phrase, as in "Configuration of the norms."'
-  '\bWho(ever)? [a-z]+s\b => the person or the thing by name'
+  '(?<!"|: )\bWho(ever)? [a-z]+s\b => the person or the thing by name'
+)
+english_in_product=(
+  '^ *///?<? (The same( for| of|\.)|That ) => a noun phrase, or "As f(), ..."'
+  '^[^"]*//[^"]*[.:] What\b => the thing by name'
+  '^[^"]*//[^"]*(?<!`)\bbeside\b => "next to", "besides"'
+  '^[^"]*//[^"]*\b(whoever|stands|stood) => the person by name; "is"'
+  '^[^"]*//[^"]*\b(nats|bits|[Bb]ytes|perplexity|gigabytes|one [a-z]+) a (token|word|byte|second|node|rank|GPU|run)\b => "per ..."'
 )
 # habits_in FOLDERS -- PATTERNS
 habits_in() {
@@ -144,7 +148,7 @@ habits_in() {
 }
 habits() {
   habits_in autograd nn optim data examples tests README.md .github -- "${english[@]}"
-  habits_in "${english_in[@]}" -- "${english_there[@]}"
+  habits_in {autograd,nn,optim,data,examples}/'*.'{h,cpp,cu} -- "${english_in_product[@]}"
 }
 
 status=0
