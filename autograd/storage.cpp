@@ -116,7 +116,7 @@ class Cache {
   }
 
   std::array<Batches, kCachedClasses> classes_{};
-  // What the pool's count does not know yet, and its peak: written by this thread, and read by others.
+  // The bytes not yet in the pool's count, and their peak: written by this thread, and read by others.
   std::atomic<std::int64_t> in_use_{0}, peak_{0};
   bool open_ = false, was_open_ = false;
 };

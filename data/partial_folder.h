@@ -7,7 +7,7 @@
 namespace tapeformer {
 
 /// A folder that is called FOLDER.partial until finish() renames it, so that FOLDER is there with all its
-/// files or not at all, and what was left when a process was killed is removed by the next one. Without
+/// files or not at all, and the next process removes the remains of a killed one. Without
 /// finish(), it is removed. While it exists no other process makes the same folder.
 class PartialFolder {
  public:

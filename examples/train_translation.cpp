@@ -123,7 +123,7 @@ struct EvaluateOptions {
   }
 };
 
-/// The held-out part of the training's corpus.
+/// The held-out part of the run's corpus.
 std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Json& config,
                                      const std::string& part) {
   std::string report;

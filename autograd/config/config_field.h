@@ -121,7 +121,7 @@ class ConfigField : public Field {
   const FieldValue& zero() const { return property_.zero; }
   /// The value as messages and tables show it; "none" for one that is not set.
   std::string text() const;
-  /// Those of a Property.
+  /// The choices of a Property.
   const std::vector<std::string>& choices() const { return property_.choices; }
   /// None for a Property.
   const void* member() const { return member_; }

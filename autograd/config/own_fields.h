@@ -17,7 +17,7 @@ struct OwnField {
   Field field;
   double value;  ///< its default
 };
-/// Those that differ from their defaults.
+/// The values that differ from their defaults.
 using OwnValues = std::map<std::string, double>;
 
 /// None if the kind has no such field.

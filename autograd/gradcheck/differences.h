@@ -59,7 +59,7 @@ struct ComparedElement {
 };
 
 /// The comparison of `elements`, whose largest derivative is `scale`, or with 0 the largest numeric one.
-/// Those that are off by more than a tenth of what is allowed are compared again, the worst first, with what
+/// Elements that are off by more than a tenth of the limit are compared again, the worst first, with what
 /// `extrapolated(its place in elements, wanted uncertainty)` returns, until one fails.
 GradcheckInput compare_elements(
     const std::string& name, std::vector<ComparedElement> elements, double scale,

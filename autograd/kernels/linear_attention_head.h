@@ -243,7 +243,7 @@ class LinearAttentionHead {
       m_.diagonal[i] = m_.dpa[i * row_C + i];
       m_.dpa[i * row_C + i] = W(0);
     });
-    // What comes from the states before and after.
+    // The part from the states before and after.
     team_.transpose(D, E, state, row_E, m_.state_columns, row_D);
     team_.transpose(D, E, m_.dstate, row_E, m_.dstate_columns, row_D);
     team_.product(rows, D, E, m_.dout, row_E, 1, m_.state_columns, row_D, m_.dqk, row_D, false);

@@ -17,7 +17,7 @@ struct LinearAttentionOptions {
 /// key and a value with every token, and is read by its query. With a beta it is a memory that learns by the
 /// delta rule: of each value it takes in what it does not recall for the key already. One recurrence, in
 /// chunks of tokens, for gated linear attention (decays by channel), DeltaNet (beta), Gated DeltaNet (beta,
-/// one decay a head) and Kimi delta attention (beta, decays by channel).
+/// one decay per head) and Kimi delta attention (beta, decays by channel).
 /// Math:    S_t = Diag(exp g_t) S_{t-1} + k_t u_t^T, y_t = scale S_t^T q_t; u_t = v_t, or with a beta
 ///          u_t = beta_t (v_t - (Diag(exp g_t) S_{t-1})^T k_t), which is
 ///          S_t = (I - beta_t k_t k_t^T) Diag(exp g_t) S_{t-1} + beta_t k_t v_t^T

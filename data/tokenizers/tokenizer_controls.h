@@ -18,7 +18,7 @@ struct TokenizerControls {
   bool restarts_after_added = true;
   std::string restart_name = "restarts_after_added";  ///< as its file has it, whose bytes stay the same
 
-  /// Those that `tokenizer` has by itself.
+  /// The controls that `tokenizer` has by itself.
   static TokenizerControls of(const Tokenizer& tokenizer);
 };
 

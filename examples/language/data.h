@@ -31,8 +31,8 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
 TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 
-/// The data of a new training: those that options.tokens names, or new ones in the folder `tokens` of the
-/// run. If the training fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
+/// The data of a new run: those that options.tokens names, or new ones in the folder `tokens` of the
+/// run. If the run fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
 constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which must not depend on the seed
-constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the training's
+constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the run's
 
 /// The standard errors on either side that hold 95 % of Student's distribution, by its degrees of freedom:
 /// by its table, then by its expansion.

@@ -48,7 +48,7 @@ struct MeanLoss {
   std::string error_text() const;
 };
 
-/// Measures models on the tokens of a text, in rows of the training's length. Where several processes measure
+/// Measures models on the tokens of a text, in rows of the run's length. Where several processes measure
 /// the same model, each computes its share of every batch's rows, and all get the same result.
 class LanguageMeasure {
  public:

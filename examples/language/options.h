@@ -38,7 +38,7 @@ struct BatchShape {
   Index first_step = 0, rows = 0, context = 0;
 };
 
-/// Everything that decides what the training of a language model computes. Kept in config.json and the
+/// Everything that decides what a run of a language model computes. Kept in config.json and the
 /// checkpoint. Defaults are a preset's: see presets.h.
 struct LanguageOptions {
   std::string preset;
@@ -49,7 +49,7 @@ struct LanguageOptions {
   std::string documents = "joined";  ///< in a window: joined, or apart
   // Model
   std::string from;         ///< a run or Hugging Face folder whose weights training starts from
-  DecoderOnlyConfig model;  ///< context: tokens of a training's rows, which may be fewer than those of `from`
+  DecoderOnlyConfig model;  ///< context: tokens of a run's rows, which may be fewer than those of `from`
   // Training
   TrainingOptions training;
   Index batch = 12;                              ///< rows of `context` tokens
@@ -65,7 +65,7 @@ struct LanguageOptions {
   void make_paths_absolute();
   /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
-  /// How batches change their shape in the course of the training, from step 0 on.
+  /// How batches change their shape in the course of the run, from step 0 on.
   std::vector<BatchShape> batch_shapes() const;
   /// The loss that training computes.
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }

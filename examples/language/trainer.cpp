@@ -25,7 +25,7 @@ namespace {
 constexpr Index kPromptTokens = 16, kSampleTokens = 160, kShownTokens = 24;
 constexpr double kSampleTemperature = 0.8;
 
-// The cost of a forward pass relative to a whole step, and the shares of a training's time that validations
+// The cost of a forward pass relative to a whole step, and the shares of a run's time that validations
 // may take.
 constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
 

@@ -11,7 +11,7 @@ namespace tapeformer {
 constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
 constexpr const char* kEvaluationFile = "evaluation.json";  // what `evaluate` measured last
 
-/// A training as its folder tells of it, whatever version wrote it.
+/// A run as its folder records it, whatever version wrote it.
 struct RunRecord {
   std::string name;  ///< the last part of the folder's path
   Json config;

@@ -41,13 +41,13 @@ Options options_of(const RunFolder& folder) {
   return options;
 }
 
-/// The options in which a training that starts from the model in the folder `from` is not as that was
-/// trained, of `Preset`, `Training` and dropout: "--dropout 0.1 (0.05), ...", the model's in brackets. `now`
-/// are the training's, whose fields these are. Empty if the folder does not tell.
+/// The options in which a run that starts from the model in the folder `from` differs from that model's
+/// run, of `Preset`, `Training` and dropout: "--dropout 0.1 (0.05), ...", the model's in brackets. `now`
+/// are the new run's, whose fields these are. Empty if the folder does not tell.
 std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
                            const FieldList& fields);
 
-/// Makes `model`, the options as the model in the folder `from` has them, those of a training that starts
+/// Makes `model`, the options as the model in the folder `from` has them, those of a run that starts
 /// from it: its shares of dropout are the ones that `asked`, a list of the same options, has.
 /// Throws: Error naming an option of the groups Model and Vocabulary that `command` was given and that says
 ///         otherwise

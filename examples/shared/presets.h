@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// Defaults for the options of a training, under a name; every option can still be given.
+/// Defaults for the options of a run, under a name; every option can still be given.
 struct Preset {
   const char* name;
   const char* about;                 ///< one line for --help

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// The processes of one training, which a launcher has started with the same command.
+/// The processes of one run, which a launcher has started with the same command.
 namespace tapeformer {
 
 /// Runs `body` on rank 0, and on the others when rank 0 is through: it makes what they only read.
@@ -22,7 +22,7 @@ void first_rank_first(Communicator& ranks, const std::function<void()>& body);
 std::string share_machine(Communicator& ranks, Compute& compute, const std::string& root = "");
 
 /// Refuses ranks that were started with another command, version or data: `state` is what a checkpoint says
-/// of the training. Throws: CommunicationError naming rank and option
+/// of the run. Throws: CommunicationError naming rank and option
 void require_same_training(Communicator& ranks, const nlohmann::ordered_json& state);
 
 /// The share of `seconds` that each rank has waited, from 0 to 1.

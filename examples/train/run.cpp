@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-// What Ctrl-C says.
+// The message of Ctrl-C.
 constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
 constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
 constexpr const char* kMeasuring =

@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-// What Ctrl-C says.
+// The message of Ctrl-C.
 constexpr const char* kFinishingValidation =
     "finishing this validation, then saving; once more leaves without saving";
 constexpr const char* kMeasuringFirst =

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-// What the table of kinds knows of multi-head attention: see AttentionKind.
+// The entries of multi-head attention in the table of kinds: see AttentionKind.
 
 /// One head of keys and values for each of queries.
 void complete_multi_head(AttentionConfig& config);

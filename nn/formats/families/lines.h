@@ -4,7 +4,7 @@
 
 #include <functional>
 
-// What several families after Llama have in common; for sources only.
+// The common parts of several families after Llama; for sources only.
 namespace tapeformer {
 
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
