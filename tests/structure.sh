@@ -129,7 +129,8 @@ english=(
   '(?<!"|: )\bWho(ever)? [a-z]+s\b => the person or the thing by name'
 )
 english_in_product=(
-  '^ *///?<? (The same( for| of|\.)|That ) => a noun phrase, or "As f(), ..."'
+  '^ *///?<? (The same( for| of|\.)|That |Those (that|of) ) => a noun phrase, or "As f(), ..."'
+  "//.*\b([Aa]|one|new) training(?= that| as|,|\\.|:|'s) => run"
   '^[^"]*//[^"]*[.:] What\b => the thing by name'
   '^[^"]*//[^"]*(?<!`)\bbeside\b => "next to", "besides"'
   '^[^"]*//[^"]*\b(whoever|stands|stood) => the person by name; "is"'
