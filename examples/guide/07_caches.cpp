@@ -9,7 +9,7 @@ using namespace tapeformer;
 constexpr Index kLength = 12;  // T
 
 int main() {
-  std::printf("%-5s %11s %14s %20s %12s\n", "kind", "parameters", "bytes a token", "bytes of 12 tokens",
+  std::printf("%-5s %11s %16s %20s %12s\n", "kind", "parameters", "bytes per token", "bytes of 12 tokens",
               "difference");
   for (const char* kind : {"mha", "gqa", "mqa"}) {
     AttentionConfig config;
@@ -35,7 +35,7 @@ int main() {
       difference = std::fmax(difference, largest_difference(y_11c, slice(at_once_1tc, 1, t, 1)));
     }
     const AttentionCost cost = attention_cost(config, {1, kLength});
-    std::printf("%-5s %11d %14d %20d %12s\n", kind, static_cast<int>(cost.parameters),
+    std::printf("%-5s %11d %16d %20d %12s\n", kind, static_cast<int>(cost.parameters),
                 static_cast<int>(cost.cache_bytes_per_token), static_cast<int>(cache->bytes()),
                 difference < 1e-5 ? "below 1e-5" : "large");
   }
