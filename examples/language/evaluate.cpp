@@ -70,11 +70,11 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--corpus", corpus,
                  "measure these UTF-8 files, or folders of them, instead (as train does)");
   add_average_option(command, average);
-  command.option("--batch", batch, "rows computed at a time; 0 for the training's", kNotNegative);
-  command.option("--context", context, "tokens of a row; 0 for the training's, or the model's up to 1024",
+  command.option("--batch", batch, "rows computed at a time; 0 as in training", kNotNegative);
+  command.option("--context", context, "tokens of a row; 0 as in training, or the model's up to 1024",
                  kNotNegative);
   command.option("--validation-batches", validation_batches,
-                 "random batches of the estimate; 0 for the training's", kNotNegative);
+                 "random batches of the estimate; 0 as in training", kNotNegative);
   command.option("--seed", seed, "of the random batches; without it, the training's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
   const CommandOption summary_flag = command.flag(

@@ -106,14 +106,14 @@ void LanguageOptions::describe(const FieldVisitor& field) {
            "biases in projections and layer norms (--bias=false: none)");
   in_model("untied_head", negated(model.tie_head), "give the output its own matrix, not the embedding");
   training.describe(in_training);
-  in_training("batch", batch, "rows of --context tokens a batch, of all processes together", kPositive);
+  in_training("batch", batch, "rows of --context tokens per batch, of all processes together", kPositive);
   in_training("batch_schedule", batch_schedule,
-              "changes of --batch in the course of the training, as shares of the steps: 0.2:16,0.5:32 is 16 "
+              "changes of --batch in the course of the run, as shares of the steps: 0.2:16,0.5:32 is 16 "
               "from a fifth of them on, 32 from half of them on");
   in_training("context_schedule", context_schedule,
               "the same of a row's tokens, of which there are at most --context: 0:64,0.5:128");
   in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
-  in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
+  in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 chooses it",
               kNotNegative);
   in_training("validation_kind", one_of(validation_kind, {"auto", "exact", "estimate", "both"}),
               "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "

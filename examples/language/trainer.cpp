@@ -45,7 +45,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) 
                       "; try the one that it was trained with");
 }
 
-/// "1024 tokens per step", or of how many to how many.
+/// "1024 tokens per step", or a range if the number changes.
 std::string tokens_a_step(const std::vector<BatchShape>& shapes, Index accumulate) {
   std::set<Index> counts;
   for (const BatchShape& shape : shapes) counts.insert(accumulate * shape.rows * shape.context);

@@ -29,11 +29,11 @@ void TrainCommand::add_to(const Command& command) {
   command.option(
       "--profile", control.profile,
       "time the operations of this many steps, the third and those after it: a table of time, FLOP/s "
-      "and bytes a second, and a timeline in trace.json; 0 for none",
+      "and bytes per second, and a timeline in trace.json; 0 for none",
       kNotNegative);
   const CommandOption dry =
       command.flag("--dry-run", control.dry_run,
-                   "say what memory and time the training would take, by a few steps, and write nothing");
+                   "say what memory and time the run would take, by a few steps, and write nothing");
   for (const char* other : {"--resume", "--summary", "--profile"}) dry.excludes(command.find(other));
   command.flag("--plot", control.plot, "draw the losses below the log, on a terminal");
   command.flag(

@@ -13,7 +13,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
         kPositive);
   field("time_budget", time_budget,
-        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 does not",
+        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 disables it",
         kNotNegative);
   field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
   field("learning_rate", learning_rate, "the highest learning rate", kPositive);
@@ -64,7 +64,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("recompute_layers", recompute_layers,
         "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
         "the "
-        "activations' memory, about a third more time a step, the same weights to the last bit");
+        "activations' memory, about a third more time per step, the same weights to the last bit");
 }
 
 ScheduleConfig TrainingOptions::schedule_config() const {

@@ -32,7 +32,7 @@ TrainingRun::TrainingRun(Session& session, TimePlan plan)
 
 int TrainingRun::run() {
   const auto with_remedy = [&](const Error& error) {
-    session_.folder.check_lock();  // this tells more, and of another remedy
+    session_.folder.check_lock();  // its error says more, with another remedy
     return error.what() + std::string("; once that is mended, this goes on from the last checkpoint: ") +
            session_.task.program() + " train --run " + session_.folder.path() + " --resume";
   };
@@ -61,7 +61,7 @@ int TrainingRun::train() {
   }
   log_.begin();
   report_.begin();
-  if (is_over) return finish();  // it was ended while it measured
+  if (is_over) return finish();  // stopped during its last measurement
   s.task.model().train();
   say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   const Index save_every =
@@ -113,7 +113,7 @@ bool TrainingRun::train_step() {
   // A batch may have no answers.
   const double share = passes_.weighs_batches() ? 1 / std::max(1.0, sum_over_ranks(counted)) : 1;
   s.clock.enter(Phase::update);
-  if (s.options.loss_spike == "skip") {  // which must know the loss before the update
+  if (s.options.loss_spike == "skip") {  // this needs the loss before the update
     log_.read_loss(step);
     step.is_left_out = guard_.leaves_out(step);
   }
@@ -132,7 +132,7 @@ bool TrainingRun::train_step() {
 }
 
 /// Waits until the gradients are the sums over all ranks; returns the sum of the tokens that they counted.
-/// All know then whether one of them was asked to stop.
+/// All of them then know whether one was asked to stop.
 double TrainingRun::sum_over_ranks(Index counted) {
   Session& s = session_;
   if (s.is_alone()) return static_cast<double>(counted);

@@ -92,7 +92,7 @@ CacheWidths MultiHeadAttention::cache_widths() const {
 }
 
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {
-  projections_.visit(visitor);  // neither these nor the pieces are a level of the parameters' names
+  projections_.visit(visitor);  // like the pieces, adds no level to the names
   for (const auto& piece : pieces_) piece->visit(visitor);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
