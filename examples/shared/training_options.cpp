@@ -13,7 +13,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
         kPositive);
   field("time_budget", time_budget,
-        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 disables it",
+        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 for none",
         kNotNegative);
   field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
   field("learning_rate", learning_rate, "the highest learning rate", kPositive);
