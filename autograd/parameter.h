@@ -83,7 +83,7 @@ class Parameter {
 
 /// The state of a model that operations read and change.
 struct ModelState {
-  std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters;     ///< what training changes
   std::vector<Tensor*> buffers;          ///< constants that follow from the configuration
   std::vector<std::uint64_t*> counters;  ///< of random draws
   std::vector<bool*> modes;              ///< true in training

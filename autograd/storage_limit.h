@@ -11,11 +11,13 @@ namespace tapeformer {
 /// Throws: (where a tensor is made) Error
 class StorageLimit {
  public:
+  /// At most this many bytes from now on. An outer limit is suspended meanwhile.
   explicit StorageLimit(double bytes) : outer_(std::exchange(left, bytes)) {}
   ~StorageLimit() { left = outer_; }
   StorageLimit(const StorageLimit&) = delete;
   StorageLimit& operator=(const StorageLimit&) = delete;
 
+  /// Counts a tensor's bytes against this thread's limit. Throws: Error once it is exceeded
   static void spend(std::size_t bytes);
 
  private:

@@ -7,7 +7,8 @@ namespace tapeformer {
 
 /// An example of what a model is to answer.
 struct Instruction {
-  std::string prompt, answer;
+  std::string prompt;  ///< what the model is given
+  std::string answer;  ///< what it is to write
 };
 
 /// Reads files of one JSON object per line: {"prompt": "...", "answer": "..."}. "completion" is another name

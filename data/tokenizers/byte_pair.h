@@ -10,9 +10,9 @@ namespace tapeformer {
 
 /// The data of byte-level pair encoding.
 struct BytePairVocabulary {
-  std::array<std::int32_t, 256> bytes{};  // the token of each byte
-  std::vector<BytePairMerge> merges;      // in order of priority; parts come before their merges
-  std::vector<std::pair<std::int32_t, std::string>> controls;  // tokens that no text contains
+  std::array<std::int32_t, 256> bytes{};  ///< the token of each byte
+  std::vector<BytePairMerge> merges;      ///< in order of priority; parts come before their merges
+  std::vector<std::pair<std::int32_t, std::string>> controls;  ///< tokens that no text contains
 };
 
 /// The control token that ends a document.
@@ -68,6 +68,7 @@ class BytePairTokenizer : public Tokenizer {
   const char* kind() const override { return "bpe"; }
   std::string serialize() const override;
 
+  /// The contents of GPT-2's two files for this vocabulary.
   BytePairFiles files() const;
 
  private:

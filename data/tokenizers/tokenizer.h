@@ -81,10 +81,11 @@ struct TokenizerKind {
   /// The tokenizer that a file's payload describes; errors call the file `name`.
   /// Throws:  DataError if it is anything else
   std::function<std::unique_ptr<Tokenizer>(std::string payload, const std::string& name)> read;
-  Index least_vocabulary = 0;  ///< that can be asked for; 0 where nobody can choose
-  bool takes_any_bytes = false;
+  Index least_vocabulary = 0;    ///< that can be asked for; 0 where nobody can choose
+  bool takes_any_bytes = false;  ///< can encode bytes that are not UTF-8 text
   bool is_closed = false;  ///< has no way to spell what it was not trained on: validation text counts too
 };
+/// A table of the kinds that a program offers.
 using TokenizerKinds = std::vector<TokenizerKind>;
 
 /// The kinds for sentences, in translation: word, space (for text that is cut already), character, bpe,
@@ -103,6 +104,7 @@ const TokenizerKind& tokenizer_kind(const TokenizerKinds& kinds, const std::stri
 /// The inverse of `serialize`; errors call the file `name`. Throws: DataError if `content` is anything else
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerKinds& kinds, std::string_view content,
                                            const std::string& name);
+/// Reads the tokenizer that a file holds. Throws: DataError if the file is unreadable or holds anything else
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerKinds& kinds, const std::string& path);
 
 }  // namespace tapeformer

@@ -57,6 +57,12 @@ specialisation { if (/^}/) specialisation = 0; print ""; next }
 }
 /^  Tensor operator\(\)\(/ { describe("Computes y, as said of the class.") }
 /^  void describe\(const FieldVisitor& field\)/ { describe("Names each field to `field` once, with the member and what options say of it.") }
+# Every piece of attention: see piece.h.
+/^  void describe\(const FieldVisitor& [^,]*, const FieldVisitor& / { describe("Describes the fields: to the first visitor those that models have too, to the second those that a model decides.") }
+/^  static void complete\(AttentionConfig& / { describe("The piece's part of AttentionConfig::resolved(). Throws: Error if the configuration does not fit.") }
+/^  static MadePiece make\(/ { describe("The piece of a layer of this resolved configuration, or null if it asks for none.") }
+/^  static void add_cost\(const AttentionConfig& / { describe("Adds the piece's part of the layer's cost.") }
+/^  static PieceCases cases\(\);/ { describe("Configurations to test the piece by.") }
 /^const char\* name_of\(/ { describe("The name in files and options.") }
 
 /^  [A-Za-z].* [a-z0-9_]+( = [^;]*)?;$/ && doc == "" {

@@ -20,6 +20,7 @@ class HeadProjections : public Module {
   /// are left out where the layer shares another's or the cache holds a memory's.
   CallHeads operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionContext& context, bool is_self) const;
+  /// The numbers and widths of the heads that a call gives.
   const PackedHeads& sizes() const { return sizes_; }
   void visit(ParameterVisitor& visitor) override;
 

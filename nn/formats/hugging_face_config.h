@@ -15,8 +15,8 @@ constexpr int kConfigLevels = 16;  ///< the deepest nesting of a config.json tha
 
 /// A model and the family that describes it.
 struct FamilyModel {
-  const Family* family;
-  DecoderOnlyConfig config;
+  const Family* family;      ///< one of families(), never null
+  DecoderOnlyConfig config;  ///< the model, which has passed check()
 };
 
 /// The model that a config.json of transformers describes, of a type in families(). Fields that do not affect

@@ -15,19 +15,20 @@ class CostSum;
 /// Queries, keys and values of one call, between a layer's projections and its scores. They are packed in
 /// the rows of one tensor as long as every piece works on packed rows, and apart after that.
 struct CallHeads {
-  const Tensor& input_btc;  ///< of the queries
-  const AttentionContext& context;
-  bool is_self;  ///< keys and values are made of the queries' input
-  PackedHeads sizes;
-  Tensor packed_btn = {};  ///< [B, T, (H + G) D + G E], or undefined
-  Tensor query_bthd = {};
-  KeyValueHeads new_kv = {};   ///< of this call; undefined where the cache or another layer has them
-  Tensor own_value_bsge = {};  ///< what a piece keeps for its change_output()
+  const Tensor& input_btc;          ///< of the queries
+  const AttentionContext& context;  ///< of the call: cache, positions and shared tensors
+  bool is_self;                     ///< keys and values are made of the queries' input
+  PackedHeads sizes;                ///< the numbers and widths of the heads
+  Tensor packed_btn = {};           ///< [B, T, (H + G) D + G E], or undefined
+  Tensor query_bthd = {};           ///< [B, T, H, D]; see query()
+  KeyValueHeads new_kv = {};        ///< of this call; undefined where the cache or another layer has them
+  Tensor own_value_bsge = {};       ///< what a piece keeps for its change_output()
 
   /// Splits packed rows into their parts.
   void take_apart();
-  // One part, copied out of packed rows when it is first asked for.
+  /// The queries, copied out of packed rows when they are first asked for.
   const Tensor& query();
+  /// The keys of this call, copied out of packed rows when they are first asked for.
   const Tensor& key();
   /// Another layer's, where the context shares them.
   const Tensor& value();
@@ -39,6 +40,7 @@ struct CallHeads {
 /// the layer gives them: a piece is not a level of the path.
 class AttentionPiece : public Module {
  public:
+  /// Changes queries, keys and values before the scores are computed.
   virtual void change_heads(CallHeads& /*heads*/) const {}
   /// `type` is that of the sums of scores; T queries meet S keys.
   virtual void change_scores(AttentionOptions& /*options*/, DType /*type*/, Index /*T*/, Index /*S*/) const {}
@@ -50,15 +52,17 @@ class AttentionPiece : public Module {
   }
   void visit(ParameterVisitor& /*visitor*/) override {}
 };
+/// The piece of one layer; null where its configuration asks for none.
 using MadePiece = std::unique_ptr<AttentionPiece>;
 
 /// A configuration with a piece, for tests and gradient checks of all pieces.
 struct PieceCase {
-  const char* name;  ///< "grouped_query_gates"
-  const char* kind;  ///< of the layer: "gqa"
-  void (*choose)(AttentionConfig&);
-  bool only_self = false;  ///< the piece is for self-attention
+  const char* name;                  ///< "grouped_query_gates"
+  const char* kind;                  ///< of the layer: "gqa"
+  void (*choose)(AttentionConfig&);  ///< sets the fields that ask for the piece
+  bool only_self = false;            ///< the piece is for self-attention
 };
+/// The configurations that a piece is tested by.
 using PieceCases = std::vector<PieceCase>;
 
 // A row of the table in pieces.h is a struct of a piece's fields, which AttentionConfig inherits. It has

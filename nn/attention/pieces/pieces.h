@@ -18,12 +18,15 @@ namespace tapeformer {
 /// files hold their parameters. Each function asks every piece: see piece.h.
 template <class... Pieces>
 struct PieceTable {
+  /// The fields of all pieces: AttentionConfig inherits them.
   struct Fields : Pieces... {
+    /// Describes every piece's fields to the visitor that they belong to.
     void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers) {
       (Pieces::describe(in_models, in_layers), ...);
     }
   };
 
+  /// Completes a configuration with each piece's part. Throws: Error if a piece does not fit it
   static void complete(AttentionConfig& config) { (Pieces::complete(config), ...); }
 
   /// The pieces that a layer of this resolved config has.
@@ -36,10 +39,12 @@ struct PieceTable {
     return made;
   }
 
+  /// Adds the pieces' parts to the cost of a call of the layer.
   static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
     (Pieces::add_cost(config, call, sum), ...);
   }
 
+  /// The cases of all pieces.
   static PieceCases cases() {
     PieceCases all;
     for (const PieceCases& cases : {Pieces::cases()...}) all.insert(all.end(), cases.begin(), cases.end());
@@ -47,6 +52,7 @@ struct PieceTable {
   }
 };
 
+/// Every piece of multi-head attention.
 using AttentionPieces = PieceTable<HeadNorms, Softcap, DistanceBias, ScoreWeights, ValueResidual, RotaryHeads,
                                    Exclusive, OutputGates>;
 

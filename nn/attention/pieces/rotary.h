@@ -17,6 +17,7 @@ class Rotary : public AttentionPiece {
   /// Throws: Error, with `op` before it, unless the call is of self-attention
   static void check_self(const char* op, bool is_self);
 
+  /// Rotates queries and keys. Throws: Error unless the call is of self-attention
   void change_heads(CallHeads& heads) const override;
   /// The context's angles, or those of its positions, or of the cache's step, or of positions counted on from
   /// what the cache holds. Ask before this call's keys enter the cache.

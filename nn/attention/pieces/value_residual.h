@@ -9,7 +9,7 @@ namespace tapeformer {
 /// Initial: m = (1/2, 1/2)
 /// Source:  Zhou et al. 2024, arXiv:2410.17897, section 4.2
 struct ValueResidual {
-  bool value_residual = false;
+  bool value_residual = false;  ///< whether the first layer's values are mixed in
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& config);
   static MadePiece make(const AttentionConfig& config, Generator& random);
