@@ -25,7 +25,7 @@ BEGIN {
 # Copies and moves that are defaulted or deleted, names taken over from a base, and specialisations are left out.
 /= (default|delete);/ || /^ +using [A-Za-z]+::[A-Za-z]+;/ || /^ +using Config = [A-Za-z]+;$/ { print ""; next }
 /^template <>$/ { specialisation = 1 }
-specialisation { if (/^}/) specialisation = 0; print ""; next }
+specialisation { if (/^}|}};$/) specialisation = 0; print ""; next }
 
 # Comments. "Math:    ..." begins a paragraph with that heading, and the lines below it stay lines.
 /^ *\/\/\/ / {

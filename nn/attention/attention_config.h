@@ -34,6 +34,7 @@ inline constexpr EnumNames kNames<RotaryLayout>{"rotary_layout", {"interleaved",
 /// the pieces of multi-head attention (pieces/pieces.h). A size of 0 means its default. A field that the kind
 /// does not use must keep its default; only `bias` and `packed` are ignored instead.
 struct AttentionConfig : AttentionPieces::Fields {
+  /// The defaults of this kind, with this many heads.
   AttentionConfig(std::string kind_name = "mha", Index head_count = 1)
       : kind(std::move(kind_name)), heads(head_count) {}
 

@@ -19,7 +19,7 @@ inline constexpr EnumNames kNames<OutputGate>{"output_gate", {"none", "head", "e
 /// Initial: Xavier uniform
 /// Source:  Qiu et al. 2025, arXiv:2505.06708, equations 3 and 5
 struct OutputGates {
-  OutputGate output_gate = OutputGate::none;
+  OutputGate output_gate = OutputGate::none;  ///< which gates, if any
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& /*config*/) {}
   static MadePiece make(const AttentionConfig& config, Generator& random);

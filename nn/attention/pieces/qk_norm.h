@@ -22,8 +22,8 @@ inline constexpr EnumNames kNames<QkNorm>{"qk_norm", {"none", "rms", "joint", "l
 /// Source:  l2: Henry et al. 2020, arXiv:2010.04245, here with a factor for each head; rms: Qwen3,
 ///          arXiv:2505.09388; joint: OLMo 2, arXiv:2501.00656
 struct HeadNorms {
-  QkNorm qk_norm = QkNorm::none;
-  double qk_norm_epsilon = 1e-6;
+  QkNorm qk_norm = QkNorm::none;  ///< which norms, if any
+  double qk_norm_epsilon = 1e-6;  ///< added to the mean square before its root
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& /*config*/) {}
   static MadePiece make(const AttentionConfig& config, Generator& random);

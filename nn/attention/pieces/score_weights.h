@@ -16,7 +16,7 @@ inline constexpr EnumNames kNames<AttentionWeighting>{"weighting", {"softmax", "
 /// Source:  sinks: OpenAI 2025, arXiv:2508.10925; sigmoid: Ramapuram et al. 2024, arXiv:2409.04431
 struct ScoreWeights {
   bool sinks = false;  ///< a learned score for each head, whose exponential joins softmax's sum
-  AttentionWeighting weighting = AttentionWeighting::softmax;
+  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< how scores become weights
   Index sigmoid_keys = 1;  ///< n: sigmoid weights have a learned bias for each head, -log n at first
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& config);
