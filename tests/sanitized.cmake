@@ -3,6 +3,8 @@
 # `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
 file(GLOB program_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*/*.cpp)
 list(FILTER program_sources EXCLUDE REGEX "/(guide|python)/")
+file(GLOB embedded ${PROJECT_BINARY_DIR}/embedded/*.cpp)  # the report's page; the library's are in its list
+list(REMOVE_ITEM embedded ${TAPEFORMER_SOURCES})
 get_target_property(emulator_sources cuda_emulator SOURCES)
 list(TRANSFORM emulator_sources PREPEND emulator/)
 set(library_sources ${TAPEFORMER_SOURCES})
@@ -12,7 +14,8 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
 set(sanitizers -fsanitize=address,undefined)
 # Optimised where tests spend their time; the rest is compiled as fast as can be. Each source is compiled alone here, which shows
 # that none lives on what another includes.
-set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources})
+set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources}
+  ${embedded})
 set(seldom_run ${sources})
 list(FILTER seldom_run INCLUDE REGEX "/(examples|nn|optim)/|/data/[a-z_]+\\.cpp|_config\\.cpp")
 list(REMOVE_ITEM sources ${seldom_run})

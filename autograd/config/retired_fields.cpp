@@ -31,9 +31,8 @@ bool is_retired_field(const std::string& name, const nlohmann::ordered_json& val
   if (found == retired.end()) return false;
   const auto &usual = found->at(0), &last = found->at(1);
   if (usual.is_null() || value == usual) return true;
-  const auto version = last.get<std::string>();
-  throw Error(name + " was retired after version " + version + " and must be " + usual.dump() + "; got " +
-              value.dump(-1, ' ', true) + "; try version " + version);
+  throw Error(name + " was retired in the course of version " + last.get<std::string>() + " and must be " +
+              usual.dump() + "; got " + value.dump(-1, ' ', true) + "; try the program that wrote it");
 }
 
 }  // namespace tapeformer

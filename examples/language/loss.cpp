@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/data/hash.h>
@@ -142,6 +143,11 @@ class LanguageMeasure::Sum {
       mean += deviation / ++count;
       squares += deviation * (loss - mean);
     }
+    if (tokens == 0) {
+      throw DataError(measure_.file().path(), 0,
+                      "has no answer in the rows that were measured; try --validation-kind exact, or more "
+                      "--validation-batches");
+    }
     return {nats / tokens,
             static_cast<Index>(tokens),
             {static_cast<Index>(bytes), static_cast<Index>(words)},
@@ -211,10 +217,12 @@ MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index numb
 }
 
 double LanguageMeasure::trial(DecoderOnly& model, Index number, Index rows) const {
-  const std::shared_ptr<Communicator> alone = communicator_alone();
-  Sum sum(*this, model, *alone);
-  sum.add_random(number, rows);
-  return sum.mean().nats;
+  const NoGradGuard pause;
+  const Tensor ids = windows_.batch(number, rows_, {0, rows}).inputs.to(model.device());
+  model.eval();
+  const double loss = model.loss(ids, ids, {}, head_).item();
+  model.train();
+  return loss;
 }
 
 }  // namespace tapeformer

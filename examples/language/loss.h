@@ -68,7 +68,8 @@ class LanguageMeasure {
   /// The mean over `batches` random batches, different ones for each `number`.
   MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
                     const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
-  /// The loss of the first `rows` rows of random batch `number`, by this process alone.
+  /// A loss that is finite if the weights are: of the first `rows` rows of random batch `number`, by this
+  /// process alone, with the inputs as targets, since few rows may hold no answer.
   double trial(DecoderOnly& model, Index number, Index rows) const;
   const TokenFile& file() const { return windows_.file(); }
 

@@ -103,7 +103,10 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   if (options.from.empty()) return DecoderOnly(options.model_config(vocabulary), random);
   DecoderOnly trained = load_model(options.from, 0);
   DecoderOnlyConfig config = trained.config();
-  set_dropout(config, options.model.residual_dropout);
+  config.attention.dropout = options.model.attention.dropout;
+  config.embedding_dropout = options.model.embedding_dropout;
+  config.residual_dropout = options.model.residual_dropout;
+  config.feed_forward_dropout = options.model.feed_forward_dropout;
   config.prefix = options.model.prefix;  // a mask, which changes no weight
   DecoderOnly model(config, random);
   const auto weights = trained.named_parameters();

@@ -62,8 +62,14 @@ void read_options(const nlohmann::ordered_json& json, FieldList&& fields) {
 }
 
 void read_options(const RunFolder& folder, FieldList&& fields) {
+  // To measure a model or train it further takes none of these options of steps, which may have been retired.
+  static constexpr const char* kOfSteps[] = {
+      "optimizer", "loss_spike",     "non_finite",     "beta2_decay",     "update_clip", "least_scale",
+      "row_beta2", "cautious_decay", "momentum_start", "momentum_warmup", "r_drop"};
   try {
-    read_options(folder.config().at("training"), std::move(fields));
+    Json training = folder.config().at("training");
+    for (const char* const name : kOfSteps) training.erase(name);
+    read_options(training, std::move(fields));
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder.file("config.json") + ": " + error.what());
   } catch (const Json::exception& error) {

@@ -137,6 +137,8 @@ std::pair<std::string, const SweepCase*> table_of(const std::vector<SweepCase>& 
 std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
   std::vector<SweepCase> cases(1);
   for (auto word = words.begin(); word != words.end();) {
+    if (word->rfind("--vary=", 0) == 0)
+      throw Error("--vary is followed by a space; try --vary learning-rate 1e-3 3e-3");
     if (*word++ != "--vary") continue;
     const auto end =
         std::find_if(word, words.end(), [](const std::string& text) { return text.rfind("--", 0) == 0; });
@@ -217,6 +219,7 @@ int SweepCommand::execute() const {
     }
   }
   std::size_t ended = 0;
+  bool has_failed = false;  // such as by a learning rate that is too high; the others go on
   for (SweepRun& run : runs) {
     if (!run.has_ended() && !interrupted()) {
       std::vector<std::string> words = {words_.front(), "train", "--run", run.folder};
@@ -228,9 +231,14 @@ int SweepCommand::execute() const {
       }
       std::filesystem::create_directories(std::filesystem::path(run.folder).parent_path());
       const int code = run_again(words, run.log);
-      if (code != kExitSuccess && code != kExitInterrupted)
-        throw DataError(run.log, 0,
-                        format("the run ended with exit code %lld: ", code) + last_line_of(run.log));
+      if (code != kExitSuccess && code != kExitInterrupted) {
+        const DataError failure(run.log, 0,
+                                format("the run ended with exit code %lld: ", code) + last_line_of(run.log));
+        if (!RunFolder(run.folder).has_checkpoint()) throw failure;  // its options may be wrong
+        std::fprintf(stderr, "%s\n", failure.what());
+        has_failed = true;
+        continue;
+      }
       run.read();
       if (run.has_ended())
         std::fprintf(stderr, "%s, seed %s: %.4f in %s\n", run.combination.name.c_str(),
@@ -251,7 +259,7 @@ int SweepCommand::execute() const {
       stderr, "%s\n",
       format("%lld of %lld runs are left: the same command goes on", runs.size() - ended, runs.size())
           .c_str());
-  return kExitInterrupted;
+  return has_failed ? kExitBadInput : kExitInterrupted;
 }
 
 }  // namespace tapeformer

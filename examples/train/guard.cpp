@@ -59,7 +59,9 @@ bool Guard::is_far_above(QueuedStep& step) {
   return *step.is_far;
 }
 
-bool Guard::leaves_out(QueuedStep& step) { return std::isfinite(*step.loss) && is_far_above(step); }
+bool Guard::leaves_out(QueuedStep& step) {
+  return step.counted > 0 && std::isfinite(*step.loss) && is_far_above(step);
+}
 
 bool Guard::is_good(QueuedStep& step) {
   const TrainingOptions& options = session_.options;
@@ -70,6 +72,7 @@ bool Guard::is_good(QueuedStep& step) {
     handle_bad_step(options.non_finite, step.number, what + passes_.anomaly_in(step.passes));
     return false;
   }
+  if (step.counted == 0) return false;  // no answers: a loss of 0 that says nothing
   if (is_far_above(step)) {
     handle_bad_step(
         options.loss_spike, step.number,

@@ -20,6 +20,7 @@ struct QueuedStep {
   std::vector<Pass> passes;
   AsyncReadback norm;
   std::optional<double> loss;  // mean over all ranks, once it was read
+  double counted = 0;          // tokens of all ranks in that mean
   double mean_before = 0;      // mean of the losses before, once the guard has seen this one
   std::optional<bool> is_far;  // whether the loss is far above that
   bool is_left_out = false;    // the update was, because of that

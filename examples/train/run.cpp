@@ -111,14 +111,15 @@ bool TrainingRun::train_step() {
     counted += step.passes.back().batch.counted;
   }
   // A batch may have no answers.
-  const double share = passes_.weighs_batches() ? 1 / std::max(1.0, sum_over_ranks(counted)) : 1;
+  step.counted = sum_over_ranks(counted);
+  const double share = passes_.weighs_batches() ? 1 / std::max(1.0, step.counted) : 1;
   s.clock.enter(Phase::update);
   if (s.options.loss_spike == "skip") {  // this needs the loss before the update
     log_.read_loss(step);
     step.is_left_out = guard_.leaves_out(step);
   }
   if (!step.is_left_out) {
-    gradient_watch_.see(s);
+    if (step.counted > 0) gradient_watch_.see(s);
     step.norm = AsyncReadback(s.learner.update(s.schedule(s.step), share));
   }
   ++s.step;
