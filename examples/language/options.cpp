@@ -273,7 +273,8 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string& name = fields[i].name;
     const bool is_asked = !fields[i].help.empty() && given(name);
-    if (usual.uses(name) && !kind.uses(name) && !is_asked) fields[i].set(defaults[i].value());
+    const bool differs = usual.name != kind.name && name == "groups";  // its default is another's
+    if (usual.uses(name) && (differs || !kind.uses(name)) && !is_asked) fields[i].set(defaults[i].value());
   }
   if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("positions") &&
       options.model.positions == PositionKind::rotary)

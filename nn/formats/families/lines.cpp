@@ -100,6 +100,8 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
       types.push_back(model.has_window(i) ? "sliding_attention" : "full_attention");
   }
   if (!map.reads) return;
+  constexpr Index kMostLayers = 10000;  // a damaged file may name any number
+  if (model.layers > kMostLayers) map.reads->fail("num_hidden_layers", "is too large");
   std::string letters;
   for (const std::string& type : map.reads->texts("layer_types")) {
     if (type != "sliding_attention" && type != "full_attention")

@@ -148,6 +148,9 @@ TEST_SUITE("examples/language/options") {
 
   TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
     CHECK(parsed_options({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
+    CHECK(
+        parsed_options({"--preset", "stories-260k", "--attention", "differential"}).model.attention.groups ==
+        0);
     CHECK(parsed_options({"--preset", "stories-260k", "--attention", "gqa"}).model.attention.groups == 4);
     CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
           "nothing was thrown");
