@@ -44,7 +44,7 @@ class Parameter {
   const Tensor& value() const { return state_->value; }
   /// The tensor that operations read: the value, or its shadow if there is one.
   const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
-  /// The same tensor as used().
+  /// Returns used().
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
   /// The sum of the backward passes' gradients since clear_gradient(); undefined when there was none.

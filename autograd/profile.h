@@ -27,7 +27,7 @@ struct ProfileCall {
   Index flops = 0, bytes = 0;
 };
 
-/// What a named part of a model took in forward passes, with the parts within it: see profile_part.h.
+/// Costs of a named part of a model in forward passes, with the parts within it: see profile_part.h.
 struct ProfiledPart {
   std::string name;       ///< after those of the parts around it: "layers.0.attention"
   Index flops = 0;        ///< of its products, 2 for each multiply-add

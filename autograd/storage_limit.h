@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// While one lives, the tensors that this thread makes may take so many bytes together: for models whose
-/// sizes come from a file, which may be damaged.
+/// Limits the bytes of the tensors that this thread makes while the object lives, for models whose sizes come
+/// from a file, which may be damaged.
 /// Throws: (where a tensor is made) Error
 class StorageLimit {
  public:

@@ -74,8 +74,8 @@ using TextSource = std::function<void(const std::function<void(std::string_view 
 struct TokenizerKind {
   std::string name;      ///< as options have it
   std::string in_files;  ///< as files have it; kinds that read the same files share it
-  /// Makes one of at most so many ids, where the kind can choose; none for kinds that are only read. The same
-  /// text gives the same file.
+  /// Makes a tokenizer of at most `vocabulary_size` ids, where the kind can choose; empty for kinds that are
+  /// only read. The same text gives the same file.
   /// Throws:  DataError if the text cannot fill a vocabulary of that kind and size
   std::function<std::unique_ptr<Tokenizer>(const TextSource& text, Index vocabulary_size)> train;
   /// The tokenizer that a file's payload describes; errors call the file `name`.

@@ -77,7 +77,7 @@ struct LanguageOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// What the command `fields` prints: the fields of the model and of these options.
+/// Output of the command `fields`: the fields of the model and of these options.
 std::string language_fields();
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);

@@ -35,7 +35,7 @@ std::string summary_of(Model& model) {
 /// The fields of a configuration as a table in Markdown.
 std::string fields_table(const FieldList& fields);
 
-/// What the command `fields` of a program prints, in Markdown.
+/// Output of a program's command `fields`, in Markdown.
 std::string fields_document(const std::string& program, const FieldList& model, const FieldList& options);
 
 }  // namespace tapeformer

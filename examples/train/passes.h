@@ -36,7 +36,7 @@ class Passes {
   /// is not finite: ": [op] ...". Empty if there is none now.
   std::string anomaly_in(const std::vector<Pass>& passes);
 
-  /// What the first pass took, for the report; 0 for what was not measured.
+  /// Costs of the first pass, for the report; 0 for what was not measured.
   struct Cost {
     bool is_known = false;
     Index flops = 0, tokens = 0;  // on a CPU

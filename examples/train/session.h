@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// What the parts of a run share: what it trains, where and how, and how far it is.
+/// State that the parts of a run share: what it trains, where and how, and how far it is.
 struct Session {
   /// `clock` has measured what came before; the model computes as `compute` says already.
   Session(RunFolder run_folder, const TrainingControl& how, TrainingTask& what, Progress& shown,

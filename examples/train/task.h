@@ -31,7 +31,7 @@ struct Validation {
   std::string remark;                                   ///< in the log after loss and perplexity: ", ..."
 };
 
-/// What a training run trains: a model, its data, and the loss of a batch.
+/// The subject of a training run: a model, its data, and the loss of a batch.
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
@@ -55,18 +55,18 @@ class TrainingTask {
   virtual Tensor loss(const Batch& batch) = 0;
   /// The steps, rising, from which on batches have another shape; they are shares of options().steps.
   virtual std::vector<Index> batch_changes() const { return {}; }
-  /// Passes over the training data after so many batches, for metrics.jsonl.
+  /// Passes over the training data after `batches` batches, for metrics.jsonl.
   virtual Index epoch(Index batches) const = 0;
 
   virtual Validation validate(Progress& progress) = 0;
   /// About how many tokens the model computes for that, or for conclude(); any unit if all are alike.
   virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
-  /// A loss that is not finite if the weights are ruined, quickly computed, after so many batches.
+  /// A loss that is quick to compute and not finite if the weights are ruined, after `batches` batches.
   virtual double trial_loss(Index batches, Progress& progress) = 0;
-  /// Outputs of the model for people to read, after so many batches: options().samples of them, at least
+  /// Outputs of the model for people to read, after `batches` batches: options().samples of them, at least
   /// one. `graphs` is as in Compute.
   virtual std::vector<std::string> samples(Index batches, bool graphs) = 0;
-  /// What the model attends to in an example, for the report: {"rows": labels, "columns": labels, "layers":
+  /// Attention weights of an example, for the report: {"rows": labels, "columns": labels, "layers":
   /// [{"name": text, "heads": [a row of weights for each label of `rows`, ...]}, ...]}; null for nothing.
   virtual Json attention_example();
 
@@ -78,7 +78,7 @@ class TrainingTask {
   virtual void load_state(const Json& /*state*/) {}
   /// The model's configuration and parameters, for --summary.
   virtual std::string summary();
-  /// What the model can be exported to; empty for a program without exports.
+  /// Names of the formats that can hold the model; empty for a program without exports.
   virtual std::string exports() const { return {}; }
   /// Called at the end of the run, with the best weights in the model. The result goes into the line that
   /// ends metrics.jsonl.

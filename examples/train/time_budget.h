@@ -33,7 +33,7 @@ class StepTimer {
 
 /// The mean of a step's seconds over the run, whose batches may change their shape.
 double average_over_run(const TrainingTask& task, const std::vector<double>& seconds);
-/// Gives the task as many steps as fit into so many seconds, with the validations that they bring.
+/// Gives the task as many steps as fit into `seconds`, with the validations that they bring.
 void fit_steps(Session& session, double seconds, double per_step, double per_validation_token, bool is_begun);
 
 /// Gives the task as many steps as fit into options().time_budget, counted from the program's start. Task and

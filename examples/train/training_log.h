@@ -55,7 +55,7 @@ class TrainingLog {
     field("logged_loss", loss_sum_);
     field("logged_steps", summed_);
   }
-  /// Goes on from a checkpoint with so many tokens; the folder still has all lines of metrics.
+  /// Goes on from a checkpoint after `tokens` tokens; the folder still has all lines of metrics.
   void load(Index tokens);
 
  private:

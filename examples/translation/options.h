@@ -72,7 +72,7 @@ struct TranslationOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// What the command `fields` prints: the fields of the model and of these options.
+/// Output of the command `fields`: the fields of the model and of these options.
 std::string translation_fields();
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);

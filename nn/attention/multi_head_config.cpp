@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// What all of these kinds share.
+/// Defaults and checks that these kinds share.
 void complete_keys(AttentionConfig& config) {
   AttentionPieces::complete(config);
   if (config.shared_keys && config.cross)

@@ -88,7 +88,7 @@ TEST_SUITE("optim/optimizers") {
           const std::vector<Tensor> one = trained(rule.config, size, type, 1),
                                     two = trained(rule.config, size, type, 2);
           CHECK(absolute_error(one.back(), two.back()) == 0);
-          if (size > 257) continue;  // of so many elements some are near a sign's change
+          if (size > 257) continue;  // of 50,001 elements some are near a sign's change
           // Four steps of up to five roundings of values below 8.
           for (Index i = 0; i < size; ++i) {
             double x = one[0].at(i), m = 0, v = 0;

@@ -40,7 +40,7 @@ void rotate_whole_heads(ConfigMap& map);
 /// The base of whole heads' rotary positions and their scaling.
 void describe_rotations(ConfigMap& map);
 
-/// What Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
+/// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
