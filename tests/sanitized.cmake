@@ -12,17 +12,18 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
   ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
-# Optimised where tests spend their time; the rest is compiled as fast as can be. Each source is compiled alone here, which shows
-# that none lives on what another includes.
+# Optimised where tests spend their time; the rest is compiled as fast as can be.
 set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources}
   ${embedded})
 set(seldom_run ${sources})
-list(FILTER seldom_run INCLUDE REGEX "/(examples|nn|optim)/|/data/[a-z_]+\\.cpp|_config\\.cpp")
+list(FILTER seldom_run INCLUDE REGEX "/(examples|nn|optim|config|gradcheck|json)/|/data/[a-z_]+\\.cpp|_config\\.cpp")
 list(REMOVE_ITEM sources ${seldom_run})
 add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${sources})
 target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1>)
 add_library(tapeformer_sanitized_seldom_run OBJECT EXCLUDE_FROM_ALL ${seldom_run})
 target_compile_options(tapeformer_sanitized_seldom_run PRIVATE $<$<CONFIG:Release>:-O0>)
+tapeformer_unite(tapeformer_sanitized_seldom_run 26)
+tapeformer_unite(tapeformer_sanitized 12)
 foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
   target_compile_options(${part} PRIVATE -g1 ${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_definitions(${part} PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
