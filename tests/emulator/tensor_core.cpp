@@ -14,7 +14,7 @@ struct Copies {
 thread_local std::array<Copies, kMaxThreads> copies_of;
 thread_local std::size_t begun = 0;  ///< copies since the last block that left none
 
-float half(unsigned pair, int which) {
+float half_of(unsigned pair, int which) {
   return static_cast<float>(
       bit_cast<BFloat16>(static_cast<std::uint16_t>(which == 0 ? pair & 0xFFFFu : pair >> 16)));
 }
@@ -45,7 +45,7 @@ void add_products(float (&c)[4], const char* factors, unsigned lane) {
       const unsigned upper = k / 8, pair = k % 8 / 2;
       const unsigned a = of(group * 4 + pair)->a[upper * 2 + static_cast<unsigned>(i / 2)];
       const unsigned b = of(column * 4 + pair)->b[upper];
-      c[i] += half(a, k % 2) * half(b, k % 2);
+      c[i] += half_of(a, k % 2) * half_of(b, k % 2);
     }
   }
 }
