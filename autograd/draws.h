@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/words.h>
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/share.h>

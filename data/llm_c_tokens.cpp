@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/llm_c_tokens.h>
 

@@ -82,7 +82,7 @@ int prepare(const PrepareOptions& options, const Command& command) {
   options.data.refuse_ignored(command);
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
-  print("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n", options.output,
+  print("{}: {} tokens to train on, {} to validate on; a {} tokenizer of {}\n", options.output,
         data.train.size(), data.validation.size(), data.tokenizer->kind(), data.tokenizer->vocabulary_size());
   return kExitSuccess;
 }
@@ -151,7 +151,7 @@ int run(int argc, char** argv) {
       export_options.refuse_ignored(export_command);
       return export_model(export_options);
     }
-    print("%s", language_fields());
+    print("{}", language_fields());
     return kExitSuccess;
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/run_record.h>
@@ -51,8 +51,8 @@ struct TranslateOptions {
 int translate(const TranslateOptions& options, SearchOptions search) {
   search.search.n_best = options.n_best.value_or(1);
   if (search.search.n_best > search.search.beam) {
-    throw Error(format("--n-best must be at most --beam; got %lld and %lld; try --beam %lld",
-                       search.search.n_best, search.search.beam, search.search.n_best));
+    throw Error(format("--n-best must be at most --beam; got {} and {}; try --beam {}", search.search.n_best,
+                       search.search.beam, search.search.n_best));
   }
   const auto [model, words, config] =
       TranslationRun::load(options.run, search.average, search.compute.chosen());
@@ -85,7 +85,7 @@ int translate(const TranslateOptions& options, SearchOptions search) {
     const Hypothesis found = search.find(model, {source}).front();
     const auto text_of = [&](const Hypothesis& output) {
       const std::string text = words.target->decode(output.tokens);
-      return options.n_best ? format("%lld ||| ", number - 1) + text + format(" ||| %.4f", output.score)
+      return options.n_best ? format("{} ||| ", number - 1) + text + format(" ||| {:.4f}", output.score)
                             : text;
     };
     std::cout << text_of(found);
@@ -178,7 +178,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   if (!options.output.empty()) check_writable(options.output);
   TranslationRun run = TranslationRun::load(options.run, search.average, compute);
   if (options.summary) {
-    print("%s", summary_of(run.model));
+    print("{}", summary_of(run.model));
     return kExitSuccess;
   }
   const TranslationOptions trained = trained_options(RunFolder(options.run));
@@ -199,8 +199,8 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     const double seconds = now_seconds() - begun;
     const double rate = static_cast<double>(done) / seconds;
     const double left = static_cast<double>(pairs.size()) - static_cast<double>(done);
-    progress.status(format("translated %lld/%lld, %s sentences/s, %s left", done, pairs.size(),
-                           count_text(rate), duration_text(left / rate)));
+    progress.status(format("translated {}/{}, {} sentences/s, {} left", done, pairs.size(), count_text(rate),
+                           duration_text(left / rate)));
   };
   std::vector<std::string> hypotheses;
   for (const Hypothesis& found : search.find(run.model, sources, show)) {
@@ -224,16 +224,16 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   if (options.text.empty() && search.average == 0) remember(RunFolder(options.run), scores);  // for `compare`
   if (options.json) {
     scores["bleu_signature"] = bleu_signature();
-    print("%s\n", scores.dump(2));
+    print("{}\n", scores.dump(2));
     return kExitSuccess;
   }
-  print("sentences    %lld\n", pairs.size());
-  if (cut > 0) print("cut          %s to %s\n", number_of(cut, "source"), number_of(most, "token"));
+  print("sentences    {}\n", pairs.size());
+  if (cut > 0) print("cut          {} to {}\n", number_of(cut, "source"), number_of(most, "token"));
   if (empty > 0) {
-    print("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source"),
+    print("no tokens    in {}: nothing is written for {}\n", number_of(empty, "source"),
           empty == 1 ? "it" : "them");
   }
-  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact, bleu.text(), chrf);
+  print("{}exact match  {:.2f} %\n{}\nchrF2        {:.2f}\n", loss, exact, bleu.text(), chrf);
   return kExitSuccess;
 }
 
@@ -309,7 +309,7 @@ int run(int argc, char** argv) {
   if (sweep.chosen()) return sweep.execute();
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {
-    print("%s", translation_fields());
+    print("{}", translation_fields());
     return kExitSuccess;
   }
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/gated.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/lion.h>
 #include <tapeformer/optim/muon_adamw.h>

@@ -8,7 +8,7 @@
 # in it. Of the rest, the last third may have at most 4 MiB more than the first third, and no more descriptors and
 # threads at its least than that had at its most: reports keep up to 500 validations, and a rare batch is longer than all
 # before it, which made 1.2 MiB at the most. A checkpoint's buffer that is not given back makes 30 MiB in six seconds, and
-# two bytes a step make 4 MiB in an hour. Prints one line a program; fails where one grows.
+# two bytes per step make 4 MiB in an hour. Prints one line per program; fails where one grows.
 set -euo pipefail
 programs=$(realpath "${1:?names the folder with the programs}") minutes=${2:?says how many minutes to train}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}

@@ -24,7 +24,7 @@ violations() {
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
-  'error|words|bfloat16|system'
+  'error|format|bfloat16|system'
   'dtype|shape|config'
   'device|profile'
   'cuda'

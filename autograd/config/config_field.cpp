@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
 #include <sstream>

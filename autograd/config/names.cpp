@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/sentencepiece_check.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 

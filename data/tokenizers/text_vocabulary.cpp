@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>

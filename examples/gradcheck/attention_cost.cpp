@@ -13,7 +13,7 @@ std::string amount(Index count) {
   auto value = static_cast<double>(count) / 1000;
   std::size_t unit = 0;
   for (; value >= 1000 && unit < 4; value /= 1000) ++unit;
-  return format("%.2f ", value) + "kMGTP"[unit];
+  return format("{:.2f} ", value) + "kMGTP"[unit];
 }
 
 AttentionConfig deepseek_v2() {
@@ -31,7 +31,7 @@ void print_cache_sizes(std::ostream& out) {
   const std::vector<CacheSize> sizes = cache_sizes_of_deepseek_v2();
   for (const CacheSize& size : sizes) {
     const auto numbers = static_cast<double>(size.numbers);
-    out << format("%-9s %-20s %8lld  %6.2f %%  %10.2f GiB\n", size.name, size.formula, size.numbers,
+    out << format("{:-9} {:-20} {:8}  {:6.2f} %  {:10.2f} GiB\n", size.name, size.formula, size.numbers,
                   100 * numbers / static_cast<double>(sizes.front().numbers),
                   numbers * kLayers * kTokens * kBytes / kGibibyte);
   }
@@ -78,10 +78,10 @@ std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
 }
 
 void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type) {
-  constexpr const char* kRow = "%-14s %10s %14s %14s %16s %18s %16s %14s\n";
+  constexpr const char* kRow = "{:-14} {:10} {:14} {:14} {:16} {:18} {:16} {:14}\n";
   out << format(
-      "Self-attention with biases (mla: none), B=%lld T=%lld C=%lld H=%lld G=%lld D=%lld E=%lld, "
-      "latents %lld and %lld rotary, hidden %lld, %s\n",
+      "Self-attention with biases (mla: none), B={} T={} C={} H={} G={} D={} E={}, "
+      "latents {} and {} rotary, hidden {}, {}\n",
       sizes.batch, sizes.queries, sizes.width, sizes.heads, sizes.groups, sizes.head_width, sizes.value_width,
       sizes.latent_width, attention_config(sizes, attention_kind("mla")).resolved().rotary_width,
       sizes.hidden_width, name_of(type));

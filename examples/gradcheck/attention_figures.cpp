@@ -32,7 +32,7 @@ std::string rows_text(const Tensor& x, Index from, Index to, Index columns, int 
     if (!text.empty()) text += " / ";
     for (Index column = 0; column < columns; ++column) {
       text += column > 0 ? " " : "";
-      text += format(decimals > 0 ? "%.4f" : "%.0f", x.at(row * stride + column));
+      text += format(decimals > 0 ? "{:.4f}" : "{:.0f}", x.at(row * stride + column));
     }
   }
   return text;
@@ -188,7 +188,7 @@ void print_figure(std::ostream& out, const AttentionFigure& figure) {
   out << figure.title << "\n";
   const std::vector<std::string> published = rows_of(figure.published), ours = rows_of(figure.ours);
   for (std::size_t row = 0; row < ours.size(); ++row) {
-    out << format("  %-42s  %-42s  %s\n", published[row], ours[row],
+    out << format("  {:-42}  {:-42}  {}\n", published[row], ours[row],
                   published[row] == ours[row] ? "same" : "DIFFERS");
   }
 }

@@ -202,12 +202,12 @@ std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>&
 }
 
 void print_fault_header(std::ostream& out) {
-  out << format("%-30s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault", "planted in", "error",
-                "seen in", "noticed");
+  out << format("{:-30} {:-18} {:-21} {:-40} {:9}  {:-24} {}\n", "layer", "mode", "fault", "planted in",
+                "error", "seen in", "noticed");
 }
 
 void print_fault(std::ostream& out, const PlantedFault& fault) {
-  out << format("%-30s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer, fault.mode, fault.fault,
+  out << format("{:-30} {:-18} {:-21} {:-40} {:9.1e}  {:-24} {}{}\n", fault.layer, fault.mode, fault.fault,
                 fault.place, fault.error, fault.where, fault.noticed ? "yes" : "no",
                 fault.as_it_should() ? "" : "  WRONG");
 }
@@ -220,8 +220,8 @@ bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& fau
     if (!fault.as_it_should()) ++(is_planted ? missed : alarms);
   }
   out << format(
-      "%lld faults planted in %lld checks: %lld noticed, %lld missed, %lld alarms without a fault, %.1f s\n",
-      planted, static_cast<Index>(faults.size()) - planted, planted - missed, missed, alarms, seconds);
+      "{} faults planted in {} checks: {} noticed, {} missed, {} alarms without a fault, {:.1f} s\n", planted,
+      static_cast<Index>(faults.size()) - planted, planted - missed, missed, alarms, seconds);
   return missed == 0 && alarms == 0;
 }
 

@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -105,7 +105,7 @@ GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase&
   return report;
 }
 
-const char* const kRow = "%-30s %-22s %10s %9s %9s %9s %9s  %-34s %8s  %s\n";
+const char* const kRow = "{:-30} {:-22} {:10} {:9} {:9} {:9} {:9}  {:-34} {:8}  {}\n";
 
 /// Nothing is worse than a NaN.
 bool is_worse(double error, double than) { return error > than || std::isnan(error); }
@@ -201,14 +201,14 @@ void print_header(std::ostream& out) {
 void print_row(std::ostream& out, const CheckResult& result) {
   const GradcheckReport& report = result.report;
   const auto scientific = [](const std::vector<GradcheckInput>& part) {
-    return part.empty() ? "-" : format("%.1e", worst_of(part).relative);
+    return part.empty() ? "-" : format("{:.1e}", worst_of(part).relative);
   };
   std::vector<GradcheckInput> forward = report.forward_inputs;
   forward.insert(forward.end(), report.adjoint_inputs.begin(), report.adjoint_inputs.end());
   const WorstInput worst = worst_of(report);
   out << format(kRow, result.layer, result.mode, std::to_string(result.parameters), scientific(report.inputs),
-                scientific(report.second_inputs), scientific(forward), format("%.1e", worst.absolute),
-                worst.where, format("%.0f ms", result.seconds * 1e3), result.passed() ? "PASS" : "FAIL");
+                scientific(report.second_inputs), scientific(forward), format("{:.1e}", worst.absolute),
+                worst.where, format("{:.0f} ms", result.seconds * 1e3), result.passed() ? "PASS" : "FAIL");
   for (const std::string& fault : known_faults(report)) out << "    " << fault << "\n";
   if (!result.failure.empty()) out << "    " << result.failure << "\n";
 }
@@ -224,11 +224,12 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
     failed += result.passed() ? 0 : 1;
   }
   const bool single = options.type == "f32";
-  out << format("%s, %lld failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s%s%s, %.1f s\n",
-                number_of(results.size(), "check"), failed, relative, absolute, options.tolerance_used(),
-                single ? "f32 against f64" : "against central differences in f64",
-                options.second ? ", both orders" : "", options.forward && !single ? ", forward mode" : "",
-                options.repeats ? ", the same bits again" : "", seconds);
+  out << format(
+      "{}, {} failed: worst error {:.1e} relative, {:.1e} absolute, allowed {:.0e}, {}{}{}{}, {:.1f} s\n",
+      number_of(results.size(), "check"), failed, relative, absolute, options.tolerance_used(),
+      single ? "f32 against f64" : "against central differences in f64",
+      options.second ? ", both orders" : "", options.forward && !single ? ", forward mode" : "",
+      options.repeats ? ", the same bits again" : "", seconds);
   return failed == 0;
 }
 

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
@@ -79,7 +79,7 @@ PrepareProgress shown(Progress& progress) {
     stop_if_interrupted(progress);
     const double rate = static_cast<double>(done) / std::max(1e-9, now_seconds() - begun);
     progress.status("encoding " + count_text(done) + "/" + count_text(all) + " bytes, " +
-                    format("%.1f MB/s, ", rate / 1e6) +
+                    format("{:.1f} MB/s, ", rate / 1e6) +
                     duration_text(static_cast<double>(all - done) / rate) + " left");
   };
 }

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/run.h>
@@ -58,7 +58,7 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 }  // namespace
 
 std::string loss_text(const MeanLoss& loss) {
-  return format("%.4f nats a token, perplexity ", loss.nats) + number_text(std::exp(loss.nats)) +
+  return format("{:.4f} nats a token, perplexity ", loss.nats) + number_text(std::exp(loss.nats)) +
          text_units(loss.total_nats(), loss.text);
 }
 
@@ -94,7 +94,7 @@ int evaluate(const EvaluateOptions& options) {
   use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   if (options.summary) {
-    print("%s", summary_of(run.model));
+    print("{}", summary_of(run.model));
     return kExitSuccess;
   }
   compute.apply(run.model);
@@ -135,20 +135,20 @@ int evaluate(const EvaluateOptions& options) {
     };
     Json estimated = json_of(estimate);
     if (batches > 1) estimated["standard_error"] = estimate.standard_error;
-    print("%s\n", Json({{"tokens", measure.file().size()},
+    print("{}\n", Json({{"tokens", measure.file().size()},
                         {"exact", json_of(exact)},
                         {"estimated", std::move(estimated)}})
                       .dump(2));
     return kExitSuccess;
   }
-  print("tokens     %lld in %s\n", measure.file().size(),
+  print("tokens     {} in {}\n", measure.file().size(),
         options.corpus.empty() ? "the run's " + options.part + " part" : "the corpus");
   if (!trained && options.context == 0 && context < most) {
-    print("rows       of %s; the model takes up to %lld: see --context\n", number_of(context, "token"), most);
+    print("rows       of {}; the model takes up to {}: see --context\n", number_of(context, "token"), most);
   }
   if (compute.device.is_cuda()) progress.log(compute.usage_text());
-  print("exact      %s\n", loss_text(exact));
-  print("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate), estimate.error_text(),
+  print("exact      {}\n", loss_text(exact));
+  print("estimated  {}{} (from {} of {} x {})\n", loss_text(estimate), estimate.error_text(),
         number_of(batches, "random batch", "random batches"), batch, context);
   return kExitSuccess;
 }

@@ -32,7 +32,7 @@ void write_gguf(LanguageRun& run, const ExportOptions& options) {
   }
   save_gguf_model(options.output, run.model, gguf_tokenizer(*run.tokenizer, rows),
                   kind_named<GgufType>(options.type));
-  print("%s: the model and its tokenizer\n", options.output);
+  print("{}: the model and its tokenizer\n", options.output);
   if (!run.tokenizer->end())
     std::fputs("the format wants an end token, which this tokenizer lacks: generate with --ignore-eos\n",
                stdout);

@@ -27,10 +27,10 @@ void write_transformers(LanguageRun& run, const ExportOptions& options) {
     throw CheckpointError(text);
   }
   folder.finish();
-  print("%s: config.json, model.safetensors, %s\n", options.output, files);
+  print("{}: config.json, model.safetensors, {}\n", options.output, files);
   const std::string kind = run.tokenizer->kind();
   if (kind == "character") {
-    print("the characters are tokenizer.json for transformers, and %s for this program\n", kTokenizerFile);
+    print("the characters are tokenizer.json for transformers, and {} for this program\n", kTokenizerFile);
   } else if (kind == "byte") {
     std::fputs("the bytes are a byte-level tokenizer without merges\n", stdout);
   }

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/examples/language/run.h>
@@ -221,7 +221,7 @@ int generate(const GenerateOptions& options) {
   writer.finish();
   if (!writer.closed()) {
     Progress progress;
-    progress.log(format("%s after a prompt of %lld in %.2f s: %s tokens/s%s",
+    progress.log(format("{} after a prompt of {} in {:.2f} s: {} tokens/s{}",
                         number_of(writer.tokens(), "token"), ids.size(), seconds,
                         count_text(static_cast<double>(writer.tokens()) / seconds),
                         interrupted() ? "; interrupted" : ""));

@@ -88,7 +88,7 @@ LanguageBatch LanguageBatch::to(Device device) const {
 }
 
 std::string MeanLoss::error_text() const {
-  return batches < 2 ? "" : format(" ± %.4f", student_t(batches - 1) * standard_error);
+  return batches < 2 ? "" : format(" ± {:.4f}", student_t(batches - 1) * standard_error);
 }
 
 /// Accumulates the losses of batches, of whose rows each rank computes its share.

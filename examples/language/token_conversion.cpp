@@ -19,7 +19,7 @@ void TokenConversionOptions::add_to(const Command& command) {
 int convert_tokens(const TokenConversionOptions& options) {
   const PreparedTokens made = prepare_llm_c_tokens(options.train, options.validation,
                                                    *find_tokenizer(options.tokenizer_model), options.output);
-  print("%s: %lld tokens to train on, %lld to validate on\n", options.output, made.train.size(),
+  print("{}: {} tokens to train on, {} to validate on\n", options.output, made.train.size(),
         made.validation.size());
   return kExitSuccess;
 }

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/text_stream.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>
@@ -184,7 +184,7 @@ Validation LanguageTask::validate(Progress& progress) {
     result.further.emplace_back("estimated_loss", estimate.nats);
     const std::string error = estimate.error_text();
     result.remark = plan_.exact
-                        ? format(", estimated %.4f", estimate.nats) + error
+                        ? format(", estimated {:.4f}", estimate.nats) + error
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   return result;
@@ -290,7 +290,7 @@ Json LanguageTask::conclude(Progress& progress) {
     result["best_estimated_loss"] = estimate.nats;
     said += (said.empty() ? "" : "; ") +
             ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +
-            format(" %.4f", estimate.nats) + estimate.error_text();
+            format(" {:.4f}", estimate.nats) + estimate.error_text();
   }
   progress.log("the best weights: " + said);
   return result;

@@ -67,11 +67,12 @@ std::size_t width_of(const std::string& text) {
 std::string cell_text(const std::string& name, const Json& value) {
   if (value.is_null()) return "-";
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (value.is_number()) text = format("%.10g", value.get<double>());
-  if (value.is_number() && name.find("loss") != std::string::npos) text = format("%.4f", value.get<double>());
+  if (value.is_number()) text = format("{:.10g}", value.get<double>());
+  if (value.is_number() && name.find("loss") != std::string::npos)
+    text = format("{:.4f}", value.get<double>());
   if (name == "seconds") text = duration_text(value.get<double>());
   if (name == "tokens_per_second" || name == "parameters") text = count_text(value.get<double>());
-  if (name == "bleu") text = format("%.2f", value.get<double>());
+  if (name == "bleu") text = format("{:.2f}", value.get<double>());
   if (text.empty()) text = "\"\"";
   if (width_of(text) <= kLongestCell) return text;
   std::size_t end = 0;  // its end says more of a path

@@ -69,7 +69,7 @@ std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints&
   std::vector<std::string> lines;
   for (int y = 0; y < rows; ++y) {
     const bool is_labelled = y == 0 || y == rows - 1;
-    std::string text = is_labelled ? format("%8.4g", y == 0 ? high : low) : std::string(kLabel, ' ');
+    std::string text = is_labelled ? format("{:8.4g}", y == 0 ? high : low) : std::string(kLabel, ' ');
     text += unicode ? " \u2502" : " |";
     for (int x = 0; x < width; ++x) {
       const unsigned dots = cell(x, y);
@@ -77,7 +77,7 @@ std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints&
     }
     lines.push_back(text);
   }
-  const std::string left = format("%s", "step " + format("%.0f", begin)), right = format("%.0f", end);
+  const std::string left = format("step {:.0f}", begin), right = format("{:.0f}", end);
   const auto room = static_cast<std::size_t>(width);
   std::string below(kLabel + 2, ' ');
   below += left;

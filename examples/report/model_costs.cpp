@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/model_costs.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/cost.h>
@@ -12,8 +12,8 @@ namespace tapeformer {
 namespace {
 
 std::string line(const std::string& name, const std::string& flops, const std::string& bytes) {
-  const std::string text = format("%-44s", name) + format(" %15s", flops);
-  return text + (bytes.empty() ? "" : format(" %18s", bytes)) + "\n";
+  const std::string text = format("{:-44}", name) + format(" {:15}", flops);
+  return text + (bytes.empty() ? "" : format(" {:18}", bytes)) + "\n";
 }
 
 /// The costs of a layer, in a call of no matter what sizes; zeros where nobody knows.

@@ -37,11 +37,11 @@ std::optional<int> ReportCommands::execute() const {
     const std::string by_default = runs.size() > 1 ? kReportPage : RunFolder(runs_.front()).file(kReportPage);
     const std::string& path = output_.empty() ? by_default : output_;
     write_atomically(path, report_page(report_data(runs)));
-    print("%s\n", path);
+    print("{}\n", path);
     return kExitSuccess;
   }
   const Json comparison = comparison_json(runs);
-  print("%s", json_ ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+  print("{}", json_ ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
                     : comparison_text(comparison, output_columns()));
   return kExitSuccess;
 }

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 

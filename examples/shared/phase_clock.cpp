@@ -46,13 +46,13 @@ std::string PhaseClock::text() const {
   std::string inside, beside;
   for (const Phase phase : kOfAStep) {
     steps += share(phase);
-    inside += (inside.empty() ? "" : ", ") + std::string(name_of(phase)) + format(" %.1f", share(phase));
+    inside += (inside.empty() ? "" : ", ") + std::string(name_of(phase)) + format(" {:.1f}", share(phase));
   }
   for (const Phase phase : kBesideSteps) {
     if (phase != Phase::waiting || share(phase) > 0)
-      beside += ", " + std::string(name_of(phase)) + format(" %.1f %%", share(phase));
+      beside += ", " + std::string(name_of(phase)) + format(" {:.1f} %", share(phase));
   }
-  return "of " + duration_text(all) + format(": steps %.1f %% (", steps) + inside + ")" + beside;
+  return "of " + duration_text(all) + format(": steps {:.1f} % (", steps) + inside + ")" + beside;
 }
 
 nlohmann::ordered_json PhaseClock::json() const {

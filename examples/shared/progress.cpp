@@ -41,30 +41,30 @@ void tell_clock_of_running() { running_clock.look(true); }
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<Index>(std::llround(seconds));
-  if (whole < 60) return format("%lld s", whole);
-  if (whole < 3600) return format("%lld min %02lld s", whole / 60, whole % 60);
-  return format("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
+  if (whole < 60) return format("{} s", whole);
+  if (whole < 3600) return format("{} min {:02} s", whole / 60, whole % 60);
+  return format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
 std::string short_duration_text(double seconds) {
-  if (seconds < 0.9995) return format("%.3g ms", 1e3 * seconds);
-  return seconds < 99.95 ? format("%.3g s", seconds) : duration_text(seconds);
+  if (seconds < 0.9995) return format("{:.3g} ms", 1e3 * seconds);
+  return seconds < 99.95 ? format("{:.3g} s", seconds) : duration_text(seconds);
 }
 
 std::string number_text(double number) {
-  return format(number >= 9999.5 && number < 1e9 ? "%.0f" : "%.4g", number);
+  return format(number >= 9999.5 && number < 1e9 ? "{:.0f}" : "{:.4g}", number);
 }
 
 std::string count_text(double count) {
-  if (count < 1000) return format("%.0f", count);
-  return count < 1e6 ? format("%.1fk", count / 1e3) : format("%.2fM", count / 1e6);
+  if (count < 1000) return format("{:.0f}", count);
+  return count < 1e6 ? format("{:.1f}k", count / 1e3) : format("{:.2f}M", count / 1e6);
 }
 
 std::string bytes_text(double bytes) {
   const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  return format(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", bytes, units[unit]);
 }
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}

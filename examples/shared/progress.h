@@ -1,11 +1,13 @@
 #pragma once
 
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,28 +31,9 @@ inline std::string count_text(Index count) { return count_text(static_cast<doubl
 /// "1.5 GiB".
 std::string bytes_text(double bytes);
 
-namespace detail {
-inline const char* printable(const std::string& text) { return text.c_str(); }
-inline const char* printable(const char* text) { return text; }
-inline long long printable(Index number) { return number; }
-inline double printable(double number) { return number; }
-inline long long printable(int number) { return number; }
-inline long long printable(unsigned number) { return number; }
-inline long long printable(std::size_t number) { return static_cast<long long>(number); }
-}  // namespace detail
-
-/// As printf writes them: texts with %s, numbers with %f, %e or %g, whole numbers of any type with %lld or
-/// %llx.
-template <class... Values>
-std::string format(const char* pattern, const Values&... values) {
-  const int length = std::snprintf(nullptr, 0, pattern, detail::printable(values)...);
-  std::string text(static_cast<std::size_t>(length), '\0');
-  std::snprintf(text.data(), text.size() + 1, pattern, detail::printable(values)...);
-  return text;
-}
 /// Prints what format() returns on standard output.
 template <class... Values>
-void print(const char* pattern, const Values&... values) {
+void print(std::string_view pattern, const Values&... values) {
   std::fputs(format(pattern, values...).c_str(), stdout);
 }
 

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/ranks.h>
 
@@ -86,9 +86,9 @@ std::vector<double> waiting_shares(Communicator& ranks, double waited, double se
 
 std::string communication_text(const CommunicationTime& time, const std::vector<double>& shares) {
   std::string each;
-  for (const double share : shares) each += (each.empty() ? "" : ", ") + format("%.1f", 100 * share);
+  for (const double share : shares) each += (each.empty() ? "" : ", ") + format("{:.1f}", 100 * share);
   const double hidden = time.busy > 0 ? std::max(0.0, 1 - time.waited / time.busy) : 0;
-  return format("communication: %.2f s, %.0f %% of it beside the computation", time.busy, 100 * hidden) +
+  return format("communication: {:.2f} s, {:.0f} % of it beside the computation", time.busy, 100 * hidden) +
          "; the processes waited for " + each + " % of the time";
 }
 

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>

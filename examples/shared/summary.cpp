@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/summary.h>
 
 #include <iomanip>

@@ -125,8 +125,8 @@ std::pair<std::string, const SweepCase*> table_of(const std::vector<SweepCase>& 
     const auto cell = [](const char* pattern, double value) {
       return std::isnan(value) ? std::string() : format(pattern, value);
     };
-    table += format("| %s | %lld | %.4f | %s | %s | %s |\n", combination.name, losses.size(), mean,
-                    cell("%.4f", error), duration_text(mean_of(seconds)), cell("%.2g", p));
+    table += format("| {} | {} | {:.4f} | {} | {} | {} |\n", combination.name, losses.size(), mean,
+                    cell("{:.4f}", error), duration_text(mean_of(seconds)), cell("{:.2g}", p));
     if (best == nullptr || mean < least) best = &combination, least = mean;
   }
   return {table, best};
@@ -211,7 +211,7 @@ int SweepCommand::execute() const {
       run.combination = combination;
       std::string name = combination.name;
       std::replace(name.begin(), name.end(), '/', '_');
-      run.folder = format("%s/%s/seed-%lld", runs_, name, seed);
+      run.folder = format("{}/{}/seed-{}", runs_, name, seed);
       run.log = run.folder + ".log";
       run.seed = {"--seed", std::to_string(seed)};
       run.read();
@@ -233,7 +233,7 @@ int SweepCommand::execute() const {
       const int code = run_again(words, run.log);
       if (code != kExitSuccess && code != kExitInterrupted) {
         const DataError failure(run.log, 0,
-                                format("the run ended with exit code %lld: ", code) + last_line_of(run.log));
+                                format("the run ended with exit code {}: ", code) + last_line_of(run.log));
         if (!RunFolder(run.folder).has_checkpoint()) throw failure;  // its options may be wrong
         std::fprintf(stderr, "%s\n", failure.what());
         has_failed = true;
@@ -247,18 +247,17 @@ int SweepCommand::execute() const {
     ended += run.has_ended() ? 1 : 0;
   }
   const auto [table, best] = table_of(cases, runs);
-  print("%s", table);
+  print("{}", table);
   if (best != nullptr) {
     std::vector<const char*> words = {words_.front().c_str(), "train", "--run", "RUN"};
     for (const std::string& word : options_) words.push_back(word.c_str());
     for (const std::string& word : best->options) words.push_back(word.c_str());
-    print("\nbest: %s\n  %s\n", best->name, command_text(static_cast<int>(words.size()), words.data()));
+    print("\nbest: {}\n  {}\n", best->name, command_text(static_cast<int>(words.size()), words.data()));
   }
   if (ended == runs.size()) return kExitSuccess;
   std::fprintf(
       stderr, "%s\n",
-      format("%lld of %lld runs are left: the same command goes on", runs.size() - ended, runs.size())
-          .c_str());
+      format("{} of {} runs are left: the same command goes on", runs.size() - ended, runs.size()).c_str());
   return has_failed ? kExitBadInput : kExitInterrupted;
 }
 

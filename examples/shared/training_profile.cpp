@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/training_profile.h>
@@ -73,19 +73,20 @@ std::string TrainingProfile::text(const MachineRates& machine) const {
     const double floor = std::max(flops / machine.flops, moving);
     in_kernels += op.seconds, floors += floor;
     text += line(op.op,
-                 {op.backward ? "backward" : "forward", format("%g", static_cast<double>(op.calls) / steps),
-                  format("%.3f", 1e3 * op.seconds / steps), format("%.1f %%", 100 * op.seconds / seconds_),
-                  cell("%.1f", 1e-9 * flops / op.seconds), cell("%.1f", 1e-9 * bytes / op.seconds),
-                  cell("%.0f %%", 100 * floor / op.seconds)});
+                 {op.backward ? "backward" : "forward", format("{}", static_cast<double>(op.calls) / steps),
+                  format("{:.3f}", 1e3 * op.seconds / steps), format("{:.1f} %", 100 * op.seconds / seconds_),
+                  cell("{:.1f}", 1e-9 * flops / op.seconds), cell("{:.1f}", 1e-9 * bytes / op.seconds),
+                  cell("{:.0f} %", 100 * floor / op.seconds)});
   }
   const double outside = seconds_ - in_kernels;
-  text += line("outside kernels",
-               {"", "", format("%.3f", 1e3 * outside / steps), format("%.1f %%", 100 * outside / seconds_)});
-  text += line("a step", {"", "", format("%.3f", 1e3 * seconds_ / steps), "100.0 %", "", "",
-                          format("%.0f %%", 100 * floors / seconds_)});
+  text += line("outside kernels", {"", "", format("{:.3f}", 1e3 * outside / steps),
+                                   format("{:.1f} %", 100 * outside / seconds_)});
+  text += line("a step", {"", "", format("{:.3f}", 1e3 * seconds_ / steps), "100.0 %", "", "",
+                          format("{:.0f} %", 100 * floors / seconds_)});
   return text +
-         format("at its best this machine does %.0f GFLOP/s in f32, and moves %.1f GB/s from and to memory",
-                1e-9 * machine.flops, 1e-9 * machine.bytes_per_second(kLargest));
+         format(
+             "at its best this machine does {:.0f} GFLOP/s in f32, and moves {:.1f} GB/s from and to memory",
+             1e-9 * machine.flops, 1e-9 * machine.bytes_per_second(kLargest));
 }
 
 void TrainingProfile::report(Progress& progress, const RunFolder& folder) const {

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/config/config_json.h>
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/checkpointer.h>
 #include <tapeformer/nn/dropout.h>
 
@@ -78,10 +78,10 @@ void Checkpointer::change_steps(Index before) {
   old.steps = before;
   const std::string steps = std::to_string(s.options.steps), here = std::to_string(s.step);
   std::string text = "goes on to step " + steps + ", with the " + s.options.schedule + " schedule of " +
-                     steps + " steps: the learning rate is " + format("%.2e", s.schedule(s.step)) +
+                     steps + " steps: the learning rate is " + format("{:.2e}", s.schedule(s.step)) +
                      " at step " + std::to_string(s.step + 1);
   if (s.step > 0)
-    text += format(", and was %.2e", Schedule(old.schedule_config())(s.step - 1)) + " at step " + here;
+    text += format(", and was {:.2e}", Schedule(old.schedule_config())(s.step - 1)) + " at step " + here;
   s.progress.log(text);
   is_finished = false;
   validator_.renew_patience();

@@ -17,7 +17,7 @@ void dry_run(Session& session, const std::function<void(const std::string&)>& te
   Session& s = session;
   Passes passes(s);
   const auto line = [&](const std::string& name, const std::string& text) {
-    tell(format("%-20s ", name) + text);
+    tell(format("{:-20} ", name) + text);
   };
   line("parameters", std::to_string(s.task.model().parameter_count()));
   if (const std::string exports = s.task.exports(); !exports.empty()) line("export", exports);

@@ -12,7 +12,7 @@ namespace {
 constexpr Index kMostBadSteps = 10;  // in a row
 
 std::string not_finite(const char* name, double value) {
-  return std::string("the ") + name + " is " + (std::isnan(value) ? "nan" : format("%g", value));
+  return std::string("the ") + name + " is " + (std::isnan(value) ? "nan" : format("{}", value));
 }
 
 /// Whether the parameter has a gradient with a value other than 0.
@@ -76,7 +76,7 @@ bool Guard::is_good(QueuedStep& step) {
   if (is_far_above(step)) {
     handle_bad_step(
         options.loss_spike, step.number,
-        format("the loss is %.4f, far above the last ones' mean of %.4f", loss, step.mean_before));
+        format("the loss is {:.4f}, far above the last ones' mean of {:.4f}", loss, step.mean_before));
     return options.loss_spike == "note";
   }
   bad_in_a_row_ = 0;

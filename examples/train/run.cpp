@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/run.h>
 #include <tapeformer/nn/dropout.h>
 
@@ -169,7 +169,7 @@ int TrainingRun::finish() {
                                ? ""
                                : "trained " + number_of(trained, s.first_step > 0 ? "more step" : "step") +
                                      " in " + duration_text(now_seconds() - s.started) + "; ";
-  s.progress.log(took + format("best validation loss %.4f; weights in ", validator_.best_loss()) +
+  s.progress.log(took + format("best validation loss {:.4f}; weights in ", validator_.best_loss()) +
                  s.folder.file(kBestWeights));
   s.clock.enter(Phase::validation);
   validator_.load_best_weights();

@@ -4,9 +4,9 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/system/threads.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/train/dry_run.h>
@@ -55,7 +55,7 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
 }
 
 int show_summary(TrainingTask& task) {
-  if (task.ranks().rank() == 0) print("%s", task.summary());
+  if (task.ranks().rank() == 0) print("{}", task.summary());
   return kExitSuccess;
 }
 
@@ -79,7 +79,7 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
     Session session(folder, joined, *task, progress, clock, compute);
     dry_run(session, [&](const std::string& line) {
       progress.clear();
-      print("%s\n", line);
+      print("{}\n", line);
       std::fflush(stdout);
     });
     return kExitSuccess;

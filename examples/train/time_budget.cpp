@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/guard.h>
 #include <tapeformer/examples/train/time_budget.h>
 
@@ -158,7 +158,7 @@ TimePlan fit_time_budget(Session& session) {
   const double per_step = average_over_run(s.task, plan.step_seconds);
   fit_steps(s, (1 - kReserve) * budget - mean_of(s.ranks, s.clock.total()), per_step,
             plan.seconds_per_validation_token, false);
-  s.progress.log(format("%g min are enough for ", s.options.time_budget) +
+  s.progress.log(format("{} min are enough for ", s.options.time_budget) +
                  number_of(s.options.steps, "step") + " of " + short_duration_text(per_step) +
                  repeat_text(s.options));
   return plan;

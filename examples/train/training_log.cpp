@@ -71,7 +71,7 @@ std::string TrainingLog::text(Index step, double loss) const {
   const double per_step = (now - session_.started) / static_cast<double>(step - session_.first_step);
   const double left = per_step * static_cast<double>(session_.options.steps - step);
   return "step " + std::to_string(step) + "/" + std::to_string(session_.options.steps) +
-         format("  loss %.4f  rate %.2e  ", loss, session_.schedule(step - 1)) +
+         format("  loss {:.4f}  rate {:.2e}  ", loss, session_.schedule(step - 1)) +
          count_text(static_cast<double>(line_tokens_) / std::max(1e-9, now - line_started_)) + " tokens/s  " +
          duration_text(left) + " left";
 }

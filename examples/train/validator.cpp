@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/words.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/validator.h>
 
 #include <nlohmann/json.hpp>
@@ -47,7 +47,7 @@ void Validator::measure() {
   const bool is_best = keep_if_best(result.loss);
   s.clock.enter(Phase::log);
   s.progress.log("step " + std::to_string(s.step) +
-                 format(": validation loss %.4f, perplexity %.3f", result.loss, std::exp(result.loss)) +
+                 format(": validation loss {:.4f}, perplexity {:.3f}", result.loss, std::exp(result.loss)) +
                  result.remark + (is_best ? ", the best so far" : "") + ", after " + duration_text(after));
   s.clock.enter(Phase::samples);
   std::vector<std::string> samples;
@@ -96,7 +96,7 @@ void Validator::keep_first_weights() {
     loss = s.task.validate(s.progress).loss;
     s.learner.with_whole_values([&] { s.folder.save_weights(kBestWeights, s.task.model()); });
   });
-  s.progress.log(format("validation loss %.4f; weights in ", loss) + s.folder.file(kBestWeights));
+  s.progress.log(format("validation loss {:.4f}; weights in ", loss) + s.folder.file(kBestWeights));
 }
 
 void Validator::load_best_weights() {

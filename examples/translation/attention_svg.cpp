@@ -29,7 +29,7 @@ std::string color(double x) {
     const double y = linear <= 0.0031308 ? 12.92 * linear : 1.055 * std::pow(linear, 1 / 2.4) - 0.055;
     return static_cast<unsigned>(std::lround(255 * y));
   };
-  return format("#%02llx%02llx%02llx", byte(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
+  return format("#{:02x}{:02x}{:02x}", byte(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
                 byte(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
                 byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
@@ -68,7 +68,7 @@ void check(const Tensor& weights, std::size_t rows, std::size_t columns) {
   }
   for (Index i = 0; i < weights.elements(); ++i) {
     if (weights.at(i) >= 0 && std::isfinite(weights.at(i))) continue;
-    throw Error("[heat_map] weights must be finite and not negative; got " + format("%g", weights.at(i)) +
+    throw Error("[heat_map] weights must be finite and not negative; got " + format("{}", weights.at(i)) +
                 " in weights=" + weights.describe() + "; try the weights behind the softmax");
   }
 }
@@ -136,14 +136,14 @@ class Picture {
   void begin(int width, int height, const XmlText& whole_title, const std::vector<XmlText>& title) {
     svg_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
            format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%lld\" height=\"%lld\" viewBox=\"0 0 %lld "
-               "%lld\" "
-               "font-family=\"'DejaVu Sans', Verdana, sans-serif\" font-size=\"%lld\" fill=\"#222\">\n",
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} "
+               "{}\" "
+               "font-family=\"'DejaVu Sans', Verdana, sans-serif\" font-size=\"{}\" fill=\"#222\">\n",
                width, height, width, height, font_);
     if (!title.empty()) svg_ += "<title>" + whole_title.escaped + "</title>\n";
     svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
     for (std::size_t line = 0; line < title.size(); ++line) {
-      svg_ += format("<text x=\"%lld\" y=\"%lld\" font-size=\"%lld\">", kMargin,
+      svg_ += format("<text x=\"{}\" y=\"{}\" font-size=\"{}\">", kMargin,
                      kMargin + kTitleFont + static_cast<int>(line) * kTitleLine, kTitleFont) +
               title[line].escaped + "</text>\n";
     }
@@ -156,31 +156,31 @@ class Picture {
   }
 
   void panel(int index, int x, int y, bool headed) {
-    svg_ += format("<g class=\"panel\" transform=\"translate(%lld %lld)\">\n", x, y);
+    svg_ += format("<g class=\"panel\" transform=\"translate({} {})\">\n", x, y);
     if (headed) {
-      svg_ += format("<text x=\"%lld\" y=\"13\" font-size=\"13\" font-weight=\"bold\">head %lld</text>\n",
-                     left_, index);
+      svg_ += format("<text x=\"{}\" y=\"13\" font-size=\"13\" font-weight=\"bold\">head {}</text>\n", left_,
+                     index);
     }
     const double middle = 0.5 * cell_ + 0.35 * font_;  // the baseline of text centred in a cell
     for (std::size_t s = 0; s < columns_.size(); ++s) {
-      text(columns_[s], format("transform=\"translate(%.1f %lld) rotate(-90)\"",
+      text(columns_[s], format("transform=\"translate({:.1f} {}) rotate(-90)\"",
                                left_ + static_cast<double>(s) * cell_ + middle, top_ - 5));
     }
     for (std::size_t t = 0; t < rows_.size(); ++t) {
-      text(rows_[t], format("x=\"%lld\" y=\"%.1f\" text-anchor=\"end\"", left_ - 5,
+      text(rows_[t], format("x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\"", left_ - 5,
                             top_ + static_cast<double>(t) * cell_ + middle));
     }
-    svg_ += format("<g transform=\"translate(%lld %lld) scale(%lld)\" shape-rendering=\"crispEdges\">\n",
-                   left_, top_, cell_);
+    svg_ += format("<g transform=\"translate({} {}) scale({})\" shape-rendering=\"crispEdges\">\n", left_,
+                   top_, cell_);
     const std::vector<double>& weights = panels_[static_cast<std::size_t>(index)];
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const std::size_t t = i / columns_.size(), s = i % columns_.size();
-      svg_ += format("<rect x=\"%lld\" y=\"%lld\" width=\"1\" height=\"1\" fill=\"%s\"><title>", s, t,
+      svg_ += format("<rect x=\"{}\" y=\"{}\" width=\"1\" height=\"1\" fill=\"{}\"><title>", s, t,
                      color(largest_ > 0 ? weights[i] / largest_ : 0)) +
-              rows_[t].whole + " ← " + columns_[s].whole + format(": %.4g</title></rect>\n", weights[i]);
+              rows_[t].whole + " ← " + columns_[s].whole + format(": {:.4g}</title></rect>\n", weights[i]);
     }
     svg_ += format(
-        "</g>\n<rect class=\"frame\" x=\"%lld\" y=\"%lld\" width=\"%lld\" height=\"%lld\" fill=\"none\" "
+        "</g>\n<rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" "
         "stroke=\"#999\"/>\n</g>\n",
         left_, top_, panel_width_ - left_, panel_height_ - top_);
   }
@@ -190,14 +190,14 @@ class Picture {
     svg_ += "<linearGradient id=\"scale\" x1=\"0\" y1=\"1\" x2=\"0\" y2=\"0\">";
     for (int i = 0; i <= kStops; ++i) {
       const double share = static_cast<double>(i) / kStops;
-      svg_ += format("<stop offset=\"%g\" stop-color=\"%s\"/>", share, color(share));
+      svg_ += format("<stop offset=\"{}\" stop-color=\"{}\"/>", share, color(share));
     }
     svg_ += format(
-        "</linearGradient>\n<g class=\"legend\" font-size=\"11\" transform=\"translate(%lld %lld)\">\n"
-        "<rect width=\"%lld\" height=\"%lld\" fill=\"url(#scale)\" stroke=\"#999\"/>\n",
+        "</linearGradient>\n<g class=\"legend\" font-size=\"11\" transform=\"translate({} {})\">\n"
+        "<rect width=\"{}\" height=\"{}\" fill=\"url(#scale)\" stroke=\"#999\"/>\n",
         x, y, kBarWidth, height);
     for (const double share : {0.0, 0.5, 1.0}) {
-      svg_ += format("<text x=\"%lld\" y=\"%.1f\">%.3g</text>\n", kBarWidth + 6, (1 - share) * height + 4,
+      svg_ += format("<text x=\"{}\" y=\"{:.1f}\">{:.3g}</text>\n", kBarWidth + 6, (1 - share) * height + 4,
                      share * largest_);
     }
     svg_ += "</g>\n";

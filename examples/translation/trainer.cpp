@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
@@ -69,7 +69,7 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
 }  // namespace
 
 std::string TargetLoss::to_string() const {
-  return format("%.4f nats a token, perplexity ", mean()) + number_text(std::exp(mean())) +
+  return format("{:.4f} nats a token, perplexity ", mean()) + number_text(std::exp(mean())) +
          text_units(nats, text);
 }
 
@@ -162,7 +162,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   progress.log("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                number_of(config.target_vocabulary, "piece") + "; " + count_text(model_->parameter_count()) +
                " parameters; " + number_of(train_batches_->batches_per_epoch(), "batch", "batches") +
-               " an epoch, " + format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
+               " an epoch, " + format("{:.1f}", 100 * train_batches_->padding_share()) + " % padding" +
                (left_out.empty() ? "" : "; left out " + left_out) + "; " +
                number_of(omp_get_max_threads(), "thread"));
 }

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/cached_steps.h>
 #include <tapeformer/nn/positions.h>
 

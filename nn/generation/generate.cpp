@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/translation_steps.h>
 

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage_limit.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/load_model.h>
 

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/nn/attention/caches/paged_cache.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/autograd/words.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 
 namespace tapeformer {

@@ -79,15 +79,15 @@ TEST_SUITE("examples/language/trainer") {
     asked.run = folder.path();
     const std::string report = evaluated(asked);
     CHECK(report.find("tokens     230 in the run's validation part\n") == 0);
-    CHECK(report.find(format("exact      %.4f nats a token, perplexity %.4g, ", exact, std::exp(exact))) !=
-          std::string::npos);
+    CHECK(report.find(format("exact      {:.4f} nats a token, perplexity {:.4g}, ", exact,
+                             std::exp(exact))) != std::string::npos);
     CHECK(report.find("from 5 random batches of 6 x 8)") != std::string::npos);
     asked.corpus = {options.data.validation[0]};
     const std::string same = evaluated(asked);
     CHECK(same.find("tokens     230 in the corpus\n") == 0);
     CHECK(same.substr(same.find("exact")) == report.substr(report.find("exact")));
     asked.corpus.clear();
-    CHECK(report.find(format("%.4f nats", estimate)) != std::string::npos);  // the end of training's draw
+    CHECK(report.find(format("{:.4f} nats", estimate)) != std::string::npos);  // the end of training's draw
     asked.context = 9;
     CHECK(message_of<Error>([&] { evaluate(asked); }) == "--context 9 is more than the model's 8");
     asked.context = 0;

@@ -87,7 +87,7 @@ TEST_SUITE("examples/train/checkpointer") {
       const Schedule before(first.training.schedule_config()), now(last.training.schedule_config());
       CHECK(log.says("goes on to step 20, with the " + schedule +
                      " schedule of 20 steps: the learning rate is " +
-                     format("%.2e at step 13, and was %.2e at step 12", now(12), before(11))));
+                     format("{:.2e} at step 13, and was {:.2e} at step 12", now(12), before(11))));
       for (const Json& line : metrics(longer, "train_loss")) {
         const auto step = line.at("step").get<Index>();
         CHECK(line.at("learning_rate") == (step <= 12 ? before : now)(step - 1));

@@ -150,7 +150,7 @@ TEST_SUITE("examples/train/guard") {
         const SafetensorsFile file = SafetensorsFile::open(folder.file("checkpoint.safetensors"));
         std::string state = file.metadata().at("optimizer_counters");
         for (const std::string& tensor : file.names())
-          for (const double x : file.tensor(tensor).to_vector<double>()) state += format(" %.17g", x);
+          for (const double x : file.tensor(tensor).to_vector<double>()) state += format(" {:.17g}", x);
         return state;
       };
       CHECK(trained("skipped", 9, kNan) == trained("shorter", 8, 1));
@@ -206,7 +206,7 @@ TEST_SUITE("examples/train/guard") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     const auto trained = [&](const std::string& policy, double factor = 100) {
-      const RunFolder folder(temporary.file(policy + format("%g", factor)));
+      const RunFolder folder(temporary.file(policy + format("{}", factor)));
       ToyTask task = spiked(policy);
       task.loss_factor = factor;
       CHECK(start(folder, task) == kExitSuccess);
