@@ -7,7 +7,6 @@
 #include <tapeformer/examples/language/token_conversion.h>
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_commands.h>
-#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/sweep.h>

@@ -5,7 +5,6 @@
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/run_record.h>
-#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/summary.h>

@@ -125,6 +125,6 @@ int main() {
     optimizer.step(1e-2);
     loss = y.item();
   }
-  std::printf("loss after 300 steps: %.1f nats a token\n", loss);
+  std::printf("loss after 300 steps: %.1f nats per token\n", loss);
   return right && loss < 0.1 ? 0 : 1;
 }

@@ -58,7 +58,7 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 }  // namespace
 
 std::string loss_text(const MeanLoss& loss) {
-  return format("{:.4f} nats a token, perplexity ", loss.nats) + number_text(std::exp(loss.nats)) +
+  return format("{:.4f} nats per token, perplexity ", loss.nats) + number_text(std::exp(loss.nats)) +
          text_units(loss.total_nats(), loss.text);
 }
 

@@ -11,8 +11,8 @@ namespace tapeformer {
 
 class Command;
 
-/// "1.4697 nats a token, perplexity 4.348, perplexity a word 2907, 2.1203 bits a byte", the last two only if
-/// the text is known.
+/// "1.4697 nats per token, perplexity 4.348, perplexity per word 2907, 2.1203 bits per byte", the last two
+/// only if the text is known.
 std::string loss_text(const MeanLoss& loss);
 
 /// The options of `evaluate`.

@@ -5,10 +5,9 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
-#include <tapeformer/examples/report/attention_json.h>
+#include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
-#include <tapeformer/examples/train/start.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>

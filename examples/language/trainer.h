@@ -3,8 +3,7 @@
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/loss.h>
-#include <tapeformer/examples/train/control.h>
-#include <tapeformer/examples/train/task.h>
+#include <tapeformer/examples/train/start.h>
 
 namespace tapeformer {
 

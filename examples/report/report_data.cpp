@@ -1,13 +1,21 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/report_data.h>
-#include <tapeformer/examples/report/report_page.h>
 #include <tapeformer/examples/shared/progress.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 namespace tapeformer {
+
+// The files of the folder page, which the build embeds: the page, with marks where style, script and data
+// come in, its style, and its script in two parts: charts, and what is below them.
+std::string_view report_html();
+std::string_view report_css();
+std::string_view charts_js();
+std::string_view panels_js();
+
 namespace {
 
 /// The curves, by the fields of metrics.jsonl.
@@ -50,7 +58,7 @@ Json model_lines(const RunRecord& run) {
   const Json model = run.facts.value("model", Json::object());
   const double parameters = number_in(model, "parameters"), flops = number_in(model, "flops_a_token");
   if (std::isfinite(parameters)) add("parameters", count_text(parameters));
-  if (flops > 0) add("operations a token", count_text(flops) + " (forward and backward, products alone)");
+  if (flops > 0) add("operations per token", count_text(flops) + " (forward and backward, products alone)");
   const Json memory = model.value("memory", Json::object());
   for (const auto& [kind, bytes] : memory.items())
     if (bytes.is_number() && bytes > 0) add(("memory: " + kind).c_str(), bytes_text(bytes.get<double>()));
@@ -114,6 +122,32 @@ std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_
       if (i < end) kept.push_back(i);
   }
   return kept;
+}
+
+Json attention_json(const std::vector<Tensor>& weights, const std::string& layer_name,
+                    const std::vector<std::string>& rows, const std::vector<std::string>& columns) {
+  Json layers = Json::array();
+  Index layer = -1;
+  for (const Tensor& given_bhts : weights) {
+    ++layer;
+    if (!given_bhts.defined()) continue;
+    const Tensor weights_bhts = given_bhts.to(Device::cpu());
+    const Index heads = weights_bhts.size(1), queries = weights_bhts.size(2), keys = weights_bhts.size(3);
+    Json of_heads = Json::array();
+    for (Index head = 0; head < heads; ++head) {
+      Json of_rows = Json::array();
+      for (Index t = 0; t < queries; ++t) {
+        Json row = Json::array();
+        for (Index s = 0; s < keys; ++s)
+          row.push_back(std::round(1000 * weights_bhts.at((head * queries + t) * keys + s)) / 1000);
+        of_rows.push_back(std::move(row));
+      }
+      of_heads.push_back(std::move(of_rows));
+    }
+    layers.push_back({{"name", layer_name + " " + std::to_string(layer)}, {"heads", std::move(of_heads)}});
+  }
+  if (layers.empty()) return {};
+  return {{"rows", rows}, {"columns", columns}, {"layers", std::move(layers)}};
 }
 
 Json report_data(const std::vector<RunRecord>& runs) {

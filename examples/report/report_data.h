@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/tensor.h>
 #include <tapeformer/examples/report/run_record.h>
 
 #include <string>
@@ -17,6 +18,12 @@ std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_
 /// seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions",
 /// "attention", "model" (lines of name and text), "ending".
 Json report_data(const std::vector<RunRecord>& runs);
+
+/// Attention weights for a report, as TrainingTask::attention_example() gives them, to three decimals.
+/// Layers whose weights are undefined are left out, and nothing is left where all are.
+/// Shapes:  weights of each layer [1, H, T, S]; T row and S column labels
+Json attention_json(const std::vector<Tensor>& weights, const std::string& layer_name,
+                    const std::vector<std::string>& rows, const std::vector<std::string>& columns);
 
 /// The page, whole: no script, style or font comes from elsewhere.
 std::string report_page(const Json& data);

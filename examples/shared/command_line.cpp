@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
@@ -327,6 +328,21 @@ bool CommandLine::read(int argc, const char* const* argv) const {
     return false;
   }
   return true;
+}
+
+std::string command_text(int argc, const char* const* argv) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::string text;
+  for (int i = 0; i < argc; ++i) {
+    std::string word = i > 0 ? argv[i] : std::filesystem::path(argv[0]).filename().string();
+    if (word.empty() || word.find_first_not_of(kPlain) != std::string::npos) {
+      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+        word.replace(at, 1, "'\\''");
+      word = "'" + word + "'";
+    }
+    text += (i > 0 ? " " : "") + word;
+  }
+  return text;
 }
 
 void add_average_option(const Command& command, Index& average) {

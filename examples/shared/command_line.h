@@ -56,7 +56,7 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   /// An option of type string, int, Index, std::uint64_t, double, an optional one of these, or a list of
-  /// strings or Index. --help shows what the field holds now.
+  /// strings. --help shows what the field holds now.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {
@@ -73,13 +73,6 @@ class Command {
       return add_flag(name, set, help + (now.value_or(false) ? " [on]" : ""));
     } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
       return add_list(name, set, help);
-    } else if constexpr (std::is_same_v<Value, std::vector<Index>>) {
-      const auto set_numbers = [=](const std::vector<std::string>& texts) {
-        Value numbers;
-        for (const std::string& text : texts) numbers.push_back(parsed<Index>(name, rule, text));
-        set(numbers);
-      };
-      return add_list(name, set_numbers, help);
     } else if constexpr (std::is_same_v<Value, std::string>) {
       return add(name, now.value_or(""), "TEXT", set, help);
     } else {
@@ -99,11 +92,11 @@ class Command {
   CommandOption find(const std::string& name) const;
   /// Names of the options that were given, of these groups.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
-  /// True if this command was chosen.
   /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
   void refuse(std::initializer_list<const char*> names, const std::string& when) const;
   /// Throws: the same if another one than these was given
   void refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const;
+  /// True if this command was chosen.
   bool chosen() const;
   std::string help() const;
 
@@ -138,6 +131,9 @@ class CommandLine : public Command {
  private:
   std::unique_ptr<CLI::App> owned_;
 };
+
+/// The command line as a shell would take it again.
+std::string command_text(int argc, const char* const* argv);
 
 /// Adds --average to a command that uses a model; 0 means the best weights.
 void add_average_option(const Command& command, Index& average);

@@ -1,9 +1,11 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/ends_with.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 namespace tapeformer {
 
@@ -16,10 +18,42 @@ Property negated(bool& member) {
   return {[&member] { return !member; }, [&member](bool value) { member = !value; }};
 }
 
+const Preset& preset_named(const std::vector<Preset>& presets, const std::string& name) {
+  for (const Preset& preset : presets)
+    if (preset.name == name) return preset;
+  throw Error(format("--preset must be one of {}; got {}", joined(presets, ", ", &Preset::name), name));
+}
+
+std::string preset_named_in(int argc, const char* const* argv) {
+  constexpr std::string_view kFlag = "--preset";
+  std::string found;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == kFlag && i + 1 < argc) {
+      found = argv[i + 1];
+    } else if (argument.substr(0, kFlag.size() + 1) == std::string(kFlag) + "=") {
+      found = argument.substr(kFlag.size() + 1);
+    }
+  }
+  return found;
+}
+
+std::string presets_text(const std::vector<Preset>& presets,
+                         const std::function<std::string(const Preset&)>& further) {
+  std::string text = "Presets set the defaults; every option overrides its own:";
+  for (const Preset& preset : presets)
+    text += std::string("\n  ") + preset.name + ": " + preset.about + (further ? further(preset) : "");
+  return text;
+}
+
 void add_options(const Command& command, FieldList&& fields) {
   for (ConfigField& field : fields) {
     const std::string flag = flag_of(field.name);
-    const auto set = [flag, field](const FieldValue& value) mutable {
+    const auto set = [flag, field](FieldValue value) mutable {
+      const std::vector<std::string>& choices = field.choices();
+      const auto* word = std::get_if<std::string>(&value);
+      if (word != nullptr && *word == "true" && !choices.empty() && choices.front() == "none")
+        value = choices[1];  // as in older files, which have a flag instead of a name
       check_value(flag, field, value);
       try {
         field.set(value);

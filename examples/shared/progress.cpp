@@ -32,10 +32,13 @@ class RunningClock {
 };
 
 RunningClock running_clock;
+std::function<double()> clock_of_a_test;
 
 }  // namespace
 
-double now_seconds() { return running_clock.look(false); }
+double now_seconds() { return clock_of_a_test ? clock_of_a_test() : running_clock.look(false); }
+
+void set_clock(std::function<double()> clock) { clock_of_a_test = std::move(clock); }
 
 void tell_clock_of_running() { running_clock.look(true); }
 

@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
-#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/formats/safetensors.h>
@@ -25,7 +25,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <sstream>
 #include <vector>
 
 namespace tapeformer {
@@ -43,7 +42,9 @@ std::string kept_name(const std::string& prefix, Index step) {
   return prefix + std::to_string(step) + ".safetensors";
 }
 
-std::string this_process() { return "process " + std::to_string(getpid()) + " on " + host_name(); }
+[[noreturn]] void refuse(const std::string& path, const char* what, int system_error) {
+  throw DataError(path, 0, std::string(what) + ": " + system_error_text(system_error));
+}
 
 /// True if `path` still names the file that is open as `file`.
 bool is_at(const std::string& path, int file) {
@@ -100,30 +101,28 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
   for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
     made_.push_back(path);
   fs::create_directories(folder, error);
-  if (error) throw DataError(folder, 0, "cannot be made: " + system_error_text(error.value()));
+  if (error) refuse(folder, "cannot be made", error.value());
   while (true) {
     // Writable, because network file systems require that for locks.
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file_ < 0) throw DataError(path_, 0, "cannot be written: " + system_error_text(errno));
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK) {
-        close(file_);
-        std::string holder;
-        std::getline(std::ifstream(path_), holder);
-        throw DataError(folder, 0,
-                        "is being trained in by " + (holder.empty() ? "another process" : holder) +
-                            "; wait until it has saved and ended, or name another --run folder");
-      }
-      std::fprintf(stderr, "note: %s cannot be locked (%s): start no other training there\n", folder.c_str(),
-                   std::strerror(errno));
-      close(file_);
-      file_ = -1;
-      break;
+    if (file_ < 0) refuse(path_, "cannot be written", errno);
+    const int locked = flock(file_, LOCK_EX | LOCK_NB), problem = errno;
+    if (locked == 0 && is_at(path_, file_)) break;
+    close(file_);
+    if (locked == 0) continue;  // its owner has removed it since
+    if (problem == EWOULDBLOCK) {
+      std::string holder;
+      std::getline(std::ifstream(path_), holder);
+      throw DataError(folder, 0,
+                      "is being trained in by " + (holder.empty() ? "another process" : holder) +
+                          "; wait until it has saved and ended, or name another --run folder");
     }
-    if (is_at(path_, file_)) break;
-    close(file_);  // its owner has removed it since
+    std::fprintf(stderr, "note: %s cannot be locked (%s): start no other run there\n", folder.c_str(),
+                 std::strerror(problem));
+    file_ = -1;
+    break;
   }
-  std::ofstream(path_) << this_process() << "\n";
+  std::ofstream(path_) << "process " << getpid() << " on " << host_name() << "\n";
 }
 
 RunLock::~RunLock() {
@@ -155,7 +154,7 @@ void RunFolder::create() const {
   refuse_if_used();
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) throw DataError(path_, 0, "cannot be made: " + system_error_text(error.value()));
+  if (error) refuse(path_, "cannot be made", error.value());
   write(kMetrics, "");
 }
 
@@ -215,7 +214,7 @@ void RunFolder::keep_checkpoint(Index step, Index count) const {
   fs::remove(kept, error);
   fs::create_hard_link(file(kCheckpoint), kept, error);
   if (error) fs::copy_file(file(kCheckpoint), kept, error);  // a file system without links
-  if (error) throw DataError(kept, 0, "cannot be written: " + system_error_text(error.value()));
+  if (error) refuse(kept, "cannot be written", error.value());
   remove_all_but(count, kKeptCheckpoint, step);
 }
 
@@ -229,8 +228,8 @@ std::string RunFolder::earlier_checkpoint() const {
     } catch (const CheckpointError&) {
       continue;
     }
-    return "; the one of step " + std::to_string(step) +
-           " is whole, and --resume goes on from it after: mv " + kept + " " + file(kCheckpoint);
+    return format("; the one of step {} is whole, and --resume goes on from it after: mv {} {}", step, kept,
+                  file(kCheckpoint));
   }
   return "";
 }
@@ -303,22 +302,21 @@ void RunFolder::remove_all_but(Index count, const std::string& prefix, Index ste
     const std::string path = file(kept_name(prefix, found));
     std::error_code error;
     fs::remove(path, error);
-    if (error) throw DataError(path, 0, "cannot be removed: " + system_error_text(error.value()));
+    if (error) refuse(path, "cannot be removed", error.value());
   }
 }
 
-std::vector<Index> RunFolder::kept_steps() const { return steps_of(kKeptWeights); }
-
-std::string RunFolder::kept_weights(Index step) const { return file(kept_name(kKeptWeights, step)); }
-
 void RunFolder::load_average(Index count, Module& model) const {
-  const std::vector<Index> kept = kept_steps();
+  const std::vector<Index> kept = steps_of(kKeptWeights);
   if (static_cast<Index>(kept.size()) < count) {
-    throw Error("--average " + std::to_string(count) + " is more than the " + std::to_string(kept.size()) +
-                " weights that " + path_ + " keeps; train with --keep-checkpoints");
+    throw Error(
+        format("--average {} is more than the {} weights that {} keeps; train with "
+               "--keep-checkpoints",
+               count, kept.size(), path_));
   }
   std::vector<std::string> files;
-  for (Index i = 0; i < count; ++i) files.push_back(kept_weights(kept[static_cast<std::size_t>(i)]));
+  for (Index i = 0; i < count; ++i)
+    files.push_back(file(kept_name(kKeptWeights, kept[static_cast<std::size_t>(i)])));
   average_weights(files, model);
 }
 
@@ -338,21 +336,8 @@ void RunFolder::append_metrics(const Json& line) const {
   events_->add(step_of(line, 0), scalars);
 }
 
-/// The whole lines of metrics.jsonl; the last one may have been cut short.
-std::vector<std::pair<std::string, Json>> RunFolder::metrics() const {
-  std::vector<std::pair<std::string, Json>> lines;
-  std::istringstream text(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
-  for (std::string line; std::getline(text, line);) {
-    try {
-      const Json entry = parse_json(line);
-      if (entry.is_object()) lines.emplace_back(line, entry);
-    } catch (const CheckpointError&) {
-    }
-  }
-  return lines;
-}
-
-std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
+/// The lines that metric_lines() returns, with their text.
+std::vector<std::pair<std::string, Json>> RunFolder::metrics(std::size_t most) const {
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
     for (std::string line; std::getline(text, line);)
@@ -360,14 +345,20 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   };
   std::size_t counts[2] = {}, read[2] = {};
   for_each_line([&](const std::string&, int kind) { ++counts[kind]; });
-  std::vector<Json> entries;
+  std::vector<std::pair<std::string, Json>> lines;
   for_each_line([&](const std::string& line, int kind) {
     if (++read[kind] % (counts[kind] / most + 1) != 0 && read[kind] != counts[kind]) return;
     try {
-      if (Json entry = parse_json(line); entry.is_object()) entries.push_back(std::move(entry));
+      if (Json entry = parse_json(line); entry.is_object()) lines.emplace_back(line, std::move(entry));
     } catch (const CheckpointError&) {
     }
   });
+  return lines;
+}
+
+std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
+  std::vector<Json> entries;
+  for (auto& [line, entry] : metrics(most)) entries.push_back(std::move(entry));
   return entries;
 }
 

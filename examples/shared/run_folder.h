@@ -88,10 +88,6 @@ class RunFolder {
 
   /// Writes weights-STEP.safetensors, and removes all of these except the last `count`.
   void keep_weights(Module& model, Index step, Index count) const;
-  /// The steps of the weights that are kept, latest first.
-  std::vector<Index> kept_steps() const;
-  /// The file with the weights of a step.
-  std::string kept_weights(Index step) const;
   /// Sets the model to the mean of the last `count` weights that are kept. Throws: CheckpointError; Error if
   /// there are fewer
   void load_average(Index count, Module& model) const;
@@ -110,7 +106,8 @@ class RunFolder {
   void cut_metrics(Index step) const;
 
  private:
-  std::vector<std::pair<std::string, Json>> metrics() const;
+  std::vector<std::pair<std::string, Json>> metrics(
+      std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   std::string to_write(const std::string& name) const;
   std::vector<Index> steps_of(const std::string& prefix) const;
   void remove_all_but(Index count, const std::string& prefix, Index step) const;

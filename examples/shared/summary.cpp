@@ -1,21 +1,14 @@
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/profile_part.h>
+#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/nn/attention/cost.h>
 
-#include <iomanip>
-#include <sstream>
+#include <functional>
 
 namespace tapeformer {
-
 namespace {
-
-/// "width                      128           default": a line of --summary.
-std::string summary_line(const std::string& name, const std::string& value, bool is_default) {
-  std::ostringstream line;
-  line << std::left << std::setw(26) << name << ' ';
-  if (is_default) line << std::setw(14) << value << " default";
-  if (!is_default) line << value;
-  return line.str() + "\n";
-}
 
 /// A row of a table in Markdown.
 std::string field_row(const ConfigField& field) {
@@ -25,13 +18,43 @@ std::string field_row(const ConfigField& field) {
   const std::string range = field.choices().empty()
                                 ? replaced(replaced(field.rule.words, "must be ", ""), "must not be ", "not ")
                                 : alternatives(field.choices());
-  std::string row = "| `" + field.name + "`";
-  for (const std::string& cell :
-       {replaced(type_text(field), "a ", ""), field.text(), range, field.help, std::string(field.since)}) {
-    row += " | " + cell;
-  }
-  return row + " |\n";
+  return format("| `{}` | {} | {} | {} | {} | {} |\n", field.name, replaced(type_text(field), "a ", ""),
+                field.text(), range, field.help, field.since);
 }
+
+std::string cost_line(const std::string& name, const std::string& flops, const std::string& bytes) {
+  return format("{:-44s} {:15s}", name, flops) + (bytes.empty() ? "" : format(" {:18s}", bytes)) + "\n";
+}
+
+/// The costs of a layer, in a call of no matter what sizes; zeros where nobody knows.
+AttentionCost cost_of(const AttentionConfig& attention, DType type) {
+  AttentionCall call;
+  call.type = type;
+  return attention_kind(attention.kind).cost ? attention_cost(attention, call) : AttentionCost();
+}
+
+/// Bytes in caches as a line; empty where there are none, or nobody knows.
+std::string cache_line(const char* name, double bytes) {
+  return bytes > 0 ? cost_line(name, "", bytes_text(bytes)) : "";
+}
+
+std::string costs_of(Module& model, const std::string& row, const std::function<Tensor()>& loss) {
+  model.train();
+  const Profile profile(false, true);
+  Tape tape;
+  const Tensor value = loss();
+  const TapeMemory memory = tape.memory();
+  tape.backward(value);
+  model.clear_gradients();
+  std::string text = cost_line(row, "forward FLOPs", "bytes for backward");
+  for (const ProfiledPart& part : profile.parts())
+    text += cost_line(part.name, count_text(part.flops), bytes_text(static_cast<double>(part.saved_bytes)));
+  text += cost_line("total", count_text(profile.flops(false)),
+                    bytes_text(static_cast<double>(memory.saved_bytes - memory.parameter_bytes)));
+  return text + cost_line("backward", count_text(profile.flops(true)), "");
+}
+
+Tensor zero_ids(Index length, Device device) { return Tensor::zeros({1, length}, DType::i32, device); }
 
 }  // namespace
 
@@ -39,25 +62,25 @@ std::string fields_text(const FieldList& fields, const FieldList& defaults) {
   std::string text;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string value = fields[i].text();
-    if (fields[i].value()) text += summary_line(fields[i].name, value, value == defaults[i].text());
+    const bool is_default = value == defaults[i].text();
+    if (fields[i].value())
+      text +=
+          format("{:-26s} ", fields[i].name) + (is_default ? format("{:-14s} default", value) : value) + "\n";
   }
   return text;
 }
 
 std::string changes_text(const FieldList& fields, const FieldList& defaults) {
-  std::string text;
-  for (const auto& [field, usual] : changed_fields(fields, defaults))
-    text += (text.empty() ? "" : ", ") + field->name + "=" + field->text();
-  return text;
+  return joined(changed_fields(fields, defaults), ", ",
+                [](const ChangedField& changed) { return changed.now->name + "=" + changed.now->text(); });
 }
 
 std::string parameters_text(Module& model) {
-  std::ostringstream text;
+  std::string text;
   Index frozen = 0;
   const auto add = [&](const std::string& path, const std::string& shape, Index count,
                        const char* remark = "") {
-    text << std::left << std::setw(48) << path << ' ' << std::setw(16) << shape << ' ' << std::right
-         << std::setw(12) << count << remark << '\n';
+    text += format("{:-48s} {:-16s} {:12d}{}\n", path, shape, count, remark);
   };
   for (const auto& [path, parameter] : model.named_parameters()) {
     const Index count = parameter.value().elements();
@@ -66,13 +89,39 @@ std::string parameters_text(Module& model) {
   }
   add("total", "", model.parameter_count());
   if (frozen > 0) add("frozen", "", frozen);
-  return text.str();
+  return text;
+}
+
+std::string costs_text(DecoderOnly& model) {
+  const DecoderOnlyConfig& config = model.config();
+  const Tensor ids = zero_ids(config.context, model.device());
+  double of_token = 0, of_row = 0;
+  for_each_attention(config, [&](const AttentionConfig& attention) {
+    const AttentionCost cost = cost_of(attention, model.parameters().front().value().dtype());
+    of_token += static_cast<double>(cost.cache_bytes_per_token);
+    of_row += static_cast<double>(cost.cache_bytes_per_row);
+  });
+  return costs_of(model, "a row of " + number_of(config.context, "token"),
+                  [&] { return model.loss(ids, ids); }) +
+         cache_line("a token in the caches", of_token) + cache_line("a row's states in the caches", of_row);
+}
+
+std::string costs_text(EncoderDecoder& model) {
+  const EncoderDecoderConfig& config = model.config();
+  const Tensor ids = zero_ids(config.max_length, model.device());
+  const auto line = [&](const char* name, bool is_cross) {
+    const AttentionCost cost =
+        cost_of(config.layer.attention_config(is_cross), model.parameters().front().value().dtype());
+    return cache_line(name, static_cast<double>(config.decoder_layers * cost.cache_bytes_per_token));
+  };
+  return costs_of(model, "a pair of " + number_of(config.max_length, "token") + " each",
+                  [&] { return model.loss(ids, {}, ids, ids); }) +
+         line("a target's token in the caches", false) + line("a source's token in the caches", true);
 }
 
 std::string fields_table(const FieldList& fields) {
-  std::string text = "| field | type | default | range | meaning | since |\n|---|---|---|---|---|---|\n";
-  for (const ConfigField& field : fields) text += field_row(field);
-  return text;
+  return "| field | type | default | range | meaning | since |\n|---|---|---|---|---|---|\n" +
+         joined(fields, "", field_row);
 }
 
 std::string fields_document(const std::string& program, const FieldList& model, const FieldList& options) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
-#include <tapeformer/examples/report/model_costs.h>
-#include <tapeformer/nn/module.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
 
 #include <string>
 #include <type_traits>
@@ -22,6 +22,13 @@ std::string changes_text(const Config& config) {
 
 /// The parameters with their shapes and numbers of values, module by module, the total, and what is frozen.
 std::string parameters_text(Module& model);
+
+/// What one row of as many tokens as the model can have takes, part by part: FLOPs of the forward pass, bytes
+/// that are kept for the backward pass; FLOPs of both passes, and the bytes per token in the caches. Passes
+/// run once for that, in training mode; the model's gradients are cleared.
+std::string costs_text(DecoderOnly& model);
+/// The costs with a source and a target of that length.
+std::string costs_text(EncoderDecoder& model);
 
 /// What --summary prints of a model.
 template <class Model>

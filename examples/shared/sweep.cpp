@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/run_record.h>
-#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/sweep.h>

@@ -30,8 +30,8 @@ double word_perplexity(double nats, const TextSize& size) {
 
 std::string text_units(double nats, const TextSize& size) {
   std::string text;
-  if (size.words > 0) text += ", perplexity a word " + number_text(word_perplexity(nats, size));
-  if (size.bytes > 0) text += format(", {:.4f} bits a byte", bits_per_byte(nats, size));
+  if (size.words > 0) text += ", perplexity per word " + number_text(word_perplexity(nats, size));
+  if (size.bytes > 0) text += format(", {:.4f} bits per byte", bits_per_byte(nats, size));
   return text;
 }
 

@@ -30,7 +30,7 @@ TextSize size_of_text(std::string_view text, bool after_white_space = true);
 double bits_per_byte(double nats, const TextSize& size);
 /// Source:  Merity et al. 2016, arXiv:1609.07843, whose tokens are words and line ends
 double word_perplexity(double nats, const TextSize& size);
-/// ", perplexity a word 52.3, 1.2345 bits a byte"; empty where nothing was counted.
+/// ", perplexity per word 52.3, 1.2345 bits per byte"; empty where nothing was counted.
 std::string text_units(double nats, const TextSize& size);
 /// The loss in nats per token, its perplexity, and these units, as metrics.jsonl calls them.
 nlohmann::ordered_json loss_json(double nats, double tokens, const TextSize& size);

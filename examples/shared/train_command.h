@@ -1,12 +1,8 @@
 #pragma once
 
-#include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/examples/shared/training_options.h>
-#include <tapeformer/examples/train/control.h>
+#include <tapeformer/examples/train/start.h>
 
-#include <functional>
 #include <initializer_list>
-#include <string>
 
 namespace tapeformer {
 

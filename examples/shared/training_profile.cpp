@@ -64,7 +64,8 @@ std::string TrainingProfile::text(const MachineRates& machine) const {
     for (const std::string& cell : cells) text += padded(cell, 11);
     return text + "\n";
   };
-  std::string text = line("operation", {"pass", "calls", "ms a step", "share", "GFLOP/s", "GB/s", "of best"});
+  std::string text =
+      line("operation", {"pass", "calls", "ms per step", "share", "GFLOP/s", "GB/s", "of best"});
   double in_kernels = 0, floors = 0;
   for (const ProfileLine& op : sorted) {
     const auto flops = static_cast<double>(op.flops), bytes = static_cast<double>(op.bytes);

@@ -8,6 +8,15 @@
 
 namespace tapeformer {
 
+void Checkpointer::start() {
+  Session& s = session_;
+  separate_draws(s.task.model(), s.ranks.rank());
+  s.folder.create();
+  s.task.describe(s.folder);
+  save();
+  wait();
+}
+
 void Checkpointer::save() {
   Session& s = session_;
   const PhaseClock::Scope scope(s.clock, Phase::checkpoints);
@@ -29,8 +38,8 @@ void Checkpointer::save() {
   const Index before = s.checkpointed_step;
   if (s.options.earlier_checkpoints > 0 && before >= 0 && before < s.step)
     s.folder.keep_checkpoint(before, s.options.earlier_checkpoints);
-  const auto visit = [&](OptimizerVisitor& visitor) { s.learner.visit_state(visitor); };
-  s.learner.with_whole_values([&] { writing_ = s.folder.save_checkpoint(s.task.model(), visit, state); });
+  const auto visit = [&](OptimizerVisitor& visitor) { s.visit_state(visitor); };
+  s.parallel.with_whole_values([&] { writing_ = s.folder.save_checkpoint(s.task.model(), visit, state); });
   s.checkpointed_step = s.step;
   s.progress.clear();
 }
@@ -40,10 +49,10 @@ void Checkpointer::wait() {
   if (writing_.valid()) writing_.get();
 }
 
-void Checkpointer::restore(const Json& state) {
+void Checkpointer::resume(const Json& state, Index steps_before) {
   Session& s = session_;
-  const auto visit = [&](OptimizerVisitor& visitor) { s.learner.visit_state(visitor); };
-  s.learner.with_whole_values([&] { s.folder.load_checkpoint(s.task.model(), visit); });
+  const auto visit = [&](OptimizerVisitor& visitor) { s.visit_state(visitor); };
+  s.parallel.with_whole_values([&] { s.folder.load_checkpoint(s.task.model(), visit); });
   separate_draws(s.task.model(), s.ranks.rank());
   s.task.load_state(state);
   try {
@@ -55,11 +64,6 @@ void Checkpointer::restore(const Json& state) {
   if (state.contains("guard")) guard_.load(state.at("guard"));  // and this
   s.checkpointed_step = s.step;
   s.folder.cut_metrics(s.step);  // the time that its lines tell of is spent all the same
-}
-
-void Checkpointer::resume(const Json& state, Index steps_before) {
-  const Session& s = session_;
-  restore(state);
   const auto threads = state.at("threads").get<Index>();
   if (threads != omp_get_max_threads())
     s.progress.log("note: the run began with " + number_of(threads, "thread") +
@@ -76,12 +80,11 @@ void Checkpointer::change_steps(Index before) {
   const Session& s = session_;
   TrainingOptions old = s.options;
   old.steps = before;
-  const std::string steps = std::to_string(s.options.steps), here = std::to_string(s.step);
-  std::string text = "goes on to step " + steps + ", with the " + s.options.schedule + " schedule of " +
-                     steps + " steps: the learning rate is " + format("{:.2e}", s.schedule(s.step)) +
-                     " at step " + std::to_string(s.step + 1);
+  std::string text =
+      format("goes on to step {}, with the {} schedule of {} steps: the learning rate is {:.2e} at step {}",
+             s.options.steps, s.options.schedule, s.options.steps, s.schedule(s.step), s.step + 1);
   if (s.step > 0)
-    text += format(", and was {:.2e}", Schedule(old.schedule_config())(s.step - 1)) + " at step " + here;
+    text += format(", and was {:.2e} at step {}", Schedule(old.schedule_config())(s.step - 1), s.step);
   s.progress.log(text);
   is_finished = false;
   validator_.renew_patience();

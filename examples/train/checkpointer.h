@@ -12,6 +12,12 @@ class Checkpointer {
   Checkpointer(Session& session, Guard& guard, TrainingLog& log, Validator& validator)
       : session_(session), guard_(guard), log_(log), validator_(validator) {}
 
+  /// Makes the folder of a new run, and saves what it begins with. Throws: DataError
+  void start();
+  /// Goes on from the folder's checkpoint, which has this state, and says what is different now. If a number
+  /// of steps was asked for, which the task's options then hold, `steps_before` is the former one; else it
+  /// is 0. Throws: CheckpointError
+  void resume(const Json& state, Index steps_before = 0);
   /// The checkpoint of a GPU's weights is written while that computes on. Throws: BadStep if the weights are
   /// ruined
   void save();
@@ -19,9 +25,6 @@ class Checkpointer {
   void wait();
   /// Whether the weights as they are now have been saved.
   bool is_saved() const { return session_.checkpointed_step == session_.step; }
-  /// Goes on from the folder's checkpoint, which has this state, and says what is different now.
-  /// `steps_before` is as in TrainingRun::resume(). Throws: CheckpointError
-  void resume(const Json& state, Index steps_before);
 
   bool is_finished = false;  ///< whether the run has come to its end; in the checkpoint too
 
@@ -33,7 +36,6 @@ class Checkpointer {
   }
 
  private:
-  void restore(const Json& state);
   void change_steps(Index before);
 
   Session& session_;

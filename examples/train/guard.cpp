@@ -12,7 +12,7 @@ namespace {
 constexpr Index kMostBadSteps = 10;  // in a row
 
 std::string not_finite(const char* name, double value) {
-  return std::string("the ") + name + " is " + (std::isnan(value) ? "nan" : format("{}", value));
+  return format("the {} is {}", name, std::isnan(value) ? "nan" : format("{:g}", value));
 }
 
 /// Whether the parameter has a gradient with a value other than 0.
@@ -39,11 +39,11 @@ bool LossWatch::is_far_above(double loss, double deviations) {
 
 BadStep Guard::bad_step(Index number, const std::string& what) const {
   const Index saved = session_.checkpointed_step;
-  const std::string kept = saved < 0 ? std::string("Nothing was saved")
-                                     : "The checkpoint of step " + std::to_string(saved) + " in " +
-                                           session_.folder.path() + " is unharmed";
-  return BadStep("step " + std::to_string(number) + ": " + what + "; stopped. " + kept +
-                 "; try a lower --learning-rate or a longer --warmup");
+  const std::string kept =
+      saved < 0 ? "Nothing was saved"
+                : format("The checkpoint of step {} in {} is unharmed", saved, session_.folder.path());
+  return BadStep(format("step {}: {}; stopped. {}; try a lower --learning-rate or a longer --warmup", number,
+                        what, kept));
 }
 
 void Guard::require_finite(double value, const char* name) const {
@@ -88,7 +88,7 @@ void Guard::handle_bad_step(const std::string& policy, Index step, const std::st
   if (!is_noted && (++bad_in_a_row_ >= kMostBadSteps || policy != "skip")) throw bad_step(step, what);
   const char* const update = is_noted ? "made" : "skipped";
   ++bad_steps_;
-  session_.progress.log("step " + std::to_string(step) + ": " + what + "; its update was " + update);
+  session_.progress.log(format("step {}: {}; its update was {}", step, what, update));
   session_.folder.append_metrics({{"step", step}, {"bad_step", what}, {"update", update}});
 }
 
@@ -119,8 +119,9 @@ void GradientWatch::see(Session& session) {
     names += (names.empty() ? "" : ", ") + parameters[i].first;
   }
   if (!names.empty())
-    session.progress.log("note: no gradient, or exactly zero, in the first " + std::to_string(kSteps) +
-                         " steps, so these are not trained: " + names);
+    session.progress.log(
+        format("note: no gradient, or exactly zero, in the first {} steps, so these are not trained: {}",
+               kSteps, names));
 }
 
 }  // namespace tapeformer

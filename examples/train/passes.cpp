@@ -13,7 +13,7 @@ Passes::Passes(Session& session)
 
 void Passes::prepare(Index number) {
   if (ahead_ && ahead_->first == number) return;
-  ahead_.emplace(number, session_.task.batch(number, session_.share()));
+  ahead_.emplace(number, session_.task.batch(number, {session_.ranks.rank(), session_.ranks.size()}));
 }
 
 Pass Passes::run(Index number, bool is_last) {
@@ -41,7 +41,7 @@ Tensor Passes::forward_and_backward(const Batch& batch, const Tensor& weight, bo
     const TapeMemory memory = tape.memory();
     cost_.saved_bytes = memory.saved_bytes - memory.parameter_bytes;
   }
-  if (is_last) session_.learner.sum_during(tape);
+  if (is_last) session_.parallel.sum_during(tape);
   session_.clock.enter(Phase::backward);
   const bool is_weighted = !weight.defined() && weighs_batches();
   tape.backward(loss, is_weighted ? Tensor::scalar_like(loss, static_cast<double>(batch.counted)) : weight);
@@ -56,7 +56,8 @@ Tensor Passes::replayed(const Batch& batch, bool is_last) {
   std::vector<Tensor> inputs = batch.tensors;
   const Session& s = session_;
   inputs.push_back(weighs_batches() ? Tensor::scalar(static_cast<double>(batch.counted),
-                                                     s.learner.gradient_type(), s.compute.device)
+                                                     wide(s.optimizer->parameters().front().value().dtype()),
+                                                     s.compute.device)
                                     : Tensor());
   Tensor loss = graphs_.run("pass", inputs, [&](std::vector<Tensor> given) {
     const Tensor weight = given.back();

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/run.h>
-#include <tapeformer/nn/dropout.h>
 
 #include <nlohmann/json.hpp>
 
@@ -26,20 +25,21 @@ TrainingRun::TrainingRun(Session& session, TimePlan plan)
       log_(session_, guard_),
       report_(session_, passes_),
       validator_(session_, guard_, log_, report_),
-      checkpointer_(session_, guard_, log_, validator_),
+      profile_(session.control.profile),
       budget_(session_, std::move(plan)),
-      profile_(session.control.profile) {}
+      checkpointer(session_, guard_, log_, validator_) {}
 
 int TrainingRun::run() {
   const auto with_remedy = [&](const Error& error) {
     session_.folder.check_lock();  // its error says more, with another remedy
-    return error.what() + std::string("; once that is mended, this goes on from the last checkpoint: ") +
-           session_.task.program() + " train --run " + session_.folder.path() + " --resume";
+    return format(
+        "{}; once that is mended, this goes on from the last checkpoint: {} train --run {} --resume",
+        error.what(), session_.task.program(), session_.folder.path());
   };
   try {
     return train();
   } catch (const BadStep&) {
-    checkpointer_.wait();
+    checkpointer.wait();
     session_.progress.clear();
     throw;
   } catch (const DataError& error) {
@@ -53,7 +53,7 @@ int TrainingRun::train() {
   Session& s = session_;
   s.first_step = s.step;
   s.started = now_seconds();
-  const bool is_over = checkpointer_.is_finished;
+  const bool is_over = checkpointer.is_finished;
   if (is_over && s.folder.has_ending(s.step)) {
     s.progress.log("this training is finished; the best weights are in " + s.folder.file(kBestWeights) +
                    "; it goes on with a larger number of --steps");
@@ -64,8 +64,6 @@ int TrainingRun::train() {
   if (is_over) return finish();  // stopped during its last measurement
   s.task.model().train();
   say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
-  const Index save_every =
-      s.options.checkpoint_every > 0 ? s.options.checkpoint_every : s.options.validate_every;
   while (true) {
     profile_.begin_step();
     const bool is_trained = train_step();
@@ -77,15 +75,17 @@ int TrainingRun::train() {
     if (!is_trained) return stop(false);
     if (budget_.is_due()) {
       log_.flush_pending();
-      budget_.correct([this] { checkpointer_.save(); });
+      budget_.correct([this] { checkpointer.save(); });
     }
     const bool validates = s.step % s.options.validate_every == 0 || s.step == s.options.steps;
+    const Index save_every =
+        s.options.checkpoint_every > 0 ? s.options.checkpoint_every : s.options.validate_every;
     const bool saves = s.step % save_every == 0;
     if (validates || saves) log_.flush_pending();
     if (validates) validator_.validate();
-    checkpointer_.is_finished = s.step >= s.options.steps || !validator_.is_patient();
-    if (checkpointer_.is_finished || saves) checkpointer_.save();
-    if (checkpointer_.is_finished) return finish();
+    checkpointer.is_finished = s.step >= s.options.steps || !validator_.is_patient();
+    if (checkpointer.is_finished || saves) checkpointer.save();
+    if (checkpointer.is_finished) return finish();
     if (validates && report_.is_due()) report_.write();
     const bool late = s.is_alone() ? s.is_late() : all_late_;
     if (late || (s.is_alone() ? s.control.stops() : all_stop_)) return stop(late);
@@ -97,7 +97,7 @@ int TrainingRun::train() {
 bool TrainingRun::train_step() {
   Session& s = session_;
   s.ranks.set_step(s.step + 1);
-  s.learner.clear_gradients();
+  s.optimizer->clear_gradients();
   QueuedStep step;
   step.number = s.step + 1;
   Index counted = 0;
@@ -120,7 +120,7 @@ bool TrainingRun::train_step() {
   }
   if (!step.is_left_out) {
     if (step.counted > 0) gradient_watch_.see(s);
-    step.norm = AsyncReadback(s.learner.update(s.schedule(s.step), share));
+    step.norm = AsyncReadback(s.update(s.schedule(s.step), share));
   }
   ++s.step;
   if (s.step < s.options.steps) {
@@ -138,7 +138,7 @@ double TrainingRun::sum_over_ranks(Index counted) {
   Session& s = session_;
   if (s.is_alone()) return static_cast<double>(counted);
   const PhaseClock::Scope scope(s.clock, Phase::waiting);
-  s.learner.finish_sums();
+  s.parallel.finish();
   const std::vector<double> all =
       s.ranks.sum({static_cast<double>(counted), s.control.stops() ? 1.0 : 0.0, s.is_late() ? 1.0 : 0.0});
   all_stop_ = all[1] > 0;
@@ -149,12 +149,12 @@ double TrainingRun::sum_over_ranks(Index counted) {
 int TrainingRun::stop(bool late) {
   Session& s = session_;
   log_.flush_pending();
-  if (!checkpointer_.is_saved()) checkpointer_.save();
-  checkpointer_.wait();
+  if (!checkpointer.is_saved()) checkpointer.save();
+  checkpointer.wait();
   if (!validator_.has_best() && s.step > 0) validator_.keep_first_weights();
-  s.progress.log((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
-                 std::to_string(s.step) + "; saved. Go on with: " + s.task.program() + " train --run " +
-                 s.folder.path() + " --resume");
+  s.progress.log(format("{} at step {}; saved. Go on with: {} train --run {} --resume",
+                        late ? "the time limit is reached" : "interrupted", s.step, s.task.program(),
+                        s.folder.path()));
   log_.write_summary(Json::object(), passes_);
   report_.write();
   return late ? kExitSuccess : kExitInterrupted;
@@ -162,13 +162,12 @@ int TrainingRun::stop(bool late) {
 
 int TrainingRun::finish() {
   Session& s = session_;
-  checkpointer_.wait();
+  checkpointer.wait();
   say_at_interrupt(kMeasuring);
-  const Index trained = s.step - s.first_step;
-  const std::string took = trained == 0
-                               ? ""
-                               : "trained " + number_of(trained, s.first_step > 0 ? "more step" : "step") +
-                                     " in " + duration_text(now_seconds() - s.started) + "; ";
+  std::string took;
+  if (const Index trained = s.step - s.first_step; trained > 0)
+    took = "trained " + number_of(trained, s.first_step > 0 ? "more step" : "step") + " in " +
+           duration_text(now_seconds() - s.started) + "; ";
   s.progress.log(took + format("best validation loss {:.4f}; weights in ", validator_.best_loss()) +
                  s.folder.file(kBestWeights));
   s.clock.enter(Phase::validation);
@@ -177,18 +176,6 @@ int TrainingRun::finish() {
   report_.show_attention();
   report_.write();
   return kExitSuccess;
-}
-
-void TrainingRun::start() {
-  separate_draws(session_.task.model(), session_.ranks.rank());
-  session_.folder.create();
-  session_.task.describe(session_.folder);
-  checkpointer_.save();
-  checkpointer_.wait();
-}
-
-void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
-  checkpointer_.resume(checkpoint, steps_before);
 }
 
 }  // namespace tapeformer

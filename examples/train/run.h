@@ -14,13 +14,8 @@ class TrainingRun {
   /// A number of steps that was chosen by a plan is corrected once.
   explicit TrainingRun(Session& session, TimePlan plan = {});
 
-  /// Makes the folder. Throws: DataError
-  void start();
-  /// Restores the run from its folder; `checkpoint` is the state in the folder's checkpoint. If a number of
-  /// steps was asked for, which the task's options then hold, `steps_before` is the former one; else it is 0.
-  /// Throws: CheckpointError
-  void resume(const Json& checkpoint, Index steps_before = 0);
-  /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
+  /// Once `checkpointer` has started or resumed it: runs to the end, to a limit or to Ctrl-C; returns the
+  /// exit code.
   /// Throws: BadStep if a bad step stops it; DataError or CheckpointError if a file cannot be read or
   ///         written, which ends the run rather than to let it go on unsaved; the last checkpoint stays
   int run();
@@ -39,10 +34,12 @@ class TrainingRun {
   TrainingLog log_;
   RunReport report_;
   Validator validator_;
-  Checkpointer checkpointer_;
-  TimeBudget budget_;
   TrainingProfile profile_;
+  TimeBudget budget_;
   bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
+
+ public:
+  Checkpointer checkpointer;
 };
 
 }  // namespace tapeformer

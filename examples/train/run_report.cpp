@@ -1,15 +1,20 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/report/run_record.h>
-#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/train/run_report.h>
 
 #include <omp.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <thread>
 #include <utility>
 
 namespace tapeformer {
@@ -22,9 +27,52 @@ Index bytes_in(const Tensor& tensor) {
   return tensor.defined() ? tensor.elements() * bytes_of(tensor.dtype()) : 0;
 }
 
-}  // namespace
+/// The name of the processor as Linux has it; else what kind it is.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t begin = line.find(": ");
+    if (begin != std::string::npos) return line.substr(begin + 2);
+  }
+#if defined(__x86_64__)
+  return "x86-64";
+#elif defined(__aarch64__)
+  return "AArch64";
+#else
+  return "unknown";
+#endif
+}
 
-RunReport::RunReport(Session& session, const Passes& passes) : session_(session), passes_(passes) {}
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[32] = "";
+  if (gmtime_r(&now, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
+  return text;
+}
+
+constexpr const char* kCompiler =
+#if defined(__clang__)
+    "clang " __clang_version__;
+#else
+    "g++ " __VERSION__;
+#endif
+
+/// The session: when it began, this version, its compiler, the processor and the machine.
+Json session_json(const std::string& command) {
+  const double pages = static_cast<double>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
+  return {{"began", time_text()},
+          {"command", command},
+          {"version", kVersion},
+          {"compiler", kCompiler},
+          {"processor", processor_name()},
+          {"cores", std::thread::hardware_concurrency()},
+          {"memory_bytes", pages * static_cast<double>(sysconf(_SC_PAGESIZE))},
+          {"host", host_name()}};
+}
+
+}  // namespace
 
 void RunReport::begin() {
   const Session& s = session_;
@@ -49,9 +97,9 @@ void RunReport::begin() {
   (*report_)["sessions"] = std::move(sessions);
 }
 
-Json RunReport::model_facts() const {
-  const Session& s = session_;
-  const Passes::Cost& cost = passes_.cost();
+Json model_facts(const Session& session, const Passes& passes) {
+  const Session& s = session;
+  const Passes::Cost& cost = passes.cost();
   Index parameters = 0, gradients = 0;
   for (const Parameter& parameter : s.task.model().parameters()) {
     parameters += bytes_in(parameter.value());
@@ -63,7 +111,7 @@ Json RunReport::model_facts() const {
   facts["memory"] = {
       {"parameters", parameters},
       {"gradients", gradients},
-      {"optimizer", s.learner.state_bytes()},
+      {"optimizer", s.state_bytes},
       {"activations", cost.saved_bytes},
       {"peak", s.compute.device.is_cuda() ? cuda::memory_statistics(s.compute.device.index).peak_bytes
                                           : pool_statistics().peak_bytes}};
@@ -87,7 +135,7 @@ void RunReport::write() {
   const RunFolder& folder = session_.folder;
   const PhaseClock::Scope scope(session_.clock, Phase::log);
   const double begun = now_seconds();
-  if (passes_.cost().is_known) (*report_)["model"] = model_facts();
+  if (passes_.cost().is_known) (*report_)["model"] = model_facts(session_, passes_);
   folder.write(kReportFile, report_->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   folder.write(kReportPage, report_page(report_data({read_run(folder.path(), kReportLines)})));
   written_ = now_seconds();

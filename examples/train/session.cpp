@@ -1,6 +1,17 @@
 #include <tapeformer/examples/train/session.h>
 
 namespace tapeformer {
+namespace {
+
+struct CountBytes : OptimizerVisitor {
+  Index bytes = 0;
+  void tensor(const std::string&, const Tensor& value) override {
+    bytes += value.elements() * bytes_of(value.dtype());
+  }
+  void counter(const std::string&, std::int64_t&) override {}
+};
+
+}  // namespace
 
 Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask& what, Progress& shown,
                  const PhaseClock& since, const Compute& on)
@@ -12,8 +23,19 @@ Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask&
       compute(on),
       options(what.options()),
       ranks(*control.ranks),
-      learner(what.model(), options, control.ranks, how.shard_optimizer),
-      schedule(options.schedule_config()) {}
+      parallel(control.ranks, trainable(what.model().parameters()),
+               {DataParallelConfig().bucket_bytes, how.shard_optimizer}),
+      optimizer(options.optimizer.make(trainable(what.model().parameters()), what.model().row_parts())),
+      average(options.average_decay > 0 ? std::make_unique<MovingAverage>(
+                                              trainable(what.model().parameters()), options.average_decay)
+                                        : nullptr),
+      schedule(options.schedule_config()) {
+  optimizer->set_shards(parallel);
+  if (average) average->set_shards(parallel);
+  CountBytes state;
+  visit_state(state);
+  state_bytes = parallel.is_sharded() ? state.bytes / ranks.size() : state.bytes;
+}
 
 bool Session::is_late() const {
   return control.max_minutes > 0 && now_seconds() - started > 60 * control.max_minutes;
@@ -33,6 +55,32 @@ std::vector<std::uint64_t> Session::draws() const {
 void Session::set_draws(const std::vector<std::uint64_t>& values) const {
   auto from = values.begin();
   for (const auto& [name, value] : task.model().named_counters()) *value = *from++;
+}
+
+Tensor Session::update(double learning_rate, double share) {
+  Tensor norm = optimizer->clipped_step(learning_rate, share, options.clip);
+  if (average) average->include_weights(norm);
+  parallel.gather_values();
+  return norm;
+}
+
+void Session::with_evaluation_weights(const std::function<void()>& use) {
+  const auto exchange = [this] {
+    if (average && average->exchange_weights()) parallel.gather_values();
+  };
+  exchange();
+  try {
+    use();
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  exchange();
+}
+
+void Session::visit_state(OptimizerVisitor& visitor) {
+  optimizer->visit_state(visitor);
+  if (average) average->visit_state(visitor);
 }
 
 }  // namespace tapeformer

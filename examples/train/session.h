@@ -1,22 +1,20 @@
 #pragma once
 
+#include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/examples/shared/phase_clock.h>
-#include <tapeformer/examples/train/control.h>
-#include <tapeformer/examples/train/learner.h>
-#include <tapeformer/examples/train/task.h>
-
-#include <vector>
+#include <tapeformer/examples/train/start.h>
+#include <tapeformer/optim/moving_average.h>
 
 namespace tapeformer {
 
-/// State that the parts of a run share: what it trains, where and how, and how far it is.
+/// State that the parts of a run share: what it trains, where and how, how far it is, and what turns
+/// gradients into new weights.
 struct Session {
   /// `clock` has measured what came before; the model computes as `compute` says already.
   Session(RunFolder run_folder, const TrainingControl& how, TrainingTask& what, Progress& shown,
           const PhaseClock& since = {}, const Compute& on = {default_device()});
 
   bool is_alone() const { return ranks.size() == 1; }
-  BatchShare share() const { return {ranks.rank(), ranks.size()}; }
   /// The number of batches in `steps` steps of the run.
   Index batches(Index steps) const { return steps * options.accumulate; }
   Index batches() const { return batches(step); }
@@ -27,6 +25,14 @@ struct Session {
   std::vector<std::uint64_t> draws() const;
   void set_draws(const std::vector<std::uint64_t>& values) const;
 
+  /// Updates the weights by the gradients times `share`. Returns their norm, f64 [1]; nothing changes where
+  /// that is not finite.
+  Tensor update(double learning_rate, double share);
+  /// Runs `use` while the model has the weights to validate and to keep. Collective.
+  void with_evaluation_weights(const std::function<void()>& use);
+  /// Shows what a checkpoint holds besides the model. Collective.
+  void visit_state(OptimizerVisitor& visitor);
+
   RunFolder folder;
   TrainingControl control;
   TrainingTask& task;
@@ -35,7 +41,10 @@ struct Session {
   Compute compute;
   TrainingOptions options;
   Communicator& ranks;
-  Learner learner;
+  DataParallel parallel;
+  const std::unique_ptr<Optimizer> optimizer;
+  const std::unique_ptr<MovingAverage> average;  ///< none unless options.average_decay asks for it
+  Index state_bytes = 0;  ///< of optimizer and average on one rank, as they were at the beginning
   Schedule schedule;
   double started = now_seconds();
   Index first_step = 0;          ///< of this session, from 0

@@ -9,7 +9,6 @@
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
-#include <tapeformer/examples/train/dry_run.h>
 #include <tapeformer/examples/train/run.h>
 #include <tapeformer/examples/train/start.h>
 
@@ -32,7 +31,7 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   std::unique_ptr<TrainingTask> task;
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
   if (const Index frozen = freeze(task->model().parameters(), task->options().freeze); frozen > 0)
-    progress.log(count_text(static_cast<double>(frozen)) + " of the parameters are frozen");
+    progress.log(count_text(frozen) + " of the parameters are frozen");
   Json state;
   task->save_state(state);
   state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";
@@ -62,9 +61,7 @@ int show_summary(TrainingTask& task) {
 }  // namespace
 
 std::string TrainingTask::summary() { return parameters_text(model()); }
-
 Json TrainingTask::conclude(Progress&) { return Json::object(); }
-
 Json TrainingTask::attention_example() { return {}; }
 
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
@@ -92,7 +89,7 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   }
   Session session(folder, joined, *task, progress, clock, compute);
   TrainingRun run(session, plan);
-  run.start();
+  run.checkpointer.start();
   return run.run();
 }
 
@@ -108,8 +105,8 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     if (control.steps != 0) {
       const Index step = checkpoint.at("step").get<Index>();
       if (control.steps <= step) {
-        throw Error("--steps must be above " + std::to_string(step) +
-                    ", the step that the run has come to; got " + std::to_string(control.steps));
+        throw Error(format("--steps must be above {}, the step that the run has come to; got {}", step,
+                           control.steps));
       }
       Json& steps = checkpoint.at("options").at("steps");
       steps_before = steps.get<Index>();
@@ -123,7 +120,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     if (control.summary) return show_summary(*task);
     task->options().check();  // an earlier version may have had other choices
     session.emplace(folder, joined, *task, progress, clock, compute);
-    run.emplace(*session).resume(checkpoint, steps_before);
+    run.emplace(*session).checkpointer.resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
     folder.refuse_state(reason_of(error));
   }

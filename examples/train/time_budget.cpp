@@ -1,6 +1,11 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/examples/train/guard.h>
+#include <tapeformer/examples/train/run_report.h>
 #include <tapeformer/examples/train/time_budget.h>
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +19,7 @@ constexpr double kLongestTurn = 0.25;    // seconds that are timed as one
 constexpr std::size_t kFewestTurns = 3;  // of which the first also fills caches and pools, and is left out
 constexpr double kReserve = 0.015;       // of the budget, for what is not timed here: the log, files, samples
 constexpr Index kFewestFirstSteps = 10;  // that tell how long the others take
+constexpr double kDryRunTrial = 3;       // seconds, which a step may take to be timed as a whole
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -47,52 +53,47 @@ Index first_steps(const Session& session) {
   return count;
 }
 
-/// The weights and the state of the random draws, to be put back.
-class SavedModel {
- public:
-  explicit SavedModel(Session& session) : session_(session), draws_(session.draws()) {
-    session_.learner.with_whole_values([&] {
-      for (const Parameter& parameter : session_.task.model().parameters())
-        values_.push_back(parameter.value().clone());
-    });
-  }
-  void restore() const {
-    session_.learner.clear_gradients();
-    session_.set_draws(draws_);
-    session_.learner.with_whole_values([&] {
+/// Returns a function that puts weights and random draws back as they are now.
+std::function<void()> saved_model(Session& session) {
+  std::vector<Tensor> values;
+  session.parallel.with_whole_values([&] {
+    for (const Parameter& parameter : session.task.model().parameters())
+      values.push_back(parameter.value().clone());
+  });
+  return [&session, values, draws = session.draws()] {
+    session.optimizer->clear_gradients();
+    session.set_draws(draws);
+    session.parallel.with_whole_values([&] {
       std::size_t i = 0;
-      for (Parameter& parameter : session_.task.model().parameters()) {
-        parameter.value().copy_from(values_[i++]);
+      for (Parameter& parameter : session.task.model().parameters()) {
+        parameter.value().copy_from(values[i++]);
         parameter.refresh_shadow();
       }
     });
-  }
-
- private:
-  Session& session_;
-  const std::vector<std::uint64_t> draws_;
-  std::vector<Tensor> values_;
-};
-
-}  // namespace
-
-void StepTimer::step(Index first_batch) {
-  Session& s = session_;
-  const Index batches = s.options.accumulate;
-  s.learner.clear_gradients();
-  double loss = 0;
-  for (Index i = 0; i < batches; ++i) {
-    Pass pass = passes_.run(first_batch + i, i + 1 == batches);
-    loss = pass.loss.item();
-    tokens_ += pass.batch.tokens;
-  }
-  s.learner.finish_sums();
-  AsyncReadback(s.learner.update(0, 1)).item();
-  Guard(s, passes_).require_finite(loss, "loss");
+  };
 }
 
-std::vector<double> StepTimer::measure(double longest) {
-  Session& s = session_;
+/// Takes a step with a learning rate of 0. Returns the tokens in it, on this rank.
+Index trial_step(Session& s, Passes& passes, Index first_batch) {
+  const Index batches = s.options.accumulate;
+  s.optimizer->clear_gradients();
+  double loss = 0;
+  Index tokens = 0;
+  for (Index i = 0; i < batches; ++i) {
+    Pass pass = passes.run(first_batch + i, i + 1 == batches);
+    loss = pass.loss.item();
+    tokens += pass.batch.tokens;
+  }
+  s.parallel.finish();
+  AsyncReadback(s.update(0, 1)).item();
+  Guard(s, passes).require_finite(loss, "loss");
+  return tokens;
+}
+
+/// Measures TimePlan::step_seconds in about `longest` seconds, and adds the tokens in these steps to
+/// `tokens`. Several shapes of batches are measured in turn, and the median turn counts: a moment in which
+/// the machine does something else slows down only a few turns. Collective.
+std::vector<double> measured_steps(Session& s, Passes& passes, double longest, Index& tokens) {
   s.progress.status("measuring how fast steps are");
   s.task.model().train();
   const std::vector<Index> bounds = bounds_of_shapes(s.task);
@@ -109,7 +110,7 @@ std::vector<double> StepTimer::measure(double longest) {
       const double turn_begun = now_seconds();
       const Index before = done[i];
       do {
-        step(s.batches(bounds[i] + done[i]++ % (bounds[i + 1] - bounds[i])));
+        tokens += trial_step(s, passes, s.batches(bounds[i] + done[i]++ % (bounds[i + 1] - bounds[i])));
       } while (!is_over(turn_begun, turn));
       turns[i].push_back((now_seconds() - turn_begun) / static_cast<double>(done[i] - before));
     }
@@ -120,6 +121,7 @@ std::vector<double> StepTimer::measure(double longest) {
   return medians;
 }
 
+/// The mean of a step's seconds over the run, whose batches may change their shape.
 double average_over_run(const TrainingTask& task, const std::vector<double>& seconds) {
   const std::vector<Index> bounds = bounds_of_shapes(task);
   double sum = 0;
@@ -128,6 +130,7 @@ double average_over_run(const TrainingTask& task, const std::vector<double>& sec
   return sum / static_cast<double>(bounds.back());
 }
 
+/// Gives the task as many steps as fit into `seconds`, with the validations that they bring.
 void fit_steps(Session& session, double seconds, double per_step, double per_validation_token,
                bool is_begun) {
   TrainingTask& task = session.task;
@@ -143,22 +146,25 @@ void fit_steps(Session& session, double seconds, double per_step, double per_val
   session.take_steps();
 }
 
+}  // namespace
+
 TimePlan fit_time_budget(Session& session) {
   Session& s = session;
   const double budget = 60 * s.options.time_budget;
-  const SavedModel before(s);
+  const std::function<void()> restore = saved_model(s);
   Passes passes(s);
   TimePlan plan;
-  plan.step_seconds = StepTimer(s, passes).measure(std::min(kLongestTrial, kTrialShare * budget));
+  Index tokens = 0;
+  plan.step_seconds = measured_steps(s, passes, std::min(kLongestTrial, kTrialShare * budget), tokens);
   const double validation_begun = now_seconds();
   s.task.validate(s.progress);
   plan.seconds_per_validation_token = mean_of(s.ranks, now_seconds() - validation_begun) /
                                       static_cast<double>(s.task.validation_tokens(false));
-  before.restore();
+  restore();
   const double per_step = average_over_run(s.task, plan.step_seconds);
   fit_steps(s, (1 - kReserve) * budget - mean_of(s.ranks, s.clock.total()), per_step,
             plan.seconds_per_validation_token, false);
-  s.progress.log(format("{} min are enough for ", s.options.time_budget) +
+  s.progress.log(format("{:g} min are enough for ", s.options.time_budget) +
                  number_of(s.options.steps, "step") + " of " + short_duration_text(per_step) +
                  repeat_text(s.options));
   return plan;
@@ -188,6 +194,59 @@ void TimeBudget::correct(const std::function<void()>& save) {
   save();
   s.progress.log("steps take " + short_duration_text(taken) + ", not " + short_duration_text(tried) + ": " +
                  number_of(s.options.steps, "step") + repeat_text(s.options));
+}
+
+void dry_run(Session& session, const std::function<void(const std::string&)>& tell) {
+  Session& s = session;
+  Passes passes(s);
+  const auto line = [&](const std::string& name, const std::string& text) {
+    tell(format("{:-20s} ", name) + text);
+  };
+  line("parameters", std::to_string(s.task.model().parameter_count()));
+  if (const std::string exports = s.task.exports(); !exports.empty()) line("export", exports);
+  s.progress.status("measuring a batch, forward and backward");
+  s.task.model().train();
+  s.optimizer->clear_gradients();
+  double begun = now_seconds();
+  const double forward_before = s.clock.seconds(Phase::forward);
+  Pass pass = passes.run(0, true);
+  pass.loss.item();
+  const double batch_seconds = now_seconds() - begun;
+
+  const Json facts = model_facts(s, passes);
+  if (facts.contains("flops_a_token"))
+    line("operations", count_text(number_in(facts, "flops_a_token")) +
+                           " per token, forward and backward, in matrix products");
+  for (const auto& [kind, bytes] : facts["memory"].items())
+    line("memory: " + kind, bytes_text(bytes.get<double>()));
+
+  s.clock.enter(Phase::update);
+  const double forward = s.clock.seconds(Phase::forward) - forward_before;
+  begun = now_seconds();
+  AsyncReadback(s.update(0, 1)).item();
+  const auto batches = static_cast<double>(s.options.accumulate);
+  double per_step = batches * batch_seconds + now_seconds() - begun;
+  double tokens = batches * static_cast<double>(pass.batch.tokens);
+  if (per_step < kDryRunTrial) {
+    begun = now_seconds();
+    Index measured = 0;
+    per_step = average_over_run(s.task, measured_steps(s, passes, kDryRunTrial, measured));
+    tokens = static_cast<double>(measured) / (now_seconds() - begun) * per_step;
+  }
+  line("a step", short_duration_text(per_step));
+  line("speed", count_text(tokens / per_step) + " tokens/s");
+  // A validation is a forward pass too.
+  const double per_validation_token = forward / batch_seconds * per_step / tokens;
+  const bool has_budget = s.options.time_budget > 0;
+  if (has_budget)
+    fit_steps(s, 60 * s.options.time_budget - s.clock.total(), per_step, per_validation_token, false);
+  const Index validations = (s.options.steps + s.options.validate_every - 1) / s.options.validate_every;
+  const Index validated = validations * s.task.validation_tokens(false) + s.task.validation_tokens(true);
+  const double validating = per_validation_token * static_cast<double>(validated);
+  const double training = static_cast<double>(s.options.steps) * per_step;
+  line("the run", format("{} steps in about {}, of which {} for validations{}", s.options.steps,
+                         duration_text(training + validating), duration_text(validating),
+                         has_budget ? ": what fits into the time budget" : ""));
 }
 
 }  // namespace tapeformer

@@ -13,29 +13,6 @@ struct TimePlan {
   double seconds_per_validation_token = 0;
 };
 
-/// Measures how long steps take, by steps with a learning rate of 0.
-class StepTimer {
- public:
-  StepTimer(Session& session, Passes& passes) : session_(session), passes_(passes) {}
-
-  /// For TimePlan, in about `longest` seconds. Several shapes of batches are measured in turn, and the median
-  /// turn counts: a moment in which the machine does something else slows down only a few turns. Collective.
-  std::vector<double> measure(double longest);
-  Index tokens() const { return tokens_; }  ///< in the steps measured, on this rank
-
- private:
-  void step(Index first_batch);
-
-  Session& session_;
-  Passes& passes_;
-  Index tokens_ = 0;
-};
-
-/// The mean of a step's seconds over the run, whose batches may change their shape.
-double average_over_run(const TrainingTask& task, const std::vector<double>& seconds);
-/// Gives the task as many steps as fit into `seconds`, with the validations that they bring.
-void fit_steps(Session& session, double seconds, double per_step, double per_validation_token, bool is_begun);
-
 /// Gives the task as many steps as fit into options().time_budget, counted from the program's start. Task and
 /// model are otherwise as they were; the session is of no more use.
 TimePlan fit_time_budget(Session& session);
@@ -56,5 +33,9 @@ class TimeBudget {
   Index corrects_at_ = 0;      // after that step; 0 for never
   double first_step_end_ = 0;  // when the first step was done
 };
+
+/// Tells what the run would take, each line as soon as it is known: at least one batch is computed. Task,
+/// model and session are of no more use.
+void dry_run(Session& session, const std::function<void(const std::string&)>& tell);
 
 }  // namespace tapeformer

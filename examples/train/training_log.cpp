@@ -20,7 +20,7 @@ void TrainingLog::load(Index tokens) {
 void TrainingLog::begin() {
   begin_line();
   waited_before_ = line_waited_;
-  status_ = "step " + std::to_string(session_.step) + "/" + std::to_string(session_.options.steps);
+  status_ = format("step {}/{}", session_.step, session_.options.steps);
   if (!session_.control.plot || !session_.folder.writes()) return;
   for (const Json& line : session_.folder.metric_lines()) {
     for (auto [points, field] :
@@ -70,10 +70,9 @@ std::string TrainingLog::text(Index step, double loss) const {
   const double now = now_seconds();
   const double per_step = (now - session_.started) / static_cast<double>(step - session_.first_step);
   const double left = per_step * static_cast<double>(session_.options.steps - step);
-  return "step " + std::to_string(step) + "/" + std::to_string(session_.options.steps) +
-         format("  loss {:.4f}  rate {:.2e}  ", loss, session_.schedule(step - 1)) +
-         count_text(static_cast<double>(line_tokens_) / std::max(1e-9, now - line_started_)) + " tokens/s  " +
-         duration_text(left) + " left";
+  const double speed = static_cast<double>(line_tokens_) / std::max(1e-9, now - line_started_);
+  return format("step {}/{}  loss {:.4f}  rate {:.2e}  {} tokens/s  {} left", step, session_.options.steps,
+                loss, session_.schedule(step - 1), count_text(speed), duration_text(left));
 }
 
 /// Logs the step if a line is due. Its loss counts in the mean if it is good.
@@ -112,8 +111,8 @@ void TrainingLog::add(QueuedStep& step, bool is_good) {
 void TrainingLog::show_batch(Index part) const {
   if (!session_.progress.on_terminal()) return;
   const Index batches = session_.options.accumulate;
-  const std::string place = ", batch " + std::to_string(part + 1) + "/" + std::to_string(batches);
-  session_.progress.status(status_ + (batches > 1 ? place : ""));
+  const std::string place = batches > 1 ? format(", batch {}/{}", part + 1, batches) : "";
+  session_.progress.status(status_ + place);
 }
 
 void TrainingLog::draw_plot() const {

@@ -28,7 +28,7 @@ bool Validator::is_patient() const {
 }
 
 void Validator::validate() {
-  session_.learner.with_evaluation_weights([this] { measure(); });
+  session_.with_evaluation_weights([this] { measure(); });
   if (!is_patient())
     session_.progress.log("no better validation for " + number_of(session_.options.patience, "time") +
                           ": stopped early");
@@ -46,9 +46,9 @@ void Validator::measure() {
   guard_.require_finite(result.loss, "validation loss");
   const bool is_best = keep_if_best(result.loss);
   s.clock.enter(Phase::log);
-  s.progress.log("step " + std::to_string(s.step) +
-                 format(": validation loss {:.4f}, perplexity {:.3f}", result.loss, std::exp(result.loss)) +
-                 result.remark + (is_best ? ", the best so far" : "") + ", after " + duration_text(after));
+  s.progress.log(format("step {}: validation loss {:.4f}, perplexity {:.3f}{}{}, after {}", s.step,
+                        result.loss, std::exp(result.loss), result.remark, is_best ? ", the best so far" : "",
+                        duration_text(after)));
   s.clock.enter(Phase::samples);
   std::vector<std::string> samples;
   if (s.options.samples > 0 && s.folder.writes()) samples = s.task.samples(s.batches(), s.compute.graphs);
@@ -69,17 +69,13 @@ void Validator::measure() {
 /// Keeps the weights that had `loss`, as the best ones if they are, and among the last ones.
 bool Validator::keep_if_best(double loss) {
   const bool is_best = !has_best_ || loss < best_loss_;
-  if (is_best) {
-    best_loss_ = loss;
-    has_best_ = true;
-    since_best_ = 0;
-  } else {
-    ++since_best_;
-  }
+  if (is_best) best_loss_ = loss;
+  has_best_ = true;
+  since_best_ = is_best ? 0 : since_best_ + 1;
   Session& s = session_;
   const Index kept = s.options.keep_checkpoints;
   if (!is_best && kept == 0) return false;
-  s.learner.with_whole_values([&] {
+  s.parallel.with_whole_values([&] {
     if (is_best) s.folder.save_weights(kBestWeights, s.task.model());
     if (kept > 0) s.folder.keep_weights(s.task.model(), s.step, kept);
   });
@@ -92,16 +88,16 @@ void Validator::keep_first_weights() {
   s.progress.log(kMeasuringFirst);
   say_at_interrupt(kMeasuringFirst);
   double loss = 0;
-  s.learner.with_evaluation_weights([&] {
+  s.with_evaluation_weights([&] {
     loss = s.task.validate(s.progress).loss;
-    s.learner.with_whole_values([&] { s.folder.save_weights(kBestWeights, s.task.model()); });
+    s.parallel.with_whole_values([&] { s.folder.save_weights(kBestWeights, s.task.model()); });
   });
   s.progress.log(format("validation loss {:.4f}; weights in ", loss) + s.folder.file(kBestWeights));
 }
 
 void Validator::load_best_weights() {
   session_.ranks.barrier();  // rank 0 has written them
-  session_.learner.with_whole_values(
+  session_.parallel.with_whole_values(
       [this] { load_weights(session_.folder.file(kBestWeights), session_.task.model()); });
 }
 

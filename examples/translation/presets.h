@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/examples/shared/presets.h>
+#include <tapeformer/examples/shared/option_table.h>
 
 namespace tapeformer {
 

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/examples/report/attention_json.h>
+#include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/heat_map.h>
@@ -69,7 +69,7 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
 }  // namespace
 
 std::string TargetLoss::to_string() const {
-  return format("{:.4f} nats a token, perplexity ", mean()) + number_text(std::exp(mean())) +
+  return format("{:.4f} nats per token, perplexity ", mean()) + number_text(std::exp(mean())) +
          text_units(nats, text);
 }
 

@@ -15,7 +15,7 @@ struct TargetLoss {
   TextSize text;                ///< of the target sentences, line ends included
 
   double mean() const { return nats / tokens; }
-  /// "1.2345 nats a token, perplexity 3.437, perplexity a word 12.3, 0.9876 bits a byte"
+  /// "1.2345 nats per token, perplexity 3.437, perplexity per word 12.3, 0.9876 bits per byte"
   std::string to_string() const;
 };
 

@@ -268,7 +268,7 @@ int tapeformer::bench_train_step(int argc, char** argv) {
               "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
       .one_of({"f64", "f32", "tf32", "bf16"});
   line.option("--batch", o.batch, "rows; the workload's own unless given", kPositive);
-  line.option("--length", o.length, "tokens a row; the workload's own unless given", kPositive);
+  line.option("--length", o.length, "tokens per row; the workload's own unless given", kPositive);
   line.flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
   line.negative_flag("--no-graphs", o.compute.graphs, "on a GPU queue every step kernel by kernel");
   line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,7 +28,7 @@ inline Tensor random_ids(Index rows, Index length, Index below, Generator& rando
   return ids.to(device);
 }
 
-/// How a workload runs; its results do not depend on it.
+/// How a workload runs.
 struct TrainingVariant {
   DType type = DType::f32;  ///< of the parameters
   Compute compute;
@@ -35,90 +36,66 @@ struct TrainingVariant {
   bool recompute_layers = false;
   std::shared_ptr<Communicator> ranks = communicator_alone();  ///< each has a workload of its own
   DataParallelConfig parallel = {};
+  Unary activation = Unary::relu;  ///< of the translation model
+  bool redraws = true;             ///< each step has a batch of its own
 };
 
-/// A model with a batch.
-class Trainee {
- public:
-  virtual ~Trainee() = default;
-  virtual Module& module() = 0;
-  virtual void draw_batch(Generator& random, Device device) = 0;
-  virtual Tensor loss() const = 0;
-  /// The inputs of loss() besides the module.
-  virtual std::vector<Tensor*> batch() = 0;
+/// A model with what draws a batch, and the loss of one.
+struct Trainee {
+  std::shared_ptr<Module> model;
+  std::function<std::vector<Tensor>(Generator&)> draw;
+  std::function<Tensor(const std::vector<Tensor>&)> loss;
 };
 
 /// GPT-2 with the exact GELU: learned positions, norms before sublayers, biases, the head tied to the table.
-class LanguageTrainee : public Trainee {
- public:
-  LanguageTrainee(const Workload& w, const TrainingVariant& variant, Generator& random)
-      : workload_(w), model_(config(w), random) {
-    head_.fused = variant.fused_head;
-    model_.recompute_layers(variant.recompute_layers);
-  }
-  Module& module() override { return model_; }
-  void draw_batch(Generator& random, Device device) override {
-    ids_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
-    targets_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
-  }
-  Tensor loss() const override { return model_.loss(ids_, targets_, {}, head_); }
-  std::vector<Tensor*> batch() override { return {&ids_, &targets_}; }
-
- private:
-  static DecoderOnlyConfig config(const Workload& w) {
-    DecoderOnlyConfig c;
-    c.vocabulary = w.vocabulary, c.context = w.length, c.layers = w.layers, c.attention.heads = w.heads,
-    c.width = w.width;
-    c.feed_forward = w.feed_forward, c.activation = Unary::gelu;
-    c.embedding_dropout = c.attention.dropout = c.residual_dropout = w.dropout;
-    return c;
-  }
-
-  Workload workload_;
-  DecoderOnly model_;
-  HeadLossConfig head_;
-  Tensor ids_, targets_;
-};
+inline Trainee language_trainee(const Workload& w, const TrainingVariant& variant, Generator& random) {
+  DecoderOnlyConfig c;
+  c.vocabulary = w.vocabulary, c.context = w.length, c.layers = w.layers, c.attention.heads = w.heads;
+  c.width = w.width, c.feed_forward = w.feed_forward, c.activation = Unary::gelu;
+  c.embedding_dropout = c.attention.dropout = c.residual_dropout = w.dropout;
+  const auto model = std::make_shared<DecoderOnly>(c, random);
+  model->recompute_layers(variant.recompute_layers);
+  HeadLossConfig head;
+  head.fused = variant.fused_head;
+  const auto ids = [w, device = variant.compute.device](Generator& draws) {
+    return random_ids(w.batch, w.length, w.vocabulary, draws, device);
+  };
+  return {
+      model,
+      [ids](Generator& draws) {
+        const Tensor inputs = ids(draws);
+        return std::vector<Tensor>{inputs, ids(draws)};
+      },
+      [model, head](const std::vector<Tensor>& batch) { return model->loss(batch[0], batch[1], {}, head); }};
+}
 
 /// Two tables, a head of its own, sinusoids, smoothed labels; norms before sublayers and at each stack's end,
 /// which are as many as those of torch.nn.Transformer. Unlike there, embeddings are dropped out too.
-class TranslationTrainee : public Trainee {
- public:
-  TranslationTrainee(const Workload& w, const TrainingVariant& variant, Generator& random)
-      : workload_(w), model_(config(w), random) {
-    head_.fused = variant.fused_head;
-    model_.recompute_layers(variant.recompute_layers);
-  }
-  Module& module() override { return model_; }
-  void draw_batch(Generator& random, Device device) override {
-    source_ = random_ids(workload_.batch, workload_.source_length, workload_.vocabulary, random, device);
-    target_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
-    expected_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
-  }
-  Tensor loss() const override {
-    CrossEntropyOptions options;
-    options.smoothing = 0.1;
-    return model_.loss(source_, {}, target_, expected_, options, head_);
-  }
-  std::vector<Tensor*> batch() override { return {&source_, &target_, &expected_}; }
-
- private:
-  static EncoderDecoderConfig config(const Workload& w) {
-    EncoderDecoderConfig c;
-    c.source_vocabulary = c.target_vocabulary = w.vocabulary;
-    c.encoder_layers = c.decoder_layers = w.layers;
-    c.layer.attention.heads = w.heads, c.layer.width = w.width, c.layer.feed_forward = w.feed_forward;
-    c.layer.dropout = w.dropout;
-    c.max_length = std::max(c.max_length, std::max(w.length, w.source_length));
-    c.tie_target_head = false;
-    return c;
-  }
-
-  Workload workload_;
-  EncoderDecoder model_;
-  HeadLossConfig head_;
-  Tensor source_, target_, expected_;
-};
+inline Trainee translation_trainee(const Workload& w, const TrainingVariant& variant, Generator& random) {
+  EncoderDecoderConfig c;
+  c.source_vocabulary = c.target_vocabulary = w.vocabulary;
+  c.encoder_layers = c.decoder_layers = w.layers;
+  c.layer.attention.heads = w.heads, c.layer.width = w.width, c.layer.feed_forward = w.feed_forward;
+  c.layer.dropout = w.dropout, c.layer.activation = variant.activation;
+  c.max_length = std::max({c.max_length, w.length, w.source_length});
+  c.tie_target_head = false;
+  const auto model = std::make_shared<EncoderDecoder>(c, random);
+  model->recompute_layers(variant.recompute_layers);
+  HeadLossConfig head;
+  head.fused = variant.fused_head;
+  return {model,
+          [w, device = variant.compute.device](Generator& draws) {
+            std::vector<Tensor> batch;
+            for (const Index length : {w.source_length, w.length, w.length})
+              batch.push_back(random_ids(w.batch, length, w.vocabulary, draws, device));
+            return batch;
+          },
+          [model, head](const std::vector<Tensor>& batch) {
+            CrossEntropyOptions options;
+            options.smoothing = 0.1;
+            return model->loss(batch[0], {}, batch[1], batch[2], options, head);
+          }};
+}
 
 /// Its phases' seconds, in the order they run in; a graph's forward counts as backward. The optimizer clips.
 constexpr std::array<const char*, 4> kPhases{"batch", "forward", "backward", "optimizer"};
@@ -133,21 +110,26 @@ inline double sum(const PhaseSeconds& seconds) {
 class Training {
  public:
   Training(const Workload& w, const TrainingVariant& variant)
-      : random_(1), device_(variant.compute.device), trainee_(make(w, variant, random_)) {
-    trainee_->module().to(variant.type);
-    variant.compute.apply(trainee_->module());
+      : random_(1),
+        device_(variant.compute.device),
+        redraws_(variant.redraws),
+        trainee_((w.translates ? translation_trainee : language_trainee)(w, variant, random_)) {
+    Module& model = *trainee_.model;
+    model.to(variant.type);
+    variant.compute.apply(model);
     const bool alone = variant.ranks->size() == 1;
-    parallel_ =
-        std::make_unique<DataParallel>(variant.ranks, trainee_->module().parameters(), variant.parallel);
-    optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
+    parallel_ = std::make_unique<DataParallel>(variant.ranks, model.parameters(), variant.parallel);
+    optimizer_ = std::make_unique<AdamW>(model.parameters());
     optimizer_->set_shards(*parallel_);
     replay_ = std::make_unique<CudaGraphCache>(
-        trainee_->module().state(), variant.compute.graphs && alone ? CudaGraphCache::kMostGraphs : 0);
+        model.state(), variant.compute.graphs && alone ? CudaGraphCache::kMostGraphs : 0);
   }
 
-  Index parameters() const { return trainee_->module().parameter_count(); }
+  Index parameters() const { return trainee_.model->parameter_count(); }
   Device device() const { return device_; }
   const CudaGraphCache& replay() const { return *replay_; }
+  /// The loss of the last step.
+  double loss() const { return loss_.item(); }
 
   /// A GPU is waited for at the step's end, and if so asked after each phase too; else its phases are only
   /// those of queueing work.
@@ -160,16 +142,12 @@ class Training {
       const double time = now();
       seconds[phase] = time - mark, mark = time;
     };
-    trainee_->draw_batch(random_, device_);
+    if (redraws_ || batch_.empty()) batch_ = trainee_.draw(random_);
     end(0);
     optimizer_->clear_gradients();
-    const std::vector<Tensor*> batch = trainee_->batch();
-    std::vector<Tensor> own;
-    for (const Tensor* tensor : batch) own.push_back(*tensor);
-    replay_->run("step", own, [&](const std::vector<Tensor>& given) {
-      for (std::size_t i = 0; i < batch.size(); ++i) *batch[i] = given[i];
+    loss_ = replay_->run("step", batch_, [&](const std::vector<Tensor>& batch) {
       Tape tape;
-      const Tensor loss = trainee_->loss();
+      const Tensor loss = trainee_.loss(batch);
       if (!cuda::is_capturing()) end(1);
       parallel_->sum_during(tape);
       tape.backward(loss);
@@ -184,14 +162,12 @@ class Training {
   }
 
  private:
-  static std::unique_ptr<Trainee> make(const Workload& w, const TrainingVariant& variant, Generator& random) {
-    if (w.translates) return std::make_unique<TranslationTrainee>(w, variant, random);
-    return std::make_unique<LanguageTrainee>(w, variant, random);
-  }
-
   Generator random_;
   Device device_;
-  std::unique_ptr<Trainee> trainee_;
+  bool redraws_;
+  Trainee trainee_;
+  std::vector<Tensor> batch_;
+  Tensor loss_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<CudaGraphCache> replay_;

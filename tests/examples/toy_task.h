@@ -152,7 +152,7 @@ inline int start(const RunFolder& folder, ToyTask& task, const TrainingControl& 
   Progress progress(terminal);
   Session session(folder, control, task, progress, {}, toy_compute());
   TrainingRun run(session);
-  run.start();
+  run.checkpointer.start();
   return run.run();
 }
 
@@ -161,7 +161,7 @@ inline int resume(const RunFolder& folder, ToyTask& task, const TrainingControl&
   Progress progress(false);
   Session session(folder, control, task, progress, {}, toy_compute());
   TrainingRun run(session);
-  run.resume(folder.checkpoint_state(), steps_before);
+  run.checkpointer.resume(folder.checkpoint_state(), steps_before);
   return run.run();
 }
 

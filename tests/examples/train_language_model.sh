@@ -129,12 +129,12 @@ mkdir "$work/texts" && cp "$work/text" "$work/texts/counts" && printf 'd\xf6g' >
 check "of a folder it is said what counts" grep -q 'corpus: 1 file (.*texts/counts), .*1 hidden (.*texts/.hidden)' "$work/err"
 check "and what is not UTF-8" grep -q '1 that is not UTF-8 text (.*texts/latin-1)' "$work/err"
 "$program" evaluate --run "$run" >"$work/out" 2>"$work/err"
-check "evaluate prints the exact mean" grep -q 'exact .*nats a token, perplexity .*bits a byte' "$work/out"
+check "evaluate prints the exact mean" grep -q 'exact .*nats per token, perplexity .*bits per byte' "$work/out"
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
 "$program" evaluate --run "$run" --json >"$work/json" 2>"$work/err"
 check "evaluate --json has the same numbers" test \
-  "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | xargs printf '%.4f nats a token\n')" = \
-  "$(grep -o '[0-9.]* nats a token' "$work/out")"
+  "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | xargs printf '%.4f nats per token\n')" = \
+  "$(grep -o '[0-9.]* nats per token' "$work/out")"
 "$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
 check "evaluate measures another text" grep -q 'exact' "$work/out"
 "$program" evaluate --run "$run" --corpus "$work/text" --threads 1 >"$work/again" 2>"$work/err"
@@ -193,7 +193,7 @@ check "prepare marks answers" test -s "$work/instructions/train.answers"
 train "$work/answers" "${answering[@]}" --tokens "$work/instructions" --loss-on answers
 check "training on answers, with documents apart" test $? = 0
 "$program" evaluate --run "$work/answers" >"$work/out" 2>"$work/err"
-check "evaluate measures answers alone" grep -q 'exact .*nats a token' "$work/out"
+check "evaluate measures answers alone" grep -q 'exact .*nats per token' "$work/out"
 train "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
 check "fine-tuning on instructions" test $? = 0
 refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers

@@ -6,10 +6,10 @@ addEventListener("error", (event) => { state.error = event.message; });
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const shown = { axis: "step", logarithmic: false, hidden: new Set() };
 const charts = [
-  { title: "Loss", unit: "nats a token", curves: ["train_loss", "validation_loss"], log: true, marks: true },
+  { title: "Loss", unit: "nats per token", curves: ["train_loss", "validation_loss"], log: true, marks: true },
   { title: "Learning rate", unit: "largest of a step", curves: ["learning_rate"] },
   { title: "Gradient norm", unit: "of all gradients, before clipping", curves: ["gradient_norm"], log: true },
-  { title: "Speed", unit: "tokens a second", curves: ["tokens_per_second"] },
+  { title: "Speed", unit: "tokens per second", curves: ["tokens_per_second"] },
 ];
 const curveNames = { train_loss: "training", validation_loss: "validation", learning_rate: "rate",
   gradient_norm: "norm", tokens_per_second: "tokens/s" };

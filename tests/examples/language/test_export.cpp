@@ -6,7 +6,7 @@
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/examples/shared/presets.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>

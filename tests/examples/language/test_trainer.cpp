@@ -79,7 +79,7 @@ TEST_SUITE("examples/language/trainer") {
     asked.run = folder.path();
     const std::string report = evaluated(asked);
     CHECK(report.find("tokens     230 in the run's validation part\n") == 0);
-    CHECK(report.find(format("exact      {:.4f} nats a token, perplexity {:.4g}, ", exact,
+    CHECK(report.find(format("exact      {:.4f} nats per token, perplexity {:.4g}, ", exact,
                              std::exp(exact))) != std::string::npos);
     CHECK(report.find("from 5 random batches of 6 x 8)") != std::string::npos);
     asked.corpus = {options.data.validation[0]};

@@ -55,6 +55,7 @@ TEST_SUITE("examples/shared/option_table") {
       json.erase(name);
       CHECK(Json(json.template get<Options>()) == unchanged);
     }
+    CHECK(Json(parsed<Options>({"--qk-norm", "true"})).at("qk_norm") == "rms");  // once a flag
     Json newer = unchanged;
     newer["colour"] = 7;
     CHECK(message_of<CheckpointError>([&] { newer.get<Options>(); }) ==

@@ -30,7 +30,7 @@ TEST_SUITE("examples/shared/text_measure") {
     CHECK(short_duration_text(0.9996) == "1 s");
     CHECK(short_duration_text(1.31) == "1.31 s");
     CHECK(short_duration_text(99.96) == "1 min 40 s");
-    CHECK(text_units(std::log(12345.678), {3, 1}) == ", perplexity a word 12346, 4.5306 bits a byte");
+    CHECK(text_units(std::log(12345.678), {3, 1}) == ", perplexity per word 12346, 4.5306 bits per byte");
   }
 
   TEST_CASE("pieces of a text add up to the whole, wherever it is cut") {
@@ -57,7 +57,7 @@ TEST_SUITE("examples/shared/text_measure") {
     const TextSize size{8, 2};
     CHECK(bits_per_byte(8 * std::log(2.0), size) == doctest::Approx(1));
     CHECK(word_perplexity(2 * std::log(50.0), size) == doctest::Approx(50));
-    CHECK(text_units(2 * std::log(50.0), size) == ", perplexity a word 50, 1.4110 bits a byte");
+    CHECK(text_units(2 * std::log(50.0), size) == ", perplexity per word 50, 1.4110 bits per byte");
     CHECK(text_units(1, {}).empty());
   }
 }

@@ -257,7 +257,7 @@ TEST_SUITE("examples/train/checkpointer") {
     const auto resume_at = [&] {
       Progress progress;
       Session session(folder, {}, task, progress);
-      TrainingRun(session).resume(state);
+      TrainingRun(session).checkpointer.resume(state);
     };
     resume_at();
     CHECK_FALSE(log.says("up to here"));

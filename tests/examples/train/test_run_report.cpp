@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/run_record.h>
-#include <tapeformer/examples/train/dry_run.h>
 #include <tapeformer/tests/examples/toy_task.h>
 
 #include <doctest/doctest.h>

@@ -1,31 +1,19 @@
 #include <tapeformer/tests/examples/toy_task.h>
+#include <tapeformer/tests/examples/turned_clock.h>
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace tapeformer;
 
 namespace {
-
-/// A toy whose batches change their size in mid-run; it keeps the steps that were asked for.
-class ChangingToy : public ToyTask {
- public:
-  ChangingToy() : ToyTask(0.25) { training.validate_every = 1000; }
-  std::vector<Index> batch_changes() const override { return {training.steps / 4, training.steps / 2}; }
-  Batch batch(Index number, BatchShare share) override {
-    asked.push_back(number);
-    return ToyTask::batch(number, share);
-  }
-  std::vector<Index> asked;
-};
 
 std::vector<double> weights_of(ToyTask& task) {
   std::vector<double> values;
@@ -40,33 +28,43 @@ struct Ending {
   std::vector<double> weights;
 };
 
-class ObservedToy : public ChangingToy {
+/// A toy whose batches change their size in mid-run, and take a time that the test sets.
+class TimedToy : public ToyTask {
  public:
-  explicit ObservedToy(Ending& ending) : ending_(ending) {}
-  /// Each batch takes that long before the run begins.
-  double seconds_of_trials = 0;
+  explicit TimedToy(TurnedClock& clock, Ending* ending = nullptr)
+      : ToyTask(0.25), clock_(clock), ending_(ending) {
+    training.validate_every = 1000;
+  }
+  double trial_takes = 1e-3, run_takes = 1e-3;  ///< seconds of a batch, before and after the run begins
+  std::vector<Index> asked;
+
+  std::vector<Index> batch_changes() const override { return {training.steps / 4, training.steps / 2}; }
   Batch batch(Index number, BatchShare share) override {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_of_trials));
-    return ChangingToy::batch(number, share);
+    clock_.seconds += is_begun_ ? run_takes : trial_takes;
+    asked.push_back(number);
+    return ToyTask::batch(number, share);
   }
   void describe(const RunFolder& folder) override {
-    seconds_of_trials = 0;
-    ChangingToy::describe(folder);
+    is_begun_ = true;
+    ToyTask::describe(folder);
   }
   Json conclude(Progress& progress) override {
-    ending_ = {training.steps, weights_of(*this)};
-    return ChangingToy::conclude(progress);
+    *ending_ = {training.steps, weights_of(*this)};
+    return ToyTask::conclude(progress);
   }
 
  private:
-  Ending& ending_;
+  TurnedClock& clock_;
+  Ending* ending_;
+  bool is_begun_ = false;
 };
 
 /// `change` makes the options.
-Ending trained(const RunFolder& folder, const std::function<void(ObservedToy&)>& change) {
+Ending trained(const RunFolder& folder, const std::function<void(TimedToy&)>& change) {
+  TurnedClock clock;
   Ending ending;
   start_training(folder, {}, [&](const Json*, Progress&) {
-    auto task = std::make_unique<ObservedToy>(ending);
+    auto task = std::make_unique<TimedToy>(clock, &ending);
     change(*task);
     return task;
   });
@@ -78,15 +76,17 @@ Ending trained(const RunFolder& folder, const std::function<void(ObservedToy&)>&
 TEST_SUITE("examples/train/time_budget") {
   TEST_CASE("timing steps leaves task and model as they were, to the bit") {
     const CapturedLog log;
-    ChangingToy task;
-    task.training.time_budget = 1e-3;
+    TurnedClock clock;
+    TimedToy task(clock);
+    task.training.time_budget = 1e-2;
     task.training.steps = 100;
     const std::vector<double> before = weights_of(task);
     Progress progress;
     const TemporaryFolder temporary;
     Session session(RunFolder(temporary.file("run")), {}, task, progress, {}, toy_compute());
     fit_time_budget(session);
-    CHECK(task.training.steps != 100);
+    // 0.6 s with a reserve of 1.5 %, less the trials, at 1 ms per step.
+    CHECK(std::abs(task.training.steps - (600 - 9 - static_cast<Index>(task.asked.size()))) <= 1);
     // At least three turns of each of the three shapes, one after another.
     std::vector<Index> shapes;
     for (const Index number : task.asked) {
@@ -103,12 +103,12 @@ TEST_SUITE("examples/train/time_budget") {
   TEST_CASE("a run with a budget is the run of its number of steps") {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    const Ending timed = trained(RunFolder(temporary.file("budget")), [](ObservedToy& task) {
-      task.training.time_budget = 0.001, task.training.steps = 50;
+    const Ending timed = trained(RunFolder(temporary.file("budget")), [](TimedToy& task) {
+      task.training.time_budget = 0.002, task.training.steps = 50;
     });
     const Ending given = trained(RunFolder(temporary.file("steps")),
-                                 [&](ObservedToy& task) { task.training.set_steps(timed.steps); });
-    CHECK(timed.steps > 0);
+                                 [&](TimedToy& task) { task.training.set_steps(timed.steps); });
+    CHECK(timed.steps > 50);
     CHECK(given.steps == timed.steps);
     CHECK(given.weights == timed.weights);
   }
@@ -116,22 +116,37 @@ TEST_SUITE("examples/train/time_budget") {
   TEST_CASE("the number of steps is corrected while the first ones are as those of any number") {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](ObservedToy& task) {
-      task.training.time_budget = 0.02, task.training.steps = 200, task.training.warmup = 12;
-      task.seconds_of_trials = 5e-3;
+    const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](TimedToy& task) {
+      task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
+      task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
     });
-    CHECK(log.says("steps take "));
+    CHECK(log.says("steps take 2.5 ms, not 5 ms: "));
     const std::string text = log.text(), repeats = "on any machine: ";
     const std::string again = text.substr(text.rfind(repeats) + repeats.size());
     Index steps = 0, warmup = 0, validate_every = 0;
     REQUIRE(std::sscanf(again.c_str(), "--steps %ld --warmup %ld --validate-every %ld", &steps, &warmup,
                         &validate_every) == 3);
     CHECK(corrected.steps == steps);
-    CHECK(steps > 1.2 / 5e-3);  // more than trials as slow would let it have
-    const Ending given = trained(RunFolder(temporary.file("given")), [&](ObservedToy& task) {
+    CHECK(steps > 0.6 / 5e-3);  // more than trials as slow would let it have
+    const Ending given = trained(RunFolder(temporary.file("given")), [&](TimedToy& task) {
       task.training.steps = steps, task.training.warmup = warmup;
       task.training.validate_every = validate_every;
     });
     CHECK(given.weights == corrected.weights);
+  }
+
+  TEST_CASE("checkpoints follow the validations of the corrected number of steps") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    trained(folder, [](TimedToy& task) {
+      task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
+      task.training.earlier_checkpoints = 1;
+      task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
+    });
+    const std::vector<Json> validations = metrics(folder, "validation_loss");
+    REQUIRE(validations.size() >= 2);
+    const Index last_but_one = validations[validations.size() - 2].at("step");
+    CHECK(std::filesystem::exists(folder.file(format("checkpoint-{}.safetensors", last_but_one))));
   }
 }
