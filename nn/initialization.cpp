@@ -5,23 +5,11 @@
 #include <cstring>
 
 namespace tapeformer {
-namespace {
 
-struct Fan {
-  double in, out;
-};
-Fan fan_of(const Tensor& weight) {
-  if (weight.rank() != 2) {
+void xavier_uniform(const Tensor& weight, Generator& random) {
+  if (weight.rank() != 2)
     throw ShapeError("[initialization] a weight must be [Out, In]; got weight=" + weight.describe());
-  }
-  return {static_cast<double>(weight.size(1)), static_cast<double>(weight.size(0))};
-}
-
-}  // namespace
-
-void xavier_uniform(const Tensor& weight, Generator& random, double gain) {
-  const Fan fan = fan_of(weight);
-  const double bound = gain * std::sqrt(6 / (fan.in + fan.out));
+  const double bound = std::sqrt(6 / static_cast<double>(weight.size(0) + weight.size(1)));
   random.fill_uniform(weight, -bound, bound);
 }
 
@@ -35,20 +23,6 @@ void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows,
     to += part.bytes();
   }
   weight.copy_from(all);
-}
-
-void xavier_normal(const Tensor& weight, Generator& random, double gain) {
-  const Fan fan = fan_of(weight);
-  random.fill_normal(weight, 0, gain * std::sqrt(2 / (fan.in + fan.out)));
-}
-
-void kaiming_uniform(const Tensor& weight, Generator& random, double gain) {
-  const double bound = gain * std::sqrt(3 / fan_of(weight).in);
-  random.fill_uniform(weight, -bound, bound);
-}
-
-void kaiming_normal(const Tensor& weight, Generator& random, double gain) {
-  random.fill_normal(weight, 0, gain / std::sqrt(fan_of(weight).in));
 }
 
 void normal(const Tensor& weight, Generator& random, double standard_deviation) {

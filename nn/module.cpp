@@ -3,6 +3,33 @@
 #include <algorithm>
 
 namespace tapeformer {
+namespace {
+
+/// Everything that a module's visit() names.
+struct Found : ParameterVisitor {
+  explicit Found(Module& module) { module.visit(*this); }
+
+  void on_parameter(const std::string& path, Parameter& parameter) override {
+    const auto is_same = [&](const auto& entry) { return entry.second == parameter; };
+    if (std::none_of(parameters.begin(), parameters.end(), is_same)) parameters.emplace_back(path, parameter);
+  }
+  void on_buffer(const std::string&, Tensor& buffer) override { buffers.push_back(&buffer); }
+  void on_counter(const std::string& path, std::uint64_t& counter) override {
+    counters.emplace_back(path, &counter);
+  }
+  void on_training_mode(bool& mode) override { modes.push_back(&mode); }
+  void on_row_parts(const std::string& path, const std::vector<Index>& rows) override {
+    row_parts.emplace(path, rows);
+  }
+
+  std::vector<std::pair<std::string, Parameter>> parameters;
+  std::vector<Tensor*> buffers;
+  std::vector<std::pair<std::string, std::uint64_t*>> counters;
+  std::vector<bool*> modes;
+  std::map<std::string, std::vector<Index>> row_parts;
+};
+
+}  // namespace
 
 void ParameterVisitor::on_parameter(const std::string&, Parameter&) {}
 void ParameterVisitor::on_buffer(const std::string&, Tensor&) {}
@@ -29,17 +56,7 @@ void ParameterVisitor::child(const std::string& name, Module& member) {
   prefix_.resize(length);
 }
 
-std::vector<std::pair<std::string, Parameter>> Module::named_parameters() {
-  struct Collect : ParameterVisitor {
-    std::vector<std::pair<std::string, Parameter>> found;
-    void on_parameter(const std::string& path, Parameter& parameter) override {
-      const auto known = [&](const auto& entry) { return entry.second == parameter; };
-      if (std::none_of(found.begin(), found.end(), known)) found.emplace_back(path, parameter);
-    }
-  } collect;
-  visit(collect);
-  return collect.found;
-}
+std::vector<std::pair<std::string, Parameter>> Module::named_parameters() { return Found(*this).parameters; }
 
 std::vector<Parameter> Module::parameters() {
   std::vector<Parameter> result;
@@ -50,50 +67,19 @@ std::vector<Parameter> Module::parameters() {
   return result;
 }
 
-std::vector<std::pair<std::string, Tensor>> Module::named_buffers() {
-  struct Collect : ParameterVisitor {
-    std::vector<std::pair<std::string, Tensor>> found;
-    void on_buffer(const std::string& path, Tensor& buffer) override { found.emplace_back(path, buffer); }
-  } collect;
-  visit(collect);
-  return collect.found;
-}
-
-std::vector<std::pair<std::string, std::uint64_t*>> Module::named_counters() {
-  struct Collect : ParameterVisitor {
-    std::vector<std::pair<std::string, std::uint64_t*>> found;
-    void on_counter(const std::string& path, std::uint64_t& counter) override {
-      found.emplace_back(path, &counter);
-    }
-  } collect;
-  visit(collect);
-  return collect.found;
-}
+std::vector<std::pair<std::string, std::uint64_t*>> Module::named_counters() { return Found(*this).counters; }
 
 ModelState Module::state() {
-  struct Collect : ParameterVisitor {
-    ModelState found;
-    void on_buffer(const std::string&, Tensor& buffer) override { found.buffers.push_back(&buffer); }
-    void on_counter(const std::string&, std::uint64_t& counter) override {
-      found.counters.push_back(&counter);
-    }
-    void on_training_mode(bool& mode) override { found.modes.push_back(&mode); }
-  } collect;
-  collect.found.parameters = parameters();
-  visit(collect);
-  return std::move(collect.found);
+  ModelState state;
+  state.parameters = parameters();
+  const Found found(*this);
+  state.buffers = found.buffers;
+  for (const auto& [path, counter] : found.counters) state.counters.push_back(counter);
+  state.modes = found.modes;
+  return state;
 }
 
-std::map<std::string, std::vector<Index>> Module::row_parts() {
-  struct Collect : ParameterVisitor {
-    std::map<std::string, std::vector<Index>> found;
-    void on_row_parts(const std::string& path, const std::vector<Index>& rows) override {
-      found.emplace(path, rows);
-    }
-  } collect;
-  visit(collect);
-  return collect.found;
-}
+std::map<std::string, std::vector<Index>> Module::row_parts() { return Found(*this).row_parts; }
 
 Index Module::parameter_count() {
   Index count = 0;
@@ -110,12 +96,7 @@ void Module::to(DType type) {
 }
 
 void Module::to(Device device) {
-  struct Move : ParameterVisitor {
-    Device there;
-    void on_buffer(const std::string&, Tensor& buffer) override { buffer = buffer.to(there); }
-  } move;
-  move.there = device;
-  visit(move);
+  for (Tensor* const buffer : Found(*this).buffers) *buffer = buffer->to(device);
   for (auto& [name, parameter] : named_parameters()) parameter.set_value(parameter.value().to(device));
 }
 
@@ -124,12 +105,7 @@ void Module::compute_in(DType type) {
 }
 
 void Module::set_training(bool training) {
-  struct Set : ParameterVisitor {
-    bool value = true;
-    void on_training_mode(bool& mode) override { mode = value; }
-  } set;
-  set.value = training;
-  visit(set);
+  for (bool* const mode : Found(*this).modes) *mode = training;
 }
 
 }  // namespace tapeformer

@@ -67,8 +67,6 @@ class Module {
   /// The parameters without names. Also writes each path into its parameter, so that error messages can show
   /// it (any visit does so for a parameter without a name).
   std::vector<Parameter> parameters();
-  /// Each buffer, under its path.
-  std::vector<std::pair<std::string, Tensor>> named_buffers();
   /// Each counter, under its path.
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
   /// Everything that the forward pass reads or changes, by address.

@@ -49,7 +49,7 @@ std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type) {
     costs.push_back({name, attention_cost(config, call), attention_cost(config, decoding).forward_flops});
   };
   for (const AttentionKind& kind : attention_kinds()) {
-    if (!kind.cost) continue;
+    if (!kind.add_cost) continue;
     AttentionConfig config = attention_config(sizes, kind);
     if (kind.forms.empty()) add(kind.name, config);
     for (const AttentionForm& form : kind.forms) {

@@ -5,7 +5,6 @@
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/transformer/decoder_only.h>

@@ -30,7 +30,7 @@ std::string cost_line(const std::string& name, const std::string& flops, const s
 AttentionCost cost_of(const AttentionConfig& attention, DType type) {
   AttentionCall call;
   call.type = type;
-  return attention_kind(attention.kind).cost ? attention_cost(attention, call) : AttentionCost();
+  return attention_kind(attention.kind).add_cost ? attention_cost(attention, call) : AttentionCost();
 }
 
 /// Bytes in caches as a line; empty where there are none, or nobody knows.

@@ -7,7 +7,7 @@
 namespace tapeformer {
 
 AdditiveAttention::AdditiveAttention(const AttentionConfig& config, Generator& random)
-    : config_(config.resolved_as("additive")),
+    : config_(config.resolved()),
       heads_{config_.heads, config_.heads, config_.key_width, config_.value_width},
       query_({config_.width, heads_.heads * heads_.key_width, config_.bias, {}}, random),
       key_({config_.memory_width, heads_.heads * heads_.key_width, false, {}}, random),
@@ -42,8 +42,7 @@ void AdditiveAttention::visit(ParameterVisitor& visitor) {
   visitor.child("dropout", dropout_);
 }
 
-AttentionCost AdditiveAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
-  CostSum sum(call);
+void AdditiveAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   const double C = config.width, memory = config.memory_width, H = config.heads, D = config.key_width,
                E = config.value_width, N = sum.N, M = sum.M;
   sum.projection(N, C, H * D, config.bias);
@@ -53,9 +52,8 @@ AttentionCost AdditiveAttention::cost(const AttentionConfig& config, const Atten
   sum.parameters(H * D);
   sum.attention(H, D, E, 4);
   sum.keeps(N * (C + H * D + H * E) + M * H * (D + E));
-  if (call.keys > 0) sum.keeps(M * memory);
+  if (sum.call.keys > 0) sum.keeps(M * memory);
   sum.caches(H * (D + E));
-  return sum.total();
 }
 
 }  // namespace tapeformer

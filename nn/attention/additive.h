@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_config.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
 #include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
 
 namespace tapeformer {
@@ -31,7 +31,7 @@ class AdditiveAttention : public Attention {
   /// As MultiHeadAttention::cost() with G = H, but
   ///   parameters   H D more for the scores, and no bias for keys
   ///   backward     2 P (4 D + 2 E) in place of 2 P (3 D + 2 E), for there is the score weights' gradient too
-  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+  static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
   AttentionConfig config_;

@@ -150,10 +150,4 @@ AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
   return config;
 }
 
-AttentionConfig AttentionConfig::resolved_as(const char* name) const {
-  AttentionConfig config = *this;
-  config.kind = name;
-  return config.resolved();
-}
-
 }  // namespace tapeformer

@@ -76,8 +76,6 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// is for reading; make_attention() takes the config as it was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// resolved() for the kind `name`, whatever `kind` is.
-  AttentionConfig resolved_as(const char* name) const;
   /// A copy of the kind `name`, without what the models' fields say for this kind alone.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.

@@ -5,7 +5,6 @@
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/nn/attention/multi_head_config.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,8 +18,7 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
 }
 
 /// A kind that is a MultiHeadAttention, with the fields of all its pieces.
-AttentionKind multi_head_kind(const char* name, const char* title, std::vector<std::string> fields,
-                              void (*complete)(AttentionConfig&)) {
+AttentionKind multi_head_kind(const char* name, const char* title, std::vector<std::string> fields) {
   for (const char* const field :
        {"output_dropout", "output_bias", "sequence_first", "score_scale", "shared_keys"})
     fields.emplace_back(field);
@@ -28,39 +26,35 @@ AttentionKind multi_head_kind(const char* name, const char* title, std::vector<s
   FieldList described;
   pieces.describe(FieldVisitor(described), FieldVisitor(described));
   for (const ConfigField& field : described) fields.push_back(field.name);
-  return {name,
-          title,
-          make<MultiHeadAttention>,
-          std::move(fields),
-          kCanRotate | kCanCache | kCanModelLanguage | kCanExport,
-          complete,
-          multi_head_cost};
+  using Layer = MultiHeadAttention;
+  constexpr unsigned kCan = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
+  return {name, title, make<Layer>, std::move(fields), kCan, Layer::complete, Layer::add_cost};
 }
 
 /// A kind with a state.
 AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnField> own) {
-  using Linear = LinearAttention;
-  return {name,         title, make<Linear>,  {}, kCanCache | kCanModelLanguage | kHasState, Linear::complete,
-          Linear::cost, {},    std::move(own)};
+  using Layer = LinearAttention;
+  constexpr unsigned kCan = kCanCache | kCanModelLanguage | kHasState;
+  return {name, title, make<Layer>, {}, kCan, Layer::complete, Layer::add_cost, {}, std::move(own)};
 }
 
-const std::deque<AttentionKind>& built_in_kinds() {
+std::deque<AttentionKind>& table() {
   using Latent = LatentAttention;
   using Differential = DifferentialAttention;
   const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank;
   constexpr unsigned kRotates = kCanRotate | kCanCache | kCanModelLanguage;
-  // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
-  static const std::deque<AttentionKind> kinds = {
-      multi_head_kind("mha", "multi-head", {"value_memory_width"}, complete_multi_head),
-      multi_head_kind("gqa", "grouped-query", {"groups"}, complete_grouped_query),
-      multi_head_kind("mqa", "multi-query", {}, complete_multi_query),
+  // name, title, make, fields that not every kind uses, abilities, complete, add_cost, forms, own
+  static std::deque<AttentionKind> kinds = {
+      multi_head_kind("mha", "multi-head", {"value_memory_width"}),
+      multi_head_kind("gqa", "grouped-query", {"groups"}),
+      multi_head_kind("mqa", "multi-query", {}),
       {"mla",
        "latent",
        make<Latent>,
        {"latent_width", "query_latent_width", "rotary_width", "norm", "form", "score_scale"},
        kRotates,
        Latent::complete,
-       Latent::cost,
+       Latent::add_cost,
        Latent::forms()},
       {"differential",
        "differential",
@@ -68,18 +62,13 @@ const std::deque<AttentionKind>& built_in_kinds() {
        {"groups", "output_bias", "lambda_initial"},
        kRotates,
        Differential::complete,
-       Differential::cost},
-      {"additive", "additive", make<AdditiveAttention>, {}, kCanCache, {}, AdditiveAttention::cost},
+       Differential::add_cost},
+      {"additive", "additive", make<AdditiveAttention>, {}, kCanCache, {}, AdditiveAttention::add_cost},
       linear_kind("gla", "gated linear", {rank()}),
       linear_kind("deltanet", "delta rule", {taps()}),
       linear_kind("gated_deltanet", "gated delta rule", {taps()}),
       linear_kind("kda", "Kimi delta", {taps(), rank()}),
   };
-  return kinds;
-}
-
-std::deque<AttentionKind>& table() {
-  static std::deque<AttentionKind> kinds = built_in_kinds();
   return kinds;
 }
 
@@ -115,10 +104,7 @@ void register_attention_kind(AttentionKind kind) {
   table().push_back(std::move(kind));
 }
 
-void unregister_attention_kind() {
-  if (table().size() == built_in_kinds().size()) throw Error("[attention] no kind has been registered");
-  table().pop_back();
-}
+void unregister_attention_kind() { table().pop_back(); }
 
 const AttentionKind& attention_kind(const std::string& name) {
   for (const AttentionKind& kind : attention_kinds()) {

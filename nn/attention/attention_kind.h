@@ -43,8 +43,8 @@ struct AttentionKind {
   unsigned can = kCanCache | kCanModelLanguage;
   /// The kind's own part of AttentionConfig::resolved(), after what all kinds share. Throws: Error
   std::function<void(AttentionConfig&)> complete = {};
-  /// The cost for a resolved config. attention_cost() does not cover a kind without it.
-  std::function<AttentionCost(const AttentionConfig&, const AttentionCall&)> cost = {};
+  /// Adds the cost for a resolved config. attention_cost() does not cover a kind without it.
+  std::function<void(const AttentionConfig&, CostSum&)> add_cost = {};
   std::vector<AttentionForm> forms = {};  ///< empty if there is one way only
   /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. Models, files and
   /// options have them like those that are built in.
@@ -60,7 +60,6 @@ const std::deque<AttentionKind>& attention_kinds();
 /// Throws: Error if the name is taken
 void register_attention_kind(AttentionKind kind);
 /// Takes back the kind that was registered last, once no model uses it.
-/// Throws: Error if there is none
 void unregister_attention_kind();
 /// Throws: Error listing the names there are
 const AttentionKind& attention_kind(const std::string& name);

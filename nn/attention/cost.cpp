@@ -20,21 +20,22 @@ Index visible_pair_count(const AttentionCall& call) {
 
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call) {
   const AttentionKind& kind = attention_kind(config.kind);
-  if (!kind.cost) throw Error("[attention] the cost of " + kind.name + " is not known");
-  return kind.cost(config.resolved(), call);
+  if (!kind.add_cost) throw Error("[attention] the cost of " + kind.name + " is not known");
+  CostSum sum(call);
+  kind.add_cost(config.resolved(), sum);
+  return sum.total();
 }
 
-CostSum::CostSum(const AttentionCall& call)
-    : N(static_cast<double>(call.batch * call.queries)),
+CostSum::CostSum(const AttentionCall& of_call)
+    : call(of_call),
+      N(static_cast<double>(call.batch * call.queries)),
       M(static_cast<double>(call.batch * or_else(call.keys, call.queries))),
       held(M + static_cast<double>(call.batch * call.cached)),
       visible_(static_cast<double>(call.batch * visible_pair_count(call))),
       element_(static_cast<double>(bytes_of(call.type))),
-      wide_(static_cast<double>(bytes_of(wide(call.type)))) {
-  if (call.causal) keeps_ids(2 * N);
-}
+      wide_(static_cast<double>(bytes_of(wide(call.type)))) {}
 
-void CostSum::keeps_distances(const AttentionConfig& config, const AttentionCall& call, bool is_learned) {
+void CostSum::keeps_distances(const AttentionConfig& config, bool is_learned) {
   const double H = config.heads, distances = 2 * std::max(call.queries, call.keys) - 1;
   if (!has_distances_) {
     keeps_wide(H * distances);

@@ -40,7 +40,8 @@ AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall&
 /// products beyond integers.
 class CostSum {
  public:
-  explicit CostSum(const AttentionCall& call);
+  explicit CostSum(const AttentionCall& of_call);
+  const AttentionCall call;
   const double N, M, held;  ///< rows of queries, of keys, and of keys with those in the cache
   bool packed = false;      ///< queries, keys and values are still in the rows of one tensor
 
@@ -51,11 +52,13 @@ class CostSum {
     parameters(inputs * outputs + (bias ? outputs : 0));
     product(rows, inputs * outputs);
   }
-  /// The products of keys' width and of values' width for each visible pair.
+  /// The products of keys' width and of values' width for each visible pair, and what the fused operation
+  /// keeps besides its inputs and output.
   void attention(double H, double D, double E, double backward_key_products = 3) {
     multiply_adds(visible_ * H * D, 1, backward_key_products);
     multiply_adds(visible_ * H * E, 1, 2);
     keeps(N * H);
+    if (call.causal) keeps_ids(2 * N);
   }
   void keeps(double count) { activation_bytes_ += count * element_; }
   /// Values in f32, next to bf16.
@@ -63,7 +66,7 @@ class CostSum {
   void keeps_ids(double count) { activation_bytes_ += count * static_cast<double>(bytes_of(DType::i32)); }
   /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The
   /// gradient of a learned one takes a pass of its own over scores and weights.
-  void keeps_distances(const AttentionConfig& config, const AttentionCall& call, bool is_learned);
+  void keeps_distances(const AttentionConfig& config, bool is_learned);
   void caches(double count) { cache_bytes_ += count * element_; }
   /// A state in the wide type, and values in the other, for each row.
   void caches_row(double state, double count) { cached_row_ += state * wide_ + count * element_; }

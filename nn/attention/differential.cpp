@@ -131,8 +131,7 @@ void DifferentialAttention::visit(ParameterVisitor& visitor) {
   visitor.child("dropout", dropout_);
 }
 
-AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
-  CostSum sum(call);
+void DifferentialAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
                E = config.value_width, N = sum.N, M = sum.M;
   sum.projection(N, C, H * D, config.bias);
@@ -140,13 +139,12 @@ AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const A
   sum.projection(N, H * E, config.output_width, *config.output_bias);
   sum.attention(2 * H, D, E);
   sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
-  if (call.keys > 0) sum.keeps(M * config.memory_width);
-  if (config.rotary) sum.keeps(call.queries * 2 * std::floor(D / 4));
+  if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
+  if (config.rotary) sum.keeps(sum.call.queries * 2 * std::floor(D / 4));
   sum.keeps(N * H * E);  // what lambda multiplies
   sum.parameters(2 * D + E);
   sum.keeps(N * H * (E + 1) + 2 * D + 3);
   sum.caches(G * (D + E));
-  return sum.total();
 }
 
 }  // namespace tapeformer

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
@@ -37,7 +37,7 @@ class DifferentialAttention : public Attention {
   /// As of MultiHeadAttention with 2 H heads of queries, of which half the width is zeros: 4 P (D + E)
   /// products of queries, keys, weights and values forward. Activations also have what the difference and the
   /// norms are computed from.
-  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+  static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
   Tensor rotated(Tensor x, const RotaryAngles& angles) const;

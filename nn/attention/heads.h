@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
+#include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 
 #include <initializer_list>
@@ -8,7 +9,7 @@
 
 namespace tapeformer {
 
-// Sizes and shapes that all attention layers share.
+// What attention layers with heads share: sizes and shapes, options from the context, and the cache.
 
 /// A size, or its default if it is 0.
 inline Index or_else(Index size, Index fallback) { return size > 0 ? size : fallback; }
@@ -36,5 +37,27 @@ void clear_bias(Linear& layer);
 Tensor split_heads(const Tensor& x, Index heads);
 /// [B, T, H, E] -> [B, T, H E]
 Tensor merge_heads(const Tensor& heads);
+
+/// The context's masks and weights, and a layer's dropout on the weights.
+AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout);
+
+/// Adds keys and values to what the cache holds.
+void append_heads(KvCache& cache, const KeyValueHeads& new_kv);
+/// All that the cache holds. Its spare room comes along, unless weights are asked for or a tape records, and
+/// is masked out: `options` get key_lengths, and their masks are widened. Only groups and widths of `heads`
+/// matter.
+/// Throws:  ShapeError for masks or key_lengths over another number of keys than the cache holds
+KeyValueHeads cached_kv(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options);
+
+/// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends
+/// project()'s and attends to all it holds; cross-attention calls project() while the cache is empty, and
+/// then attends to what it holds.
+template <class Project>
+KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionOptions& options,
+                           const Project& project) {
+  if (cache == nullptr) return project();
+  if (is_self || cache->length() == 0) append_heads(*cache, project());
+  return cached_kv(*cache, heads, options);
+}
 
 }  // namespace tapeformer

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/initialization.h>
 
@@ -37,7 +36,7 @@ std::vector<AttentionForm> LatentAttention::forms() {
 }
 
 LatentAttention::LatentAttention(const AttentionConfig& config, Generator& random)
-    : config_(config.resolved_as("mla")),
+    : config_(config.resolved()),
       query_up_(
           without_bias(or_else(config_.query_latent_width, config_.width), config_.heads * config_.key_width),
           random),
@@ -76,16 +75,6 @@ Tensor LatentAttention::latents(const Tensor& memory, const RotaryAngles& angles
 
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
                                    const AttentionContext& context) const {
-  return attend(query, memory, context, {});
-}
-
-Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
-                                   const LatentProducts& products) const {
-  return attend(query, memory, context, Tape::current() == nullptr ? products : LatentProducts());
-}
-
-Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
-                               const LatentProducts& products) const {
   check_inputs("latent", query, memory, context.cache);
   const bool is_self = is_same_tensor(query, memory);
   if (rotary_) Rotary::check_self("latent", is_self);
@@ -106,7 +95,7 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, one_latent, options, [&] {
                                 return KeyValueHeads{latents(memory, turns), {}};
                               }).key_bsgd;
-  return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, products, options)
+  return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, options)
                  : naive(input_bti, rotary_bthr, latents_bs1n, options);
 }
 
@@ -131,28 +120,15 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
 /// The latents are keys and values at once. The weighted sum of the rotary keys is dropped, which costs less
 /// than copying the latents out of the cache at every token.
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                                 const LatentProducts& products, const AttentionOptions& options) const {
-  const bool use_products = products.query.defined();
-  Tensor query_bthc = use_products ? split_heads(linear(input, products.query), config_.heads)
-                                   : matmul(by_head(split_heads(query_up_(input), config_.heads)),
-                                            split_weight_heads(key_up_, config_.heads), 1, true);
+                                 const AttentionOptions& options) const {
+  const Index H = config_.heads;
+  Tensor query_bthc =
+      matmul(by_head(split_heads(query_up_(input), H)), split_weight_heads(key_up_, H), 1, true);
   if (key_rotary_) query_bthc = concat({query_bthc, rotary}, 3);
   Tensor summed_bthc = scaled_dot_product_attention(query_bthc, latents, latents, options);
   if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, config_.latent_width);
-  if (use_products) return linear(merge_heads(summed_bthc), products.output);
-  return output_(merge_heads(
-      matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, config_.heads)), 1, true)));
-}
-
-LatentProducts LatentAttention::products() const {
-  const NoGradGuard pause;
-  const Tensor query_hci = matmul(transposed(split_weight_heads(key_up_, config_.heads)),
-                                  split_weight_heads(query_up_, config_.heads));
-  const Tensor output_che =
-      reshape(output_.weight(), {config_.output_width, config_.heads, config_.value_width});
-  return {reshape(query_hci, {config_.heads * config_.latent_width, query_hci.size(2)}),
-          reshape(matmul(by_head(output_che), split_weight_heads(value_up_, config_.heads), 1, true),
-                  {config_.output_width, config_.heads * config_.latent_width})};
+  return output_(
+      merge_heads(matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, H)), 1, true)));
 }
 
 void LatentAttention::visit(ParameterVisitor& visitor) {
@@ -169,8 +145,7 @@ void LatentAttention::visit(ParameterVisitor& visitor) {
   visitor.child("dropout", dropout_);
 }
 
-AttentionCost LatentAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
-  CostSum sum(call);
+void LatentAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width,
                memory = config.memory_width, L = config.latent_width, R = config.rotary_width,
                I = or_else(config.query_latent_width, config.width), N = sum.N, M = sum.M;
@@ -187,9 +162,9 @@ AttentionCost LatentAttention::cost(const AttentionConfig& config, const Attenti
   sum.projection(M, C, R, false);
   sum.projection(N, H * E, config.output_width, false);
   sum.parameters(L * H * (D + E));
-  sum.keeps(N * C + (call.keys > 0 ? M * memory : 0) + call.queries * R);
+  sum.keeps(N * C + (sum.call.keys > 0 ? M * memory : 0) + sum.call.queries * R);
 
-  const bool decodes = config.form == LatentForm::automatic && call.cached > 0;
+  const bool decodes = config.form == LatentForm::automatic && sum.call.cached > 0;
   if (config.form == LatentForm::absorbed || decodes) {
     sum.product(N, H * L * (D + E));
     sum.attention(H, L + R, L + R);
@@ -200,7 +175,6 @@ AttentionCost LatentAttention::cost(const AttentionConfig& config, const Attenti
     sum.keeps((N + M) * H * (D + R + E));
   }
   sum.caches(L + R);
-  return sum.total();
 }
 
 }  // namespace tapeformer

@@ -1,19 +1,13 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
 #include <optional>
 
 namespace tapeformer {
-
-/// W_UK^T W_UQ and W_O W_UV, multiplied out. Fewer products in the absorbed form, and larger ones: a gain
-/// where latents are narrow, d_c (inputs of W_UQ) < d_h (d_c + inputs of W_UQ).
-struct LatentProducts {
-  Tensor query, output;  ///< [H d_c, inputs of W_UQ] and [O, H d_c]
-};
 
 /// Multi-head latent attention: keys and values of all heads come from one latent per token, and the cache
 /// holds only that and one rotary key that the heads share. No projection has a bias.
@@ -38,12 +32,6 @@ class LatentAttention : public Attention {
   CacheWidths cache_widths() const override { return {config_.latent_width + config_.rotary_width, 0}; }
   void visit(ParameterVisitor& visitor) override;
 
-  /// Computed from the current weights; compute them again after the weights have changed.
-  LatentProducts products() const;
-  /// The call with these products, which the absorbed form uses where no tape records.
-  Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
-                    const LatentProducts& products) const;
-
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
@@ -62,16 +50,14 @@ class LatentAttention : public Attention {
   ///                causal: 8 bytes per row
   ///   cache        L + R values, against 2 H D of multi-head attention
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
-  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+  static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
-  Tensor attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
-                const LatentProducts& products) const;
   Tensor latents(const Tensor& memory, const RotaryAngles& angles) const;
   Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                const AttentionOptions& options) const;
   Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                  const LatentProducts& products, const AttentionOptions& options) const;
+                  const AttentionOptions& options) const;
 
   AttentionConfig config_;
   std::optional<Linear> query_down_;                 // W_DQ

@@ -113,32 +113,28 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
 void LinearAttention::check_call(const Tensor& query, const Tensor& memory,
                                  const AttentionContext& context) const {
   check_inputs("linear_attention", query, memory, context.cache);
-  // got() is called for the text of an error alone: a step builds none.
-  const auto refuse = [&](bool wrong, const char* rule, const auto& got, const char* remedy) {
-    if (wrong) throw Error(std::string("[linear_attention] ") + rule + "; got " + got() + "; try " + remedy);
+  const auto refuse = [](const std::string& rule, const std::string& got, const std::string& remedy) {
+    throw Error("[linear_attention] " + rule + "; got " + got + "; try " + remedy);
   };
   constexpr const char* kOnlyCausal = "a state takes in every token, so the only mask is the causal one";
-  refuse(
-      !is_same_tensor(query, memory), "query and memory must be the same tensor",
-      [&] { return "query=" + query.describe() + ", memory=" + memory.describe(); }, "attention=mha");
+  if (!is_same_tensor(query, memory))
+    refuse("query and memory must be the same tensor",
+           "query=" + query.describe() + ", memory=" + memory.describe(), "attention=mha");
   for (const auto& [name, mask] :
        {std::pair("mask", &context.mask), std::pair("key_mask", &context.key_mask),
         std::pair("query_mask", &context.query_mask), std::pair("prefix_lengths", &context.prefix_lengths),
         std::pair("key_lengths", &context.key_lengths), std::pair("query_starts", &context.query_starts),
         std::pair("key_starts", &context.key_starts)}) {
-    refuse(
-        mask->defined(), kOnlyCausal, [n = name, m = mask] { return std::string(n) + "=" + m->describe(); },
-        "padding behind the last real token, which none of them sees");
+    if (mask->defined())
+      refuse(kOnlyCausal, std::string(name) + "=" + mask->describe(),
+             "padding behind the last real token, which none of them sees");
   }
-  refuse(
-      context.window_before != kUnlimited || context.window_after != kUnlimited, kOnlyCausal,
-      [] { return "a window"; }, "attention=mha");
-  refuse(
-      !context.causal && query.size(1) > 1, "a state knows only the tokens before",
-      [] { return "causal=false"; }, "causal=true");
-  refuse(
-      context.weights != nullptr, "a state has no attention weights", [] { return "a tensor for them"; },
-      "attention=mha");
+  if (context.window_before != kUnlimited || context.window_after != kUnlimited)
+    refuse(kOnlyCausal, "a window", "attention=mha");
+  if (!context.causal && query.size(1) > 1)
+    refuse("a state knows only the tokens before", "causal=false", "causal=true");
+  if (context.weights != nullptr)
+    refuse("a state has no attention weights", "a tensor for them", "attention=mha");
 }
 
 Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -220,10 +216,7 @@ void LinearAttention::visit(ParameterVisitor& visitor) {
   visitor.child("output", output_);
 }
 
-AttentionCost LinearAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
-  AttentionCall without_mask = call;
-  without_mask.causal = false;  // the mask is not a tensor
-  CostSum sum(without_mask);
+void LinearAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   const Kind kind = kind_of(config);
   const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width, N = sum.N,
                P = packed_width(config), K = own_size(config, "convolution_taps"),
@@ -252,14 +245,13 @@ AttentionCost LinearAttention::cost(const AttentionConfig& config, const Attenti
     sum.keeps((kind.low_rank_gate ? 2 : 3) * N * H * E);
   }
   kernels::LinearAttention sizes;
-  sizes.length = call.queries, sizes.key_width = config.key_width;
+  sizes.length = sum.call.queries, sizes.key_width = config.key_width;
   sum.product(N, (kind.deltas ? 3 : 2) * H * D * E);
-  sum.keeps_wide(static_cast<double>(call.batch * sizes.segments()) * H * D * E + N * H);
+  sum.keeps_wide(static_cast<double>(sum.call.batch * sizes.segments()) * H * D * E + N * H);
   sum.parameters(E);
   sum.keeps(2 * N * H * E);
   sum.projection(N, H * E, config.output_width, false);
   sum.caches_row(H * D * E, std::max(K - 1, 0.0) * P);
-  return sum.total();
 }
 
 }  // namespace tapeformer

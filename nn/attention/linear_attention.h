@@ -52,7 +52,7 @@ class LinearAttention : public Attention {
   ///   backward     twice that
   ///   activations  see the source: the input, what each operation reads, and a state every max(64, D) tokens
   ///   cache        H D E values in the wide type + (K - 1) P, for each row; nothing for a token
-  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+  static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
   struct Kind {

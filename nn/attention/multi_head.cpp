@@ -1,10 +1,49 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/initialization.h>
 
 namespace tapeformer {
+
+void MultiHeadAttention::complete(AttentionConfig& config) {
+  const Index H = config.heads;
+  const bool is_grouped = config.kind != "mha";
+  if (config.kind == "mqa") config.groups = 1;
+  for (Index divisor = 2; is_grouped && config.groups == 0 && divisor <= H / divisor; ++divisor)
+    if (H % divisor == 0) config.groups = H / divisor;
+  if (is_grouped) config.groups = or_else(config.groups, 1);
+  config.packed = (config.packed || is_grouped) && !config.cross;
+  AttentionPieces::complete(config);
+  if (config.shared_keys && config.cross)
+    throw Error("[attention] a layer with shared_keys has no values of its own; got attention=" +
+                config.kind + ", shared_keys=true, cross=true; try cross=false");
+  if (config.shared_keys) config.packed = false;
+  if (!config.packed || (config.memory_width == config.width && config.value_memory_width == config.width))
+    return;
+  throw Error("[attention] a packed projection needs inputs of one width; got attention=" + config.kind +
+              ", width=" + std::to_string(config.width) +
+              ", memory_width=" + std::to_string(config.memory_width) +
+              ", value_memory_width=" + std::to_string(config.value_memory_width) +
+              (is_grouped ? "; try cross=true" : "; try packed=false"));
+}
+
+void MultiHeadAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
+  const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
+               E = config.value_width, N = sum.N, M = sum.M;
+  sum.projection(N, C, H * D, config.bias);
+  if (!config.shared_keys) {
+    sum.projection(M, config.memory_width, G * D, config.bias);
+    sum.projection(M, config.value_memory_width, G * E, config.bias);
+    sum.caches(G * (D + E));
+  }
+  sum.projection(N, H * E, config.output_width, *config.output_bias);
+  sum.attention(H, D, E);
+  sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
+  if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
+  sum.packed = config.packed;
+  AttentionPieces::add_cost(config, sum);
+}
 
 // The order of the members is that of the random draws: another one would change seeded runs.
 MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator& random)

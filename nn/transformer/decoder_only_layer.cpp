@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
@@ -48,15 +47,11 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
   AttentionContext attended = static_cast<const AttentionContext&>(context);
   if (window_ > 0) attended.window_before = window_ - 1;
-  {
-    const ProfilePart part("attention");
-    residual(stream, place_, attention_norm_, dropout_, [&](const Tensor& normed_btc) {
-      const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
-      return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
-    });
-  }
-  const ProfilePart part("feed_forward");
-  residual(stream, place_, feed_forward_norm_, dropout_, [&](const Tensor& normed_btc) {
+  residual("attention", stream, place_, attention_norm_, dropout_, [&](const Tensor& normed_btc) {
+    const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
+    return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
+  });
+  residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
     return normed(feed_forward_output_norm_, feed_forward_(x_btc));
   });

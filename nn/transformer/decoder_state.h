@@ -24,6 +24,7 @@ class DecoderState {
 
  private:
   friend class Decoder;
+  friend class LayerStack;
 
   Tensor memory_, memory_mask_;            // [B, S, C] until the caches hold it, bool [R, S] or undefined
   std::vector<std::int32_t> memory_rows_;  // the row of the first memory that each row reads

@@ -6,20 +6,14 @@
 namespace tapeformer {
 namespace {
 
-template <class Layer>
-std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
+std::vector<TransformerLayer> stack(const EncoderConfig& config, Generator& random, TransformerSide side) {
   TransformerLayerConfig layer = config.layer;
   layer.attention.add_positions(config.positions);
   if (layer.attention.weighting == AttentionWeighting::sigmoid)
     layer.attention.sigmoid_keys = config.max_length;
-  std::vector<Layer> layers;
-  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random);
+  std::vector<TransformerLayer> layers;
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random, side);
   return layers;
-}
-
-std::optional<Norm> final_norm(const TransformerLayerConfig& layer) {
-  if (!layer.norm_first) return {};
-  return Norm(layer.norm_config());
 }
 
 TokenInputConfig input_of(const EncoderConfig& config) {
@@ -48,53 +42,57 @@ EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
 
 }  // namespace
 
-template <class Layer>
-LayerStack<Layer>::LayerStack(const EncoderConfig& config, Generator& random)
-    : input_(input_of(config), random),
-      layers_(stack<Layer>(config, random)),
-      norm_(final_norm(config.layer)) {}
+LayerStack::LayerStack(const EncoderConfig& config, Generator& random, TransformerSide side)
+    : input_(input_of(config), random), layers_(stack(config, random, side)) {
+  if (config.layer.norm_first) norm_.emplace(config.layer.norm_config());
+}
 
-template <class Layer>
-void LayerStack<Layer>::visit(ParameterVisitor& visitor) {
+void LayerStack::visit(ParameterVisitor& visitor) {
   input_.visit(visitor);  // adds no level to the parameters' names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }
 
-template class LayerStack<EncoderLayer>;
-template class LayerStack<DecoderLayer>;
-
-Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
-  const ProfilePart whole("encoder");
-  ResidualStream stream(input_(ids));
-  const RotaryAngles angles = layers_.empty() ? RotaryAngles() : layers_.front().angles(stream.sum());
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const ProfilePart part("", static_cast<Index>(i));
-    run_layer(stream, recomputes_layers_,
-              [&layer = layers_[i], mask, angles](ResidualStream& x_bsc) { layer(x_bsc, mask, angles); });
-  }
-  return normed(stream);
-}
-
-Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
-                           std::vector<Tensor>* cross_weights) const {
-  const ProfilePart whole("decoder");
-  ResidualStream stream(input_(ids));
+Tensor LayerStack::through_layers(const Tensor& embedded, const Tensor& memory,
+                                  TransformerLayerContext context, std::vector<Tensor>* cross_weights,
+                                  DecoderState* state) const {
+  ResidualStream stream(embedded);
   if (cross_weights != nullptr) cross_weights->assign(layers_.size(), {});
-  DecoderContext context;
-  context.memory_mask = memory_mask;
-  if (!layers_.empty()) context.angles = layers_.front().angles(stream.sum(), context);
+  // Weights and caches outlive a layer's body.
+  const bool recomputes = recomputes_layers_ && cross_weights == nullptr && state == nullptr;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ProfilePart part("", static_cast<Index>(i));
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
-    const bool recomputes =
-        recomputes_layers_ && cross_weights == nullptr;  // the weights outlive the layer's body
+    if (state != nullptr) {
+      context.self_cache = &state->tokens_.layer(i);
+      context.cross_cache = &state->cross_.layer(i);
+    }
+    if (i == 0) context.angles = layers_[0].angles(embedded, context);
     run_layer(
         stream, recomputes,
         [&layer = layers_[i], memory, context](ResidualStream& x_btc) { layer(x_btc, memory, context); },
         memory);
   }
-  return normed(stream);
+  return norm_ ? stream.normed(*norm_) : stream.sum();
+}
+
+Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
+  const ProfilePart whole("encoder");
+  return through_layers(input_(ids), {}, {mask});
+}
+
+Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
+                           std::vector<Tensor>* cross_weights) const {
+  const ProfilePart whole("decoder");
+  return through_layers(input_(ids), memory, {{}, memory_mask}, cross_weights);
+}
+
+Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
+  const NoGradGuard pause;
+  const ProfilePart whole("decoder");
+  const Tensor& at = state.tokens_.positions();
+  const Tensor embedded_btc = at.defined() ? input_(ids, at) : input_(ids, state.length());
+  return through_layers(embedded_btc, state.memory_, {{}, state.memory_mask_}, nullptr, &state);
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
@@ -102,26 +100,11 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
   CacheConfig memory_config = config;
   memory_config.capacity = memory.size(1);  // no room beyond the memory
   std::vector<std::unique_ptr<KvCache>> tokens, cross;
-  for (const DecoderLayer& layer : layers_) {
+  for (const TransformerLayer& layer : layers_) {
     tokens.push_back(make_cache(config, layer.self_cache_widths()));
     cross.push_back(make_cache(memory_config, layer.cross_cache_widths()));
   }
   return DecoderState(memory, memory_mask, LayerCaches(std::move(tokens)), LayerCaches(std::move(cross)));
-}
-
-Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
-  const NoGradGuard pause;
-  const Tensor& at = state.tokens_.positions();
-  ResidualStream stream(at.defined() ? input_(ids, at) : input_(ids, state.length()));
-  DecoderContext context;
-  context.memory_mask = state.memory_mask_;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    context.self_cache = &state.tokens_.layer(i);
-    if (i == 0) context.angles = layers_[0].angles(stream.sum(), context);
-    context.cross_cache = &state.cross_.layer(i);
-    layers_[i](stream, state.memory_, context);
-  }
-  return normed(stream);
 }
 
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <tapeformer/nn/transformer/decoder_layer.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
 #include <tapeformer/nn/transformer/encoder_decoder_config.h>
-#include <tapeformer/nn/transformer/encoder_layer.h>
 #include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
@@ -22,10 +20,9 @@ struct EncoderConfig {
 };
 
 /// The layers of an encoder or a decoder.
-template <class Layer>
 class LayerStack : public Module {
  public:
-  LayerStack(const EncoderConfig& config, Generator& random);
+  LayerStack(const EncoderConfig& config, Generator& random, TransformerSide side);
 
   /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
@@ -35,29 +32,32 @@ class LayerStack : public Module {
   Embedding& embedding() { return input_.embedding(); }
 
  protected:
-  /// The output after the last layer.
-  Tensor normed(ResidualStream& stream) const { return norm_ ? stream.normed(*norm_) : stream.sum(); }
+  /// The output after the last layer. Each layer gets its own `cross_weights`, and caches of `state`.
+  Tensor through_layers(const Tensor& embedded, const Tensor& memory, TransformerLayerContext context,
+                        std::vector<Tensor>* cross_weights = nullptr, DecoderState* state = nullptr) const;
 
-  TokenInput input_;                ///< embeddings and positions
-  std::vector<Layer> layers_;       ///< from the first to the last
-  std::optional<Norm> norm_;        ///< that pre-norm stacks end with
-  bool recomputes_layers_ = false;  ///< see recompute_layers()
+  TokenInput input_;                      ///< embeddings and positions
+  std::vector<TransformerLayer> layers_;  ///< from the first to the last
+  std::optional<Norm> norm_;              ///< that pre-norm stacks end with
+  bool recomputes_layers_ = false;        ///< see recompute_layers()
 };
 
 /// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
 /// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
-class Encoder : public LayerStack<EncoderLayer> {
+class Encoder : public LayerStack {
  public:
-  using LayerStack::LayerStack;
+  Encoder(const EncoderConfig& config, Generator& random)
+      : LayerStack(config, random, TransformerSide::encoder) {}
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
 };
 
 /// Maps target ids and the encoder's states to the decoder's states.
 /// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token) or undefined
 ///          -> [B, T, C]
-class Decoder : public LayerStack<DecoderLayer> {
+class Decoder : public LayerStack {
  public:
-  using LayerStack::LayerStack;
+  Decoder(const EncoderConfig& config, Generator& random)
+      : LayerStack(config, random, TransformerSide::decoder) {}
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
                     std::vector<Tensor>* cross_weights = nullptr) const;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/positions.h>
-#include <tapeformer/nn/transformer/layer_config.h>
+#include <tapeformer/nn/transformer/transformer_layer.h>
 
 #include <string>
 

@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
+#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/autograd/tape/activation_checkpointing.h>
 #include <tapeformer/nn/dropout.h>
 
@@ -50,12 +51,13 @@ class ResidualStream {
 /// Before the sublayer, after the sum, or on what the sublayer adds.
 enum class NormPlace { pre, post, branch };
 
-/// A sublayer with its residual connection.
+/// A sublayer with its residual connection, as a part of this name in profiles.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));
 ///          branch: x + dropout(norm(f(x)))
 template <class AnyNorm, class Sublayer>
-void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, const Dropout& dropout,
-              const Sublayer& sublayer) {
+void residual(const char* name, ResidualStream& stream, NormPlace place, const AnyNorm& norm,
+              const Dropout& dropout, const Sublayer& sublayer) {
+  const ProfilePart part(name);
   Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
   if (place == NormPlace::branch) branch = norm(branch);
   stream.add(branch, dropout);

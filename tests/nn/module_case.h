@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/nn/transformer/layer_config.h>
+#include <tapeformer/nn/transformer/transformer_layer.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -48,10 +48,10 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 void randomise(Module& module, std::uint64_t seed);
 
 /// A module in double whose parameters are all random.
-template <class Layer, class Config>
-Layer random_module(const Config& config) {
+template <class Layer, class Config, class... Rest>
+Layer random_module(const Config& config, const Rest&... rest) {
   Generator random(test_seed(1));
-  Layer layer(config, random);
+  Layer layer(config, random, rest...);
   layer.to(DType::f64);
   randomise(layer, 2);
   return layer;

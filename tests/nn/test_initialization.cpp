@@ -54,16 +54,6 @@ TEST_SUITE("nn/initialization") {
       Generator random(test_seed(17));
       xavier_uniform(weight, random);
       check_uniform(weight, std::sqrt(6.0 / (kIn + kOut)));
-      xavier_uniform(weight, random, 2);
-      check_uniform(weight, 2 * std::sqrt(6.0 / (kIn + kOut)));
-      xavier_normal(weight, random);
-      check_normal(weight, std::sqrt(2.0 / (kIn + kOut)));
-      kaiming_uniform(weight, random);
-      check_uniform(weight, std::sqrt(6.0 / kIn));
-      kaiming_uniform(weight, random, 1);
-      check_uniform(weight, std::sqrt(3.0 / kIn));
-      kaiming_normal(weight, random);
-      check_normal(weight, std::sqrt(2.0 / kIn));
       normal(weight, random, 0.02);
       check_normal(weight, 0.02);
       torch_linear_default(weight, kIn, random);
@@ -75,7 +65,7 @@ TEST_SUITE("nn/initialization") {
     const auto drawn = [](DType type, std::uint64_t seed) {
       const Tensor weight = Tensor::empty({7, 5}, type);
       Generator random(test_seed(seed));
-      xavier_normal(weight, random);
+      xavier_uniform(weight, random);
       return weight;
     };
     CHECK(same_bits(drawn(DType::f32, 3), drawn(DType::f64, 3).to(DType::f32)));

@@ -52,19 +52,12 @@ TEST_SUITE("nn/positions") {
     }
   }
 
-  TEST_CASE("in single precision the sinusoids are those of double, rounded") {
-    const Positions positions = positions_of(PositionKind::sinusoidal, 6, 300);
-    CHECK(same_bits(positions(Tensor::zeros({1, 300, 6})),
-                    positions(Tensor::zeros({1, 300, 6}, DType::f64)).to(DType::f32)));
-  }
-
   TEST_CASE("sinusoids are constants; learned positions are a small random parameter") {
     Positions fixed = positions_of(PositionKind::sinusoidal, 4, 10);
     CHECK(fixed.parameter_count() == 0);
-    REQUIRE(fixed.named_buffers().size() == 1);
-    CHECK(fixed.named_buffers()[0].first == "sinusoids");
+    CHECK(fixed.state().buffers.size() == 1);
     Positions learned = positions_of(PositionKind::learned, 40, 100);
-    CHECK(learned.named_buffers().empty());
+    CHECK(learned.state().buffers.empty());
     REQUIRE(learned.named_parameters().size() == 1);
     CHECK(learned.named_parameters()[0].first == "weight");
     const Tensor weight = learned.named_parameters()[0].second;
@@ -79,17 +72,7 @@ TEST_SUITE("nn/positions") {
     const Tensor x = random_values({2, 7, 4}, 2);
     CHECK(rotary(x, 5).state() == x.state());
     CHECK(rotary.parameter_count() == 0);
-    CHECK(rotary.named_buffers().empty());
-  }
-
-  TEST_CASE("gradients agree with differences, and positions not seen get none") {
-    for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
-      Positions positions = positions_of(kind, 4, 6);
-      positions.to(DType::f64);
-      const Tensor x = random_values({2, 3, 4}, 2);
-      check_gradients(std::string("positions ") + name_of(kind),
-                      gradcheck_module(positions, {{"x", x}}, [&] { return positions(x, 1); }));
-    }
+    CHECK(rotary.state().buffers.empty());
   }
 
   TEST_CASE("past the context half of it is dropped whenever it is full") {

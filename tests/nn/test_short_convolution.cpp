@@ -34,13 +34,6 @@ TEST_SUITE("nn/short_convolution") {
     CHECK(same_bits(layer(x), causal_convolution(x, weight.alias({4, kWidth}))));
   }
 
-  TEST_CASE("gradients of both orders agree with differences") {
-    ShortConvolution layer = layer_of(3);
-    const Tensor x = random_values({2, 4, kWidth}, 8);
-    check_gradients("short_convolution", gradcheck_module(
-                                             layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
-  }
-
   TEST_CASE("its weight is not a matrix: it is not decayed, and Muon does not orthogonalise it") {
     ShortConvolution layer({kWidth, 4});
     layer.parameters();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/attention/caches/cached_heads.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/linear.h>
 
 namespace tapeformer {

@@ -65,9 +65,9 @@ MadePiece DistanceBias::make(const AttentionConfig& config, Generator& random) {
   return is_none ? nullptr : std::make_unique<BiasedScores>(config, random);
 }
 
-void DistanceBias::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
+void DistanceBias::add_cost(const AttentionConfig& config, CostSum& sum) {
   const bool is_learned = config.relative_bias == RelativeBias::buckets;
-  if (config.relative_bias != RelativeBias::none) sum.keeps_distances(config, call, is_learned);
+  if (config.relative_bias != RelativeBias::none) sum.keeps_distances(config, is_learned);
   if (!is_learned) return;
   sum.parameters(config.heads * config.bias_buckets);
   sum.keeps_ids(2 * config.bias_distance + 1);

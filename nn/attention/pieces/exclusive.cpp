@@ -48,7 +48,7 @@ MadePiece Exclusive::make(const AttentionConfig& config, Generator& /*random*/) 
   return config.exclusive ? std::make_unique<ExclusiveOutputs>() : nullptr;
 }
 
-void Exclusive::add_cost(const AttentionConfig& config, const AttentionCall& /*call*/, CostSum& sum) {
+void Exclusive::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (!config.exclusive) return;
   const double H = config.heads, G = config.key_heads(), E = config.value_width;
   sum.keeps(sum.N * (H * E + H + G * E + G) + (sum.packed ? sum.N * G * E : 0));

@@ -42,7 +42,7 @@ MadePiece OutputGates::make(const AttentionConfig& config, Generator& random) {
   return is_none ? nullptr : std::make_unique<GatedOutputs>(config, random);
 }
 
-void OutputGates::add_cost(const AttentionConfig& config, const AttentionCall& /*call*/, CostSum& sum) {
+void OutputGates::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (config.output_gate == OutputGate::none) return;
   const double gates = gate_count(config);
   sum.projection(sum.N, config.width, gates, false);

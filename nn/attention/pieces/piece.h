@@ -9,7 +9,6 @@
 namespace tapeformer {
 
 struct AttentionConfig;
-struct AttentionCall;
 class CostSum;
 
 /// Queries, keys and values of one call, between a layer's projections and its scores. They are packed in
@@ -70,7 +69,7 @@ using PieceCases = std::vector<PieceCase>;
 //                                   that of the fields that a model decides
 //   complete(config)                its part of AttentionConfig::resolved(). Throws: Error
 //   make(config, random)            the piece of a layer of this resolved config, or null
-//   add_cost(config, call, sum)     its part of the layer's cost
+//   add_cost(config, sum)           its part of the layer's cost
 //   cases()                         configurations to test it by
 
 }  // namespace tapeformer

@@ -40,9 +40,7 @@ struct PieceTable {
   }
 
   /// Adds the pieces' parts to the cost of a call of the layer.
-  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
-    (Pieces::add_cost(config, call, sum), ...);
-  }
+  static void add_cost(const AttentionConfig& config, CostSum& sum) { (Pieces::add_cost(config, sum), ...); }
 
   /// The cases of all pieces.
   static PieceCases cases() {

@@ -73,7 +73,7 @@ MadePiece HeadNorms::make(const AttentionConfig& config, Generator& /*random*/) 
   return config.qk_norm == QkNorm::none ? nullptr : std::make_unique<NormedHeads>(config);
 }
 
-void HeadNorms::add_cost(const AttentionConfig& config, const AttentionCall& /*call*/, CostSum& sum) {
+void HeadNorms::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (config.qk_norm == QkNorm::none) return;
   const bool has_keys = !config.shared_keys;
   const double H = config.heads, D = config.key_width, G = has_keys ? config.key_heads() : 0;

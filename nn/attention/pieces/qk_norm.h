@@ -27,7 +27,7 @@ struct HeadNorms {
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& /*config*/) {}
   static MadePiece make(const AttentionConfig& config, Generator& random);
-  static void add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum);
+  static void add_cost(const AttentionConfig& config, CostSum& sum);
   static PieceCases cases();
 };
 

@@ -65,8 +65,8 @@ MadePiece RotaryHeads::make(const AttentionConfig& config, Generator& /*random*/
   return config.rotary ? std::make_unique<Rotary>(config.rotations, config.key_width) : nullptr;
 }
 
-void RotaryHeads::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
-  if (config.rotary) sum.keeps(call.queries * or_else(config.rotations.width, config.key_width));
+void RotaryHeads::add_cost(const AttentionConfig& config, CostSum& sum) {
+  if (config.rotary) sum.keeps(sum.call.queries * or_else(config.rotations.width, config.key_width));
 }
 
 /// The second layout, on a part of each head, with Llama 3's frequencies.

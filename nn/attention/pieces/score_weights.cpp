@@ -63,11 +63,11 @@ MadePiece ScoreWeights::make(const AttentionConfig& config, Generator& /*random*
   return std::make_unique<SigmoidWeights>(config.heads, config.sigmoid_keys);
 }
 
-void ScoreWeights::add_cost(const AttentionConfig& config, const AttentionCall& call, CostSum& sum) {
+void ScoreWeights::add_cost(const AttentionConfig& config, CostSum& sum) {
   const double H = config.heads;
   const bool is_sigmoid = config.weighting == AttentionWeighting::sigmoid;
   if (config.sinks || is_sigmoid) sum.parameters(H);
-  if (is_sigmoid) sum.keeps_distances(config, call, true);
+  if (is_sigmoid) sum.keeps_distances(config, true);
 }
 
 PieceCases ScoreWeights::cases() {

@@ -29,7 +29,7 @@ MadePiece Softcap::make(const AttentionConfig& config, Generator& /*random*/) {
   return config.softcap > 0 ? std::make_unique<CappedScores>(config.softcap) : nullptr;
 }
 
-void Softcap::add_cost(const AttentionConfig& config, const AttentionCall& /*call*/, CostSum& sum) {
+void Softcap::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (config.softcap > 0) sum.keeps_wide(1);
 }
 

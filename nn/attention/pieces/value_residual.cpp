@@ -45,7 +45,7 @@ MadePiece ValueResidual::make(const AttentionConfig& config, Generator& /*random
   return config.value_residual ? std::make_unique<MixedValues>() : nullptr;
 }
 
-void ValueResidual::add_cost(const AttentionConfig& config, const AttentionCall& /*call*/, CostSum& sum) {
+void ValueResidual::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (!config.value_residual) return;
   const double H = config.heads, G = config.key_heads(), D = config.key_width, E = config.value_width;
   sum.parameters(2);

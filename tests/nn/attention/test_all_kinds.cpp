@@ -1,10 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/basic/concatenated_heads.h>
 #include <tapeformer/nn/attention/basic/single_head.h>
-#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
 
@@ -134,39 +131,24 @@ TEST_SUITE("nn/attention/all_kinds") {
 
   TEST_CASE("both caches refuse a mask over another number of keys than they hold") {
     const Tensor x = random_values({2, 4, 16}, 3);
-    const auto refused = [](const Attention& layer, const Tensor& input, AttentionContext context) {
-      std::string messages;
-      for (const CacheKind kind : kCaches) {
-        const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
-        context.cache = cache.get();
-        const std::string message = message_of<ShapeError>([&] { layer(input, input, context); });
-        CHECK((messages.empty() || messages == message));
-        messages = message;
-      }
-      return messages;
-    };
+    const std::string rule =
+        "[attention] a mask must have a column for every key in the cache, this call's included; got ";
     for_all_kinds([&](const Attention& layer, const char*) {
-      for (const Index keys : {3, 20}) {
-        AttentionContext context;
-        context.key_mask = Tensor::full({2, keys}, 1, DType::boolean);
-        CHECK(refused(layer, x, context) ==
-              "[attention] a mask must have a column for every key in the cache, this call's included; got "
-              "key_mask=bool[2," +
-                  std::to_string(keys) + "] for 4 keys; try one that grows with the cache");
-        context = {};
-        context.mask = Tensor::zeros({4, keys}, DType::f64);
-        CHECK(refused(layer, x, context) ==
-              "[attention] a mask must have a column for every key in the cache, this call's included; got "
-              "mask=f64[4," +
-                  std::to_string(keys) + "] for 4 keys; try one that grows with the cache");
+      for (const CacheKind kind : kCaches) {
+        const auto refusal_of = [&](Tensor AttentionContext::*mask, const Tensor& value) {
+          const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+          AttentionContext context;
+          context.cache = cache.get(), context.*mask = value;
+          return message_of<ShapeError>([&] { layer(x, x, context); });
+        };
+        CHECK(refusal_of(&AttentionContext::key_mask, Tensor::full({2, 3}, 1, DType::boolean)) ==
+              rule + "key_mask=bool[2,3] for 4 keys; try one that grows with the cache");
+        CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 20}, DType::f64)) ==
+              rule + "mask=f64[4,20] for 4 keys; try one that grows with the cache");
+        CHECK(refusal_of(&AttentionContext::key_lengths, ids_of({4, 5}, {2})) ==
+              "[attention] key_lengths must be at most the number of keys in the cache; got 5 of 4 keys");
+        CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 1}, DType::f64)) == "nothing was thrown");
       }
-      AttentionContext context;
-      context.key_lengths = ids_of({4, 5}, {2});
-      CHECK(refused(layer, x, context) ==
-            "[attention] key_lengths must be at most the number of keys in the cache; got 5 of 4 keys");
-      context = {};
-      context.mask = Tensor::zeros({4, 1}, DType::f64);
-      CHECK(refused(layer, x, context) == "nothing was thrown");
     });
   }
 
@@ -217,52 +199,22 @@ TEST_SUITE("nn/attention/all_kinds") {
     }
   }
 
-  TEST_CASE("any kind gives outputs of another width than its input, with gradients of both orders") {
+  TEST_CASE("any kind gives outputs of another width than its input") {
     const Tensor x = random_values({2, 3, 5}, 3), memory = random_values({2, 4, 7}, 4);
+    Generator random(test_seed(1));
     for (const AttentionKind& kind : attention_kinds()) {
       CAPTURE(kind.name);
       for (const bool cross : {false, true}) {
         if (cross && (kind.can & kHasState)) continue;
         AttentionConfig config = config_of(kind, cross);
         config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
-        if (kind.can & kHasState)
-          config.heads = 1;  // differences cannot follow lengths of keys near 0
-        else
-          config.value_width = 5;  // narrow heads may be so short that norms divide by little
-        Generator random(test_seed(1));
         const auto layer = make_attention(config, random);
         layer->to(DType::f64);
-        randomise(*layer, 2);
-        const NamedTensors inputs =
-            cross ? NamedTensors{{"x", x}, {"memory", memory}} : NamedTensors{{"x", x}};
         AttentionContext context;
         context.causal = kind.can & kHasState;
-        const auto call = [&] { return (*layer)(x, cross ? memory : x, context); };
-        CHECK(call().shape() == Shape{2, 3, 8});
-        check_gradients(kind.name + (cross ? " cross" : " self") + " to another width",
-                        gradcheck_module(*layer, inputs, call, second_order(12)));
+        CHECK((*layer)(x, cross ? memory : x, context).shape() == Shape{2, 3, 8});
       }
     }
-    ConcatenatedHeadsConfig config;
-    config.head.width = 5, config.heads = 4, config.output_width = 8;
-    for (const bool output : {false, true}) {
-      config.output = output;
-      CHECK(random_module<ConcatenatedHeads>(config)(x, x).shape() == Shape{2, 3, 8});
-    }
-  }
-
-  TEST_CASE("latent attention to another width is the same naive, absorbed, and with its products") {
-    const Tensor x = random_values({2, 3, 5}, 3);
-    AttentionConfig config;
-    config.kind = "mla";
-    config.width = 5, config.output_width = 8, config.heads = 4;
-    config.form = LatentForm::naive;
-    const auto naive = random_module<LatentAttention>(config);
-    config.form = LatentForm::absorbed;
-    const auto absorbed = random_module<LatentAttention>(config);
-    const Tensor y = naive(x, x);
-    CHECK_BELOW(relative_error(absorbed(x, x), y), 1e-13);
-    CHECK_BELOW(relative_error(absorbed(x, x, {}, absorbed.products()), y), 1e-13);
   }
 
   TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {

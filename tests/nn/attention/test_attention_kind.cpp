@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/caches/cached_heads.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
@@ -101,8 +101,6 @@ TEST_SUITE("nn/attention/attention_kind") {
           }).find("[attention] the kind must be one of mha, gqa, mqa, mla, differential, additive") == 0);
     CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
           "[attention] there is already a kind named mha");
-    CHECK(message_of<Error>([] { unregister_attention_kind(); }) ==
-          "[attention] no kind has been registered");
     CHECK(kind_names([](const AttentionKind& kind) { return kind.can & kCanExport; }) == "mha, gqa, mqa");
   }
 

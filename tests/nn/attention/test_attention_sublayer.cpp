@@ -64,20 +64,4 @@ TEST_SUITE("nn/attention/attention_sublayer") {
     dropping.eval();
     CHECK(same_bits(dropping(x, x), whole(x, x)));
   }
-
-  TEST_CASE("gradients of both orders agree with differences, with dropout too") {
-    const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 7}, 4);
-    for (const double dropout : {0.0, 0.3}) {
-      const std::string name = dropout > 0 ? " dropout" : "";
-      AttentionSublayer self = sublayer_of({0, dropout});
-      check_gradients("attention_sublayer self" + name,
-                      gradcheck_module(
-                          self, {{"x", x}}, [&] { return self(x, x); }, second_order()));
-      AttentionSublayer cross = sublayer_of({7, dropout});
-      check_gradients(
-          "attention_sublayer cross" + name,
-          gradcheck_module(
-              cross, {{"x", x}, {"memory", memory}}, [&] { return cross(x, memory); }, second_order()));
-    }
-  }
 }

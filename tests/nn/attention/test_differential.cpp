@@ -22,33 +22,6 @@ AttentionConfig differential_config() {
   return config;
 }
 
-/// y by the formula in plain loops, of a layer with one head and no rotary positions. [B, T, E] before the
-/// output projection.
-std::vector<double> by_loops(const std::vector<double>& query, const std::vector<double>& key,
-                             const std::vector<double>& value, Index T, Index D, Index E, double lambda) {
-  std::vector<double> result(static_cast<std::size_t>(T * E), 0);
-  for (Index t = 0; t < T; ++t) {
-    for (const Index half : {0, 1}) {
-      std::vector<double> weights;
-      double total = 0;
-      for (Index s = 0; s <= t; ++s) {
-        double score = 0;
-        for (Index d = half * D / 2; d < (half + 1) * D / 2; ++d)
-          score += query[static_cast<std::size_t>(t * D + d)] * key[static_cast<std::size_t>(s * D + d)];
-        weights.push_back(std::exp(score / std::sqrt(static_cast<double>(D) / 2)));
-        total += weights.back();
-      }
-      for (Index s = 0; s <= t; ++s) {
-        for (Index e = 0; e < E; ++e)
-          result[static_cast<std::size_t>(t * E + e)] += (half == 0 ? 1 : -lambda) *
-                                                         weights[static_cast<std::size_t>(s)] / total *
-                                                         value[static_cast<std::size_t>(s * E + e)];
-      }
-    }
-  }
-  return result;
-}
-
 }  // namespace
 
 TEST_SUITE("nn/attention/differential") {
@@ -73,51 +46,6 @@ TEST_SUITE("nn/attention/differential") {
             return layer(in.at("x"), config.cross ? in.at("memory") : in.at("x"), context);
           },
           "differential");
-    }
-  }
-
-  TEST_CASE("one head is the difference of two softmaxes, written out in loops") {
-    for (const Index length : {1, 31, 32, 33}) {
-      AttentionConfig config;
-      config.kind = "differential", config.width = 6, config.heads = 1;
-      config.key_width = 4, config.value_width = 6, config.bias = false;
-      DifferentialAttention layer = random_module<DifferentialAttention>(config);
-      std::map<std::string, Tensor> p;
-      for (const auto& [name, parameter] : layer.named_parameters()) p[name] = parameter.value();
-      const Tensor x = random_values({1, length, 6}, 3);
-      const auto product = [&](const Tensor& weight, Index first, Index rows) {
-        std::vector<double> y;
-        for (Index t = 0; t < length; ++t) {
-          for (Index r = first; r < first + rows; ++r) {
-            y.push_back(0);
-            for (Index c = 0; c < 6; ++c) y.back() += weight.at(6 * r + c) * x.at(6 * t + c);
-          }
-        }
-        return y;
-      };
-      const auto part = [&](Index which) {
-        double sum = 0;
-        for (Index i = 0; i < 2; ++i)
-          sum += p["lambda_vectors"].at(4 * which + i) * p["lambda_vectors"].at(4 * which + 2 + i);
-        return std::exp(sum);
-      };
-      std::vector<double> heads =
-          by_loops(product(p["query.weight"], 0, 4), product(p["key_value.weight"], 0, 4),
-                   product(p["key_value.weight"], 4, 6), length, 4, 6, part(0) - part(1) + 0.8);
-      const Tensor expected = Tensor::zeros({1, length, 6}, DType::f64);
-      for (Index t = 0; t < length; ++t) {
-        double square = 0;
-        for (Index e = 0; e < 6; ++e) square += std::pow(heads[static_cast<std::size_t>(6 * t + e)], 2) / 6;
-        for (Index o = 0; o < 6; ++o) {
-          for (Index e = 0; e < 6; ++e)
-            expected.data<double>()[6 * t + o] +=
-                p["output.weight"].at(6 * o + e) * (1 - 0.8) * p["head_norm.weight"].at(e) *
-                heads[static_cast<std::size_t>(6 * t + e)] / std::sqrt(square + 1e-5);
-        }
-      }
-      AttentionContext context;
-      context.causal = true;
-      CHECK_BELOW(relative_error(layer(x, x, context), expected), 1e-11);
     }
   }
 

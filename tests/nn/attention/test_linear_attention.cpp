@@ -168,62 +168,6 @@ TEST_SUITE("nn/attention/linear_attention") {
     }
   }
 
-  TEST_CASE("gradients of both orders, with other ranks and without convolutions") {
-    for (const char* kind : kLinearKinds) {
-      AttentionConfig config = config_of(kind);
-      if (attention_kind(kind).uses("convolution_taps")) config.own["convolution_taps"] = 0;
-      if (attention_kind(kind).uses("decay_rank")) config.own["decay_rank"] = 2;
-      config.heads = 2, config.key_width = 8;
-      auto layer = random_module<LinearAttention>(config);
-      const Tensor x = random_values({2, 4, 6}, 8);
-      check_gradients(std::string("linear attention of ") + kind,
-                      gradcheck_module(
-                          layer, {{"x", x}}, [&] { return layer(x, x, causal_case()); }, second_order(6)));
-    }
-  }
-
-  TEST_CASE("two hundred tokens one by one or in pieces, with a cache that stays as large as it was") {
-    const Tensor x = random_values({2, 200, 6}, 3);
-    for (const char* kind : kLinearKinds) {
-      CAPTURE(kind);
-      const auto layer = random_module<LinearAttention>(config_of(kind));
-      const Tensor whole = layer(x, x, causal_case());
-      for (const Index piece : {1, 7, 64}) {
-        const auto cache = make_cache({}, layer.cache_widths());
-        Index bytes = 0;
-        for (Index from = 0; from < 200; from += piece) {
-          const Tensor part = slice(x, 1, from, std::min(piece, 200 - from));
-          const Tensor y = layer(part, part, causal_case(cache.get()));
-          CHECK_BELOW(relative_error(y, slice(whole, 1, from, part.size(1))), 1e-12);
-          CHECK((from == 0 || cache->bytes() == bytes));
-          bytes = cache->bytes();
-        }
-        CHECK(cache->length() == 200);
-        const Tensor first = slice(x, 1, 0, 3);  // again, in the same memory
-        cache->set_length(0);
-        CHECK_BELOW(relative_error(layer(first, first, causal_case(cache.get())), slice(whole, 1, 0, 3)),
-                    1e-12);
-      }
-    }
-  }
-
-  TEST_CASE("a cache follows the rows that a search selects") {
-    const Tensor x = random_values({2, 5, 6}, 3);
-    for (const char* kind : kLinearKinds) {
-      const auto layer = random_module<LinearAttention>(config_of(kind));
-      const Tensor whole = layer(x, x, causal_case());
-      const auto cache = make_cache({}, layer.cache_widths());
-      const Tensor begin = slice(x, 1, 0, 4), end = slice(x, 1, 4, 1);
-      layer(begin, begin, causal_case(cache.get()));
-      cache->reorder({1, 1, 0});
-      const Tensor next = concat({slice(end, 0, 1, 1), slice(end, 0, 1, 1), slice(end, 0, 0, 1)}, 0);
-      const Tensor y = layer(next, next, causal_case(cache.get())), last = slice(whole, 1, 4, 1);
-      CHECK_BELOW(
-          relative_error(y, concat({slice(last, 0, 1, 1), slice(last, 0, 1, 1), slice(last, 0, 0, 1)}, 0)),
-          1e-12);
-    }
-  }
-
   TEST_CASE("what a state cannot do is refused by name") {
     const auto layer = random_module<LinearAttention>(config_of("kda"));
     const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);

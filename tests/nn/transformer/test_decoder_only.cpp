@@ -135,24 +135,6 @@ DecoderOnly model_of(const Variant& variant) {
   return tiny_model(config);
 }
 
-/// [B, T]: true where the logits of a and b are the same bits.
-std::vector<bool> same_logits(const Tensor& a, const Tensor& b) {
-  std::vector<bool> same;
-  for (Index row = 0; row < a.size(0); ++row) {
-    for (Index t = 0; t < a.size(1); ++t) {
-      const auto at = [&](const Tensor& x) { return slice(slice(x, 0, row, 1), 1, t, 1); };
-      same.push_back(same_bits(at(a), at(b)));
-    }
-  }
-  return same;
-}
-
-Tensor with_token(const Tensor& tokens, Index position, std::int32_t token) {
-  const Tensor changed = tokens.clone();
-  changed.data<std::int32_t>()[position] = token;
-  return changed;
-}
-
 }  // namespace
 
 TEST_SUITE("nn/transformer/decoder_only") {
@@ -211,38 +193,6 @@ TEST_SUITE("nn/transformer/decoder_only") {
     }
   }
 
-  TEST_CASE("no logit depends on a later token, and every one on its own and those before") {
-    for (const Variant& variant : variants()) {
-      INFO(std::string(variant.name));
-      DecoderOnly model = model_of(variant);
-      model.eval();
-      const Tensor before = model(ids());
-      for (Index t = 0; t < 4; ++t) {
-        const auto same = same_logits(before, model(with_token(ids(), t, 2)));
-        for (Index other = 0; other < 4; ++other) {
-          CHECK(same[static_cast<std::size_t>(other)] == (other < t));
-          CHECK(same[static_cast<std::size_t>(4 + other)]);  // the other row
-        }
-      }
-    }
-  }
-
-  TEST_CASE("layers with a state train beside others, and have no attention weights") {
-    DecoderOnlyConfig config = tiny_config();
-    config.attention.kind = "gated_deltanet", config.attention_pattern = "DF";
-    config.attention.dropout = 0.5, config.positions = PositionKind::rotary;
-    DecoderOnly model = tiny_model(config);
-    Tape tape;
-    tape.backward(model.loss(ids(), ids()));
-    for (auto& [name, parameter] : model.named_parameters()) {
-      CAPTURE(name);
-      CHECK(parameter.gradient().defined());
-    }
-    model.eval();
-    const std::vector<Tensor> weights = model.attention_weights(ids());
-    for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
-  }
-
   TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
     for (const Variant& variant : variants()) {
       INFO(std::string(variant.name));
@@ -268,61 +218,6 @@ TEST_SUITE("nn/transformer/decoder_only") {
         }
       }
     }
-  }
-
-  TEST_CASE("the tokens of a prompt see each other, and none sees what comes after it") {
-    for (const Variant& variant : variants()) {
-      INFO(std::string(variant.name));
-      DecoderOnly model = model_of(variant);
-      model.eval();
-      const Tensor before = model(ids(), prompts());
-      CHECK(same_logits(before, model(with_token(ids(), 2, 2), prompts())) ==
-            std::vector<bool>{false, false, false, false, true, true, true, true});
-      CHECK(same_logits(before, model(with_token(ids(), 3, 2), prompts())) ==
-            std::vector<bool>{true, true, true, false, true, true, true, true});
-      CHECK(same_logits(before, model(with_token(ids(), 6, 2), prompts())) ==
-            std::vector<bool>{true, true, true, true, true, true, false, false});
-      // A prompt of one token has nothing to see that it would not see anyway.
-      CHECK_BELOW(relative_error(model(ids(), ids_of({0, 1}, {2})), model(ids())), 1e-13);
-    }
-  }
-
-  TEST_CASE("tokens that go on where a cache ends get the states they get all at once") {
-    for (const Variant& variant : variants()) {
-      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-        INFO(std::string(variant.name), " ", std::string(name_of(kind)));
-        DecoderOnly model = model_of(variant);
-        model.eval();
-        const Tensor whole = model.states(ids(), ids_of({2, 1}, {2}));
-        LayerCaches caches = model.start({kind, 0, 3});
-        Tape tape;
-        const Tensor first = model.states(columns(ids(), 0, 2), caches, ids_of({2, 1}, {2}));
-        const Tensor third = model.states(columns(ids(), 2, 1), caches);
-        const Tensor last = model.states(columns(ids(), 3, 1), caches);
-        CHECK_BELOW(relative_error(concat({first, third, last}, 1), whole), 1e-12);
-        CHECK(caches.length() == 4);
-        CHECK(caches.rows() == 2);
-        CHECK_FALSE(tape.tracks(last));
-        CHECK(tape.memory().nodes == 0);
-      }
-    }
-  }
-
-  TEST_CASE("the loss is that of the logits, over the targets that count") {
-    DecoderOnly model = model_of(variants()[0]);
-    const Tensor logits = model(ids());
-    double sum = 0;
-    for (Index row = 0; row < 8; ++row) {
-      const auto target = static_cast<Index>(targets().at(row));
-      if (target < 0) continue;
-      double total = 0;
-      for (Index v = 0; v < 7; ++v) total += std::exp(logits.at(row * 7 + v));
-      sum += std::log(total) - logits.at(row * 7 + target);
-    }
-    CHECK_BELOW(deviation(model.loss(ids(), targets()).item(), sum / 7), 1e-13);
-    CHECK_BELOW(deviation(model.loss(ids(), targets(), {}, {true, 0}).item(), sum / 7), 1e-13);
-    CHECK(model.logits(model.states(ids())).shape() == Shape{2, 4, 7});
-    CHECK(same_bits(model.logits(model.states(ids())), logits));
   }
 
   TEST_CASE("each dropout reaches its place, in training only") {
@@ -358,14 +253,5 @@ TEST_SUITE("nn/transformer/decoder_only") {
     LayerCaches caches = model.start();
     model.states(columns(long_ids, 0, 6), caches);
     CHECK_THROWS_AS(model.states(columns(long_ids, 6, 1), caches), ShapeError);
-  }
-
-  TEST_CASE("ids outside the vocabulary and targets of another shape are refused") {
-    const DecoderOnly model = tiny_model(tiny_config());
-    CHECK(message_of<ShapeError>([&] { model(ids_of({0, 7}, {1, 2})); }).find("7") != std::string::npos);
-    CHECK(message_of<ShapeError>([&] { model(ids_of({-1}, {1, 1})); }).find("-1") != std::string::npos);
-    CHECK_THROWS_AS(model.loss(ids(), ids_of({1, 2, 3}, {1, 3})), ShapeError);
-    CHECK_THROWS_AS(model.loss(ids(), ids_of({1, 2, 3}, {1, 3}), {}, {true, 0}), ShapeError);
-    CHECK_THROWS_AS(model(ids(), ids_of({1, 2, 3}, {3})), ShapeError);
   }
 }

@@ -66,28 +66,6 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("nn/transformer/decoder_only_config") {
-  TEST_CASE("fields reach the attention layer") {
-    const AttentionConfig attention = unusual_config().attention_config();
-    CHECK(attention.kind == "gqa");
-    CHECK(attention.width == 12);
-    CHECK(attention.heads == 6);
-    CHECK(attention.groups == 2);
-    CHECK(attention.key_width == 8);
-    CHECK(attention.value_width == 8);
-    CHECK(attention.dropout == 0.125);
-    CHECK_FALSE(attention.bias);
-    CHECK(attention.rotary);
-    CHECK(attention.rotations.base == 500);
-    CHECK_FALSE(attention.cross);
-    DecoderOnlyConfig latent;
-    latent.attention.latent_width = 24, latent.attention.query_latent_width = 14,
-    latent.attention.rotary_width = 4;
-    CHECK(latent.attention_config().latent_width == 24);
-    CHECK(latent.attention_config().query_latent_width == 14);
-    CHECK(latent.attention_config().rotary_width == 4);
-    CHECK_FALSE(latent.attention_config().rotary);
-  }
-
   TEST_CASE("a pattern gives each layer its kind of attention, with the fields of that kind alone") {
     DecoderOnlyConfig config = unusual_config();
     config.attention.kind = "kda", config.attention.own["decay_rank"] = 3, config.full_attention = "gqa";

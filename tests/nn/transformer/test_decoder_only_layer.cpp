@@ -39,52 +39,6 @@ DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, doub
 }  // namespace
 
 TEST_SUITE("nn/transformer/decoder_only_layer") {
-  TEST_CASE("gradients of both orders agree with differences, for each kind of attention, with dropout") {
-    for (const char* name : {"mha", "gqa", "mqa", "mla"}) {
-      const std::string kind = name;
-      DecoderOnlyConfig config = tiny_config();
-      config.attention.kind = kind;
-      config.attention.dropout = config.residual_dropout = 0.2;
-      config.attention.bias = config.norm_bias = config.feed_forward_bias = true;
-      config.norm = kind == "gqa" ? NormKind::rms : NormKind::layer;
-      if (kind == "mla") swiglu(config);
-      DecoderOnlyLayer layer = layer_of(config);
-      const Tensor x = random_values({2, 3, 8}, 4);
-      const auto call = [&] { return layer(x, causal()); };
-      const std::string title = "decoder_only_layer " + kind;
-      check_gradients(title, gradcheck_module(layer, {{"x", x}}, call, sampled(20)));
-      check_gradients(title, gradcheck_module(layer, {{"x", x}}, call, second_order(3)));
-    }
-  }
-
-  TEST_CASE("sublayers add to what passes by") {
-    const DecoderOnlyLayer layer = constant_layer(tiny_config(), 3, 20);
-    const Tensor x = random_values({2, 3, 8}, 5), y = layer(x, causal());
-    for (Index i = 0; i < x.elements(); ++i) CHECK_BELOW(deviation(y.at(i), x.at(i) + 23), 1e-14);
-  }
-
-  TEST_CASE("the feed-forward network reads what the attention has written") {
-    // The attention adds 100 to the first half of every row and takes it from the rest; the first component,
-    // normed, is then near 1, and the network adds it to all of them.
-    DecoderOnlyConfig config = tiny_config();
-    config.activation = Unary::relu;
-    DecoderOnlyLayer layer = constant_layer(config, 0, 0);
-    for (auto& [name, parameter] : layer.named_parameters()) {
-      if (name == "attention.output.bias")
-        parameter.set_value(Tensor::from<double>({100, 100, 100, 100, -100, -100, -100, -100}));
-      if (name.find("feed_forward_norm") == 0)
-        parameter.set_value(Tensor::full({8}, name == "feed_forward_norm.weight" ? 1 : 0, DType::f64));
-    }
-    fill(layer, "feed_forward.up.weight", 0);
-    for (auto& [name, parameter] : layer.named_parameters()) {
-      if (name == "feed_forward.up.weight") parameter.value().data<double>()[0] = 1;
-      if (name == "feed_forward.up.bias") parameter.set_value(Tensor::zeros({5}, DType::f64));
-    }
-    fill(layer, "feed_forward.down.weight", 1);
-    const Tensor x = Tensor::zeros({1, 1, 8}, DType::f64), y = layer(x, causal());
-    for (Index i = 0; i < 8; ++i) CHECK_BELOW(deviation(y.at(i), i < 4 ? 101 : -99), 1e-6);
-  }
-
   TEST_CASE("dropout takes from what each sublayer adds, by draws of their own") {
     DecoderOnlyConfig config = tiny_config();
     config.residual_dropout = 0.5;
@@ -146,20 +100,5 @@ TEST_SUITE("nn/transformer/decoder_only_layer") {
           "[decoder_only_layer] a layer with short convolutions needs their caches beside its own; got none; "
           "try "
           "the caches of DecoderOnly::start()");
-  }
-
-  TEST_CASE("a token takes in the cache what its kind of attention keeps") {
-    const auto widths = [](std::string kind) {
-      DecoderOnlyConfig config = tiny_config();
-      config.attention.kind = kind;
-      config.attention.key_width = 6;
-      return layer_of(config).cache_widths();
-    };
-    CHECK(widths("mha").key == 24);
-    CHECK(widths("mha").value == 24);
-    CHECK(widths("gqa").key == 12);
-    CHECK(widths("mqa").value == 6);
-    CHECK(widths("mla").key == 4 + 2);
-    CHECK(widths("mla").value == 0);
   }
 }

@@ -24,16 +24,6 @@ const Tensor& state_target() {
   return ids;
 }
 
-/// ids[:, first : first + count]
-Tensor state_columns(const Tensor& ids, Index first, Index count) {
-  std::vector<std::int32_t> picked;
-  for (Index row = 0; row < ids.size(0); ++row) {
-    const std::int32_t* from = ids.data<std::int32_t>() + row * ids.size(1) + first;
-    picked.insert(picked.end(), from, from + count);
-  }
-  return ids_of(picked, {ids.size(0), count});
-}
-
 }  // namespace
 
 TEST_SUITE("nn/transformer/decoder_state") {
@@ -48,7 +38,7 @@ TEST_SUITE("nn/transformer/decoder_state") {
         DecoderState state = model.start(memory, state_source_mask(), {kind, 0, 2});
         for (const Index portion : portions) {
           const Index first = state.length();
-          const Tensor states = model.decode(state_columns(state_target(), first, portion), state);
+          const Tensor states = model.decode(columns(state_target(), first, portion), state);
           CHECK_BELOW(relative_error(states, slice(expected, 1, first, portion)), 1e-13);
         }
         CHECK(state.length() == 6);
@@ -69,10 +59,9 @@ TEST_SUITE("nn/transformer/decoder_state") {
       early.reorder(order);
       CHECK_BELOW(relative_error(model.decode(rows, early), expected), 1e-13);
       DecoderState late = model.start(memory, state_source_mask(), {kind, 0, 2});
-      model.decode(state_columns(state_target(), 0, 3), late);
+      model.decode(columns(state_target(), 0, 3), late);
       late.reorder(order);
-      CHECK_BELOW(relative_error(model.decode(state_columns(rows, 3, 3), late), slice(expected, 1, 3, 3)),
-                  1e-13);
+      CHECK_BELOW(relative_error(model.decode(columns(rows, 3, 3), late), slice(expected, 1, 3, 3)), 1e-13);
       late.reorder({0, 2, 1, 3});  // rows 1 and 2 read the same memory
       late.tokens().clear();
       CHECK(late.length() == 0);

@@ -127,41 +127,4 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(has_text(refused([](auto& c) { c.target_vocabulary = 12; }),
                    "tied embeddings need one vocabulary; got source=11, target=12"));
   }
-
-  TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
-    const TemporaryFolder folder;
-    Generator random(test_seed(1));
-    EncoderDecoder trained(unusual_translation(), random);
-    randomise(trained, 2);
-    write_bytes(folder.file("config.json"), trained.config().to_json());
-    save_weights(folder.file("weights.safetensors"), trained);
-
-    const EncoderDecoder model = EncoderDecoder::load(folder.file(""));
-
-    trained.eval();
-    const Tensor source = ids_of({4, 5, 3, 6, 3, 0}, {2, 3}), mask = real_tokens({3, 2}, 3);
-    const Tensor target = ids_of({2, 4, 2, 9}, {2, 2});
-    CHECK(same_bits(model(source, mask, target), trained(source, mask, target)));
-    CHECK(model.config().to_json() == trained.config().to_json());
-  }
-
-  TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
-    const TemporaryFolder folder;
-    const auto refused = [&] {
-      return message_of<CheckpointError>([&] { EncoderDecoder::load(folder.file("")); });
-    };
-    CHECK(has_text(refused(), folder.file("")));
-    CHECK(has_text(refused(), "config.json: cannot be read"));
-    EncoderDecoderConfig config = unusual_translation();
-    write_bytes(folder.file("config.json"), config.to_json());
-    CHECK(has_text(refused(), "weights.safetensors"));
-    Generator random(test_seed(1));
-    config.layer.feed_forward = 20;
-    EncoderDecoder other(config, random);
-    save_weights(folder.file("weights.safetensors"), other);
-    CHECK(has_text(refused(),
-                   "encoder.0.feed_forward.up.weight is [20,10] in the file and [19,10] in the model"));
-    write_bytes(folder.file("config.json"), "{}");
-    CHECK(has_text(refused(), "the model's configuration is damaged"));
-  }
 }

@@ -11,7 +11,7 @@ using namespace tapeformer;
 namespace {
 
 Tensor states() { return random_values({2, 3, 5}, 3); }
-Tensor targets() { return ids_of({4, 0, -7, 6, 6, 1}, {2, 3}); }
+Tensor head_targets() { return ids_of({4, 0, -7, 6, 6, 1}, {2, 3}); }
 const CrossEntropyOptions kOptions{-7, 0.1};
 const HeadLossConfig kConfigs[] = {{}, {true, 0}, {true, 1}, {true, 4}};
 
@@ -45,20 +45,20 @@ TEST_SUITE("nn/transformer/head_loss") {
                                    HeadConfig{5, 7, false, 2}}) {
       Head head = random_module<Head>(kind);
       const Pass expected =
-          pass(head, [&](const Tensor& x) { return cross_entropy(head(x), targets(), kOptions); });
+          pass(head, [&](const Tensor& x) { return cross_entropy(head(x), head_targets(), kOptions); });
       for (const HeadLossConfig& config : kConfigs) {
         INFO("bias ", kind.bias, ", softcap ", kind.softcap, ", fused ", config.fused, ", chunk ",
              config.chunk);
         const Pass got =
-            pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
+            pass(head, [&](const Tensor& x) { return head_loss(head, x, head_targets(), kOptions, config); });
         CHECK_BELOW(std::fabs(got.loss.item() / expected.loss.item() - 1), 1e-13);
         REQUIRE(got.gradients.size() == expected.gradients.size());
         for (std::size_t i = 0; i < got.gradients.size(); ++i)
           CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), 1e-13);
         const NoGradGuard pause;
-        CHECK_BELOW(
-            deviation(head_loss(head, states(), targets(), kOptions, config).item(), expected.loss.item()),
-            1e-13);
+        CHECK_BELOW(deviation(head_loss(head, states(), head_targets(), kOptions, config).item(),
+                              expected.loss.item()),
+                    1e-13);
       }
     }
   }
@@ -82,7 +82,7 @@ TEST_SUITE("nn/transformer/head_loss") {
     Head head = random_module<Head>(HeadConfig{5, 7});
     for (const HeadLossConfig& config : kConfigs) {
       const Profile profile;
-      pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
+      pass(head, [&](const Tensor& x) { return head_loss(head, x, head_targets(), kOptions, config); });
       const bool at_once = config.fused || default_device().is_cuda();
       CHECK((calls_of(profile, "linear_cross_entropy") > 0) == at_once);
       CHECK((calls_of(profile, "cross_entropy") > 0) == !at_once);

@@ -146,23 +146,6 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     }
   }
 
-  TEST_CASE("the gradients of recomputed layers agree with differences") {
-    DecoderOnly language = language_model(language_config({"gqa", PositionKind::rotary, true}, 9));
-    language.recompute_layers(true);
-    const Tensor ids = random_ids({2, 6}, kLanguageVocabulary, 4);
-    check_gradients("decoder_only, recomputed", gradcheck_module(
-                                                    language, {},
-                                                    [&] {
-                                                      return language(ids, ids_of({2, 4}, {2}));
-                                                    },
-                                                    sampled(6)));
-    EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
-    model.recompute_layers(true);
-    const TranslationCase c;
-    check_gradients("encoder_decoder, recomputed", gradcheck_module(
-                                                       model, {}, [&] { return c.loss(model); }, sampled(4)));
-  }
-
   TEST_CASE("a layer keeps its input and nothing else") {
     DecoderOnlyConfig config = language_config({"mha", PositionKind::rotary}, 9);
     const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);

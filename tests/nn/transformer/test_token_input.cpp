@@ -22,15 +22,6 @@ TEST_SUITE("nn/transformer/token_input") {
     }
   }
 
-  TEST_CASE("its parameters are the embedding and, when learned, the positions") {
-    Generator random(test_seed(3));
-    TokenInput sinusoidal({5, 4, 0, PositionKind::sinusoidal, 8}, random);
-    TokenInput learned({5, 4, 0, PositionKind::learned, 8}, random);
-    CHECK(sinusoidal.parameter_count() == 20);
-    CHECK(learned.parameter_count() == 52);
-    CHECK(learned.named_parameters()[1].first == "positions.weight");
-  }
-
   TEST_CASE("embeddings start with standard deviation 1/sqrt(C)") {
     Generator random(test_seed(3));
     TokenInput input({400, 64, 0, PositionKind::sinusoidal, 8}, random);
@@ -52,17 +43,6 @@ TEST_SUITE("nn/transformer/token_input") {
     for (Index i = 0; i < 16; ++i) {
       const double expected = 4 * table.at(16 + i) + positions.at(6 * 16 + i);
       CHECK_BELOW(deviation(x_btc.at(16 + i), expected), 1e-6);
-    }
-  }
-
-  TEST_CASE("with scale 1 and no table of positions an embedding enters as it is") {
-    Generator random(test_seed(3));
-    TokenInput input({5, 3, 0, PositionKind::rotary, 8, 1}, random);
-    const Tensor table = input.embedding().weight().value();
-    const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 0}, {1, 2}));
-    for (Index i = 0; i < 3; ++i) {
-      CHECK(x_btc.at(i) == table.at(12 + i));
-      CHECK(x_btc.at(3 + i) == table.at(i));
     }
   }
 

@@ -96,20 +96,6 @@ TEST_SUITE("nn/attention/basic/concatenated_heads") {
     CHECK_BELOW(relative_error(slice(y, -1, 4, 2), last(x, x)), 1e-13);
   }
 
-  TEST_CASE("gradients of both orders agree with differences") {
-    const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 6}, 4);
-    ConcatenatedHeadsConfig config = config_of(true);
-    config.head.dropout = 0.3;
-    ConcatenatedHeads causal = random_module<ConcatenatedHeads>(config);
-    check_gradients("concatenated_heads causal dropout",
-                    gradcheck_module(
-                        causal, {{"x", x}}, [&] { return causal(x, x); }, second_order()));
-    ConcatenatedHeads cross = random_module<ConcatenatedHeads>(config_of(false));
-    check_gradients("concatenated_heads cross", gradcheck_module(
-                                                    cross, {{"x", x}, {"memory", memory}},
-                                                    [&] { return cross(x, memory); }, second_order()));
-  }
-
   TEST_CASE("a width that heads do not divide, and a cache, are refused") {
     Generator random(test_seed(1));
     ConcatenatedHeadsConfig config;

@@ -61,14 +61,4 @@ TEST_SUITE("nn/attention/basic/self_attention") {
     usual.scale = 1 / std::sqrt(3.0);
     CHECK(same_bits(scaled(x), random_module<MatrixSelfAttention>(usual)(x)));
   }
-
-  TEST_CASE("gradients of both orders agree with differences") {
-    const Tensor x = random_values({2, 4, 3}, 3);
-    check_gradients("self_attention",
-                    gradcheck([&] { return self_attention(x, 0.7); }, {{"x", x}}, second_order()));
-    MatrixSelfAttention attention = random_module<MatrixSelfAttention>(MatrixSelfAttentionConfig{3, 2, 4, 0});
-    check_gradients("matrix_self_attention",
-                    gradcheck_module(
-                        attention, {{"x", x}}, [&] { return attention(x); }, second_order()));
-  }
 }

@@ -77,18 +77,6 @@ TEST_SUITE("nn/attention/basic/single_head") {
     }
   }
 
-  TEST_CASE("what a causal head gives does not depend on later tokens") {
-    const auto attention = random_module<CausalAttention>(widths(5, 3, 4));
-    const Tensor x = random_values({2, 6, 5}, 3), later = x.clone();
-    later.data<double>()[4 * 5] += 1;  // token 4 of the first sequence
-    const Tensor before = attention(x, x), after = attention(later, later);
-    for (Index t = 0; t < 6; ++t) {
-      CHECK(same_bits(slice(slice(before, 0, 0, 1), 1, t, 1), slice(slice(after, 0, 0, 1), 1, t, 1)) ==
-            (t < 4));
-    }
-    CHECK(same_bits(slice(before, 0, 1, 1), slice(after, 0, 1, 1)));
-  }
-
   TEST_CASE("dropout zeroes weights and scales the rest; evaluation does not drop") {
     SingleHeadConfig config = widths(5, 3, 30);
     config.dropout = 0.5;
@@ -110,40 +98,5 @@ TEST_SUITE("nn/attention/basic/single_head") {
     // The first token sees itself alone, so it is dropped as a whole, or doubled.
     const double ratio = dropped.at(0) / whole.at(0);
     CHECK((ratio == 0 || ratio == doctest::Approx(2)));
-  }
-
-  TEST_CASE("a cache gives what decoding without gives") {
-    const auto attention = random_module<CausalAttention>(widths(5, 3, 4));
-    const Tensor x = random_values({2, 6, 5}, 3);
-    const auto cache = make_cache({}, attention.cache_widths());
-    AttentionContext context;
-    context.cache = cache.get();
-    TensorList rows;
-    for (Index t = 0; t < 6; ++t) {
-      const Tensor token = slice(x, 1, t, 1);
-      rows.push_back(attention(token, token, context));
-    }
-    CHECK_BELOW(relative_error(concat(rows, 1), attention(x, x)), 1e-13);
-  }
-
-  TEST_CASE("gradients of both orders agree with differences: self, cross, causal, dropout, bias, scale") {
-    const Tensor x = random_values({2, 4, 5}, 3), memory = random_values({2, 3, 6}, 4);
-    const auto check = [&](const std::string& name, auto& layer, const Tensor& m) {
-      NamedTensors inputs = {{"x", x}};
-      if (m.state() != x.state()) inputs.emplace_back("memory", m);
-      check_gradients(name, gradcheck_module(
-                                layer, inputs, [&] { return layer(x, m); }, second_order()));
-    };
-    SingleHeadConfig config = widths(5, 3, 4);
-    auto self = random_module<SingleHeadAttention>(config);
-    check("single_head", self, x);
-    config.scale = 0.4;
-    config.bias = true;
-    config.dropout = 0.3;
-    auto causal = random_module<CausalAttention>(config);
-    check("single_head causal dropout", causal, x);
-    config.memory_width = 6;
-    auto cross = random_module<SingleHeadAttention>(config);
-    check("single_head cross dropout", cross, memory);
   }
 }

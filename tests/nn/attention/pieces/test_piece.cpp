@@ -53,20 +53,6 @@ TEST_SUITE("nn/attention/pieces/piece") {
     }
   }
 
-  TEST_CASE("gradients of both orders agree with differences for every piece in every kind") {
-    for (const PieceCase& one : AttentionPieces::cases()) {
-      for (const char* const kind : {"mha", "gqa", "mqa"}) {
-        const AttentionConfig config = layer_config(kind, one.choose);
-        MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
-        const LayerInputs in(config, 3);
-        check_gradients(
-            std::string(kind) + " " + one.name,
-            gradcheck_module(
-                layer, {{"x", in.x}}, [&] { return layer(in.x, in.x, in.context()); }, second_order(6)));
-      }
-    }
-  }
-
   TEST_CASE("a layer that shares keys attends to those that another has made, cached or not") {
     for (const PieceCase& one : AttentionPieces::cases()) {
       CAPTURE(std::string(one.name));
@@ -103,24 +89,5 @@ TEST_SUITE("nn/attention/pieces/piece") {
         CHECK_BELOW(relative_error(expected, slice(whole, 1, t, 2)), 1e-13);
       }
     }
-  }
-
-  TEST_CASE("gradients reach the keys and values that layers share") {
-    const AttentionConfig config = layer_config("gqa");
-    MultiHeadAttention maker = random_module<MultiHeadAttention>(config);
-    MultiHeadAttention reader =
-        random_module<MultiHeadAttention>(layer_config("gqa", [](auto& c) { c.shared_keys = true; }));
-    const LayerInputs in(config, 3);
-    const auto call = [&] {
-      KeyValueHeads made;
-      AttentionContext context = in.context();
-      context.new_kv = &made;
-      const Tensor y = maker(in.x, in.x, context);
-      context.new_kv = nullptr, context.shared = made;
-      return reader(y, y, context);
-    };
-    check_gradients("multi_head shared keys", gradcheck_module(maker, {{"x", in.x}}, call, second_order(8)));
-    CHECK(message_of<Error>([&] { reader(in.x, in.x, in.context()); }) ==
-          "[multi_head] shared_keys needs shared keys and values in the context");
   }
 }

@@ -1,0 +1,103 @@
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/nn/transformer/transformer_layer.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr TransformerSide kEncoder = TransformerSide::encoder, kDecoder = TransformerSide::decoder;
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/transformer_layer") {
+  TEST_CASE("with sublayers that give zero, pre-norm is the identity and post-norm normalises twice") {
+    for (const bool norm_first : {true, false}) {
+      auto layer = random_module<TransformerLayer>(small_layer_config(norm_first));
+      std::map<std::string, Tensor> p;
+      for (auto& [name, parameter] : layer.named_parameters()) {
+        const bool is_last =
+            name.find("output.") != std::string::npos || name.find("down.") != std::string::npos;
+        if (is_last) parameter.set_value(Tensor::zeros(parameter.value().shape(), DType::f64));
+        p[name] = parameter.value();
+      }
+      const Tensor x = random_values({2, 4, 6}, 3);
+      const Tensor once = layer_norm(x, p["self_attention_norm.weight"], p["self_attention_norm.bias"], 1e-5);
+      const Tensor twice = layer_norm(once, p["feed_forward_norm.weight"], p["feed_forward_norm.bias"], 1e-5);
+      CHECK_BELOW(absolute_error(layer(x), norm_first ? x : twice), 1e-14);
+    }
+  }
+
+  TEST_CASE("outputs and gradients are PyTorch's") {
+    for (const std::string place : {"pre", "post"}) {
+      for (const std::string activation : {"relu", "gelu"}) {
+        const TransformerLayerConfig config = golden_layer_config(place, activation);
+        auto encoder = random_module<TransformerLayer>(config);
+        auto decoder = random_module<TransformerLayer>(config, kDecoder);
+        using In = std::map<std::string, Tensor>;
+        check_layer_against_golden("encoder_layer_" + place + "_" + activation, encoder, [&](const In& in) {
+          return encoder(in.at("x"), {}, {in.at("may_attend")});
+        });
+        check_layer_against_golden("decoder_layer_" + place + "_" + activation, decoder, [&](const In& in) {
+          return decoder(in.at("x"), in.at("memory"), {in.at("may_attend"), in.at("memory_may_attend")});
+        });
+      }
+    }
+  }
+
+  TEST_CASE("a decoder's output sees no later token, and all of the memory") {
+    auto layer = random_module<TransformerLayer>(small_layer_config(true), kDecoder);
+    const Tensor x = random_values({1, 4, 6}, 3), memory = random_values({1, 5, 6}, 4);
+    const Tensor before = layer(x, memory), later = x.clone(), other = memory.clone();
+    later.data<double>()[3 * 6] += 1;
+    other.data<double>()[4 * 6] += 1;
+    const Tensor changed = layer(later, memory), informed = layer(x, other);
+    for (Index t = 0; t < 4; ++t) {
+      const auto row = [&](const Tensor& y) { return slice(y, 1, t, 1); };
+      CHECK(same_bits(row(before), row(changed)) == (t < 3));
+      CHECK(absolute_error(row(before), row(informed)) > 1e-4);
+    }
+  }
+
+  TEST_CASE("what is real gets what it gets without padding, whatever the padding holds") {
+    for (const TransformerSide side : {kEncoder, kDecoder}) {
+      auto layer = random_module<TransformerLayer>(small_layer_config(side == kEncoder), side);
+      const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 5, 6}, 4);
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      std::fill_n(x.data<double>() + 3 * 6, 6, nan);
+      std::fill_n(memory.data<double>() + 2 * 6, 3 * 6, nan);
+      const Tensor y = layer(x, memory, {real_tokens({3, 4}, 4), real_tokens({2, 5}, 5)});
+      const auto part = [](const Tensor& z, Index b, Index length) {
+        return slice(slice(z, 0, b, 1), 1, 0, length);
+      };
+      CHECK_BELOW(absolute_error(part(y, 0, 3), layer(part(x, 0, 3), part(memory, 0, 2))), 1e-14);
+      CHECK_BELOW(absolute_error(part(y, 1, 4), layer(part(x, 1, 4), part(memory, 1, 5))), 1e-14);
+    }
+  }
+
+  TEST_CASE("its parts are named as they are in papers") {
+    auto layer = random_module<TransformerLayer>(small_layer_config(true), kDecoder);
+    std::vector<std::string> parts;
+    for (const auto& [name, parameter] : layer.named_parameters()) {
+      const std::string part = name.substr(0, name.find('.'));
+      if (parts.empty() || parts.back() != part) parts.push_back(part);
+    }
+    CHECK(parts == std::vector<std::string>{"self_attention", "self_attention_norm", "cross_attention",
+                                            "cross_attention_norm", "feed_forward", "feed_forward_norm"});
+  }
+
+  TEST_CASE("dropout acts in three kinds of places, each with its counter") {
+    auto layer = random_module<TransformerLayer>(small_layer_config(true, 0.3));
+    layer(random_values({1, 4, 6}, 3));
+    std::map<std::string, std::uint64_t> draws;
+    for (const auto& [name, counter] : layer.named_counters()) draws[name] = *counter;
+    CHECK(draws == std::map<std::string, std::uint64_t>{{"self_attention.dropout.step", 1},
+                                                        {"feed_forward.dropout.step", 1},
+                                                        {"dropout.step", 2}});
+  }
+}
