@@ -2,11 +2,7 @@
 
 #include <tapeformer/autograd/parameter.h>
 
-#include <cstdint>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 

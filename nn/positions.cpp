@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -10,8 +11,7 @@
 namespace tapeformer {
 
 Index context_start(Index length, Index context) {
-  if (context < 1)
-    throw Error("[context_start] the context must be positive; got " + std::to_string(context));
+  if (context < 1) throw Error(format("[context_start] the context must be positive; got {}", context));
   if (length <= context) return 0;
   const Index step = (context + 1) / 2;
   return (length - context + step - 1) / step * step;
@@ -40,10 +40,10 @@ Tensor Positions::operator()(const Tensor& x, Index first) const {
   if (!weight_.defined() && !sinusoids_.defined()) return x;
   const Tensor& table = weight_.defined() ? weight_.used() : sinusoids_;
   const Index length = x.size(-2), most = table.size(0);
-  if (first + length > most) {
-    throw ShapeError("[positions] there are " + std::to_string(most) + " positions; got x=" + x.describe() +
-                     " from position " + std::to_string(first) + "; try a larger max_length");
-  }
+  if (first + length > most)
+    throw ShapeError(
+        format("[positions] there are {} positions; got x={} from position {}; try a larger max_length", most,
+               x.describe(), first));
   const Tensor rows = slice(table, 0, first, length);
   return x + (weight_.defined() ? rows : rows.to(x.dtype()));
 }

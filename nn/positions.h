@@ -4,8 +4,6 @@
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/module.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// How a model learns the positions of its tokens.

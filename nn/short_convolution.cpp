@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -32,8 +33,9 @@ void ConvolutionCache::clear() {
 
 ShortConvolution::ShortConvolution(const ShortConvolutionConfig& config) : taps_(config.taps) {
   if (config.width < 1 || taps_ < 1)
-    throw Error("[short_convolution] width and taps must be positive; got width=" +
-                std::to_string(config.width) + ", taps=" + std::to_string(taps_) + "; try 4 taps");
+    throw Error(
+        format("[short_convolution] width and taps must be positive; got width={}, taps={}; try 4 taps",
+               config.width, taps_));
   weight_ = Parameter(Tensor::zeros({taps_ * config.width}));
 }
 

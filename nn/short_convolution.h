@@ -2,9 +2,6 @@
 
 #include <tapeformer/nn/module.h>
 
-#include <cstdint>
-#include <vector>
-
 namespace tapeformer {
 
 /// The last inputs of a ShortConvolution, for a call whose tokens follow them. For inference.

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
 
@@ -12,8 +13,8 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
   const auto check = [&](const std::string& name, const std::string& value, const std::string& remedy) {
     const std::string kinds = kind_names([&](const AttentionKind& other) { return other.uses(name); });
     if (kind.uses(name) || (kinds.empty() && config.own.count(name) == 0)) return;
-    throw Error("[attention] " + name + " is for " + (kinds.empty() ? "no kind that is known" : kinds) +
-                "; got attention=" + kind.name + ", " + name + "=" + value + "; try " + remedy);
+    throw Error(format("[attention] {} is for {}; got attention={}, {}={}; try {}", name,
+                       kinds.empty() ? "no kind that is known" : kinds, kind.name, name, value, remedy));
   };
   const AttentionConfig unchanged;
   const FieldList fields = fields_of(config), defaults = fields_of(unchanged);
@@ -32,8 +33,8 @@ void check_embedded(const char* model, const FieldList& fields, const AttentionC
       return field.member() ? other.member() == field.member() : other.name == field.name;
     };
     if (std::any_of(fields.begin(), fields.end(), is_same)) continue;
-    throw Error(std::string("[") + model + "] the model decides its attention's " + field->name + "; got " +
-                field->name + "=" + field->text() + "; try " + field->name + "=" + usual->text());
+    throw Error(format("[{}] the model decides its attention's {}; got {}={}; try {}={}", model, field->name,
+                       field->name, field->text(), field->name, usual->text()));
   }
 }
 
@@ -94,18 +95,16 @@ void AttentionConfig::add_positions(PositionKind positions) {
   if (positions == PositionKind::rotary) rotary = true;
   if (positions == PositionKind::alibi) relative_bias = RelativeBias::alibi;
   if (positions == PositionKind::buckets) relative_bias = RelativeBias::buckets;
-  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
-    if (!wrong) return;
-    throw Error("[attention] " + rule + "; got attention=" + kind + "; try " + remedy);
+  const auto refuse = [&](const std::string& rule, const char* remedy) {
+    throw Error(format("[attention] {}; got attention={}; try {}", rule, kind, remedy));
   };
   const auto is_biased = [](const AttentionKind& other) { return other.uses("relative_bias"); };
   const AttentionKind& row = attention_kind(kind);
-  refuse(relative_bias != RelativeBias::none && !is_biased(row),
-         std::string("positions=") + name_of(positions) + " are for " + kind_names(is_biased),
-         "positions=learned");
+  if (relative_bias != RelativeBias::none && !is_biased(row))
+    refuse(format("positions={} are for {}", name_of(positions), kind_names(is_biased)), "positions=learned");
   if (positions != PositionKind::none || !row.uses("rotary_width")) return;
-  refuse(rotary_width > 0, "rotary_width=" + std::to_string(rotary_width) + " is of rotary positions",
-         "rotary_width=0");
+  if (rotary_width > 0)
+    refuse(format("rotary_width={} is of rotary positions", rotary_width), "rotary_width=0");
   cross = true;  // without rotary keys
 }
 
@@ -113,9 +112,9 @@ AttentionConfig AttentionConfig::resolved() const {
   const AttentionKind& row = attention_kind(kind);
   check_fields("attention", fields_of(*this));
   check_used(row, *this);
-  const std::string got = "attention=" + kind + ", ";
   const PackedHeads sizes =
-      resolved_heads("attention", width, output_width, {heads, key_heads(), key_width, value_width}, got);
+      resolved_heads("attention", width, output_width, {heads, key_heads(), key_width, value_width},
+                     format("attention={}, ", kind));
   AttentionConfig full = *this;
   full.key_width = sizes.key_width;
   full.value_width = sizes.value_width;
@@ -124,17 +123,18 @@ AttentionConfig AttentionConfig::resolved() const {
   full.output_width = or_else(output_width, width);
   full.output_bias = output_bias.value_or(bias);
   full.rotary = rotary && !cross;
-  if (rotations.yarn && rotations.original_context == 0) {
-    throw Error("[attention] rotary_yarn needs the context of the run that it stretches; got " + got +
-                "rotary_original_context=0; try rotary_original_context=4096");
-  }
+  if (rotations.yarn && rotations.original_context == 0)
+    throw Error(
+        format("[attention] rotary_yarn needs the context of the run that it stretches; got attention={}, "
+               "rotary_original_context=0; try rotary_original_context=4096",
+               kind));
   for (const OwnField& field : row.own) full.own.emplace(field.field.name, field.value);
   if (row.complete) row.complete(full);
-  if (full.rotary && !(row.can & kCanRotate)) {
-    throw Error("[attention] " + row.title +
-                " attention cannot rotate queries and keys by rotary positions; got " + got +
-                "rotary positions; try sinusoidal or learned ones");
-  }
+  if (full.rotary && !(row.can & kCanRotate))
+    throw Error(format(
+        "[attention] {} attention cannot rotate queries and keys by rotary positions; got attention={}, "
+        "rotary positions; try sinusoidal or learned ones",
+        row.title, kind));
   return full;
 }
 

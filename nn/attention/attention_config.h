@@ -7,9 +7,6 @@
 #include <tapeformer/nn/positions.h>
 
 #include <deque>
-#include <optional>
-#include <string>
-#include <utility>
 
 namespace tapeformer {
 

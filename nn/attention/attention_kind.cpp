@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/differential.h>
@@ -7,7 +8,6 @@
 #include <tapeformer/nn/attention/multi_head.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tapeformer {
 namespace {
@@ -72,14 +72,6 @@ std::deque<AttentionKind>& table() {
   return kinds;
 }
 
-template <class Which, class Text>
-std::string joined(const Which& which, const Text& text) {
-  std::string all;
-  for (const AttentionKind& kind : attention_kinds())
-    if (which(kind)) all += (all.empty() ? "" : ", ") + text(kind);
-  return all;
-}
-
 }  // namespace
 
 bool AttentionKind::uses(const std::string& field) const {
@@ -89,29 +81,33 @@ bool AttentionKind::uses(const std::string& field) const {
 const std::deque<AttentionKind>& attention_kinds() { return table(); }
 
 std::string kind_names(const std::function<bool(const AttentionKind&)>& which) {
-  return joined(which, [](const AttentionKind& kind) { return kind.name; });
+  std::string names;
+  for (const AttentionKind& kind : attention_kinds())
+    if (which(kind)) names += (names.empty() ? "" : ", ") + kind.name;
+  return names;
 }
 
 std::string kind_titles(unsigned can, unsigned cannot) {
-  return joined([=](const AttentionKind& kind) { return (kind.can & (can | cannot)) == can; },
-                [](const AttentionKind& kind) { return kind.name + " (" + kind.title + ")"; });
+  std::string titles;
+  for (const AttentionKind& kind : attention_kinds())
+    if ((kind.can & (can | cannot)) == can)
+      titles += format("{}{} ({})", titles.empty() ? "" : ", ", kind.name, kind.title);
+  return titles;
 }
 
 void register_attention_kind(AttentionKind kind) {
-  for (const AttentionKind& known : attention_kinds()) {
+  for (const AttentionKind& known : attention_kinds())
     if (known.name == kind.name) throw Error("[attention] there is already a kind named " + kind.name);
-  }
   table().push_back(std::move(kind));
 }
 
 void unregister_attention_kind() { table().pop_back(); }
 
 const AttentionKind& attention_kind(const std::string& name) {
-  for (const AttentionKind& kind : attention_kinds()) {
+  for (const AttentionKind& kind : attention_kinds())
     if (kind.name == name) return kind;
-  }
-  throw Error("[attention] the kind must be one of " + kind_names([](const AttentionKind&) { return true; }) +
-              "; got " + name);
+  throw Error(format("[attention] the kind must be one of {}; got {}",
+                     kind_names([](const AttentionKind&) { return true; }), name));
 }
 
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random) {

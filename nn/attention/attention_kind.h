@@ -5,12 +5,6 @@
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/cost.h>
 
-#include <deque>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// What a kind can do; several are joined by |.

@@ -4,8 +4,6 @@
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/norm.h>
 
-#include <memory>
-
 namespace tapeformer {
 
 struct AttentionSublayerConfig {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/rotary.h>
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace tapeformer {
 namespace {
@@ -46,10 +46,11 @@ Tensor difference(const Tensor& pairs, const Tensor& lambda) {
 void DifferentialAttention::complete(AttentionConfig& config) {
   config.packed = false;
   config.groups = or_else(config.groups, config.heads);
-  if (config.key_width % 2 != 0) {
-    throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
-                ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
-  }
+  if (config.key_width % 2 != 0)
+    throw Error(
+        format("[attention] differential attention halves its heads; got attention={}, a width of {}; "
+               "try an even width of the heads",
+               config.kind, config.key_width));
   if (config.rotary) Rotary::check(config, config.key_width / 4 * 2);
 }
 

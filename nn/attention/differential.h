@@ -5,8 +5,6 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Differential attention: the difference of two attentions to the same values, in which what both attend to

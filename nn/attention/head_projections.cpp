@@ -5,7 +5,6 @@
 #include <tapeformer/nn/initialization.h>
 
 #include <algorithm>
-#include <string>
 
 namespace tapeformer {
 

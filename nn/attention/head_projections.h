@@ -3,8 +3,6 @@
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/linear.h>
 
-#include <vector>
-
 namespace tapeformer {
 
 /// The matrices that make queries, keys and values: one for all of them, or the query's and one for keys and

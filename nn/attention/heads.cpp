@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/heads.h>
@@ -6,27 +7,21 @@
 namespace tapeformer {
 namespace {
 
-std::string text(const NamedSize& named) {
-  return std::string(named.name) + "=" + std::to_string(named.size);
-}
-
 /// The room behind what a cache holds is its own business: masks are over what it holds.
 void check_columns(const char* name, const Tensor& mask, Index held) {
   if (mask.size(-1) == held) return;
   throw ShapeError(
-      std::string("[attention] a mask must have a column for every key in the cache, this call's ") +
-      "included; got " + name + "=" + mask.describe() + " for " + std::to_string(held) +
-      " keys; try one that grows with the cache");
+      format("[attention] a mask must have a column for every key in the cache, this call's included; got "
+             "{}={} for {} keys; try one that grows with the cache",
+             name, mask.describe(), held));
 }
 
 void check_lengths(const Tensor& key_lengths, Index held) {
-  const Tensor lengths = key_lengths.to(Device::cpu());
-  for (Index i = 0; i < lengths.elements(); ++i) {
-    if (lengths.at(i) <= static_cast<double>(held)) continue;
-    throw ShapeError("[attention] key_lengths must be at most the number of keys in the cache; got " +
-                     std::to_string(static_cast<Index>(lengths.at(i))) + " of " + std::to_string(held) +
-                     " keys");
-  }
+  for (const std::int32_t length : key_lengths.to(Device::cpu()).to_vector<std::int32_t>())
+    if (length > held)
+      throw ShapeError(
+          format("[attention] key_lengths must be at most the number of keys in the cache; got {} of {} keys",
+                 length, held));
 }
 
 /// Zeros in columns for the room behind the keys.
@@ -37,46 +32,34 @@ Tensor widened(const Tensor& mask, Index room) {
 
 }  // namespace
 
-void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got) {
-  for (const NamedSize& named : sizes) {
-    if (named.size >= 0) continue;
-    throw Error(std::string("[") + op + "] no size may be negative; got " + got + text(named));
-  }
-}
-
 PackedHeads resolved_heads(const char* op, Index width, Index output_width, const PackedHeads& heads,
                            const std::string& got) {
-  const auto require = [&](bool holds, const std::string& rule, const NamedSize& a, const NamedSize& b,
-                           const char* remedy = "") {
-    if (holds) return;
-    throw Error(std::string("[") + op + "] " + rule + "; got " + got + text(a) + ", " + text(b) + remedy);
+  const auto require = [&](bool holds, const std::string& rule, const std::string& sizes) {
+    if (!holds) throw Error(format("[{}] {}; got {}{}", op, rule, got, sizes));
   };
-  const Index H = heads.heads, G = heads.groups;
-  require(width > 0 && H > 0, "width and heads must be positive", {"width", width}, {"heads", H});
-  require(G > 0 && H % G == 0, "heads must be a multiple of groups", {"heads", H}, {"groups", G});
-  check_sizes(
-      op,
-      {{"output_width", output_width}, {"key_width", heads.key_width}, {"value_width", heads.value_width}},
-      got);
-  const NamedSize shared =
-      output_width > 0 ? NamedSize{"output_width", output_width} : NamedSize{"width", width};
-  require((heads.key_width > 0 && heads.value_width > 0) || shared.size % H == 0,
-          std::string(shared.name) + " must be divisible by heads", shared, {"heads", H},
-          "; try a width that is a multiple of the heads");
-  return {H, G, or_else(heads.key_width, shared.size / H), or_else(heads.value_width, shared.size / H)};
+  const auto& [H, G, D, E] = heads;
+  require(width > 0 && H > 0, "width and heads must be positive", format("width={}, heads={}", width, H));
+  require(G > 0 && H % G == 0, "heads must be a multiple of groups", format("heads={}, groups={}", H, G));
+  for (const auto& [name, size] :
+       {std::pair("output_width", output_width), std::pair("key_width", D), std::pair("value_width", E)})
+    require(size >= 0, "no size may be negative", format("{}={}", name, size));
+  const Index shared = or_else(output_width, width);
+  const char* const name = output_width > 0 ? "output_width" : "width";
+  require((D > 0 && E > 0) || shared % H == 0, format("{} must be divisible by heads", name),
+          format("{}={}, heads={}; try a width that is a multiple of the heads", name, shared, H));
+  return {H, G, or_else(D, shared / H), or_else(E, shared / H)};
 }
 
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache) {
-  const auto require = [&](bool holds, const char* rule, const char* remedy) {
-    if (holds) return;
+  const auto refuse = [&](const char* rule, const char* remedy) {
     const bool tells_memory = memory.defined() && !is_same_tensor(query, memory);
-    throw ShapeError(std::string("[") + op + "] " + rule + "; got query=" + query.describe() +
-                     (tells_memory ? ", memory=" + memory.describe() : "") + "; try " + remedy);
+    throw ShapeError(format("[{}] {}; got query={}{}; try {}", op, rule, query.describe(),
+                            tells_memory ? ", memory=" + memory.describe() : "", remedy));
   };
-  require(query.rank() == 3 && (!memory.defined() || memory.rank() == 3), "inputs must be [B, T, C]",
-          "a batch of one sequence, [1, T, C]");
-  require(memory.defined() || (cache != nullptr && cache->length() > 0),
-          "a memory may be left out only once the cache holds it", "the memory in the first call");
+  if (query.rank() != 3 || (memory.defined() && memory.rank() != 3))
+    refuse("inputs must be [B, T, C]", "a batch of one sequence, [1, T, C]");
+  if (!memory.defined() && (cache == nullptr || cache->length() == 0))
+    refuse("a memory may be left out only once the cache holds it", "the memory in the first call");
 }
 
 void clear_bias(Linear& layer) {

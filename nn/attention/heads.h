@@ -4,22 +4,12 @@
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 
-#include <initializer_list>
-#include <string>
-
 namespace tapeformer {
 
 // What attention layers with heads share: sizes and shapes, options from the context, and the cache.
 
 /// A size, or its default if it is 0.
 inline Index or_else(Index size, Index fallback) { return size > 0 ? size : fallback; }
-
-struct NamedSize {
-  const char* name;
-  Index size;
-};
-/// Throws: Error naming a size that is negative, with `got` before it
-void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got = "");
 
 /// `heads` with output_width / heads in place of a width that is 0; an output_width of 0 is `width`.
 /// Throws: Error if a size is negative, or heads is not a multiple of groups or not a divisor of a width that

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/latent.h>
@@ -19,10 +20,9 @@ Tensor split_weight_heads(const Linear& layer, Index heads) {
 }  // namespace
 
 void LatentAttention::complete(AttentionConfig& config) {
-  if (config.rotary_width % 2 != 0) {
-    throw Error("[attention] rotary_width must be even; got attention=" + config.kind +
-                ", rotary_width=" + std::to_string(config.rotary_width));
-  }
+  if (config.rotary_width % 2 != 0)
+    throw Error(format("[attention] rotary_width must be even; got attention={}, rotary_width={}",
+                       config.kind, config.rotary_width));
   config.packed = config.rotary = false;  // the rotary part has keys of its own
   config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
   config.rotary_width =

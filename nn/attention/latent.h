@@ -5,8 +5,6 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Multi-head latent attention: keys and values of all heads come from one latent per token, and the cache

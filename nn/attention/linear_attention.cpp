@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/linear_attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/linear_attention.h>
@@ -60,15 +61,13 @@ LinearAttention::Kind LinearAttention::kind_of(const AttentionConfig& config) {
 }
 
 void LinearAttention::complete(AttentionConfig& config) {
-  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& got) {
-    if (!wrong) return;
-    throw Error("[attention] " + rule + "; got attention=" + config.kind + ", " + got +
-                "; try attention=mha");
+  const auto refuse = [&](const char* rule, const std::string& got) {
+    throw Error(format("[attention] {}; got attention={}, {}; try attention=mha", rule, config.kind, got));
   };
-  refuse(config.cross || config.memory_width != config.width,
-         "a state is made of the tokens that read it, and attends to no other memory",
-         config.cross ? "cross=true" : "memory_width=" + std::to_string(config.memory_width));
-  refuse(config.dropout > 0, "a state has no weights to drop", "dropout=" + value_text(config.dropout));
+  if (config.cross || config.memory_width != config.width)
+    refuse("a state is made of the tokens that read it, and attends to no other memory",
+           config.cross ? "cross=true" : format("memory_width={}", config.memory_width));
+  if (config.dropout > 0) refuse("a state has no weights to drop", "dropout=" + value_text(config.dropout));
   config.packed = true;
   config.bias = false;
   config.output_bias = false;
@@ -113,8 +112,8 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
 void LinearAttention::check_call(const Tensor& query, const Tensor& memory,
                                  const AttentionContext& context) const {
   check_inputs("linear_attention", query, memory, context.cache);
-  const auto refuse = [](const std::string& rule, const std::string& got, const std::string& remedy) {
-    throw Error("[linear_attention] " + rule + "; got " + got + "; try " + remedy);
+  const auto refuse = [](const char* rule, const std::string& got, const char* remedy) {
+    throw Error(format("[linear_attention] {}; got {}; try {}", rule, got, remedy));
   };
   constexpr const char* kOnlyCausal = "a state takes in every token, so the only mask is the causal one";
   if (!is_same_tensor(query, memory))

@@ -6,8 +6,6 @@
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/short_convolution.h>
 
-#include <optional>
-
 namespace tapeformer {
 
 /// Linear attention with a state, of four kinds: gated linear attention (gla), DeltaNet (deltanet), Gated

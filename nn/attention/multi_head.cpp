@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/multi_head.h>
@@ -16,16 +17,18 @@ void MultiHeadAttention::complete(AttentionConfig& config) {
   config.packed = (config.packed || is_grouped) && !config.cross;
   AttentionPieces::complete(config);
   if (config.shared_keys && config.cross)
-    throw Error("[attention] a layer with shared_keys has no values of its own; got attention=" +
-                config.kind + ", shared_keys=true, cross=true; try cross=false");
+    throw Error(format(
+        "[attention] a layer with shared_keys has no values of its own; got attention={}, shared_keys=true, "
+        "cross=true; try cross=false",
+        config.kind));
   if (config.shared_keys) config.packed = false;
   if (!config.packed || (config.memory_width == config.width && config.value_memory_width == config.width))
     return;
-  throw Error("[attention] a packed projection needs inputs of one width; got attention=" + config.kind +
-              ", width=" + std::to_string(config.width) +
-              ", memory_width=" + std::to_string(config.memory_width) +
-              ", value_memory_width=" + std::to_string(config.value_memory_width) +
-              (is_grouped ? "; try cross=true" : "; try packed=false"));
+  throw Error(
+      format("[attention] a packed projection needs inputs of one width; got attention={}, width={}, "
+             "memory_width={}, value_memory_width={}; try {}",
+             config.kind, config.width, config.memory_width, config.value_memory_width,
+             is_grouped ? "cross=true" : "packed=false"));
 }
 
 void MultiHeadAttention::add_cost(const AttentionConfig& config, CostSum& sum) {

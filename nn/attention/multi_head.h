@@ -4,9 +4,6 @@
 #include <tapeformer/nn/attention/head_projections.h>
 #include <tapeformer/nn/dropout.h>
 
-#include <optional>
-#include <vector>
-
 namespace tapeformer {
 
 /// Multi-head attention; grouped-query with G < H and multi-query with G = 1 heads of keys and values, each
@@ -39,8 +36,8 @@ class MultiHeadAttention : public Attention {
   /// As many heads of keys as of queries for mha, one for mqa; for gqa `groups`, by default the greatest
   /// divisor of heads up to heads / 2.
   static void complete(AttentionConfig& config);
-  /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, and P the pairs of a
-  /// query and a key that it may attend to, in all batch rows and heads, cached keys included:
+  /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, and P the pairs of
+  /// a query and a key that it may attend to, in all batch rows and heads, cached keys included:
   ///   parameters   C H D + C' G (D + E) + H E O; biases H D + G (D + E) + O
   ///   forward      2 (N C H D + M C' G (D + E) + N H E O) + 2 P (D + E)
   ///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,

@@ -2,9 +2,6 @@
 
 #include <tapeformer/autograd/config/config_field.h>
 
-#include <functional>
-#include <string>
-
 // A model's configuration in the config.json of a run folder.
 namespace tapeformer {
 

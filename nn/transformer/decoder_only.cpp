@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
@@ -78,17 +79,15 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     if (!angles_of(i).table.defined()) angles_of(i) = layers_[i].angles(embedded_btc, context);
   }
   ResidualStream stream(embedded_btc);
-  if (weights != nullptr) weights->reserve(layers_.size());  // each layer keeps a pointer to its own
+  if (weights != nullptr) weights->assign(layers_.size(), {});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const ProfilePart part("layers", static_cast<Index>(i));
+    const auto number = static_cast<Index>(i);
+    const ProfilePart part("layers", number);
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
     context.angles = angles_of(i);
-    const auto number = static_cast<Index>(i);
-    const auto has_state = [&] {
-      return (attention_kind(config_.attention_config(number).kind).can & kHasState) != 0;
-    };
-    if (weights != nullptr) weights->emplace_back();
-    context.weights = weights != nullptr && !has_state() ? &weights->back() : nullptr;
+    const bool has_weights =
+        weights != nullptr && !(attention_kind(config_.attention_config(number).kind).can & kHasState);
+    context.weights = has_weights ? &(*weights)[i] : nullptr;
     const bool has_keys = config_.has_keys(number), gives_values = config_.value_residual && i == 0,
                gives_keys = has_keys && i + 1 < layers_.size() && !config_.has_keys(number + 1);
     context.new_kv = gives_values || gives_keys ? &new_kv : nullptr;
@@ -111,9 +110,10 @@ Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths,
   sequences.prefix_lengths = prefix_lengths;
   if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr);
   if (config_.short_convolution > 0)
-    throw Error(
-        "[decoder_only] short convolutions reach over the start of a document; got short_convolution=" +
-        std::to_string(config_.short_convolution) + "; try rows of one document each");
+    throw Error(format(
+        "[decoder_only] short convolutions reach over the start of a document; got short_convolution={}; try "
+        "rows of one document each",
+        config_.short_convolution));
   sequences.query_starts = documents.starts, sequences.positions = documents.positions;
   return through_layers(input_(ids, documents.positions), sequences, nullptr);
 }

@@ -6,9 +6,6 @@
 #include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// Documents packed one after the other into the single row of a batch. No token attends to another document.

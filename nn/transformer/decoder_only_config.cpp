@@ -1,10 +1,10 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace tapeformer {
 
@@ -62,10 +62,9 @@ void DecoderOnlyConfig::check() const {
   require(attention_pattern.find_first_not_of("DF") == std::string::npos,
           "attention_pattern must be of the letters D and F; got " + attention_pattern);
   for (const auto& [name, kind] :
-       {std::pair("attention", &attention.kind), std::pair("full_attention", &full_attention)}) {
+       {std::pair("attention", &attention.kind), std::pair("full_attention", &full_attention)})
     require(can_model(attention_kind(*kind)),
-            std::string(name) + " must be one of " + kind_names(can_model) + "; got " + *kind);
-  }
+            format("{} must be one of {}; got {}", name, kind_names(can_model), *kind));
   require(kv_sharing == 1 || !value_residual,
           "kv_sharing excludes value_residual, since layers that share have no values of their own");
   require(kv_sharing == 1 || window_rotary_base == 0,
@@ -74,10 +73,9 @@ void DecoderOnlyConfig::check() const {
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
           "windows must consist of S and L, as SSSL does; got " + windows);
-  require(windows.empty() || window > 0, "windows=" + windows + " need a window; try window=128");
+  require(windows.empty() || window > 0, format("windows={} need a window; try window=128", windows));
   require(static_cast<Index>(windows.size()) <= layers,
-          "windows must have at most a letter for each layer; got " + windows + " for " +
-              std::to_string(layers) + " layers");
+          format("windows must have at most a letter for each layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters);
@@ -88,12 +86,14 @@ void DecoderOnlyConfig::check() const {
     turns_in_windows = turns_in_windows || (turns(layer) && has_window(layer));
     is_bias_used = is_bias_used || attention_config(layer).relative_bias != RelativeBias::none;
   }
-  require(!is_biased || is_bias_used, std::string("positions=") + name_of(positions) +
-                                          " bias scores, which a state does not have; got attention=" +
-                                          attention.kind + "; try positions=none");
+  require(
+      !is_biased || is_bias_used,
+      format("positions={} bias scores, which a state does not have; got attention={}; try positions=none",
+             name_of(positions), attention.kind));
   require(window_rotary_base == 0 || turns_in_windows,
-          "window_rotary_base=" + value_text(window_rotary_base) +
-              " needs a window in layers with rotary positions; try window=128 and positions=rotary");
+          format("window_rotary_base={} needs a window in layers with rotary positions; try window=128 and "
+                 "positions=rotary",
+                 value_text(window_rotary_base)));
 }
 
 bool DecoderOnlyConfig::turns(Index layer) const {
@@ -105,11 +105,11 @@ bool DecoderOnlyConfig::turns(Index layer) const {
 void DecoderOnlyConfig::check_layer(Index layer) const {
   const AttentionConfig config = attention_config(layer);
   const AttentionKind& kind = attention_kind(config.kind);
-  const auto require = [&](bool holds, const std::string& rule, const auto& which) {
+  const auto require = [&](bool holds, const char* rule, const auto& which) {
     if (!holds)
-      throw Error("[decoder_only] " + rule + " for attention=" + kind_names(which) + "; got " + kind.name);
+      throw Error(format("[decoder_only] {} for attention={}; got {}", rule, kind_names(which), kind.name));
   };
-  const auto require_field = [&](bool is_default, const char* field, const std::string& rule) {
+  const auto require_field = [&](bool is_default, const char* field, const char* rule) {
     require(is_default || kind.uses(field), rule,
             [field](const AttentionKind& other) { return other.uses(field); });
   };
@@ -123,12 +123,12 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   require(!has_window(layer) || !has_state, "a window is", is_stateless);
   const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // of values that this layer reads
   const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
-  if (own == given) return;
-  throw Error(std::string("[decoder_only] ") + (value_residual ? "value_residual" : "kv_sharing") +
-              " needs layers with one number of heads of keys and values; got attention=" + attention.kind +
-              ", full_attention=" + full_attention + ", " + std::to_string(given) + " in layer " +
-              std::to_string(giver) + ", " + std::to_string(own) + " in layer " + std::to_string(layer) +
-              "; try one kind of attention");
+  if (own != given)
+    throw Error(format(
+        "[decoder_only] {} needs layers with one number of heads of keys and values; got attention={}, "
+        "full_attention={}, {} in layer {}, {} in layer {}; try one kind of attention",
+        value_residual ? "value_residual" : "kv_sharing", attention.kind, full_attention, given, giver, own,
+        layer));
 }
 
 void DecoderOnlyConfig::describe(const FieldVisitor& field) {

@@ -6,7 +6,6 @@
 #include <tapeformer/nn/positions.h>
 
 #include <algorithm>
-#include <string>
 
 namespace tapeformer {
 

@@ -5,9 +5,6 @@
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/residual.h>
 
-#include <memory>
-#include <optional>
-
 namespace tapeformer {
 
 /// The optional arguments of a call.

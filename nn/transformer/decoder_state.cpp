@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/picked_rows.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
 
 #include <numeric>
-#include <utility>
 
 namespace tapeformer {
 
@@ -19,10 +19,9 @@ DecoderState::DecoderState(Tensor memory, const Tensor& memory_mask, LayerCaches
 void DecoderState::reorder(const std::vector<std::int32_t>& rows) {
   std::vector<std::int32_t> memory_rows;
   for (const std::int32_t row : rows) {
-    if (row < 0 || static_cast<std::size_t>(row) >= memory_rows_.size()) {
-      throw ShapeError("[decoder_state] reorder takes rows that are there; got row " + std::to_string(row) +
-                       " of " + std::to_string(memory_rows_.size()));
-    }
+    if (row < 0 || static_cast<std::size_t>(row) >= memory_rows_.size())
+      throw ShapeError(format("[decoder_state] reorder takes rows that are there; got row {} of {}", row,
+                              memory_rows_.size()));
     memory_rows.push_back(memory_rows_[static_cast<std::size_t>(row)]);
   }
   tokens_.reorder(rows);

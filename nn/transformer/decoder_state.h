@@ -2,8 +2,6 @@
 
 #include <tapeformer/nn/transformer/layer_caches.h>
 
-#include <vector>
-
 namespace tapeformer {
 
 /// The caches of a decoder during generation, one row a sequence: for every layer the keys and values of the

@@ -5,10 +5,6 @@
 #include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 struct EncoderConfig {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/nn/transformer/load_model.h>
@@ -9,18 +10,19 @@ void EncoderDecoderConfig::check() const {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
   check_fields("encoder_decoder", fields_of(*this));
-  require(!(attention_kind(layer.attention.kind).can & kHasState),
-          "attention must be one of " +
-              kind_names([](const AttentionKind& kind) { return !(kind.can & kHasState); }) +
-              ", which see in both directions; got " + layer.attention.kind);
+  const auto has_state = [](const AttentionKind& kind) { return (kind.can & kHasState) != 0; };
+  require(
+      !has_state(attention_kind(layer.attention.kind)),
+      format("attention must be one of {}, which see in both directions; got {}",
+             kind_names([&](const AttentionKind& kind) { return !has_state(kind); }), layer.attention.kind));
   check_embedded("encoder_decoder", fields_of(*this), layer.attention);
   AttentionConfig attention = layer.attention_config(false);
   attention.add_positions(positions);
   attention.check();
-  require(max_length > 1, "max_length must be at least 2; got " + std::to_string(max_length));
+  require(max_length > 1, format("max_length must be at least 2; got {}", max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,
-          "tied embeddings need one vocabulary; got source=" + std::to_string(source_vocabulary) +
-              ", target=" + std::to_string(target_vocabulary) + "; try a shared vocabulary");
+          format("tied embeddings need one vocabulary; got source={}, target={}; try a shared vocabulary",
+                 source_vocabulary, target_vocabulary));
 }
 
 void TransformerLayerConfig::describe(const FieldVisitor& field) {

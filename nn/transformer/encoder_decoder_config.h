@@ -3,8 +3,6 @@
 #include <tapeformer/nn/positions.h>
 #include <tapeformer/nn/transformer/transformer_layer.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// The configuration of a translation model.

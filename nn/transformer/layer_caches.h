@@ -3,9 +3,6 @@
 #include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/nn/short_convolution.h>
 
-#include <memory>
-#include <vector>
-
 namespace tapeformer {
 
 /// The key-value caches of a stack of layers, one row a sequence, and the last inputs of the layers'

@@ -7,12 +7,7 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 #include <fstream>
-#include <functional>
-#include <optional>
 #include <sstream>
-#include <string>
-#include <type_traits>
-#include <utility>
 
 // Loads models from run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {

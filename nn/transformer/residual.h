@@ -6,8 +6,6 @@
 #include <tapeformer/autograd/tape/activation_checkpointing.h>
 #include <tapeformer/nn/dropout.h>
 
-#include <utility>
-
 namespace tapeformer {
 
 /// The residual stream through a stack of layers. The addition of a sublayer's output is deferred to the next

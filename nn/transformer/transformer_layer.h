@@ -26,7 +26,7 @@ struct TransformerLayerConfig {
   void describe(const FieldVisitor& field);
 };
 
-/// Options of one call of a layer. What is about the memory is for layers of decoders.
+/// Options of one call of a layer; only decoders have a memory.
 struct TransformerLayerContext {
   Tensor key_mask = {};             ///< bool [B, T], true = token; undefined: all are
   Tensor memory_mask = {};          ///< bool [B, S], likewise for the memory

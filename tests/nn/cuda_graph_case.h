@@ -6,8 +6,6 @@
 #include <tapeformer/nn/module.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <vector>
-
 namespace tapeformer {
 
 /// 40 numbers, for a body to compute with; and a layer that drops.

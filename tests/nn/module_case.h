@@ -13,11 +13,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 

@@ -137,15 +137,6 @@ TEST_SUITE("nn/module") {
     CHECK(net.last.weight() == net.layers[0].weight());
   }
 
-  TEST_CASE("a moved module has the same parameters") {
-    Generator random(test_seed(1));
-    Net net(random);
-    const Parameter scale = net.scale;
-    Net moved(std::move(net));
-    CHECK(moved.scale == scale);
-    CHECK(moved.parameter_count() == 14);
-  }
-
   TEST_CASE("a model that moves takes parameters and buffers along, tied ones once, and drops gradients") {
     Generator random(test_seed(1));
     Net net(random);

@@ -4,7 +4,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <cmath>
-#include <vector>
 
 namespace tapeformer {
 

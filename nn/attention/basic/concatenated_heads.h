@@ -2,9 +2,6 @@
 
 #include <tapeformer/nn/attention/basic/single_head.h>
 
-#include <optional>
-#include <vector>
-
 namespace tapeformer {
 
 struct ConcatenatedHeadsConfig {

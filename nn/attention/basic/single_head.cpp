@@ -4,7 +4,6 @@ namespace tapeformer {
 namespace {
 
 PackedHeads one_head(const SingleHeadConfig& config) {
-  check_sizes("single_head", {{"memory_width", config.memory_width}, {"value_width", config.value_width}});
   return resolved_heads("single_head", config.width, 0,
                         {1, 1, config.key_width, or_else(config.value_width, config.key_width)});
 }

@@ -30,16 +30,15 @@ void ContiguousCache::append(const Tensor& keys, const Tensor& values) {
   check_append(keys, values, keys_);
   const Index tokens = keys.size(1);
   make_room(length_ + tokens, keys, values);
-  if (step_.positions.defined()) {
-    put_step(keys, values, keys_, values_);
-    length_ += tokens;
-    return;
-  }
   const auto put = [&](const Tensor& added, const Tensor& cached) {
     if (added.defined()) copy_tokens(rows(), tokens, added, tokens, 0, cached, cached.size(1), length_);
   };
-  put(keys, keys_);
-  put(values, values_);
+  if (step_.positions.defined()) {
+    put_step(keys, values, keys_, values_);
+  } else {
+    put(keys, keys_);
+    put(values, values_);
+  }
   length_ += tokens;
 }
 
@@ -49,10 +48,7 @@ bool ContiguousCache::reserve(Index tokens) {
   return true;
 }
 
-void ContiguousCache::reorder(const std::vector<std::int32_t>& order) {
-  if (rows() == 0) return;
-  check_rows(order);
-  if (order.empty()) return clear();
+void ContiguousCache::pick(const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> same(static_cast<std::size_t>(rows()));
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return;

@@ -14,12 +14,12 @@ class ContiguousCache : public KvCache {
   Tensor keys() const override { return keys_; }
   Tensor values() const override { return values_; }
   Index rows() const override { return keys_.defined() ? keys_.size(0) : 0; }
-  void reorder(const std::vector<std::int32_t>& order) override;
   void clear() override;
   Index bytes() const override;
   bool reserve(Index tokens) override;
 
  private:
+  void pick(const std::vector<std::int32_t>& order) override;
   /// Room for `tokens` tokens in total, with the rows, width and type of `keys` and `values`.
   void make_room(Index tokens, const Tensor& keys, const Tensor& values);
 

@@ -50,51 +50,44 @@ void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& c
 
 void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const {
   const auto got = [&] {
-    return "; got keys=" + keys.describe() + (values.defined() ? ", values=" + values.describe() : "") +
-           " for key width " + std::to_string(widths_.key) + ", value width " +
-           std::to_string(widths_.value) +
-           (rows() > 0 ? ", " + number_of(rows(), "row") + " of " + number_of(length(), "token") : "");
+    return format("; got keys={}{} for key width {}, value width {}{}", keys.describe(),
+                  values.defined() ? ", values=" + values.describe() : "", widths_.key, widths_.value,
+                  rows() > 0 ? ", " + number_of(rows(), "row") + " of " + number_of(length(), "token") : "");
   };
   const bool fits = keys.rank() == 3 && keys.size(2) == widths_.key &&
                     values.defined() == (widths_.value > 0) &&
                     (!values.defined() || values.shape() == Shape{keys.size(0), keys.size(1), widths_.value});
   if (!fits) throw ShapeError("[kv_cache] keys and values must be [rows, tokens, width]" + got());
-  if (rows() > 0 && keys.size(0) != rows()) {
+  if (rows() > 0 && keys.size(0) != rows())
     throw ShapeError("[kv_cache] the number of rows must stay" + got() + "; try reorder() or clear()");
-  }
-  if (capacity_ > 0 && length() + keys.size(1) > capacity_) {
+  if (capacity_ > 0 && length() + keys.size(1) > capacity_)
     throw ShapeError("[kv_cache] a row must not hold more than " + number_of(capacity_, "token") + got() +
                      "; try a larger capacity");
-  }
   const DType type = cached.defined() ? cached.dtype() : keys.dtype();
-  if (!is_floating(type) || keys.dtype() != type || (values.defined() && values.dtype() != type)) {
-    throw DTypeError(std::string("[kv_cache] keys and values must be of one floating type, here ") +
-                     name_of(type) + got());
-  }
+  if (!is_floating(type) || keys.dtype() != type || (values.defined() && values.dtype() != type))
+    throw DTypeError(
+        format("[kv_cache] keys and values must be of one floating type, here {}", name_of(type)) + got());
   const Tensor both[] = {keys, values};
-  if (tape_for("kv_cache", both, values.defined() ? 2 : 1) != nullptr) {
+  if (tape_for("kv_cache", both, values.defined() ? 2 : 1) != nullptr)
     throw TapeError("[kv_cache] what a cache holds has no gradient" + got() +
                     "; try without a cache, or NoGradGuard");
-  }
 }
 
-void KvCache::check_rows(const std::vector<std::int32_t>& order) const {
-  for (const std::int32_t row : order) {
-    if (row >= 0 && row < rows()) continue;
-    throw ShapeError("[kv_cache] reorder takes rows that are there; got row " + std::to_string(row) + " of " +
-                     std::to_string(rows()));
-  }
+void KvCache::reorder(const std::vector<std::int32_t>& order) {
+  if (rows() == 0) return;
+  for (const std::int32_t row : order)
+    if (row < 0 || row >= rows())
+      throw ShapeError(format("[kv_cache] reorder takes rows that are there; got row {} of {}", row, rows()));
+  order.empty() ? clear() : pick(order);
 }
 
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths) {
   if (widths.state > 0) return std::make_unique<StateCache>(widths);
-  if (config.capacity < 0 || config.block_size < 1 || widths.key < 1 || widths.value < 0) {
+  if (config.capacity < 0 || config.block_size < 1 || widths.key < 1 || widths.value < 0)
     throw Error(
-        "[kv_cache] block_size and key width must be positive, capacity and value width not negative; "
-        "got block_size=" +
-        std::to_string(config.block_size) + ", capacity=" + std::to_string(config.capacity) +
-        ", key=" + std::to_string(widths.key) + ", value=" + std::to_string(widths.value));
-  }
+        format("[kv_cache] block_size and key width must be positive, capacity and value width not negative; "
+               "got block_size={}, capacity={}, key={}, value={}",
+               config.block_size, config.capacity, widths.key, widths.value));
   if (config.kind == CacheKind::paged) return std::make_unique<PagedCache>(config, widths);
   return std::make_unique<ContiguousCache>(config, widths);
 }

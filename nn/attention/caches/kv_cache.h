@@ -3,11 +3,7 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/tensor.h>
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 
@@ -52,7 +48,7 @@ class KvCache {
   /// Row i becomes the former row rows[i]; the number of rows may change. Beam search selects its survivors
   /// with it. An empty cache stays empty.
   /// Throws:  ShapeError naming a row that is not there
-  virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
+  void reorder(const std::vector<std::int32_t>& rows);
   /// Removes all tokens.
   virtual void clear() = 0;
   /// Bytes that its tokens use, without spare room; shared blocks count once.
@@ -78,8 +74,8 @@ class KvCache {
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
   /// Throws what append() throws. `cached` is of the type that the cache has, or undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const;
-  /// Throws: ShapeError naming a row that is not there.
-  void check_rows(const std::vector<std::int32_t>& order) const;
+  /// reorder() of rows that are there, at least one, in a cache that holds some.
+  virtual void pick(const std::vector<std::int32_t>& rows) = 0;
   /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at
   /// as rows of length_x and length_y tokens. Not recorded.
   static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,

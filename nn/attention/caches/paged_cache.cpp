@@ -88,10 +88,7 @@ void PagedCache::release(const Table& table) {
   }
 }
 
-void PagedCache::reorder(const std::vector<std::int32_t>& order) {
-  if (tables_.empty()) return;
-  check_rows(order);
-  if (order.empty()) return clear();
+void PagedCache::pick(const std::vector<std::int32_t>& order) {
   PooledVector<Table> next;
   next.reserve(order.size());
   for (const std::int32_t row : order) {

@@ -17,7 +17,6 @@ class PagedCache : public KvCache {
   Tensor keys() const override { return gathered(keys_); }
   Tensor values() const override { return gathered(values_); }
   Index rows() const override { return static_cast<Index>(tables_.size()); }
-  void reorder(const std::vector<std::int32_t>& order) override;
   void clear() override;
   Index bytes() const override;
 
@@ -25,6 +24,7 @@ class PagedCache : public KvCache {
   Index pool_blocks() const { return static_cast<Index>(references_.size()); }
 
  private:
+  void pick(const std::vector<std::int32_t>& order) override;
   using Table = PooledVector<std::int32_t>;
 
   std::int32_t fresh_block();

@@ -16,11 +16,10 @@ Tensor StateCache::state(Index rows_of_call) {
     convolution_.restart();
     return {};
   }
-  if (rows_of_call != rows()) {
-    throw ShapeError("[state_cache] the number of rows must stay; got " + std::to_string(rows_of_call) +
-                     " after " + number_of(rows(), "row") + " of " + number_of(length(), "token") +
-                     "; try reorder() or clear()");
-  }
+  if (rows_of_call != rows())
+    throw ShapeError(
+        format("[state_cache] the number of rows must stay; got {} after {} of {}; try reorder() or clear()",
+               rows_of_call, number_of(rows(), "row"), number_of(length(), "token")));
   return state_;
 }
 
@@ -30,18 +29,12 @@ void StateCache::advance(const Tensor& state, Index tokens) {
                     "; try without a cache, or NoGradGuard");
   }
   const bool fits = state_.defined() && state_.shape() == state.shape() && state_.dtype() == state.dtype();
-  if (fits) {
-    state_.copy_from(state);  // graphs of steps refer to its place
-  } else {
-    state_ = state.clone();
-  }
+  if (!fits) state_ = Tensor::empty_like(state);
+  state_.copy_from(state);  // graphs of steps refer to its place
   length_ += tokens;
 }
 
-void StateCache::reorder(const std::vector<std::int32_t>& order) {
-  if (rows() == 0) return;
-  check_rows(order);
-  if (order.empty()) return clear();
+void StateCache::pick(const std::vector<std::int32_t>& order) {
   pick_rows(state_, order);
   convolution_.reorder(order);
 }

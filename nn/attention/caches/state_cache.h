@@ -19,7 +19,6 @@ class StateCache : public KvCache {
   Tensor keys() const override { return state_; }
   Tensor values() const override { return {}; }
   Index rows() const override { return state_.defined() ? state_.size(0) : 0; }
-  void reorder(const std::vector<std::int32_t>& order) override;
   void clear() override;
   Index bytes() const override;
   /// True once there is a state: it stays in its place.
@@ -34,6 +33,7 @@ class StateCache : public KvCache {
   ConvolutionCache& convolution() { return convolution_; }
 
  private:
+  void pick(const std::vector<std::int32_t>& order) override;
   Tensor state_;
   ConvolutionCache convolution_;
 };

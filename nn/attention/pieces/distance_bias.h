@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// A bias of the scores by the distance of query and key. alibi: a fixed slope for each head times the

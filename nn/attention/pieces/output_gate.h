@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// Factors of the heads' outputs: sigmoids of a projection of the query's input, one for each

@@ -3,9 +3,6 @@
 #include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/nn/attention/attention.h>
 
-#include <memory>
-#include <vector>
-
 namespace tapeformer {
 
 struct AttentionConfig;

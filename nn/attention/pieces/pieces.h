@@ -9,9 +9,6 @@
 #include <tapeformer/nn/attention/pieces/softcap.h>
 #include <tapeformer/nn/attention/pieces/value_residual.h>
 
-#include <utility>
-#include <vector>
-
 namespace tapeformer {
 
 /// A table of pieces. Their order is that in which a call applies them, a seed draws their first values, and

@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// Norms of queries and keys, before rotary positions. rms: RMS norms of each head, with one gain for all

@@ -1,25 +1,23 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/pieces/rotary.h>
-
-#include <utility>
 
 namespace tapeformer {
 
 void Rotary::check(const AttentionConfig& config, Index width) {
   const Index components = or_else(config.rotations.width, width);
-  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
-    if (!wrong) return;
-    throw Error("[attention] " + rule + "; got attention=" + config.kind +
-                ", components=" + std::to_string(components) + "; try " + remedy);
+  const auto refuse = [&](const std::string& rule, const char* remedy) {
+    throw Error(format("[attention] {}; got attention={}, components={}; try {}", rule, config.kind,
+                       components, remedy));
   };
-  refuse(components % 2 != 0, "rotary positions rotate pairs of a head's components",
-         "an even width of the heads");
-  refuse(components > width,
-         "rotary_components must be at most the " + std::to_string(width) + " that there are to rotate",
-         "rotary_components=0");
+  if (components % 2 != 0)
+    refuse("rotary positions rotate pairs of a head's components", "an even width of the heads");
+  if (components > width)
+    refuse(format("rotary_components must be at most the {} that there are to rotate", width),
+           "rotary_components=0");
   RotaryConfig of_one_pair = config.rotations;
   of_one_pair.width = 0;
   rotary_angles(of_one_pair, 2, 0, 0, DType::f64, Device::cpu());  // throws
@@ -28,8 +26,9 @@ void Rotary::check(const AttentionConfig& config, Index width) {
 void Rotary::check_self(const char* op, bool is_self) {
   if (is_self) return;
   throw Error(
-      std::string("[") + op +
-      "] rotary positions are for self-attention; got a memory that is not the query; try cross=true");
+      format("[{}] rotary positions are for self-attention; got a memory that is not the query; try "
+             "cross=true",
+             op));
 }
 
 void Rotary::change_heads(CallHeads& heads) const {

@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/pieces/piece.h>
 
-#include <string>
-
 namespace tapeformer {
 
 template <>

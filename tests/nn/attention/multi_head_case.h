@@ -4,11 +4,7 @@
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <functional>
-#include <map>
 #include <numeric>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 

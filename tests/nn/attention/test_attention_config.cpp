@@ -4,8 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-
 using namespace tapeformer;
 
 TEST_SUITE("nn/attention/attention_config") {

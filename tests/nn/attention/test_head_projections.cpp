@@ -1,5 +1,3 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
 
 #include <doctest/doctest.h>
@@ -9,65 +7,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
-/// Compares what two functions of the inputs give, and the inputs' gradients.
-template <class A, class B>
-void check_same(const A& a, const B& b, const std::vector<Tensor>& inputs) {
-  const auto run = [&](const auto& layer) {
-    Tape tape;
-    std::vector<Tensor> in;
-    for (const Tensor& x : inputs) {
-      in.push_back(x.detach());
-      tape.watch(in.back());
-    }
-    std::vector<Tensor> result = {layer(in)};
-    for (const Tensor& gradient : tape.gradients(result[0], in, random_values(result[0].shape(), 9))) {
-      result.push_back(gradient);
-    }
-    return result;
-  };
-  const std::vector<Tensor> first = run(a), second = run(b);
-  for (std::size_t i = 0; i < first.size(); ++i) CHECK_BELOW(relative_error(first[i], second[i]), 1e-13);
-}
-
-}  // namespace
-
 TEST_SUITE("nn/attention/head_projections") {
-  TEST_CASE("projections packed in one matrix give what three give, gradients included, for any inputs") {
-    using In = std::vector<Tensor>;
-    const Tensor x = random_values({2, 5, 6}, 3), y = random_values({2, 4, 6}, 4),
-                 z = random_values({2, 4, 6}, 5);
-    AttentionContext masks;
-    masks.causal = true;
-    masks.key_mask = real_tokens({4, 5}, 5);
-    for (const bool bias : {true, false}) {
-      const AttentionConfig config = layer_config("mha", [&](auto& c) { c.bias = bias; });
-      MultiHeadAttention packed = random_module<MultiHeadAttention>(config),
-                         apart = taken_apart(config, packed);
-      CHECK(packed.parameter_count() == apart.parameter_count());
-      const auto both = [&](const auto& call, const In& inputs) {
-        check_same([&](const In& in) { return call(apart, in); },
-                   [&](const In& in) { return call(packed, in); }, inputs);
-      };
-      both([&](const auto& layer, const In& in) { return layer(in[0], in[0], masks); }, {x});
-      both([&](const auto& layer, const In& in) { return layer(in[0], in[1]); }, {x, y});
-      both([&](const auto& layer, const In& in) { return layer(in[0], in[1], in[2], {}); }, {x, y, z});
-
-      Tape tape;
-      tape.backward(apart(x, x, masks) + packed(x, x, masks), random_values(x.shape(), 9));
-      std::map<std::string, Tensor> gradients;
-      for (const auto& [name, parameter] : apart.named_parameters()) gradients[name] = parameter.gradient();
-      for (const auto& [path, parameter] : packed.named_parameters()) {
-        const std::string& name = path;
-        TensorList parts;
-        for (const std::string& part : golden_parts(name)) parts.push_back(gradients.at(part));
-        INFO(name);
-        CHECK_BELOW(relative_error(parameter.gradient(), concat(parts, 0)), 1e-13);
-      }
-    }
-  }
-
   TEST_CASE("packed or not, one seed gives the same initial values") {
     AttentionConfig config = layer_config("mha");
     Generator a(test_seed(7)), b(test_seed(7));

@@ -5,7 +5,6 @@
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <cstring>
-#include <functional>
 #include <set>
 
 // No logit of any model may depend on a later token, by one bit.

@@ -4,56 +4,28 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-
 using namespace tapeformer;
 
 namespace {
 
-/// Every field that this kind of attention uses differs from its default.
-DecoderOnlyConfig unusual_config() {
+/// Grouped heads with rotary positions and a prefix.
+DecoderOnlyConfig grouped_config() {
   DecoderOnlyConfig config;
   config.vocabulary = 11;
-  config.context = 9;
   config.layers = 3;
   config.width = 12;
-  config.attention.kind = "gqa";
-  config.attention.heads = 6;
+  config.attention = {"gqa", 6};
   config.attention.groups = 2;
   config.attention.key_width = 8;
-  config.attention.bias = false;
   config.attention.dropout = 0.125;
-  config.norm = NormKind::rms;
-  config.epsilon = 1e-6;
-  config.norm_bias = false;
   config.positions = PositionKind::rotary;
-  config.attention.rotations.base = 500;
-  config.attention.rotations.layout = RotaryLayout::half_split;
   config.attention.rotations.width = 6;
-  config.attention.rotations.max_positions = 99;
-  config.attention.rotations.factor = 2;
-  config.attention.rotations.original_context = 32;
-  config.attention.rotations.low_frequency = 1.5;
-  config.attention.rotations.high_frequency = 3.5;
-  config.feed_forward = 19;
-  config.activation = Unary::silu;
-  config.gated = true;
-  config.feed_forward_bias = false;
-  config.tie_head = false;
-  config.head_bias = true;
-  config.embedding_dropout = 0.25;
-  config.residual_dropout = 0.375;
-  config.attention.qk_norm = QkNorm::joint;
-  config.logit_softcap = 15;
-  config.zero_init = true;
-  config.short_convolution = 4;
-  config.feed_forward_dropout = 0.125;
   config.prefix = true;
   return config;
 }
 
 std::string refused(const std::function<void(DecoderOnlyConfig&)>& change) {
-  DecoderOnlyConfig config = unusual_config();
+  DecoderOnlyConfig config = grouped_config();
   change(config);
   Generator random(test_seed(1));
   return message_of<Error>([&] { DecoderOnly(config, random); });
@@ -67,7 +39,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_SUITE("nn/transformer/decoder_only_config") {
   TEST_CASE("a pattern gives each layer its kind of attention, with the fields of that kind alone") {
-    DecoderOnlyConfig config = unusual_config();
+    DecoderOnlyConfig config = grouped_config();
     config.attention.kind = "kda", config.attention.own["decay_rank"] = 3, config.full_attention = "gqa";
     config.attention_pattern = "DDF", config.layers = 7;
     config.prefix = false;

@@ -6,8 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
-
 using namespace tapeformer;
 
 namespace {

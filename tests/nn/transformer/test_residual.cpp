@@ -55,8 +55,8 @@ TEST_SUITE("nn/transformer/residual") {
     for (const bool norm_first : {true, false}) {
       CAPTURE(norm_first);
       ResidualStream stream(input(6));
-      residual("tripled", stream, norm_first ? NormPlace::pre : NormPlace::post, parts.layer, parts.dropout, tripled);
-      residual("tripled", stream, norm_first ? NormPlace::pre : NormPlace::post, parts.layer, parts.dropout, tripled);
+      const NormPlace place = norm_first ? NormPlace::pre : NormPlace::post;
+      for (int i = 0; i < 2; ++i) residual("tripled", stream, place, parts.layer, parts.dropout, tripled);
       Tensor x = input(6);
       for (int i = 0; i < 2; ++i) {
         x = norm_first ? x + plain.dropout(tripled(plain.layer(x)))

@@ -77,25 +77,6 @@ TEST_SUITE("nn/attention/basic/concatenated_heads") {
     }
   }
 
-  TEST_CASE("without an output projection the heads stand side by side, each width / heads wide") {
-    ConcatenatedHeadsConfig config;
-    config.head.width = 6;
-    config.heads = 3;
-    ConcatenatedHeads heads = random_module<ConcatenatedHeads>(config);
-    const Tensor x = random_values({2, 5, 6}, 3);
-    const Tensor y = heads(x, x);
-    SingleHeadConfig one = config.head;
-    one.key_width = 2;
-    Generator random(test_seed(1));
-    SingleHeadAttention last(one, random);
-    for (auto& [name, parameter] : last.named_parameters()) {
-      for (const auto& [path, of] : heads.named_parameters()) {
-        if (path == "2." + name) parameter.set_value(of.value());
-      }
-    }
-    CHECK_BELOW(relative_error(slice(y, -1, 4, 2), last(x, x)), 1e-13);
-  }
-
   TEST_CASE("a width that heads do not divide, and a cache, are refused") {
     Generator random(test_seed(1));
     ConcatenatedHeadsConfig config;

@@ -17,16 +17,6 @@ TEST_SUITE("nn/attention/basic/self_attention") {
     CHECK(prints_as(slice(weights, 0, 1, 1), {0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581}));
   }
 
-  TEST_CASE("two tokens, worked by hand, with and without a scale") {
-    const Tensor x = values({1, 0, 0, 2}, {2, 2});
-    for (const double scale : {1.0, 0.5}) {
-      // Scores are diagonal: 1 and 4.
-      const double a = 1 / (1 + std::exp(-scale)), b = 1 / (1 + std::exp(-4 * scale));
-      CHECK_BELOW(absolute_error(self_attention(x, scale), values({a, 2 * (1 - a), 1 - b, 2 * b}, {2, 2})),
-                  1e-15);
-    }
-  }
-
   TEST_CASE("on bare matrices it gives the figures that PyTorch printed") {
     Generator random(test_seed(1));
     TorchGenerator torch(123);
