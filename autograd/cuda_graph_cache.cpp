@@ -18,12 +18,19 @@ constexpr int kStepBits = 32;                // a step of a Dropout layer draws 
 // discarded earlier.
 constexpr Index kWorthwhileReplays = 4, kMostInVain = 3;
 
-/// The counters that a capture may advance, and the addresses from which replays read their advances.
+/// While it lives, the counters that a capture may advance, and the addresses from which replays read their
+/// advances.
 struct MovableCounters {
+  MovableCounters(const std::vector<std::uint64_t*>& all, const std::uint64_t* to)
+      : counters(all), moves(to) {
+    current = this;
+  }
+  ~MovableCounters() { current = nullptr; }
+  static thread_local const MovableCounters* current;
   const std::vector<std::uint64_t*>& counters;
   const std::uint64_t* moves;
 };
-thread_local const MovableCounters* movable_counters = nullptr;
+thread_local const MovableCounters* MovableCounters::current = nullptr;
 thread_local CudaGraphCache::Counts counts_of_thread;
 
 /// The memory outside the graph's own that a capture uses; the graph keeps it alive.
@@ -200,18 +207,17 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   for (const Tensor& x : inputs) work.inputs.push_back(x.defined() ? x.clone() : Tensor());
   work.counters.clear();
   for (const std::uint64_t* counter : model_.counters) work.counters.push_back(*counter);
-  struct Before {
-    bool has_gradient, has_buffer;
-  };
-  std::vector<Before> before;
-  for (const Parameter& parameter : model_.parameters)
-    before.push_back({parameter.state()->has_gradient, parameter.state()->gradient.defined()});
+  std::vector<bool> had_gradient, had_buffer;
+  for (const Parameter& parameter : model_.parameters) {
+    had_gradient.push_back(parameter.state()->has_gradient);
+    had_buffer.push_back(parameter.state()->gradient.defined());
+  }
   const auto undo = [&] {
     for (std::size_t i = 0; i < model_.counters.size(); ++i) *model_.counters[i] = work.counters[i];
     for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
       ParameterState& state = *model_.parameters[i].state();
-      state.has_gradient = before[i].has_gradient;
-      if (!before[i].has_buffer) state.gradient = Tensor();
+      state.has_gradient = had_gradient[i];
+      if (!had_buffer[i]) state.gradient = Tensor();
     }
     work.drop_graph();
   };
@@ -221,13 +227,9 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   try {
     cuda::Capture capture(device.index, work.warm_up_bytes);
     {
-      const MovableCounters movable{
+      const MovableCounters movable(
           model_.counters,
-          moves_.defined() ? reinterpret_cast<const std::uint64_t*>(moves_.address<double>()) : nullptr};
-      const struct Moving {
-        explicit Moving(const MovableCounters* which) { movable_counters = which; }
-        ~Moving() { movable_counters = nullptr; }
-      } moving(&movable);
+          moves_.defined() ? reinterpret_cast<const std::uint64_t*>(moves_.address<double>()) : nullptr);
       OutsideMemory outside(device);
       const Tensor captured = body(work.inputs);
       work.result = cuda::is_graph_memory(device.index, captured.state()->storage->data) ? unowned(captured)
@@ -261,7 +263,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
     work.advances.push_back(*model_.counters[i] - work.counters[i]);
   work.brought.clear();
   for (std::size_t i = 0; i < model_.parameters.size(); ++i)
-    if (model_.parameters[i].state()->has_gradient && !before[i].has_gradient) work.brought.push_back(i);
+    if (model_.parameters[i].state()->has_gradient && !had_gradient[i]) work.brought.push_back(i);
 
   // The capture has advanced the counters already; the graph starts from where it started.
   if (moves_.defined()) moves_.copy_from(Tensor::zeros(moves_.shape(), DType::f64, device));
@@ -305,10 +307,10 @@ void CudaGraphCache::move_counters(const Work& work) {
 
 const std::uint64_t* moved_when_replayed(const std::uint64_t& counter) {
   if (!cuda::is_capturing()) return nullptr;
-  if (movable_counters != nullptr) {
-    const auto& counters = movable_counters->counters;
+  if (const MovableCounters* movable = MovableCounters::current) {
+    const auto& counters = movable->counters;
     const auto found = std::find(counters.begin(), counters.end(), &counter);
-    if (found != counters.end()) return movable_counters->moves + (found - counters.begin());
+    if (found != counters.end()) return movable->moves + (found - counters.begin());
   }
   throw cuda::NotCapturable("[cuda] a graph cannot hold draws of a layer that is not the model's");
 }

@@ -149,9 +149,7 @@ first_figures() {
   local models=(babygpt gpt2-124m-h200) shape shapes=("64 12 1024 64" "4 48 4096 128")
   [ -z "$rehearsed" ] || models=(babygpt:1) shapes=("1 2 40 64")
   our_steps bf16 "${models[@]}"
-  echo "with the fastest of cuBLASLt's algorithms:"
-  TAPEFORMER_MATMUL_ALGORITHM=fastest our_steps bf16 "${models[@]}"
-  for shape in "${shapes[@]}"; do
+    for shape in "${shapes[@]}"; do
     times_of "$shape" attention_forward attention_backward
   done
 }
@@ -302,10 +300,8 @@ part - 590 "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
 part - 590 "single kernels, tf32" operations --dtype tf32
 part - 590 "decoding, f32" decoding f32
 
-# Why: what the card's counters say of kernels, or at least the phases of a step.
-counters() {
-  "${python:-python3}" tests/bench/kernel_counters --build "$folder" --device "$device" ${rehearsed:+--tiny} && return
-  [ $? = 77 ] || return 1
+# Why: the phases of a step.
+phases() {
   "$bench" train_step "$([ -n "$rehearsed" ] && echo babygpt:1 || echo gpt2-124m-h200)" --device "$device" --precision bf16 --profile \
     ${rehearsed:+--steps "$rehearsed"}
 }
@@ -315,7 +311,7 @@ sanitized() {
   compute-sanitizer --tool "$1" --error-exitcode 9 "${@:2}"
 }
 kernels=("${on_gpu[@]}" "$tests" --source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
-part C 180 "the kernels' counters" counters
+part C 60 "the phases of a step" phases
 part C 120 "compute-sanitizer memcheck, attention" sanitized memcheck "$tests" --source-file='*/test_cuda_attention*' --test-case-exclude='slow:*'
 part C 100 "nanoGPT's recipe, bf16" recipe
 part C 1800 "compute-sanitizer racecheck" sanitized racecheck "${kernels[@]}"
@@ -334,7 +330,7 @@ show() {
 }
 show "the machine"
 show "first figures, bf16"
-show "the kernels' counters"
+show "the phases of a step"
 show "gradient check of every layer, in double"
 show "runs agree with the CPU's"
 for precision in bf16 tf32; do

@@ -74,6 +74,7 @@ int device_count() { return found().count; }
 std::string availability() { return found().why_no_more; }
 
 DeviceState::DeviceState(int device) : index(device) {
+  check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties");
   check(cudaStreamCreateWithFlags(&kernels, cudaStreamNonBlocking), "making a stream");
   check(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "making a stream");
   check(cudaEventCreateWithFlags(&uploaded, cudaEventDisableTiming), "making an event");
@@ -109,9 +110,7 @@ DeviceState& used_device_state(int device) noexcept {
 }
 
 std::string device_name(int device) {
-  device_state(device);
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties");
+  const cudaDeviceProp& properties = device_state(device).properties;
   return std::string(properties.name) + ", " + std::to_string(properties.totalGlobalMem >> 30) + " GiB, sm_" +
          std::to_string(properties.major) + std::to_string(properties.minor);
 }

@@ -67,6 +67,7 @@ struct DeviceState {
   DeviceState& operator=(const DeviceState&) = delete;
 
   int index;
+  cudaDeviceProp properties;
   cudaStream_t kernels = nullptr, copies = nullptr;
   cudaMemPool_t pool = nullptr;
   std::atomic<std::int64_t> in_use_bytes{0}, peak_bytes{0};

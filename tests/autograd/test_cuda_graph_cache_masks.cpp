@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/embedding.h>
@@ -82,12 +80,21 @@ struct Course {
   std::optional<CudaGraphCache> replay;
 };
 
-void check_same_weights(Module& a, Module& b) {
+/// Steps as graphs give the same losses and weights as plain ones, and all batches are one graph: the first
+/// step has no memory for gradients yet, the third is captured.
+void check_one_graph(Course& plain, Course& graphs, const std::vector<std::vector<Tensor>>& batches) {
+  for (const std::vector<Tensor>& batch : batches) CHECK(plain.step(batch) == graphs.step(batch));
+  Module &a = plain.model, &b = graphs.model;
   const auto of_a = a.named_parameters(), of_b = b.named_parameters();
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     CAPTURE(of_a[i].first);
     CHECK(same_bits(of_a[i].second.value().to(Device::cpu()), of_b[i].second.value().to(Device::cpu())));
   }
+  const CudaGraphCache::Counts& counts = graphs.replay->counts();
+  CHECK(graphs.replay->refusal() == "");
+  CHECK(counts.run == 2);
+  CHECK(counts.captured == 1);
+  CHECK(counts.replayed == static_cast<Index>(batches.size()) - 3);
 }
 
 /// Attention of one kind over packed sequences.
@@ -149,41 +156,6 @@ std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& rando
   return batch;
 }
 
-/// A bias that learns, added to scores that are looked at too: the path in plain operations.
-class BiasModel : public Module {
- public:
-  BiasModel() : BiasModel(Generator(test_seed(3))) {}
-
-  /// Batch: ids and targets [2, T], which keys are real.
-  Tensor loss(const std::vector<Tensor>& batch) const {
-    const Tensor x = embedding_(batch[0]);
-    const Tensor heads = reshape(x, Shape{x.size(0), x.size(1), 2, 16});
-    Tensor weights;
-    AttentionOptions options;
-    options.causal = true;
-    options.key_mask = batch[2];
-    options.mask = bias_.used();
-    options.weights = &weights;
-    const Tensor y = scaled_dot_product_attention(heads, heads, heads, options);
-    return cross_entropy(head_(reshape(y, x.shape())), batch[1]) + mean(weights * weights);
-  }
-  void visit(ParameterVisitor& visitor) override {
-    visitor.child("embedding", embedding_);
-    visitor.parameter("bias", bias_);
-    visitor.child("head", head_);
-  }
-
- private:
-  explicit BiasModel(Generator random)
-      : embedding_({kVocabulary, 32, 1}, random),
-        bias_(random_normal({2, 9, 9}, random, DType::f32)),
-        head_({32, kVocabulary, true, {}}, random) {}
-
-  Embedding embedding_;
-  Parameter bias_;
-  Linear head_;
-};
-
 struct Kind {
   std::string kind;
   bool cross;
@@ -207,9 +179,6 @@ std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
 Course::Loss loss_of(const DecoderOnly& model) {
   return [&model](const std::vector<Tensor>& x) { return model.loss(x[0], x[1], x[2]); };
 }
-Course::Loss loss_of(const BiasModel& model) {
-  return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
-}
 Course::Loss loss_of(const PackedModel& model) {
   return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
 }
@@ -225,15 +194,9 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
       Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
       Course graphs(model, loss_of(model), Device::cuda(), 8);
       Generator random(test_seed(7));
-      for (const Ids& starts : kStarts) {
-        const std::vector<Tensor> batch = packed_batch(starts, kind.cross, random);
-        CHECK(plain.step(batch) == graphs.step(batch));
-      }
-      check_same_weights(model, plain_model);
-      CHECK(graphs.replay->refusal() == "");
-      CHECK(graphs.replay->counts().run == 2);  // the first step had no memory for gradients yet
-      CHECK(graphs.replay->counts().captured == 1);
-      CHECK(graphs.replay->counts().replayed == 3);
+      std::vector<std::vector<Tensor>> batches;
+      for (const Ids& starts : kStarts) batches.push_back(packed_batch(starts, kind.cross, random));
+      check_one_graph(plain, graphs, batches);
     }
   }
 
@@ -242,28 +205,10 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
     Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
     Course graphs(model, loss_of(model), Device::cuda(), 8);
     Generator random(test_seed(7));
-    for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}}) {
-      const std::vector<Tensor> batch = prefix_batch(lengths, random);
-      CHECK(plain.step(batch) == graphs.step(batch));
-    }
-    check_same_weights(model, plain_model);
-    CHECK(graphs.replay->refusal() == "");
-    CHECK(graphs.replay->counts().replayed == 2);
-  }
-
-  TEST_CASE("attention in plain operations, for weights and for a mask that learns, is one graph too") {
-    BiasModel plain_model, model;
-    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
-    Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
-    Generator random(test_seed(7));
-    for (const Index real : {9, 4, 1, 7, 8}) {
-      const Tensor mask = real_tokens({real, 10 - real}, 9).to(Device::cpu());
-      const std::vector<Tensor> batch{ids({2, 9}, random), ids({2, 9}, random), mask};
-      CHECK(plain.step(batch) == graphs.step(batch));
-    }
-    check_same_weights(model, plain_model);
-    CHECK(graphs.replay->refusal() == "");
-    CHECK(graphs.replay->counts().replayed == 2);
+    std::vector<std::vector<Tensor>> batches;
+    for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}})
+      batches.push_back(prefix_batch(lengths, random));
+    check_one_graph(plain, graphs, batches);
   }
 
   TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {

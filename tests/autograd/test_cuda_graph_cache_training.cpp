@@ -3,11 +3,9 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/dropout.h>
-#include <tapeformer/nn/generation/language_steps.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
-#include <tapeformer/tests/autograd/kernels/full_device.h>
 #include <tapeformer/tests/nn/cuda_graph_case.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -57,7 +55,6 @@ struct TrainingCourse {
     return replay
         ->run("pass", {inputs, {}, targets, seed},
               [this](const std::vector<Tensor>& x) {
-                const Handle<Storage> ballast = FullDevice::block(pass_units);
                 Tape tape;
                 const Tensor loss = model.loss(x[0], x[2], x[1], {});
                 tape.backward(loss, x[3]);
@@ -76,20 +73,11 @@ struct TrainingCourse {
     for (Index i = 0; i < count; ++i) losses.push_back(step(length));
     return losses;
   }
-  double evaluate() {
-    const Handle<Storage> ballast = FullDevice::block(evaluation_units);
-    model.eval();
-    Generator fixed(test_seed(77));
-    const double loss = model.loss(random_tokens({2, 5}, fixed), random_tokens({2, 5}, fixed), {}, {}).item();
-    model.train();
-    return loss;
-  }
 
   DecoderOnly model;
   std::optional<AdamW> optimizer;
   std::optional<CudaGraphCache> replay;
   Generator random{test_seed(9)};
-  std::size_t pass_units = 0, evaluation_units = 0;  // of memory, besides what such a small model needs
 };
 
 /// Both have learned and drawn the same.
@@ -152,64 +140,6 @@ TEST_SUITE("autograd/cuda_graph_cache_training") {
     check_same_state(plain, graphs);
     CHECK(graphs.replay->counts().captured == 2);  // the first pass of a step assigns, the others add
     CHECK(graphs.replay->counts().replayed == 13);
-  }
-
-  TEST_CASE("evaluations between replays change nothing") {
-    if (!has_gpu()) return;
-    TrainingCourse plain, graphs(8);
-    for (Index i = 0; i < 6; ++i) {
-      CHECK(plain.step() == graphs.step());
-      CHECK(plain.evaluate() == graphs.evaluate());
-    }
-    CHECK(graphs.replay->counts().replayed == 3);
-    check_same_state(plain, graphs);
-  }
-
-  TEST_CASE("on a full device a training validates and samples with more memory than its graphs leave") {
-    if (!FullDevice::is_possible()) return;
-    TrainingCourse plain, graphs(8);
-    graphs.pass_units = 6, graphs.evaluation_units = 8;
-    const FullDevice full(12);
-    const TokenIds prompt{1, 2, 3};
-    std::optional<LanguageSteps> plain_text, text;
-    for (Index i = 0; i < 14; ++i) {
-      CAPTURE(i);
-      CHECK(plain.step() == graphs.step());
-      if (i % 6 == 5) CHECK(plain.evaluate() == graphs.evaluate());
-      for (TrainingCourse* course : {&plain, &graphs}) course->model.eval();
-      if (i == 2) {
-        plain_text.emplace(plain.model, CacheConfig{}, false);
-        text.emplace(graphs.model);
-        CHECK(same(plain_text->prompt(prompt), text->prompt(prompt)));
-      } else if (i > 2 && i < 8) {
-        CHECK(same(plain_text->step({4}), text->step({4})));
-      }
-      for (TrainingCourse* course : {&plain, &graphs}) course->model.train();
-    }
-    check_same_state(plain, graphs);
-    CHECK(graphs.replay->refusal() == "");
-    CHECK(graphs.replay->counts().captured == 3);
-    CHECK(graphs.replay->counts().given_up == 2);
-    CHECK(graphs.replay->counts().run == 2);
-    CHECK(text->replay()->counts().captured == 2);
-    CHECK(text->replay()->counts().given_up == 1);
-    CHECK(text->replay()->counts().replayed == 2);
-  }
-
-  TEST_CASE(
-      "without graphs a training that needs more memory than there is ends with an error, as with them") {
-    if (!FullDevice::is_possible()) return;
-    for (const Index most_graphs : {0, 8}) {
-      TrainingCourse course(most_graphs);
-      course.pass_units = 6, course.evaluation_units = 14;
-      const FullDevice full(12);
-      course.steps(4);
-      CHECK(message_of<DeviceError>([&] { course.evaluate(); }).find("[memory] cuda:0 has no ") == 0);
-      course.evaluation_units = 8;
-      course.evaluate();
-      course.pass_units = 14;
-      CHECK(message_of<DeviceError>([&] { course.steps(1, 6); }).find("[memory] cuda:0 has no ") == 0);
-    }
   }
 
   TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {

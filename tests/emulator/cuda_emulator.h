@@ -20,7 +20,6 @@ __asm__("memcpy = __tsan_memcpy\nmemmove = __tsan_memmove\nmemset = __tsan_memse
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ \
@@ -28,21 +27,6 @@ __asm__("memcpy = __tsan_memcpy\nmemmove = __tsan_memmove\nmemset = __tsan_memse
 
 struct alignas(8) float2 {
   float x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(16) double2 {
-  double x, y;
-};
-struct alignas(8) int2 {
-  int x, y;
-};
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
 };
 struct uint3 {
   unsigned x, y, z;
@@ -55,12 +39,6 @@ struct dim3 {
   unsigned x, y, z;
 };
 
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline double2 make_double2(double x, double y) { return {x, y}; }
-inline int2 make_int2(int x, int y) { return {x, y}; }
-inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 // The running thread's indices: constants as far as it can tell, so that kernels keep them in registers.
@@ -88,12 +66,8 @@ constexpr std::size_t kMaxSharedBytes = 227 * 1024;
 enum class Operation {
   sync,
   sync_or,
-  sync_and,
-  sync_count,
   syncwarp,
   shfl,
-  shfl_up,
-  shfl_down,
   shfl_xor,
   ballot,
   share,
@@ -110,7 +84,7 @@ struct Call {
   int line;
   unsigned mask;
   std::uint64_t value;
-  int argument;  ///< of a shuffle: lane, distance or pattern
+  int argument;  ///< of a shuffle: lane or pattern
   int width;
 };
 /// Waits for the others and returns what the operation gives this thread.
@@ -173,16 +147,6 @@ inline int __syncthreads_or(int predicate, const char* file = __builtin_FILE(), 
   return static_cast<int>(tapeformer::emulator::meet(
       {tapeformer::emulator::Operation::sync_or, file, line, 0, predicate != 0, 0, 0}));
 }
-inline int __syncthreads_and(int predicate, const char* file = __builtin_FILE(),
-                             int line = __builtin_LINE()) {
-  return static_cast<int>(tapeformer::emulator::meet(
-      {tapeformer::emulator::Operation::sync_and, file, line, 0, predicate != 0, 0, 0}));
-}
-inline int __syncthreads_count(int predicate, const char* file = __builtin_FILE(),
-                               int line = __builtin_LINE()) {
-  return static_cast<int>(tapeformer::emulator::meet(
-      {tapeformer::emulator::Operation::sync_count, file, line, 0, predicate != 0, 0, 0}));
-}
 inline void __syncwarp(unsigned mask = 0xffffffffu, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   tapeformer::emulator::meet({tapeformer::emulator::Operation::syncwarp, file, line, mask, 0, 0, warpSize});
@@ -191,10 +155,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, const char* file = _
                               int line = __builtin_LINE()) {
   return static_cast<unsigned>(tapeformer::emulator::meet(
       {tapeformer::emulator::Operation::ballot, file, line, mask, predicate != 0, 0, warpSize}));
-}
-inline int __any_sync(unsigned mask, int predicate, const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  return __ballot_sync(mask, predicate, file, line) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {
@@ -205,18 +165,6 @@ T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize, const char
               int line = __builtin_LINE()) {
   return tapeformer::emulator::shuffle(tapeformer::emulator::Operation::shfl, mask, value, lane, width, file,
                                        line);
-}
-template <class T>
-T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  return tapeformer::emulator::shuffle(tapeformer::emulator::Operation::shfl_up, mask, value,
-                                       static_cast<int>(distance), width, file, line);
-}
-template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSize,
-                   const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  return tapeformer::emulator::shuffle(tapeformer::emulator::Operation::shfl_down, mask, value,
-                                       static_cast<int>(distance), width, file, line);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int pattern, int width = warpSize,

@@ -258,7 +258,7 @@ std::uint64_t Machine::meet(const Call& call) {
   if (!race_.empty()) fail(race_);
   self.call = call;
   self.state = State::waiting;
-  if (call.operation <= Operation::sync_count)
+  if (call.operation <= Operation::sync_or)
     arrive_at_barrier(self);
   else
     arrive_in_warp(self);
@@ -278,16 +278,15 @@ void Machine::fail(const std::string& what) const {
 /// Runs of threads that are at the same place: "threads 0-31 at __syncthreads (softmax.cu:33)".
 std::string Machine::where_threads_are() const {
   static constexpr const char* kNames[] = {
-      "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
-      "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote",
-      "a tensor core", "a phase",          "a named barrier",   "wgmma_wait",          "setmaxnreg"};
+      "__syncthreads", "__syncthreads_or", "__syncwarp",      "__shfl_sync", "__shfl_xor_sync", "a vote",
+      "a tensor core", "a phase",          "a named barrier", "wgmma_wait",  "setmaxnreg"};
   const auto place = [](const Thread& thread) -> std::string {
     if (thread.state == State::fresh) return "not begun";
     if (thread.state == State::returned) return "returned";
     if (thread.state == State::ready) return "elsewhere";
     std::ostringstream text;
     text << "at " << kNames[static_cast<int>(thread.call.operation)];
-    if (thread.call.operation > Operation::sync_count && thread.call.operation <= Operation::share)
+    if (thread.call.operation > Operation::sync_or && thread.call.operation <= Operation::share)
       text << " of mask 0x" << std::hex << thread.call.mask << std::dec;
     text << " (" << thread.call.file << ":" << thread.call.line << ")";
     return text.str();

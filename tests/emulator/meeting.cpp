@@ -13,9 +13,7 @@ void Machine::arrive_at_barrier(Thread& self) {
     fail("threads of a block meet at different barriers; " + where_threads_are());
   predicates_ += self.call.value != 0;
   if (++at_barrier_ < size_) return;
-  std::uint64_t result = predicates_;
-  if (first.operation == Operation::sync_or) result = predicates_ != 0;
-  if (first.operation == Operation::sync_and) result = predicates_ == size_;
+  const std::uint64_t result = predicates_ != 0;
   at_barrier_ = predicates_ = 0;
   last_barrier_ = first;  // a copy: that thread goes on to other calls
   if (watched_) shadow_.begin_interval();
@@ -69,10 +67,6 @@ void Machine::exchange(Thread* lanes, unsigned mask) {
     const int end = begin + call.width;
     int source = own;
     if (call.operation == Operation::shfl) source = begin + (call.argument & (call.width - 1));
-    if (call.operation == Operation::shfl_up)
-      source = own - call.argument < begin ? own : own - call.argument;
-    if (call.operation == Operation::shfl_down)
-      source = call.argument >= end - own ? own : own + call.argument;
     if (call.operation == Operation::shfl_xor)
       source = (own ^ call.argument) >= end ? own : own ^ call.argument;
     // The value of a lane outside the mask is undefined, and often unused.

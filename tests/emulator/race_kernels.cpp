@@ -143,7 +143,7 @@ const std::vector<RaceCase>& race_cases() {
       {"a vector overlaps a neighbour's element", "got 4 bytes at global memory",
        [](float* global, std::int16_t*) {
          float* row = global + 64 * blockIdx.x;
-         if (thread() == 0) *reinterpret_cast<float4*>(row) = make_float4(1, 2, 3, 4);
+         if (thread() == 0) *reinterpret_cast<uint4*>(row) = make_uint4(1, 2, 3, 4);
          if (thread() == 3) row[3] = 0;
        }},
       {"blocks write one element of global memory",

@@ -73,7 +73,7 @@ TEST_SUITE("emulator/faults") {
              "[broken] threads of a block meet at different barriers; got threads 0-31 at __syncthreads");
     contains(places, "thread 32 at __syncthreads");
     contains(places, "threads 33-63 not begun");
-    contains(fault_of(64, [] { threadIdx.x < 32 ? __syncthreads_or(1) : __syncthreads_and(1); }),
+    contains(fault_of(64, [] { threadIdx.x < 32 ? void(__syncthreads_or(1)) : __syncthreads(); }),
              "different barriers");
   }
 
@@ -109,12 +109,12 @@ TEST_SUITE("emulator/faults") {
   TEST_CASE("lanes of one mask at different operations") {
     const std::string text = fault_of(32, [] {
       if (threadIdx.x < 16)
-        __shfl_up_sync(kAllLanes, 1, 1);
+        __shfl_sync(kAllLanes, 1, 1);
       else
-        __shfl_down_sync(kAllLanes, 1, 1);
+        __shfl_xor_sync(kAllLanes, 1, 1);
     });
-    contains(text, "lanes of one mask meet at different operations; got threads 0-15 at __shfl_up_sync");
-    contains(text, "threads 16-31 at __shfl_down_sync");
+    contains(text, "lanes of one mask meet at different operations; got threads 0-15 at __shfl_sync");
+    contains(text, "threads 16-31 at __shfl_xor_sync");
   }
 
   TEST_CASE("a caller outside of its own mask, a mask with lanes the block has not, an odd width") {

@@ -30,13 +30,12 @@ template <class T>
 void put_tokens(Cuda on, const TokenPlaces& places, const T* keys, const T* values, T* held_keys,
                 T* held_values) {
   const Index count = places.rows * (places.key_width + places.value_width);
-  launch(on, "put_tokens", put_tokens_kernel<T>, blocks_for(count), dim3(kBlock), 0, places, keys, values,
-         held_keys, held_values);
+  launch(on, "put_tokens", put_tokens_kernel<T>, blocks_for(count), places, keys, values, held_keys,
+         held_values);
 }
 
 void lengths_up_to(Cuda on, Index rows, const std::int32_t* positions, std::int32_t* lengths) {
-  launch(on, "lengths_up_to", lengths_up_to_kernel, blocks_for(rows), dim3(kBlock), 0, rows, positions,
-         lengths);
+  launch(on, "lengths_up_to", lengths_up_to_kernel, blocks_for(rows), rows, positions, lengths);
 }
 
 template void put_tokens(Cuda, const TokenPlaces&, const float*, const float*, float*, float*);

@@ -60,7 +60,7 @@ void convolve(Cuda on, const Convolution& s, bool ahead, const T* x, const T* we
   constexpr int N = kPackSize<T>;
   const bool packed = s.width % N == 0 && are_packed(x, weight, y.to);
   launch(on, "causal_convolution", packed ? convolve_kernel<N, T> : convolve_kernel<1, T>,
-         blocks_for(s.rows() * (packed ? s.width / N : s.width)), dim3(kBlock), 0, s, ahead, x, weight, y);
+         blocks_for(s.rows() * (packed ? s.width / N : s.width)), s, ahead, x, weight, y);
 }
 
 }  // namespace
@@ -75,10 +75,9 @@ void causal_convolution_backward(Cuda on, const Convolution& s, const T* x, cons
                                  Wide<T>* partials, Write<T> dx) {
   if (dx) convolve(on, s, true, dy, weight, dx);
   if (partials == nullptr) return;
-  const auto strips = static_cast<unsigned>((s.width + kColumns - 1) / kColumns);
-  const auto parts = static_cast<unsigned>(normalize_parts(on, s.rows(), s.width));
-  launch(on, "causal_convolution", tap_parts_kernel<T>, dim3(strips, parts), dim3(kColumns, kRowThreads), 0,
-         s, x, dy, partials);
+  const Index parts = normalize_parts(on, s.rows(), s.width);
+  launch(on, "causal_convolution", tap_parts_kernel<T>,
+         {tiles_of(s.width, kColumns), parts, 1, dim3(kColumns, kRowThreads)}, s, x, dy, partials);
 }
 
 #define INSTANTIATE(T)                                                                              \

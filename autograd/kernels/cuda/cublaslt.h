@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/dtype.h>
-#include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/kernels/matmul.h>
 
 #include <cstdint>
 
@@ -30,11 +30,22 @@ struct StridedProducts {
   Epilogue epilogue = Epilogue::none;
 };
 
+/// One of the products of `s`.
+template <class T, class C>
+StridedProducts described(const kernels::Gemm& s, const kernels::Write<C>& c) {
+  StridedProducts products;
+  products.factors = dtype_of<T>(), products.result = dtype_of<C>();
+  products.m = s.m, products.n = s.n, products.k = s.k;
+  products.transpose_a = s.transpose_a, products.transpose_b = s.transpose_b;
+  products.lda = s.lda, products.ldb = s.ldb, products.ldc = s.ldc;
+  products.scale = s.scale;
+  products.add = c.add;
+  return products;
+}
+
 /// Queues the products on the device's stream of kernels. Sums are f32, for f64 factors f64; f32 factors are
-/// rounded as matmul_precision() says. The same sizes always give the same bits, in all runs if the library's
-/// first choice is taken: with TAPEFORMER_MATMUL_ALGORITHM=fastest the first product of its sizes waits for
-/// the device, and times several algorithms, unless this thread captures. Returns false, and queues nothing,
-/// if the library has no algorithm for them.
+/// rounded as matmul_precision() says. The same sizes always give the same bits. Returns false, and queues
+/// nothing, if the library has no algorithm for them.
 /// Throws:  DeviceError
 bool multiply(int device, const StridedProducts& products, const void* a, const void* b, void* c,
               void* bias = nullptr, void* before = nullptr);

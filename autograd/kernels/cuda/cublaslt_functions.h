@@ -20,9 +20,9 @@ struct BlasFunctions {
   decltype(&cublasLtMatrixLayoutCreate) layout_create;
   decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
   decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
-  decltype(&cublasLtMatmulPreferenceCreate) wishes_create;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) wishes_set;
-  decltype(&cublasLtMatmulPreferenceDestroy) wishes_destroy;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
 };
 
 /// Loads the library at the first call: it has half a gigabyte, and programs that use only the CPU would

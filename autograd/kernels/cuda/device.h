@@ -42,29 +42,45 @@ void require_argument(const char* kernel, cudaStream_t stream, const Write<T>& w
 }
 #endif
 
+/// The blocks of a launch, the threads of each, and its dynamic shared memory.
+struct Grid {
+  Grid(Index count, int threads_of_block = kBlock, std::size_t bytes = 0)
+      : blocks(static_cast<unsigned>(count)), threads(threads_of_block), shared_bytes(bytes) {}
+  Grid(Index across, Index down, Index deep, dim3 threads_of_block)
+      : blocks(static_cast<unsigned>(across), static_cast<unsigned>(down), static_cast<unsigned>(deep)),
+        threads(threads_of_block) {}
+  dim3 blocks, threads;
+  std::size_t shared_bytes = 0;
+};
+
 /// Queues a kernel; does nothing if the grid is empty.
 template <class... Parameters, class... Arguments>
-void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            std::size_t shared_bytes, Arguments... arguments) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+void launch(Cuda on, const char* name, void (*kernel)(Parameters...), const Grid& grid,
+            Arguments... arguments) {
+  const auto [blocks, threads, shared_bytes] = grid;
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
   const cudaStream_t stream = cuda::stream_of(on.device);
   if (shared_bytes > 0) cuda::allow_shared(on.device, reinterpret_cast<const void*>(kernel), shared_bytes);
 #if defined(__CUDACC__)
-  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  kernel<<<blocks, threads, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else
   emulator::require_allowed(name, stream, reinterpret_cast<const void*>(kernel), shared_bytes);
   emulator::perform(stream, [=] {
     (require_argument(name, stream, static_cast<Parameters>(arguments)), ...);
-    emulator::launch(name, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+    emulator::launch(name, grid.blocks, grid.threads, grid.shared_bytes,
+                     [&] { kernel(static_cast<Parameters>(arguments)...); });
   });
 #endif
   cuda::check_launch(stream, name);
 }
 
+constexpr Index tiles_of(Index count, Index size) { return (count + size - 1) / size; }
+
 /// Blocks of kBlock threads for a loop over `count` elements; for_each_index() covers the rest.
-inline dim3 blocks_for(Index count) {
-  return dim3(static_cast<unsigned>(std::min<Index>((count + kBlock - 1) / kBlock, 65536)));
-}
+inline Index blocks_for(Index count) { return std::min<Index>(tiles_of(count, kBlock), 65536); }
+
+__device__ inline int own_lane() { return static_cast<int>(threadIdx.x % kWarp); }
+__device__ inline int own_warp() { return static_cast<int>(threadIdx.x / kWarp); }
 
 /// Calls f(i) for this thread's indices below `count`.
 template <class F>
@@ -80,18 +96,21 @@ __device__ T warp_reduce(T value, F&& f) {
     value = f(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
   return value;
 }
+template <class T>
+__device__ T warp_sum(T value) {
+  return warp_reduce(value, [](T a, T b) { return a + b; });
+}
 
 /// Returns to every thread of a one-dimensional block of whole warps f over all their values, combined in a
 /// fixed order. f(identity, x) is x. All threads must call it.
 template <class T, class F>
 __device__ T block_reduce(T value, T identity, F&& f) {
   __shared__ T of_warps[kWarp];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   value = warp_reduce(value, f);
   __syncthreads();  // an earlier call's reads must be done
-  if (lane == 0) of_warps[warp] = value;
+  if (own_lane() == 0) of_warps[own_warp()] = value;
   __syncthreads();
-  return warp_reduce(lane < static_cast<int>(blockDim.x) / kWarp ? of_warps[lane] : identity, f);
+  return warp_reduce(own_lane() < static_cast<int>(blockDim.x) / kWarp ? of_warps[own_lane()] : identity, f);
 }
 
 template <class T>

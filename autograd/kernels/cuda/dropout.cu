@@ -9,8 +9,7 @@ namespace {
 /// ones on those of the second. Returns the mask word `of`, one of four.
 __device__ unsigned vote_on_bits(const PhiloxStream& stream, Index first_group, std::uint32_t dropped,
                                  int of) {
-  const PhiloxBlock random =
-      stream.block(first_group * (kDropoutGroup / 4) + static_cast<int>(threadIdx.x) % kWarp);
+  const PhiloxBlock random = stream.block(first_group * (kDropoutGroup / 4) + own_lane());
   unsigned votes[4];
 #pragma unroll
   for (int w = 0; w < 4; ++w) votes[w] = __ballot_sync(0xFFFFFFFFu, random.word[w] >= dropped);
@@ -30,7 +29,7 @@ __device__ void for_each_pair_of_groups(Index groups, Use&& use) {
 __global__ void dropout_mask_kernel(PhiloxStream stream, Index groups, std::uint32_t dropped,
                                     std::int32_t* mask) {
   stream = stream.settled();
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = own_lane();
   for_each_pair_of_groups(groups, [&](Index first) {
     const unsigned bits = vote_on_bits(stream, first, dropped, lane % 4);
     if (lane < 4 && first + lane / 2 < groups) mask[2 * first + lane] = static_cast<std::int32_t>(bits);
@@ -54,7 +53,7 @@ __global__ void dropout_forward_kernel(PhiloxStream stream, Index count, bool pa
                                        Wide<T> scale, const T* x, std::int32_t* mask, Write<T> y) {
   constexpr int kOwn = 2 * kDropoutGroup / kWarp;
   stream = stream.settled();
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = own_lane();
   const Index groups = dropout_mask_words(count) / 2;
   for_each_pair_of_groups(groups, [&](Index first) {
     const unsigned bits = vote_on_bits(stream, first, dropped, lane / 8);
@@ -81,30 +80,28 @@ __global__ void dropout_apply_kernel(Index count, bool packed, const std::int32_
 }
 
 /// One warp for every two groups.
-dim3 blocks_for_groups(Index groups) { return blocks_for((groups + 1) / 2 * kWarp); }
+Index blocks_for_groups(Index groups) { return blocks_for((groups + 1) / 2 * kWarp); }
 
 }  // namespace
 
 void dropout_mask(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped,
                   std::int32_t* mask) {
   const Index groups = dropout_mask_words(count) / 2;
-  launch(on, "dropout_mask", dropout_mask_kernel, blocks_for_groups(groups), dim3(kBlock), 0, stream, groups,
-         dropped, mask);
+  launch(on, "dropout_mask", dropout_mask_kernel, blocks_for_groups(groups), stream, groups, dropped, mask);
 }
 
 template <class T>
 void dropout_forward(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y) {
   launch(on, "dropout_forward", dropout_forward_kernel<T>, blocks_for_groups(dropout_mask_words(count) / 2),
-         dim3(kBlock), 0, stream, count, are_packed(x, y), dropped, static_cast<Wide<T>>(scale), x, mask,
-         Write<T>{y, false});
+         stream, count, are_packed(x, y), dropped, static_cast<Wide<T>>(scale), x, mask, Write<T>{y, false});
 }
 
 template <class T>
 void dropout_apply(Cuda on, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y) {
   const bool packed = are_packed(x, y.to);
-  launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed),
-         dim3(kBlock), 0, count, packed, mask, static_cast<Wide<T>>(scale), x, y);
+  launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed), count,
+         packed, mask, static_cast<Wide<T>>(scale), x, y);
 }
 
 #define INSTANTIATE(T)                                                                             \

@@ -111,8 +111,8 @@ void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, c
                       comes_in_packs(N, s, s.strides_a, a) && comes_in_packs(N, s, s.strides_b, b) &&
                       (c == nullptr || comes_in_packs(N, s, s.strides_c, c));
   const Runs runs{s.strides_a[last] != 0, s.strides_b[last] != 0, s.strides_c[last] != 0};
-  launch(on, name, broadcast_kernel<F, X, Y>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0, count,
-         packed, s, runs, f, a, b, c, y);
+  launch(on, name, broadcast_kernel<F, X, Y>, blocks_for_packs<N>(count, packed), count, packed, s, runs, f,
+         a, b, c, y);
 }
 
 template <class T>
@@ -215,8 +215,8 @@ void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool
 
 template <class T>
 void weighted_sum_forward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights, T* y) {
-  launch(on, "weighted_sum_forward", weighted_sum_forward_kernel<T>, blocks_for(s.rows * s.width),
-         dim3(kBlock), 0, s, x, other, weights, y);
+  launch(on, "weighted_sum_forward", weighted_sum_forward_kernel<T>, blocks_for(s.rows * s.width), s, x,
+         other, weights, y);
 }
 
 Index weighted_sum_parts(Cuda, const WeightedSum& s) {
@@ -227,9 +227,8 @@ Index weighted_sum_parts(Cuda, const WeightedSum& s) {
 template <class T>
 void weighted_sum_backward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights,
                            const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  launch(on, "weighted_sum_backward", weighted_sum_backward_kernel<T>,
-         dim3(static_cast<unsigned>(weighted_sum_parts(on, s))), dim3(kBlock), 0, s, x, other, weights, dy,
-         partials, dx, dother);
+  launch(on, "weighted_sum_backward", weighted_sum_backward_kernel<T>, weighted_sum_parts(on, s), s, x, other,
+         weights, dy, partials, dx, dother);
 }
 
 template <class T>
@@ -242,8 +241,8 @@ Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   unsigned long long first = ~0ULL;
   const Scratch<unsigned long long> found(on, 1);
   cuda::overwrite(on.device, found.data(), &first, sizeof first);
-  launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), dim3(kBlock), 0, count,
-         nan_only, x, found.data());
+  launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), count, nan_only, x,
+         found.data());
   cuda::download(on.device, &first, found.data(), sizeof first);
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }

@@ -36,8 +36,7 @@ struct Place {
 };
 template <int N>
 __device__ Place place_of_warp() {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  return {Index{blockIdx.x} * kWarps + warp, (Index{blockIdx.y} * kWarp + lane) * N};
+  return {Index{blockIdx.x} * kWarps + own_warp(), (Index{blockIdx.y} * kWarp + own_lane()) * N};
 }
 
 template <int N, class W>
@@ -54,7 +53,7 @@ __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> d
   using W = Wide<T>;
   constexpr unsigned kAll = 0xFFFFFFFFu;
   const auto [chunk, column] = place_of_warp<N>();
-  const Index first = chunk * kRun, own = first + threadIdx.x % kWarp, end = first + kRun;
+  const Index first = chunk * kRun, own = first + own_lane(), end = first + kRun;
   if (first >= rows.count) return;  // the whole warp
   const auto none = static_cast<std::int32_t>(rows.vocabulary);
   const std::int32_t own_id = own < rows.count ? rows.ids[own] : none;
@@ -126,7 +125,7 @@ void embedding_forward(Cuda on, Index count, Index vocabulary, Index width, cons
   constexpr int N = kCommonPack<T>;
   const bool packed = width % N == 0 && are_packed(table, y);
   launch(on, "embedding_forward", embedding_forward_kernel<T>, blocks_for_packs<N>(count * width, packed),
-         dim3(kBlock), 0, count, packed, vocabulary, width, ids, table, y);
+         count, packed, vocabulary, width, ids, table, y);
 }
 
 template <class T>
@@ -137,16 +136,13 @@ void embedding_backward(Cuda on, Index count, Index vocabulary, Index width, con
   if (count == 0 || width == 0) return;
   const SortedKeys sorted(on, count, vocabulary, ids);
   const SortedRows rows{count, vocabulary, width, sorted.keys(), sorted.positions()};
-  const Index chunks = (count + kRun - 1) / kRun;
+  const Index chunks = tiles_of(count, kRun);
   const Scratch<W> pieces(on, chunks * 2 * width);
   const auto queue = [&](auto size) {
     constexpr int N = decltype(size)::value;
-    const dim3 grid(static_cast<unsigned>((chunks + kWarps - 1) / kWarps),
-                    static_cast<unsigned>((width + kWarp * N - 1) / (kWarp * N)));
-    launch(on, "embedding_backward_chunks", sum_chunks_kernel<N, T>, grid, dim3(kBlock), 0, rows, dy, dtable,
-           pieces.data());
-    launch(on, "embedding_backward_pieces", join_pieces_kernel<N, W>, grid, dim3(kBlock), 0, rows,
-           pieces.data(), dtable);
+    const Grid grid(tiles_of(chunks, kWarps), tiles_of(width, kWarp * N), 1, kBlock);
+    launch(on, "embedding_backward_chunks", sum_chunks_kernel<N, T>, grid, rows, dy, dtable, pieces.data());
+    launch(on, "embedding_backward_pieces", join_pieces_kernel<N, W>, grid, rows, pieces.data(), dtable);
   };
   constexpr int kPack = kCommonPack<T>;
   if (width % kPack == 0 && are_packed(dy, dtable.to)) return queue(std::integral_constant<int, kPack>{});

@@ -65,7 +65,7 @@ void gated_forward(Cuda on, Unary f, Index rows, Index width, const T* x, T* y) 
   const bool packed = rows_are_packed(width, x, y);
   with_function(f, [&](auto function) {
     launch(on, "gated_forward", gated_forward_kernel<decltype(function), T>,
-           blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, y);
+           blocks_for_packs<kCommonPack<T>>(count, packed), count, packed, width, x, y);
   });
 }
 
@@ -75,7 +75,7 @@ void gated_backward(Cuda on, Unary f, Index rows, Index width, const T* x, const
   const bool packed = rows_are_packed(width, x, dy) && are_packed(dx.to);
   with_function(f, [&](auto function) {
     launch(on, "gated_backward", gated_backward_kernel<decltype(function), T>,
-           blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, dy, dx);
+           blocks_for_packs<kCommonPack<T>>(count, packed), count, packed, width, x, dy, dx);
   });
 }
 

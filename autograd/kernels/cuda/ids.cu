@@ -59,16 +59,15 @@ __global__ void join_ids_kernel(Index count, const std::int32_t* ids, Index bloc
 template <class Rule>
 void check_ids(Cuda on, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::DeviceErrorSlot* error) {
-  const Index blocks = count == 0 ? 1 : (count + kIdsOfBlock - 1) / kIdsOfBlock;
+  const Index blocks = count == 0 ? 1 : tiles_of(count, kIdsOfBlock);
   const auto queue = [&](Found* parts) {
-    launch(on, "check_ids", check_ids_kernel<Rule>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
-           count, ids, rule, parts, counted, error);
+    launch(on, "check_ids", check_ids_kernel<Rule>, {blocks, kThreads}, count, ids, rule, parts, counted,
+           error);
   };
   if (blocks == 1) return queue(nullptr);
   const Scratch<Found> parts(on, blocks);
   queue(parts.data());
-  launch(on, "check_ids", join_ids_kernel, dim3(1), dim3(kThreads), 0, count, ids, blocks, parts.data(),
-         counted, error);
+  launch(on, "check_ids", join_ids_kernel, {1, kThreads}, count, ids, blocks, parts.data(), counted, error);
 }
 
 template void check_ids(Cuda, Index, const std::int32_t*, const IdRange&, std::int32_t*,

@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/pack.h>
-#include <tapeformer/autograd/kernels/cuda/products.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
 
@@ -48,10 +48,10 @@ struct Identity {
 
 template <class F, class T>
 void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* before, T* y) {
-  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  constexpr int kPack = kPackSize<T>;
   const auto queue = [&](auto kernel, int pack) {
-    launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), dim3(kBlock), 0, s.m, s.n, s.ldc, f,
-           bias, z, before, y);
+    launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), s.m, s.n, s.ldc, f, bias, z, before,
+           y);
   };
   if (are_packed(bias, z, before, y) && s.n % kPack == 0 && s.ldc % kPack == 0)
     return queue(bias_activation_kernel<kPack, F, T>, kPack);
@@ -116,13 +116,11 @@ __global__ void sum_rows_kernel(Index rows, Index n, Index lead, Index length, c
 
 template <class T, class S>
 void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
-  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  constexpr int kPack = kPackSize<T>;
   const auto queue = [&](auto kernel, Index pack) {
-    const Index across = (n + kSumColumns * pack - 1) / (kSumColumns * pack);
-    launch(on, "sum_rows", kernel,
-           dim3(static_cast<unsigned>(across),
-                static_cast<unsigned>(std::max<Index>((rows + length - 1) / length, 1))),
-           dim3(kBlock), 0, rows, n, lead, length, x, sums);
+    const Index across = tiles_of(n, kSumColumns * pack);
+    launch(on, "sum_rows", kernel, {across, std::max<Index>(tiles_of(rows, length), 1), 1, kBlock}, rows, n,
+           lead, length, x, sums);
   };
   if (are_packed(x) && lead % kPack == 0 && n % kPack == 0) return queue(sum_rows_kernel<kPack, T, S>, kPack);
   queue(sum_rows_kernel<1, T, S>, 1);
@@ -136,11 +134,11 @@ void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T
   const Index longest = std::max<Index>(kLongestSum, rows / kMostSumParts + 1);
   const Index parts =
       std::max(std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1)),
-               (rows + longest - 1) / longest);
-  const Index length = std::max<Index>((rows + parts - 1) / parts, 1);
+               tiles_of(rows, longest));
+  const Index length = std::max<Index>(tiles_of(rows, parts), 1);
   if (parts == 1) return queue_sums(on, rows, n, lead, length, x, sums);
   const Scratch<Wide<T>> partial(on, parts * n);
-  const Index used = (rows + length - 1) / length;
+  const Index used = tiles_of(rows, length);
   queue_sums(on, rows, n, lead, length, x, Write<Wide<T>>{partial.data(), false});
   sum_rows(on, used, n, n, static_cast<const Wide<T>*>(partial.data()), sums);
 }
@@ -150,7 +148,7 @@ template <class T, class C>
 bool multiplied(Cuda on, const Gemm& s, const T* a, const T* b, const Write<C>& c, Epilogue epilogue,
                 const C* bias, C* before = nullptr) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return false;
-  cuda::StridedProducts products = described<T>(s, c);
+  cuda::StridedProducts products = cuda::described<T>(s, c);
   products.epilogue = epilogue;
   return cuda::multiply(on.device, products, a, b, c.to, const_cast<C*>(bias), before);
 }
@@ -187,8 +185,7 @@ void linear_activation_backward(Cuda on, Unary f, Index count, const T* saved, c
       if constexpr (Bf16Form<decltype(function)>::is_cheap) {
         const bool packed = are_packed(saved, dy, dz);
         launch(on, "activation_gradient", activation_gradient_kernel<decltype(function)>,
-               blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, saved, dy,
-               dz);
+               blocks_for_packs<kCommonPack<T>>(count, packed), count, packed, saved, dy, dz);
         is_queued = true;
       }
     });

@@ -16,6 +16,10 @@ struct LargeTeam : BlockTeam {
   static constexpr int kThreads = 512;
 };
 constexpr Index kLargeRow = 8192;
+template <class Team>
+constexpr int threads_of(Team) {
+  return Team::kThreads > kBlock ? Team::kThreads : kBlock;
+}
 constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
 
 /// Targets that are not a class are skipped like ignored ones; they are reported later.
@@ -56,7 +60,7 @@ using Count = std::integral_constant<int, N>;
 /// output is aligned alike, all are single. A thread always gets the same pieces.
 template <class Team, class T, class Use>
 __device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
-  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  constexpr int kPack = kPackSize<T>;
   const auto behind = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
   const Index before = shares ? (kPack - behind) % kPack : n, head = before < n ? before : n;
   const Index packs = (n - head) / kPack, tail = head + packs * kPack;
@@ -205,8 +209,7 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
     if (!is_counted(s, target)) {
       if (Team::lane() == 0) losses[row] = 0;
       for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
-        constexpr int kCount = decltype(count)::value;
-        store_pack(line + i, narrowed<kCount, T>(Pack<W, kCount>{}));
+        store_pack(line + i, Pack<T, decltype(count)::value>{});
       });
       return;
     }
@@ -269,11 +272,11 @@ __global__ void scale_gradient_kernel(Index count, bool packed, const Wide<T>* f
   });
 }
 
-/// Calls use(team, blocks, threads) with the team that suits the rows.
+/// Calls use(team, blocks) with the team that suits the rows.
 template <class Use>
 void with_row_team(const CrossEntropy& s, Use&& use) {
-  if (s.n > kLargeRow) return use(LargeTeam{}, row_blocks(s.rows), dim3(LargeTeam::kThreads));
-  with_team(s.rows, s.n, [&](auto team, dim3 blocks) { use(team, blocks, dim3(kBlock)); });
+  if (s.n > kLargeRow) return use(LargeTeam{}, row_blocks(s.rows));
+  with_team(s.rows, s.n, use);
 }
 
 }  // namespace
@@ -281,31 +284,31 @@ void with_row_team(const CrossEntropy& s, Use&& use) {
 template <class T>
 void cross_entropy_forward(Cuda on, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
                            Wide<T>* statistics, double* losses) {
-  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
-    launch(on, "cross_entropy_forward", cross_entropy_forward_kernel<decltype(team), T>, blocks, threads, 0,
-           s, targets, logits, statistics, losses);
+  with_row_team(s, [&](auto team, Index blocks) {
+    launch(on, "cross_entropy_forward", cross_entropy_forward_kernel<decltype(team), T>,
+           {blocks, threads_of(team)}, s, targets, logits, statistics, losses);
   });
 }
 
 template <class T>
 void mean_loss(Cuda on, Index rows, const double* losses, const std::int32_t* counted, T* loss) {
-  const Index blocks = (rows + kSumRows - 1) / kSumRows;
+  const Index blocks = tiles_of(rows, kSumRows);
   if (blocks > 1) {
     const Scratch<double> sums(on, blocks);
-    launch(on, "sum_losses", sum_losses_kernel<double>, dim3(static_cast<unsigned>(blocks)),
-           dim3(kSumThreads), 0, rows, losses, nullptr, sums.data());
+    launch(on, "sum_losses", sum_losses_kernel<double>, {blocks, kSumThreads}, rows, losses, nullptr,
+           sums.data());
     return mean_loss(on, blocks, sums.data(), counted, loss);
   }
-  launch(on, "mean_loss", sum_losses_kernel<T>, dim3(1), dim3(kSumThreads), 0, rows, losses, counted, loss);
+  launch(on, "mean_loss", sum_losses_kernel<T>, {1, kSumThreads}, rows, losses, counted, loss);
 }
 
 template <class T>
 void cross_entropy_backward(Cuda on, const CrossEntropy& s, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
                             const Wide<T>* dloss, Write<T> dlogits) {
-  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
-    launch(on, "cross_entropy_backward", cross_entropy_backward_kernel<decltype(team), T>, blocks, threads, 0,
-           s, targets, counted, logits, statistics, dloss, dlogits);
+  with_row_team(s, [&](auto team, Index blocks) {
+    launch(on, "cross_entropy_backward", cross_entropy_backward_kernel<decltype(team), T>,
+           {blocks, threads_of(team)}, s, targets, counted, logits, statistics, dloss, dlogits);
   });
 }
 
@@ -313,11 +316,11 @@ template <class T>
 void cross_entropy_with_gradient(Cuda on, const CrossEntropy& s, const std::int32_t* targets,
                                  const std::int32_t* counted, T* logits, Wide<T>*, double* losses) {
   const std::size_t shared = static_cast<std::size_t>(s.n) * sizeof(T) + 16;
-  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
+  with_row_team(s, [&](auto team, Index blocks) {
     using Team = decltype(team);
     const auto queue = [&](auto kernel, std::size_t bytes) {
-      launch(on, "cross_entropy_with_gradient", kernel, blocks, threads, bytes, s, targets, counted, logits,
-             losses);
+      launch(on, "cross_entropy_with_gradient", kernel, {blocks, threads_of(team), bytes}, s, targets,
+             counted, logits, losses);
     };
     if constexpr (Team::kThreads > kWarp) {
       if (has_tensor_cores(on, shared + kOfReductions))
@@ -331,7 +334,7 @@ template <class T>
 void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
   const bool packed = are_packed(gradient, dx.to);
   launch(on, "scale_gradient", scale_gradient_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed),
-         dim3(kBlock), 0, count, packed, factor, gradient, dx);
+         count, packed, factor, gradient, dx);
 }
 
 #define INSTANTIATE(T)                                                                                      \

@@ -48,8 +48,8 @@ __global__ void map_kernel(Index count, bool packed, F f, Write<T> y, const X*..
 template <class F, class T, class... X>
 void map(Cuda on, const char* name, Index count, F f, Write<T> y, const X*... x) {
   const bool packed = are_packed(y.to, x...);
-  launch(on, name, map_kernel<F, T, X...>, blocks_for_packs<kCommonPack<T, X...>>(count, packed),
-         dim3(kBlock), 0, count, packed, f, y, x...);
+  launch(on, name, map_kernel<F, T, X...>, blocks_for_packs<kCommonPack<T, X...>>(count, packed), count,
+         packed, f, y, x...);
 }
 
 /// Quotient and remainder; several times as fast in 32 bits, if the numbers fit, as in 64.

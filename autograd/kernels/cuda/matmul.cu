@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/device.h>
-#include <tapeformer/autograd/kernels/cuda/products.h>
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ __global__ void plain_product_kernel(cuda::StridedProducts p, const T* a, const 
   __shared__ W of_a[kTile][kTile + 1], of_b[kTile][kTile + 1];
   const int own_row = static_cast<int>(threadIdx.x) / kTile,
             own_column = static_cast<int>(threadIdx.x) % kTile;
-  const Index across = (p.n + kTile - 1) / kTile, down = (p.m + kTile - 1) / kTile;
+  const Index across = tiles_of(p.n, kTile), down = tiles_of(p.m, kTile);
   for (Index block = blockIdx.x; block < p.count * down * across; block += gridDim.x) {
     const Index stack = block / (down * across), in_stack = block % (down * across);
     const Index row = in_stack / across * kTile + own_row, column = in_stack % across * kTile + own_column;
@@ -80,7 +80,7 @@ template <class T, class C>
 void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
   if (shape.m == 0 || shape.n == 0 || shape.batch.elements() == 0) return;
   const Gemm s = with_more_rows(shape);
-  cuda::StridedProducts products = described<T>(s, c);
+  cuda::StridedProducts products = cuda::described<T>(s, c);
   const int axis = longest_axis(s.batch);
   if (s.batch.axes > 0) {
     products.count = s.batch.sizes[axis];
@@ -97,10 +97,9 @@ void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
     const T *pa = s.k > 0 ? a + at.a : nullptr, *pb = s.k > 0 ? b + at.b : nullptr;
     C* pc = c.to + at.c;
     if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) continue;
-    const Index blocks = products.count * ((s.m + kTile - 1) / kTile) * ((s.n + kTile - 1) / kTile);
-    launch(on, "plain_product", plain_product_kernel<T, C>,
-           dim3(static_cast<unsigned>(std::min<Index>(blocks, 65536))), dim3(kTile * kTile), 0, products, pa,
-           pb, pc);
+    const Index blocks = products.count * tiles_of(s.m, kTile) * tiles_of(s.n, kTile);
+    launch(on, "plain_product", plain_product_kernel<T, C>, std::min<Index>(blocks, 65536), products, pa, pb,
+           pc);
   }
 }
 

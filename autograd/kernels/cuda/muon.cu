@@ -76,8 +76,6 @@ __global__ void step_kernel(StepTensors all, MuonSteps steps, const double* fact
   });
 }
 
-dim3 a_block_each(const StepTensors& all) { return dim3(static_cast<unsigned>(all.chunk_count)); }
-
 /// A product for each of the `count` matrices, which have no gaps.
 template <class N, class C>
 void multiply(Cuda on, Index count, Index m, Index n, Index k, const N* a, bool transpose_a, const N* b,
@@ -99,8 +97,7 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
   const Scratch<N> one(on, s.count * elements), two(on, s.count * elements), gram(on, s.count * side * side),
       polynomial(on, s.count * side * side);
   N *from = one.data(), *to = two.data();
-  launch(on, "normalize", normalize_kernel<T, N>, dim3(static_cast<unsigned>(s.count)), dim3(kNormThreads), 0,
-         elements, s.epsilon, x, from);
+  launch(on, "normalize", normalize_kernel<T, N>, {s.count, kNormThreads}, elements, s.epsilon, x, from);
   const auto product = [&](auto* result) {
     if (is_wide) {
       multiply(on, s.count, side, s.columns, side, polynomial.data(), false, from, false, 1, result);
@@ -113,8 +110,8 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
              gram.data());
     multiply(on, s.count, side, side, side, gram.data(), false, gram.data(), false, kQuintic[2],
              polynomial.data());
-    launch(on, "polynomial", polynomial_kernel<N>, blocks_for(s.count * side * side), dim3(kBlock), 0,
-           s.count, side, static_cast<Wide<N>>(kQuintic[0]), static_cast<Wide<N>>(kQuintic[1]), gram.data(),
+    launch(on, "polynomial", polynomial_kernel<N>, blocks_for(s.count * side * side), s.count, side,
+           static_cast<Wide<N>>(kQuintic[0]), static_cast<Wide<N>>(kQuintic[1]), gram.data(),
            polynomial.data());
     if (step == s.steps) {
       product(x);
@@ -129,8 +126,8 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
 
 template <class T>
 void muon_momentum(Cuda on, const StepTensors& all, double momentum, bool nesterov, const double* factor) {
-  launch(on, "muon_momentum", momentum_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
-         static_cast<T>(momentum), nesterov, factor);
+  launch(on, "muon_momentum", momentum_kernel<T>, all.chunk_count, all, static_cast<T>(momentum), nesterov,
+         factor);
 }
 
 template <class T>
@@ -149,7 +146,7 @@ void muon_step(Cuda on, const StepTensors& all, const MuonStep* steps, Index ste
     MuonSteps some{};
     some.first = first;
     std::copy(steps + first, steps + std::min(step_count, first + kSettings), some.of);
-    launch(on, "muon_step", step_kernel<T>, a_block_each(all), dim3(kBlock), 0, all, some, factor);
+    launch(on, "muon_step", step_kernel<T>, all.chunk_count, all, some, factor);
   }
 }
 

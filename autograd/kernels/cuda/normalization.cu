@@ -131,9 +131,9 @@ __global__ void head_norms_forward_kernel(HeadNorms s, Index items, const T* x, 
 template <class T>
 void head_norms_forward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
                         T* y, Wide<T>* rstd) {
-  const Index items = (s.width + s.n - 1) / s.n;
-  launch(on, "head_norms_forward", head_norms_forward_kernel<T>, row_blocks(s.rows * items), dim3(kBlock), 0,
-         s, items, x, query_weight, key_weight, y, rstd);
+  const Index items = tiles_of(s.width, s.n);
+  launch(on, "head_norms_forward", head_norms_forward_kernel<T>, row_blocks(s.rows * items), s, items, x,
+         query_weight, key_weight, y, rstd);
 }
 
 template <class T>
@@ -144,13 +144,13 @@ void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilo
   const bool packed = are_packed(x, branch.from, branch.sum, weight, bias, y);
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
     using Team = decltype(team);
-    launch(on, "normalize_forward", normalize_held_kernel<Team, T>, team_blocks<Team>(rows), dim3(kBlock), 0,
-           rows, static_cast<int>(n), centred, narrow, x, branch, weight, bias, y, mean, rstd);
+    launch(on, "normalize_forward", normalize_held_kernel<Team, T>, team_blocks<Team>(rows), rows,
+           static_cast<int>(n), centred, narrow, x, branch, weight, bias, y, mean, rstd);
   });
   if (held) return;
-  with_team(rows, n, [&](auto team, dim3 blocks) {
-    launch(on, "normalize_forward", normalize_forward_kernel<decltype(team), T>, blocks, dim3(kBlock), 0,
-           rows, n, centred, narrow, x, branch, weight, bias, y, mean, rstd);
+  with_team(rows, n, [&](auto team, Index blocks) {
+    launch(on, "normalize_forward", normalize_forward_kernel<decltype(team), T>, blocks, rows, n, centred,
+           narrow, x, branch, weight, bias, y, mean, rstd);
   });
 }
 

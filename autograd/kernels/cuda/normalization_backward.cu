@@ -222,21 +222,21 @@ template <class T>
 void head_norms_backward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
                          const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
                          Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight) {
-  const Index items = (s.width + s.n - 1) / s.n;
+  const Index items = tiles_of(s.width, s.n);
   if (dx)
-    launch(on, "head_norms_backward", head_norms_backward_kernel<T>, row_blocks(s.rows * items), dim3(kBlock),
-           0, s, items, x, query_weight, key_weight, rstd, dy, dx);
+    launch(on, "head_norms_backward", head_norms_backward_kernel<T>, row_blocks(s.rows * items), s, items, x,
+           query_weight, key_weight, rstd, dy, dx);
   if (partials == nullptr) return;
-  const auto strips = static_cast<unsigned>((s.n + kColumns - 1) / kColumns);
+  const Index strips = tiles_of(s.n, kColumns);
   const Index parts = normalize_parts(on, s.rows, s.width);
-  launch(on, "head_norms_backward", head_parts_kernel<T>, dim3(strips, static_cast<unsigned>(parts), 2),
-         dim3(kColumns, kRowThreads), 0, s, x, rstd, dy, partials);
-  launch(on, "head_norms_backward", column_sums_kernel<Wide<T>>, dim3(strips), dim3(kColumns, kPartThreads),
-         0, s.n, parts, static_cast<const Wide<T>*>(partials), dquery_weight, dkey_weight);
+  launch(on, "head_norms_backward", head_parts_kernel<T>, {strips, parts, 2, dim3(kColumns, kRowThreads)}, s,
+         x, rstd, dy, partials);
+  launch(on, "head_norms_backward", column_sums_kernel<Wide<T>>, {strips, 1, 1, dim3(kColumns, kPartThreads)},
+         s.n, parts, static_cast<const Wide<T>*>(partials), dquery_weight, dkey_weight);
 }
 
 Index normalize_parts(Cuda, Index rows, Index) {
-  const Index shortest = (rows + kPartRows - 1) / kPartRows, longest = (rows + kMostRows - 1) / kMostRows;
+  const Index shortest = tiles_of(rows, kPartRows), longest = tiles_of(rows, kMostRows);
   return std::max(std::clamp<Index>(shortest, 1, kBusyParts), std::min<Index>(longest, 65535));
 }
 
@@ -246,25 +246,24 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
                         const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
   if (!dx && partials == nullptr) return;
   const Index parts = normalize_parts(on, rows, n);
-  const auto strips = static_cast<unsigned>((n + kColumns - 1) / kColumns);
+  const Index strips = tiles_of(n, kColumns);
   const bool packed = are_packed(x, weight, dy, dx.to, branch.to);
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
-    launch(on, "normalize_backward", normalize_backward_held_kernel<decltype(team), T>,
-           dim3(static_cast<unsigned>(parts)), dim3(kBlock), 0, rows, static_cast<int>(n), centred, x, weight,
-           mean, rstd, dy, partials, dx, branch);
+    launch(on, "normalize_backward", normalize_backward_held_kernel<decltype(team), T>, parts, rows,
+           static_cast<int>(n), centred, x, weight, mean, rstd, dy, partials, dx, branch);
   });
   if (!held && dx) {
-    with_team(rows, n, [&](auto team, dim3 blocks) {
-      launch(on, "normalize_backward", normalize_backward_kernel<decltype(team), T>, blocks, dim3(kBlock), 0,
-             rows, n, centred, x, weight, mean, rstd, dy, dx, branch);
+    with_team(rows, n, [&](auto team, Index blocks) {
+      launch(on, "normalize_backward", normalize_backward_kernel<decltype(team), T>, blocks, rows, n, centred,
+             x, weight, mean, rstd, dy, dx, branch);
     });
   }
   if (partials == nullptr) return;
   if (!held) {
-    launch(on, "normalize_backward", column_parts_kernel<T>, dim3(strips, static_cast<unsigned>(parts)),
-           dim3(kColumns, kRowThreads), 0, rows, n, x, mean, rstd, dy, partials);
+    launch(on, "normalize_backward", column_parts_kernel<T>, {strips, parts, 1, dim3(kColumns, kRowThreads)},
+           rows, n, x, mean, rstd, dy, partials);
   }
-  launch(on, "normalize_backward", column_sums_kernel<Wide<T>>, dim3(strips), dim3(kColumns, kPartThreads), 0,
+  launch(on, "normalize_backward", column_sums_kernel<Wide<T>>, {strips, 1, 1, dim3(kColumns, kPartThreads)},
          n, parts, partials, dweight, dbias);
 }
 

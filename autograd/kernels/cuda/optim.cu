@@ -162,8 +162,6 @@ struct Times {
   __device__ T operator()(T x) const { return x * factor; }
 };
 
-dim3 a_block_each(const StepTensors& all) { return dim3(static_cast<unsigned>(all.chunk_count)); }
-
 template <class T, class Factors, class Step>
 void step_groups(Cuda on, const char* name, const StepTensors& all, const Step* steps, Index step_count,
                  const double* factor) {
@@ -172,7 +170,7 @@ void step_groups(Cuda on, const char* name, const StepTensors& all, const Step* 
     Rule rule;
     rule.first = first;
     for (Index i = 0; i < kSettings && first + i < step_count; ++i) rule.of[i] = Factors(steps[first + i]);
-    launch(on, name, step_kernel<T, Rule>, a_block_each(all), dim3(kBlock), 0, all, rule, factor);
+    launch(on, name, step_kernel<T, Rule>, all.chunk_count, all, rule, factor);
   }
 }
 
@@ -183,9 +181,8 @@ void gradient_norm(Cuda on, const StepTensors& all, double share, double max_nor
                    double* factor) {
   const Index blocks = std::min(all.chunk_count, kNormBlocks);
   const Scratch<double> sums(on, blocks);
-  launch(on, "sum_of_squares", sum_of_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), 0,
-         all, sums.data());
-  launch(on, "norm", norm_kernel, dim3(1), dim3(1024), 0, blocks, sums.data(), share, max_norm, norm, factor);
+  launch(on, "sum_of_squares", sum_of_squares_kernel<T>, blocks, all, sums.data());
+  launch(on, "norm", norm_kernel, {1, 1024}, blocks, sums.data(), share, max_norm, norm, factor);
 }
 
 template <class T>
@@ -204,18 +201,17 @@ template <class T>
 void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double* factor) {
   const SgdRule<T> rule{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
                         static_cast<T>(step.weight_decay)};
-  launch(on, "sgd_step", step_kernel<T, SgdRule<T>>, a_block_each(all), dim3(kBlock), 0, all, rule, factor);
+  launch(on, "sgd_step", step_kernel<T, SgdRule<T>>, all.chunk_count, all, rule, factor);
 }
 
 template <class T>
 void average_step(Cuda on, const StepTensors& all, double weight, const double* norm) {
-  launch(on, "average_step", average_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
-         static_cast<T>(weight), norm);
+  launch(on, "average_step", average_kernel<T>, all.chunk_count, all, static_cast<T>(weight), norm);
 }
 
 template <class T>
 void exchange_values(Cuda on, const StepTensors& all) {
-  launch(on, "exchange_values", exchange_kernel<T>, a_block_each(all), dim3(kBlock), 0, all);
+  launch(on, "exchange_values", exchange_kernel<T>, all.chunk_count, all);
 }
 
 template <class T>

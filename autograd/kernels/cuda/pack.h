@@ -59,8 +59,8 @@ __device__ void for_each_pack_of_grid(Index count, bool packed, Use&& use) {
 /// Blocks for it: a few times what a GPU runs at once, so that threads take several packs of large sizes.
 constexpr Index kMostPackBlocks = 2048;
 template <int N>
-dim3 blocks_for_packs(Index count, bool packed) {
-  return blocks_for(std::min(packed ? (count + N - 1) / N : count, kMostPackBlocks * kBlock));
+Index blocks_for_packs(Index count, bool packed) {
+  return blocks_for(std::min(packed ? tiles_of(count, N) : count, kMostPackBlocks * kBlock));
 }
 
 }  // namespace tapeformer::kernels

@@ -52,7 +52,7 @@ __global__ void reduce_columns_kernel(Reduction s, int width, F f, Wide<X> ident
   __shared__ Pack<W, N> of_threads[kBlock];
   const int thread = static_cast<int>(threadIdx.x), lane = thread / width, own = thread % width;
   const int lanes = kBlock / width;
-  const Index packs = s.inner / N, tiles = (packs + width - 1) / width;
+  const Index packs = s.inner / N, tiles = tiles_of(packs, width);
   for (Index block = blockIdx.x; block < s.outer * s.parts * tiles; block += gridDim.x) {
     const Division place = divide(block, tiles), part = divide(place.quotient, s.parts);
     const Index column = (place.remainder * width + own) * N, from = part.remainder * s.length;
@@ -97,17 +97,16 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
   if (s.inner == 1) {
     const bool packed =
         are_packed(x) && (s.outer == 1 || s.n % kPack == 0) && (s.parts == 1 || s.length % kPack == 0);
-    return with_team(s.outer * s.parts, s.length, [&](auto team, dim3 blocks) {
-      launch(on, name, reduce_rows_kernel<decltype(team), F, X, Y>, blocks, dim3(kBlock), 0, s, packed, f,
-             identity, x, y);
+    return with_team(s.outer * s.parts, s.length, [&](auto team, Index blocks) {
+      launch(on, name, reduce_rows_kernel<decltype(team), F, X, Y>, blocks, s, packed, f, identity, x, y);
     });
   }
   const auto reduce_columns = [&](auto size) {
     constexpr int N = decltype(size)::value;
     const int width = packs_side_by_side(s.inner, N);
-    const Index tiles = (s.inner / N + width - 1) / width;
-    launch(on, name, reduce_columns_kernel<N, F, X, Y>, row_blocks(s.outer * s.parts * tiles), dim3(kBlock),
-           0, s, width, f, identity, x, y);
+    const Index tiles = tiles_of(s.inner / N, width);
+    launch(on, name, reduce_columns_kernel<N, F, X, Y>, row_blocks(s.outer * s.parts * tiles), s, width, f,
+           identity, x, y);
   };
   if (s.inner % kPack == 0 && are_packed(x)) return reduce_columns(std::integral_constant<int, kPack>{});
   reduce_columns(std::integral_constant<int, 1>{});
@@ -120,15 +119,15 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
             Write<Y> y) {
   constexpr int N = kCommonPack<X>;
   const int width = packs_side_by_side(inner, N);
-  const Index teams = outer * (inner == 1 ? 1 : (inner + width * N - 1) / (width * N));
+  const Index teams = outer * (inner == 1 ? 1 : tiles_of(inner, width * N));
   if (teams == 0) return;
   const Index shortest = inner == 1 ? 2 * kBlock * N : 4 * kBlock / width;  // a part that is worth a block
   const Index longest = kInTurn * (inner == 1 ? kBlock * N : kBlock / width);
-  const Index wanted = std::max(std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1)),
-                                (n + longest - 1) / longest);
-  const Index even = std::max<Index>((n + wanted - 1) / wanted, 1);
-  const Index length = wanted == 1 ? even : (even + N - 1) / N * N;  // so that parts are aligned for packs
-  const Index parts = std::max<Index>((n + length - 1) / length, 1);
+  const Index wanted =
+      std::max(std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1)), tiles_of(n, longest));
+  const Index even = std::max<Index>(tiles_of(n, wanted), 1);
+  const Index length = wanted == 1 ? even : tiles_of(even, N) * N;  // so that parts are aligned for packs
+  const Index parts = std::max<Index>(tiles_of(n, length), 1);
   const Reduction step{outer, n, inner, parts, length};
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);
   const Scratch<Wide<X>> partial(on, outer * parts * inner);

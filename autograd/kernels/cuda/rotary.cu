@@ -128,8 +128,8 @@ void rotary_table(Cuda on, const TokenPositions& positions, Index pairs, const d
     const Index some = std::min(Frequencies::kMost, pairs - first);
     Frequencies part;
     std::copy_n(frequencies + first, some, part.of_pair);
-    launch(on, "rotary_table", rotary_table_kernel<T>, blocks_for(positions.count * some), dim3(kBlock), 0,
-           positions, pairs, first, some, part, table);
+    launch(on, "rotary_table", rotary_table_kernel<T>, blocks_for(positions.count * some), positions, pairs,
+           first, some, part, table);
   }
 }
 
@@ -138,8 +138,7 @@ void rotate(Cuda on, const Rotation& s, const Wide<T>* table, const T* x, Write<
   if (s.row_width == 0) return;
   const bool in_place = x == y.to;
   if (!has_packs<T>(s, in_place) || !are_packed(table, x, y.to)) {
-    launch(on, "rotate", rotate_kernel<T>, dim3(static_cast<unsigned>(s.rows)), dim3(kBlock), 0, s, table, x,
-           y);
+    launch(on, "rotate", rotate_kernel<T>, s.rows, s, table, x, y);
     return;
   }
   const Index rest = in_place ? 0 : (s.row_width - s.heads * s.head_width) / kPackSize<T>;
@@ -148,7 +147,7 @@ void rotate(Cuda on, const Rotation& s, const Wide<T>* table, const T* x, Write<
   launch(on, "rotate",
          interleaved ? rotate_packs_kernel<RotaryLayout::interleaved, T>
                      : rotate_packs_kernel<RotaryLayout::half_split, T>,
-         blocks_for(s.rows * items), dim3(kBlock), 0, s, static_cast<int>(rest), table, x, y);
+         blocks_for(s.rows * items), s, static_cast<int>(rest), table, x, y);
 }
 
 template void rotary_table(Cuda, const TokenPositions&, Index, const double*, float*);

@@ -17,7 +17,7 @@ __device__ inline double rounded_product(double a, double b) { return __dmul_rn(
 /// reach every reduce().
 struct WarpTeam {
   static constexpr int kThreads = kWarp;
-  __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+  __device__ static int lane() { return own_lane(); }
   template <class T, class F>
   __device__ static T reduce(T value, T, F&& f) {
     return warp_reduce(value, f);
@@ -58,9 +58,7 @@ struct Larger {
 template <class T>
 constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-inline dim3 row_blocks(Index count) {
-  return dim3(static_cast<unsigned>(count < kMaxRowBlocks ? count : kMaxRowBlocks));
-}
+inline Index row_blocks(Index count) { return std::min(count, kMaxRowBlocks); }
 
 /// A team whose threads hold a row in registers: kPacks packs of 16 bytes each.
 template <class Team, int kMost>
@@ -106,7 +104,7 @@ __device__ void store_row(int n, T* row, const Pack<T> (&held)[Team::kPacks]) {
 template <class Use>
 void with_team(Index rows, Index n, Use&& use) {
   constexpr Index kWarps = kBlock / kWarp;
-  if (n <= 1024) return use(WarpTeam{}, row_blocks((rows + kWarps - 1) / kWarps));
+  if (n <= 1024) return use(WarpTeam{}, row_blocks(tiles_of(rows, kWarps)));
   use(BlockTeam{}, row_blocks(rows));
 }
 
@@ -136,9 +134,9 @@ bool with_holding_team(Index n, bool packed, Use&& use) {
 
 /// Blocks for `rows` rows of such a team.
 template <class Team>
-dim3 team_blocks(Index rows) {
+Index team_blocks(Index rows) {
   constexpr Index kTeams = kBlock / Team::kThreads;
-  return row_blocks((rows + kTeams - 1) / kTeams);
+  return row_blocks(tiles_of(rows, kTeams));
 }
 
 }  // namespace tapeformer::kernels

@@ -5,14 +5,14 @@
 
 namespace tapeformer::kernels {
 
-/// Device memory that lives until the kernels queued meanwhile are done with it.
+/// Device memory that lives until the kernels queued meanwhile are done with it; nullptr for a count of 0.
 template <class T>
 class Scratch {
  public:
   Scratch(Cuda on, Index count)
       : device_(on.device),
         bytes_(static_cast<std::size_t>(count) * sizeof(T)),
-        data_(cuda::allocate(device_, bytes_)) {}
+        data_(bytes_ > 0 ? cuda::allocate(device_, bytes_) : nullptr) {}
   ~Scratch() { cuda::release(device_, data_, bytes_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

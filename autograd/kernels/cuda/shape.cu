@@ -75,8 +75,8 @@ void copy_strided(Cuda on, const StridedView& view, const T* x, T* y) {
     count *= view.sizes[axis];
     packed = packed && (axis == last || view.strides[axis] % N == 0);
   }
-  launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0,
-         count, packed, view, x, y);
+  launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for_packs<N>(count, packed), count, packed, view,
+         x, y);
 }
 
 template <class T>
@@ -85,8 +85,8 @@ void copy_columns(Cuda on, Index outer, Index width, Index width_x, Index from, 
   constexpr int N = kCommonPack<T>;
   const Index count = outer * width;
   const bool packed = are_packed(x, y) && (width | width_x | from | width_y | to) % N == 0;
-  launch(on, "copy_columns", copy_columns_kernel<T>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0,
-         count, packed, width, width_x, from, width_y, to, x, y);
+  launch(on, "copy_columns", copy_columns_kernel<T>, blocks_for_packs<N>(count, packed), count, packed, width,
+         width_x, from, width_y, to, x, y);
 }
 
 template <class T>
@@ -98,7 +98,7 @@ template <class T>
 void gather(Cuda on, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
             T* y) {
   const Index count = outer * m * inner;
-  launch(on, "gather", gather_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, n, m, inner, index, x, y);
+  launch(on, "gather", gather_kernel<T>, blocks_for(count), count, n, m, inner, index, x, y);
 }
 
 template <class T>
@@ -106,8 +106,7 @@ void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std:
                  T* y) {
   fill(on, outer * n * inner, 0, y);
   const Index count = outer * m * inner;
-  launch(on, "scatter_add", scatter_add_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, n, m, inner,
-         index, x, y);
+  launch(on, "scatter_add", scatter_add_kernel<T>, blocks_for(count), count, n, m, inner, index, x, y);
 }
 
 #define INSTANTIATE(T)                                                                       \

@@ -130,13 +130,12 @@ template <bool is_log, class T>
 void forward(Cuda on, const char* name, Index rows, Index n, const T* x, T* y) {
   const bool held = with_holding_team<T>(n, are_packed(x, y), [&](auto team) {
     using Team = decltype(team);
-    launch(on, name, softmax_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), dim3(kBlock), 0, rows,
-           static_cast<int>(n), x, y);
+    launch(on, name, softmax_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows, static_cast<int>(n),
+           x, y);
   });
   if (held) return;
-  with_team(rows, n, [&](auto team, dim3 blocks) {
-    launch(on, name, softmax_forward_kernel<decltype(team), T, is_log>, blocks, dim3(kBlock), 0, rows, n, x,
-           y);
+  with_team(rows, n, [&](auto team, Index blocks) {
+    launch(on, name, softmax_forward_kernel<decltype(team), T, is_log>, blocks, rows, n, x, y);
   });
 }
 
@@ -144,13 +143,12 @@ template <bool is_log, class T>
 void backward(Cuda on, const char* name, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
   const bool held = with_holding_team<T>(n, are_packed(y, dy, dx.to), [&](auto team) {
     using Team = decltype(team);
-    launch(on, name, softmax_backward_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), dim3(kBlock), 0,
-           rows, static_cast<int>(n), y, dy, dx);
+    launch(on, name, softmax_backward_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows,
+           static_cast<int>(n), y, dy, dx);
   });
   if (held) return;
-  with_team(rows, n, [&](auto team, dim3 blocks) {
-    launch(on, name, softmax_backward_kernel<decltype(team), T, is_log>, blocks, dim3(kBlock), 0, rows, n, y,
-           dy, dx);
+  with_team(rows, n, [&](auto team, Index blocks) {
+    launch(on, name, softmax_backward_kernel<decltype(team), T, is_log>, blocks, rows, n, y, dy, dx);
   });
 }
 

@@ -25,7 +25,7 @@ using Tallies = unsigned[kWarps][kDigits];
 /// are not among the named lanes.
 template <class Use>
 __device__ void for_each_round(const Pass& pass, Use&& use) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = own_lane(), warp = own_warp();
   for (int round = 0; round < kRounds; ++round) {
     const Index i = Index{blockIdx.x} * kTile + (warp * kRounds + round) * kWarp + lane;
     std::int32_t key = i < pass.count ? pass.keys[i] : pass.end;
@@ -43,7 +43,7 @@ __device__ void for_each_round(const Pass& pass, Use&& use) {
 
 /// Fills the tallies and returns to thread d the number of keys of digit d in the block.
 __device__ unsigned count_digits(const Pass& pass, Tallies& tallies) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = own_lane(), warp = own_warp();
   for (int other = 0; other < kWarps; ++other) tallies[other][threadIdx.x] = 0;
   __syncthreads();
   for_each_round(pass, [&](Index i, std::int32_t, int digit, unsigned same) {
@@ -95,7 +95,7 @@ __global__ void place_digits_kernel(Index blocks, unsigned* counts) {
 __global__ void move_keys_kernel(Pass pass, const unsigned* places, std::int32_t* keys,
                                  std::int32_t* positions) {
   __shared__ Tallies tallies;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = own_lane(), warp = own_warp();
   const unsigned total = count_digits(pass, tallies);
   unsigned next = places != nullptr ? places[blockIdx.x * kDigits + threadIdx.x] : sum_before(total);
   for (int other = 0; other < kWarps; ++other) {
@@ -122,18 +122,17 @@ __global__ void move_keys_kernel(Pass pass, const unsigned* places, std::int32_t
 
 SortedKeys::SortedKeys(Cuda on, Index count, Index end, const std::int32_t* keys)
     : keys_{{on, count}, {on, count}}, positions_{{on, count}, {on, count}} {
-  const Index blocks = (count + kTile - 1) / kTile;
+  const Index blocks = tiles_of(count, kTile);
   const Scratch<unsigned> counts(on, blocks * kDigits);
   Pass pass{count, static_cast<std::int32_t>(end), 0, keys, nullptr};
   do {
-    const dim3 grid(static_cast<unsigned>(blocks));
     if (blocks > 1) {
-      launch(on, "count_digits", count_digits_kernel, grid, dim3(kBlock), 0, pass, counts.data());
-      launch(on, "place_digits", place_digits_kernel, dim3(1), dim3(kBlock), 0, blocks, counts.data());
+      launch(on, "count_digits", count_digits_kernel, blocks, pass, counts.data());
+      launch(on, "place_digits", place_digits_kernel, 1, blocks, counts.data());
     }
     last_ = 1 - last_;
-    launch(on, "move_keys", move_keys_kernel, grid, dim3(kBlock), 0, pass,
-           blocks > 1 ? counts.data() : nullptr, keys_[last_].data(), positions_[last_].data());
+    launch(on, "move_keys", move_keys_kernel, blocks, pass, blocks > 1 ? counts.data() : nullptr,
+           keys_[last_].data(), positions_[last_].data());
     pass.keys = keys_[last_].data();
     pass.positions = positions_[last_].data();
     pass.shift += kDigitBits;

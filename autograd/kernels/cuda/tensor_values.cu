@@ -1,5 +1,8 @@
 #include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/kernels/cuda/pack.h>
+
+#include <algorithm>
 
 namespace tapeformer {
 namespace {
@@ -43,9 +46,30 @@ __global__ void convert_kernel(Index count, bool packed, const From* from, To* t
   });
 }
 
+/// Fits easily into a kernel's arguments.
+constexpr int kNumbers = 128;
+struct Numbers {
+  std::uint64_t of[kNumbers];
+};
+
+__global__ void set_numbers_kernel(int count, Numbers numbers, std::uint64_t* to) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < count) to[i] = numbers.of[i];
+}
+
 }  // namespace
 
 namespace cuda {
+
+void set_numbers(int device, std::uint64_t* to, const std::uint64_t* numbers, Index count) {
+  for (Index first = 0; first < count; first += kNumbers) {
+    const int size = static_cast<int>(std::min<Index>(kNumbers, count - first));
+    Numbers part{};
+    std::copy(numbers + first, numbers + first + size, part.of);
+    kernels::launch(kernels::Cuda{device}, "set_numbers", set_numbers_kernel, {1, kNumbers}, size, part,
+                    to + first);
+  }
+}
 
 void fill(int device, DType type, Index count, double value, void* to) {
   with_type(type, [&](auto* null) {
@@ -53,8 +77,8 @@ void fill(int device, DType type, Index count, double value, void* to) {
     T* const start = static_cast<T*>(to);
     const bool packed = kernels::are_packed(start);
     kernels::launch(kernels::Cuda{device}, "fill", fill_values_kernel<T>,
-                    kernels::blocks_for_packs<kernels::kCommonPack<T>>(count, packed), dim3(kBlock), 0, count,
-                    packed, static_cast<T>(value), start);
+                    kernels::blocks_for_packs<kernels::kCommonPack<T>>(count, packed), count, packed,
+                    static_cast<T>(value), start);
   });
 }
 
@@ -67,8 +91,8 @@ void convert(int device, DType from_type, const void* from, DType to_type, void*
       To* const start = static_cast<To*>(to);
       const bool packed = kernels::are_packed(source, start);
       kernels::launch(kernels::Cuda{device}, "convert", convert_kernel<From, To>,
-                      kernels::blocks_for_packs<kernels::kCommonPack<From, To>>(count, packed), dim3(kBlock),
-                      0, count, packed, source, start);
+                      kernels::blocks_for_packs<kernels::kCommonPack<From, To>>(count, packed), count, packed,
+                      source, start);
     });
   });
 }

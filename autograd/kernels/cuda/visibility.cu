@@ -76,31 +76,31 @@ __global__ void find_seen_keys_kernel(PairMask m, bool* keys) {
 
 void find_visible_keys(Cuda on, const Visibility& visibility, std::int32_t* from, std::int32_t* to) {
   launch(on, "find_visible_keys", find_visible_keys_kernel, blocks_for(visibility.batch * visibility.queries),
-         kBlock, 0, visibility, from, to);
+         visibility, from, to);
 }
 
 void find_positions(Cuda on, const Visibility& visibility, std::int32_t* positions) {
   launch(on, "find_positions", find_positions_kernel, blocks_for(visibility.batch * visibility.queries),
-         kBlock, 0, visibility, positions);
+         visibility, positions);
 }
 
 void write_relative_entries(Cuda on, Index rows, Index keys, Index reach, const std::int32_t* positions,
                             std::int32_t* entries) {
-  launch(on, "write_relative_entries", write_relative_entries_kernel, blocks_for(rows * keys), kBlock, 0,
-         rows * keys, keys, reach, positions, entries);
+  launch(on, "write_relative_entries", write_relative_entries_kernel, blocks_for(rows * keys), rows * keys,
+         keys, reach, positions, entries);
 }
 
 void write_visible_pairs(Cuda on, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
                          bool* pairs) {
-  launch(on, "write_visible_pairs", write_visible_pairs_kernel, blocks_for(rows * keys), kBlock, 0,
-         rows * keys, keys, from, to, pairs);
+  launch(on, "write_visible_pairs", write_visible_pairs_kernel, blocks_for(rows * keys), rows * keys, keys,
+         from, to, pairs);
 }
 
 void find_seen_rows(Cuda on, const PairMask& mask, bool* queries, bool* keys) {
   launch(on, "find_seeing_queries", find_seeing_queries_kernel,
-         blocks_for(mask.batch * mask.queries * mask.heads), kBlock, 0, mask, queries);
-  launch(on, "find_seen_keys", find_seen_keys_kernel, blocks_for(mask.batch * mask.keys * mask.groups),
-         kBlock, 0, mask, keys);
+         blocks_for(mask.batch * mask.queries * mask.heads), mask, queries);
+  launch(on, "find_seen_keys", find_seen_keys_kernel, blocks_for(mask.batch * mask.keys * mask.groups), mask,
+         keys);
 }
 
 }  // namespace tapeformer::kernels

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_path_case.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/emulator/in_order.h>
 #include <tapeformer/tests/reference/random_cases.h>
@@ -223,14 +223,31 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     CHECK_BELOW(relative_error(readable(y), readable(unmasked)), 1e-2);
   }
 
-  TEST_CASE("the same bits of modified attention, whatever the order of blocks and threads") {
-    for (const DType type : {DType::f32, DType::bf16}) {
-      Generator random(test_seed(43));
-      AttentionCase c = simple_case(2, 70, 90, 2, 1, 16, 8, random);
-      c.options = modified_options(70, 90, random);
-      c.options.dropout = 0.2;
-      const AttentionPath path = gpu_path("tensor_cores", type);
-      const Tensor seed = host_normal({2, 70, 2, 8}, random);
+  TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
+    struct Bits {
+      const char* kind;
+      DType type;
+      Index queries, width;
+    };
+    for (const auto& [kind, type, queries, width] : {Bits{"plain", DType::f32, 70, 16},
+                                                     {"plain", DType::bf16, 70, 16},
+                                                     {"additive", DType::f32, 70, 16},
+                                                     {"split", DType::f32, 3, 40},
+                                                     {"split", DType::bf16, 3, 40},
+                                                     {"tensor_cores", DType::bf16, 130, 64},
+                                                     {"tensor_cores", DType::bf16, 130, 128},
+                                                     {"hopper", DType::bf16, 130, 64}}) {
+      const std::string name = kind;
+      CAPTURE(name);
+      Generator random(test_seed(14));
+      AttentionCase c = simple_case(1, queries, 200, 2, 1, width, 24, random);
+      if (name != "hopper") c.options = modified_options(queries, 200, random);
+      if (name != "hopper" && name != "split") c.options.dropout = 0.2;
+      c.options.causal = true;
+      const AttentionPath path = name == "additive"
+                                     ? additive_path(name, type, Device::cuda(), additive_attention)
+                                     : gpu_path(name, type);
+      const Tensor seed = seed_of(c.in, random);
       const OpResult first = path.run(c, seed, {});
       for (const std::uint64_t order : {0, 7}) {
         const InOrder in(order);
@@ -242,19 +259,15 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     }
   }
 
-  TEST_CASE("the same bits, run after run") {
-    Generator random(test_seed(14));
-    const AttentionInputs in = random_inputs(1, 130, 70, 2, 1, 16, 24, random);
-    AttentionOptions options;
-    options.causal = true;
-    options.dropout = 0.2;
-    const Tensor seed = seed_of(in, random);
-    const std::vector<Tensor> inputs = inputs_of(in, true, random);
-    for (const DType type : {DType::f32, DType::bf16}) {
-      const OpResult first = run_on(Device::cuda(), type, inputs, options, seed),
-                     second = run_on(Device::cuda(), type, inputs, options, seed);
-      CHECK(absolute_error(second.y, first.y) == 0);
-      for (std::size_t i = 0; i < 4; ++i) CHECK(absolute_error(second.gradients[i], first.gradients[i]) == 0);
+  TEST_CASE("no queries, no keys") {
+    Generator random(test_seed(16));
+    for (const char* kind : {"plain", "tensor_cores"}) {
+      for (const Index queries : {0, 3}) {
+        const AttentionCase c = simple_case(2, queries, queries == 0 ? 3 : 0, 2, 1, 8, 8, random);
+        const OpResult got = gpu_path(kind, DType::bf16).run(c, seed_of(c.in, random), {});
+        for (const Tensor& x : joined({got.y}, got.gradients))
+          for (Index i = 0; i < x.elements(); ++i) CHECK(x.at(i) == 0);
+      }
     }
   }
 

@@ -1,86 +1,71 @@
-#include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/tests/autograd/kernels/hopper_case.h>
+#include <tapeformer/autograd/kernels/cuda/attention/hopper/order.h>
+#include <tapeformer/tests/autograd/kernels/attention_path_case.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 using namespace tapeformer;
+using kernels::TileOrder;
 
 namespace {
 
-/// Attention of one row by its definition: y, the sums of |weight value|, and the logarithm of the sum.
-struct Row {
-  std::vector<double> y, size;
-  double log_sum = -INFINITY;
+constexpr Index kTileRows = 128;
+
+struct HopperCase {
+  Index B, T, S, H, G, D, E;
+  std::string ranges = "none";
 };
-Row row_of(const Inputs& in, Index b, Index h, Index t) {
-  const HopperCase& c = in.c;
-  const Index g = h / (c.H / c.G), from = limits_of(c, false)[static_cast<std::size_t>(b * c.T + t)],
-              to = limits_of(c, true)[static_cast<std::size_t>(b * c.T + t)];
-  Row row{std::vector<double>(static_cast<std::size_t>(c.E)),
-          std::vector<double>(static_cast<std::size_t>(c.E))};
-  std::vector<double> scores;
-  double largest = -INFINITY, total = 0;
-  for (Index key = from; key < to; ++key) {
-    double score = 0;
-    for (Index d = 0; d < c.D; ++d)
-      score += in.query.data<double>()[((b * c.T + t) * c.H + h) * c.D + d] *
-               in.key.data<double>()[((b * c.S + key) * c.G + g) * c.D + d];
-    scores.push_back(c.scale * score);
-    largest = std::max(largest, scores.back());
+
+/// With `lengths` some queries see nothing, with `gaps` there are keys that nobody sees between some that are
+/// seen; of `documents`, one behind the other, whole tiles of queries see nothing.
+AttentionCase case_of(const HopperCase& c, std::uint64_t seed) {
+  Generator random(test_seed(seed));
+  AttentionCase made = simple_case(c.B, c.T, c.S, c.H, c.G, c.D, c.E, random);
+  AttentionOptions& options = made.options;
+  const auto third = static_cast<std::int32_t>(c.S / 3);
+  options.causal = c.ranges == "causal" || c.ranges == "window" || c.ranges == "documents";
+  if (c.ranges == "window") options.window_before = 150;
+  if (c.ranges == "lengths") {
+    options.key_lengths = integers(std::vector<std::int32_t>(static_cast<std::size_t>(c.B), third), {c.B});
+    std::vector<int> real(static_cast<std::size_t>(c.B * c.T), 1);
+    for (Index i = c.T - 5; i < c.B * c.T; i += c.T) real[static_cast<std::size_t>(i)] = 0;
+    options.query_mask = booleans(real, {c.B, c.T});
   }
-  for (const double score : scores) total += std::exp(score - largest);
-  if (c.has_sinks && total > 0) total += std::exp(in.sinks.at(h) - largest);
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    const double weight = std::exp(scores[i] - largest) / total;
-    for (Index e = 0; e < c.E; ++e) {
-      const double part =
-          weight * in.value.data<double>()[((b * c.S + from + static_cast<Index>(i)) * c.G + g) * c.E + e];
-      row.y[static_cast<std::size_t>(e)] += part;
-      row.size[static_cast<std::size_t>(e)] += std::abs(part);
-    }
+  if (c.ranges == "gaps" || c.ranges == "documents") {
+    const auto half = static_cast<std::int32_t>(c.T / 2), end = static_cast<std::int32_t>(c.T);
+    options.query_starts = integers({0, half / 3, half, end}, {4});
+    options.key_starts = integers({0, third, 2 * third, static_cast<std::int32_t>(c.S)}, {4});
+    options.key_lengths = integers({third - 20, c.ranges == "gaps" ? 17 : 0, third}, {3});
   }
-  if (total > 0) row.log_sum = largest + std::log(total);
-  return row;
+  return made;
 }
 
-/// Weights and results are rounded to bf16 once each.
 void check_case(const HopperCase& c, std::uint64_t seed) {
-  const Inputs in = inputs_of(c, seed);
-  const Outputs out(c);
-  REQUIRE(run_forward(in, out));
-  const std::vector<double> y = guarded_values(out.y), log_sum = guarded_values(out.log_sum);
-  double worst = 0, worst_sum = 0;
-  for (Index b = 0; b < c.B; ++b) {
-    for (Index h = 0; h < c.H; ++h) {
-      for (Index t = 0; t < c.T; ++t) {
-        const Row row = row_of(in, b, h, t);
-        for (Index e = 0; e < c.E; ++e) {
-          const auto at = static_cast<std::size_t>(e);
-          const double got = y[static_cast<std::size_t>(((b * c.T + t) * c.H + h) * c.E + e)];
-          const double error =
-              std::abs(got - row.y[at]) / (0x1.1p-8 * (std::abs(row.y[at]) + row.size[at]) + 1e-5);
-          worst = worse(worst, error);
-        }
-        const double got = log_sum[static_cast<std::size_t>((b * c.H + h) * c.T + t)];
-        if (got == row.log_sum) continue;
-        const double error = std::abs(got - row.log_sum) / (1 + std::abs(row.log_sum));
-        worst_sum = worse(worst_sum, error);
-      }
-    }
-  }
-  CHECK_BELOW(worst, 1);
-  CHECK_BELOW(worst_sum, 3e-6);
+  CAPTURE(c.T);
+  CAPTURE(c.ranges);
+  Generator random(test_seed(seed));
+  const AttentionCase made = case_of(c, seed);
+  CHECK(KernelCase(made).hopper_forward());
+  check_path(gpu_path("hopper", DType::bf16), made, random);
 }
 
-/// While it lives, attention is told to take a path.
-class Path {
- public:
-  explicit Path(const char* name) { setenv("TAPEFORMER_ATTENTION", name, 1); }
-  ~Path() { unsetenv("TAPEFORMER_ATTENTION"); }
-  Path(const Path&) = delete;
-  Path& operator=(const Path&) = delete;
-};
+TileOrder order_of(const HopperCase& c, Index cached_bytes) {
+  kernels::AttentionShape s;
+  s.batch = c.B, s.queries = c.T, s.keys = c.S, s.heads = c.H, s.groups = c.G;
+  s.key_width = c.D, s.value_width = c.E;
+  return kernels::order_of(s, kTileRows, cached_bytes);
+}
+
+/// The most tiles of keys that a block multiplies with a causal mask, over their mean.
+double imbalance(const TileOrder& order, int blocks) {
+  double most = 0, all = 0;
+  for (int block = 0; block < blocks; ++block) {
+    double own = 0;
+    for (int n = 0; kernels::position_of(n, block, blocks) < order.size(); ++n)
+      own += order.at(kernels::position_of(n, block, blocks)).index + 1;
+    most = std::max(most, own), all += own;
+  }
+  return most * blocks / all;
+}
 
 }  // namespace
 
@@ -90,89 +75,142 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
         {1, 128, 128, 1, 1, 64, 64},   {1, 128, 128, 1, 1, 128, 128}, {2, 131, 290, 2, 1, 64, 64},
         {2, 64, 70, 4, 2, 128, 128},   {1, 200, 1, 1, 1, 128, 64},    {2, 65, 513, 1, 1, 72, 104},
         {1, 129, 200, 1, 1, 256, 256}, {1, 70, 333, 2, 1, 192, 40},   {3, 64, 129, 1, 1, 8, 40},
-        {1, 300, 1100, 1, 1, 64, 64},
+        {1, 300, 700, 1, 1, 64, 64},   {1, 400, 140, 1, 1, 64, 128},
     };
-    for (const HopperCase& c : cases) {
-      CAPTURE(&c - cases);
-      check_case(c, 1);
-    }
+    for (const HopperCase& c : cases) check_case(c, 1);
   }
 
   TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
     const HopperCase cases[] = {
-        {1, 256, 256, 1, 1, 64, 64, Ranges::causal},   {2, 200, 333, 2, 1, 64, 64, Ranges::causal},
-        {1, 300, 170, 1, 1, 128, 128, Ranges::causal}, {3, 140, 301, 1, 1, 128, 128, Ranges::lengths},
-        {2, 260, 400, 2, 2, 64, 64, Ranges::gaps},     {1, 190, 280, 1, 1, 256, 256, Ranges::causal},
-        {1, 130, 260, 1, 1, 256, 128, Ranges::gaps},   {1, 520, 520, 1, 1, 128, 128, Ranges::causal},
-        {1, 420, 500, 1, 1, 128, 128, Ranges::window}, {1, 500, 500, 2, 2, 64, 64, Ranges::documents},
+        {1, 256, 256, 1, 1, 64, 64, "causal"},    {2, 200, 333, 2, 1, 64, 64, "causal"},
+        {1, 300, 170, 1, 1, 128, 128, "causal"},  {3, 140, 301, 1, 1, 128, 128, "lengths"},
+        {1, 260, 400, 2, 2, 64, 64, "gaps"},      {1, 190, 280, 1, 1, 256, 256, "causal"},
+        {1, 130, 260, 1, 1, 256, 128, "gaps"},    {1, 420, 500, 1, 1, 128, 128, "window"},
+        {1, 500, 500, 2, 2, 64, 64, "documents"},
     };
-    for (const HopperCase& c : cases) {
-      CAPTURE(&c - cases);
-      check_case(c, 2);
+    for (const HopperCase& c : cases) check_case(c, 2);
+  }
+
+  TEST_CASE("scores far from 0, and sinks above them and below") {
+    Generator random(test_seed(8));
+    for (const char* ranges : {"none", "lengths"}) {
+      for (const double scale : {0.125, 2.0}) {
+        AttentionCase c = case_of({1, 131, 290, 4, 2, 64, 64, ranges}, 8);
+        c.options.scale = scale;
+        check_path(gpu_path("hopper", DType::bf16), c, random);
+        c.options.sinks = random_normal({4}, random);
+        check_path(gpu_path("hopper", DType::bf16), c, random);
+      }
     }
   }
 
-  TEST_CASE("queries, keys and values side by side in one tensor: no entry reads the next one's") {
-    check_case({3, 90, 90, 4, 2, 64, 64, Ranges::none, true}, 3);
-    check_case({2, 150, 150, 2, 1, 128, 64, Ranges::causal, true}, 4);
-  }
-
-  TEST_CASE("scores far from 0") { check_case({1, 128, 300, 1, 1, 64, 64, Ranges::none, false, 4.0}, 5); }
-
-  TEST_CASE("sinks, above the scores and below") {
-    check_case({1, 131, 290, 4, 2, 64, 64, Ranges::none, false, 2.0, true}, 8);
-    check_case({1, 131, 30, 4, 2, 64, 64, Ranges::none, false, 0.125, true}, 8);
-    check_case({2, 140, 160, 1, 1, 128, 128, Ranges::lengths, false, 0.125, true}, 9);
-    check_case({1, 130, 260, 1, 1, 256, 128, Ranges::gaps, false, 0.125, true}, 10);
-  }
-
-  TEST_CASE("inputs that it does not support are left alone") {
-    const HopperCase c{1, 64, 80, 2, 1, 64, 64};
-    const auto takes = [&](const auto& change, Index shift = 0) {
-      Inputs in = inputs_of(c, 6, shift);
-      change(in.shape);
-      return run_forward(in, Outputs(c));
+  TEST_CASE("inputs that the kernels do not support are left alone") {
+    const AttentionCase small = case_of({1, 64, 80, 2, 1, 64, 64}, 6);
+    const auto takes = [&](const auto& change) {
+      KernelCase c(small);
+      change(c, c.plan.shape);
+      return c.hopper_forward();
     };
     const bool flag = true;
-    CHECK(takes([](auto&) {}));
-    CHECK(!takes([](auto&) {}, 1));
-    CHECK(takes([](auto&) {}, 8));
-    CHECK(!takes([](auto& s) { s.scale = 0; }));
-    CHECK(!takes([](auto& s) { s.scale = -1; }));
-    CHECK(!takes([&](auto& s) { s.mask = &flag; }));
-    CHECK(!takes([&](auto& s) { s.key_mask = &flag; }));
-    CHECK(!takes([](auto& s) { s.drops = true; }));
-    CHECK(!takes([](auto& s) { s.queries = 63; }));
-    CHECK(!takes([](auto& s) { s.key_width = 60; }));
-    CHECK(!takes([](auto& s) { s.key_width = 264; }));
-    CHECK(!takes([](auto& s) { s.key_width = s.value_width = 32; }));
-    CHECK(!takes([](auto& s) { s.key.row += 4; }));
-    CHECK(!takes([](auto& s) { s.key.row = 0; }));
+    CHECK(takes([](auto&, auto&) {}));
+    CHECK(!takes([](auto& c, auto&) { c.key = on_gpu(c.key, 1); }));
+    CHECK(takes([](auto& c, auto&) { c.key = on_gpu(c.key, 8); }));
+    CHECK(!takes([](auto&, auto& s) { s.scale = 0; }));
+    CHECK(!takes([](auto&, auto& s) { s.scale = -1; }));
+    CHECK(!takes([&](auto&, auto& s) { s.mask = &flag; }));
+    CHECK(!takes([&](auto&, auto& s) { s.key_mask = &flag; }));
+    CHECK(!takes([](auto&, auto& s) { s.drops = true; }));
+    CHECK(!takes([](auto&, auto& s) { s.weighting = AttentionWeighting::sigmoid; }));
+    CHECK(!takes([](auto&, auto& s) { s.queries = 63; }));
+    CHECK(!takes([](auto&, auto& s) { s.key_width = 60; }));
+    CHECK(!takes([](auto&, auto& s) { s.key_width = 264; }));
+    CHECK(!takes([](auto&, auto& s) { s.key_width = s.value_width = 32; }));
+    CHECK(!takes([](auto&, auto& s) { s.key.row += 4; }));
+    CHECK(!takes([](auto&, auto& s) { s.key.row = 0; }));
+    const auto takes_backward = [&](Index width, Index shift) {
+      KernelCase c(case_of({1, 64, 64, 1, 1, width, 64}, 4));
+      c.dvalue = on_gpu(c.dvalue, shift);
+      return c.backward(kernels::hopper_attention_backward, false);
+    };
+    CHECK(takes_backward(64, 0));
+    CHECK(takes_backward(64, 8));
+    CHECK(!takes_backward(64, 4));
+    CHECK(!takes_backward(136, 0));
   }
 
   TEST_CASE("attention takes it where it can") {
-    const HopperCase c{2, 100, 140, 2, 1, 64, 64};
-    const Inputs in = inputs_of(c, 7);
-    const Outputs out(c);
-    REQUIRE(run_forward(in, out));
-    AttentionOptions options;
-    options.scale = c.scale;
-    const auto y_of = [&] {
-      return scaled_dot_product_attention(in.on_query, in.on_key, in.on_value, options).to_vector<BFloat16>();
-    };
-    const auto same = [&](const std::vector<BFloat16>& y) {
-      const auto expected = out.y.to_vector<BFloat16>();
-      return std::equal(y.begin(), y.end(), expected.begin(),
-                        [](BFloat16 a, BFloat16 b) { return a.bits == b.bits; });
-    };
-    CHECK(same(y_of()));
-    for (const char* slower : {"tensor_cores", "plain"}) {
-      const Path path(slower);
-      CHECK(!same(y_of()));
-    }
-    const Path path("abacus");
-    CHECK(message_of<DeviceError>(y_of).find(
-              "] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got abacus; try without it") !=
+    const AttentionCase c = case_of({2, 100, 140, 2, 1, 64, 64}, 7);
+    const KernelCase direct(c);
+    REQUIRE(direct.hopper_forward());
+    CHECK(same_values(attention_by("hopper", c.in, {}), direct.y));
+    CHECK(!same_values(attention_by("tensor_cores", c.in, {}), direct.y));
+    CHECK(!same_values(attention_by("plain", c.in, {}), direct.y));
+    CHECK(message_of<DeviceError>([&] {
+            attention_by("abacus", c.in, {});
+          }).find("] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got abacus; try without it") !=
           std::string::npos);
+  }
+}
+
+TEST_SUITE("autograd/kernels/cuda_attention_hopper_order") {
+  TEST_CASE("every tile has one position in the order, and every position one block") {
+    for (const Index cached_bytes : {1, 300000, 1 << 20, 32 << 20}) {
+      const TileOrder order = order_of({3, 700, 700, 5, 5, 64, 64}, cached_bytes);
+      REQUIRE(order.size() == 15 * 6);
+      std::vector<int> times(15 * 6);
+      for (int position = 0; position < order.size(); ++position) {
+        const TileOrder::Tile tile = order.at(position);
+        REQUIRE((tile.unit >= 0 && tile.unit < 15 && tile.index >= 0 && tile.index < 6));
+        ++times[static_cast<std::size_t>(tile.unit * 6 + tile.index)];
+      }
+      CHECK(times == std::vector<int>(15 * 6, 1));
+      for (const int blocks : {1, 7, 89, 90}) {
+        times.assign(15 * 6, 0);
+        for (int block = 0; block < blocks; ++block) {
+          for (int n = 0; kernels::position_of(n, block, blocks) < order.size(); ++n)
+            ++times[static_cast<std::size_t>(kernels::position_of(n, block, blocks))];
+        }
+        CHECK(times == std::vector<int>(15 * 6, 1));
+      }
+    }
+  }
+
+  TEST_CASE("sections have as many heads as the cache holds, and blocks about the same work") {
+    const HopperCase c{8, 1024, 1024, 12, 12, 64, 64};
+    CHECK(order_of(c, 32 << 20).units_at_once == 96);
+    CHECK(order_of(c, 16 << 20).units_at_once == 48);
+    CHECK(order_of({8, 1024, 1024, 12, 3, 64, 64}, 4 << 20).units_at_once == 48);  // heads share their keys
+    const HopperCase cases[] = {c,
+                                {64, 1024, 1024, 12, 12, 64, 64},
+                                {4, 2048, 2048, 12, 12, 64, 64},
+                                {2, 4096, 4096, 16, 16, 128, 128},
+                                {1, 16384, 16384, 12, 12, 128, 128}};
+    for (const HopperCase& causal : cases) CHECK(imbalance(order_of(causal, 32 << 20), 132) < 1.04);
+  }
+
+  TEST_CASE("blocks that work off many tiles, or one, in one section or several: the same bits") {
+    const HopperCase cases[] = {
+        {1, 600, 600, 2, 1, 64, 64, "causal"},     {2, 131, 290, 4, 1, 64, 64},
+        {1, 500, 500, 2, 2, 64, 64, "documents"},  {1, 420, 500, 3, 1, 128, 128, "window"},
+        {1, 500, 500, 2, 2, 128, 72, "documents"}, {3, 140, 301, 2, 1, 128, 128, "lengths"},
+        {1, 280, 280, 4, 2, 256, 256, "causal"},   {1, 500, 500, 2, 1, 256, 256, "documents"},
+        {1, 200, 300, 2, 2, 256, 128, "gaps"},
+    };
+    for (const HopperCase& c : cases) {
+      CAPTURE(&c - cases);
+      const AttentionCase made = case_of(c, 8);
+      const KernelCase expected(made);
+      REQUIRE(expected.hopper_forward());
+      const Index tiles = c.B * c.H * ((c.T + kTileRows - 1) / kTileRows);
+      const Index bytes = c.B * c.G * c.S * (c.D + c.E) * bytes_of(DType::bf16);
+      for (const Index share : {2, 7}) {
+        CAPTURE(share);
+        const KernelCase got(made);
+        const auto blocks = static_cast<int>((tiles + share - 1) / share);
+        REQUIRE(got.hopper_forward({blocks, (bytes + share - 1) / share}));
+        CHECK(same_values(got.y, expected.y));
+        CHECK(got.log_sum.to_vector<float>() == expected.log_sum.to_vector<float>());
+      }
+    }
   }
 }

@@ -1,4 +1,4 @@
-#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_path_case.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,41 +1,41 @@
-#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
-#include <tapeformer/tests/emulator/in_order.h>
+#include <tapeformer/tests/autograd/kernels/attention_path_case.h>
 
 using namespace tapeformer;
 
 namespace {
 
-constexpr const char* kSplitPath = "tensor_cores";
+constexpr DType kSplitTypes[] = {DType::bf16, DType::f32};
 
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention_split") {
-  TEST_CASE("a latent that is key and value at once, of many heads, is loaded once") {
-    for (const DType type : {DType::bf16, DType::f32}) {
-      CAPTURE(name_of(type));
+  TEST_CASE("a latent that is key and value at once, of many heads, is loaded once, with the same result") {
+    for (const DType type : kSplitTypes) {
       for (const Index width : {40, 576}) {
         CAPTURE(width);
         Generator random(test_seed(31));
         AttentionCase c = simple_case(2, 2, 200, 10, 1, width, width, random);
-        c.in.value = c.in.key;
         c.options.causal = true;
         c.options.key_lengths = integers({200, 90}, {2});
-        check_forward_path(kSplitPath, c, random, type);
+        c.in.value = c.in.key.clone();
+        check_path(gpu_path("split", type), c, random);
+        const Tensor expected = attention_by("tensor_cores", c.in, c.options, type);
+        c.in.value = c.in.key;
+        CHECK(same_values(attention_by("tensor_cores", c.in, c.options, type), expected));
       }
     }
   }
 
   TEST_CASE("many parts, some of which see nothing") {
-    for (const DType type : {DType::bf16, DType::f32}) {
-      CAPTURE(name_of(type));
+    for (const DType type : kSplitTypes) {
       Generator random(test_seed(32));
       AttentionCase c = simple_case(2, 3, 1500, 2, 1, 16, 16, random);
       c.options.key_lengths = integers({1500, 70}, {2});
       c.options.causal = true;
       c.options.window_before = 400;
-      check_forward_path(kSplitPath, c, random, type);
+      check_path(gpu_path("split", type), c, random);
       c.options.query_mask = booleans({1, 0, 1, 0, 0, 0}, {2, 3});
-      check_forward_path(kSplitPath, c, random, type);
+      check_path(gpu_path("split", type), c, random);
     }
   }
 
@@ -45,10 +45,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
       const AttentionCase c = simple_case(1, T, S, 2, 1, D, E, random);
       AttentionOptions options;
       options.dropout = dropout;
-      const Tensor plain = attention_by("plain", c.in, options, DType::f32, shift);
-      const Tensor y = attention_by(kSplitPath, c.in, options, DType::f32, shift);
-      check_output(y, as_type(c.in, DType::f32), options, DType::f32);
-      return !same_values(y, plain);
+      return !same_values(attention_by("tensor_cores", c.in, options, DType::f32, shift),
+                          attention_by("plain", c.in, options, DType::f32, shift));
     };
     CHECK(takes(1, 129, 16, 16));
     CHECK(takes(16, 300, 16, 16));
@@ -60,19 +58,5 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
     CHECK_FALSE(takes(1, 300, 16, 644));
     CHECK_FALSE(takes(1, 300, 16, 16, 0.1));
     CHECK_FALSE(takes(1, 300, 16, 16, 0, 1));
-  }
-
-  TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
-    Generator random(test_seed(34));
-    AttentionCase c = simple_case(1, 3, 700, 4, 2, 40, 64, random);
-    c.options.causal = true;
-    c.options.key_mask = random_mask({1, 700}, random);
-    for (const DType type : {DType::bf16, DType::f32}) {
-      const Tensor first = attention_by(kSplitPath, c.in, c.options, type);
-      for (const std::uint64_t order : {0, 1, 2}) {
-        const InOrder in(order);
-        CHECK(same_values(attention_by(kSplitPath, c.in, c.options, type), first));
-      }
-    }
   }
 }

@@ -70,14 +70,4 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
       CHECK_BELOW(relative_error(readable(weight.gradient()), affine(exact.gradient(), pass, 0)), 1e-5);
     }
   }
-
-  TEST_CASE("the same bits twice") {
-    Generator random(test_seed(4));
-    const std::vector<Tensor> x =
-        on_gpu({host_normal({7, 143, 70}, random), host_normal({4, 70}, random)}, DType::f32, 0);
-    const Tensor dy = on_gpu(host_normal({7, 143, 70}, random, DType::f32));
-    const std::vector<Tensor> first = with_gradients(convolved, x, dy),
-                              second = with_gradients(convolved, x, dy);
-    for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_values(first[i], second[i]));
-  }
 }

@@ -3,24 +3,19 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
-#include <tapeformer/tests/reference/sanitized.h>
 
-#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
 
 namespace {
 
-constexpr Index kSizes[] = {1, 31, 32, 33, 257, 4099};
-
 Tensor arguments(Unary f, const Shape& shape, Generator& random) {
   const bool needs_positive = f == Unary::log || f == Unary::sqrt;
   return random_uniform(shape, needs_positive ? 0.2 : -3, 3, random).to(Device::cpu());
 }
 
-/// `f`, which knows both devices, gives the same bits on both: in f32 and f64, and in bf16 what f32 gives,
-/// rounded.
+/// `f` gives the same bits on both devices: in f32 and f64, and in bf16 what f32 gives, rounded.
 void check_same(const Function& f, const std::vector<Tensor>& x, Index shift = 0) {
   for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
     CAPTURE(name_of(type));
@@ -32,22 +27,10 @@ void check_same(const Function& f, const std::vector<Tensor>& x, Index shift = 0
     }
     const Tensor got = f(there), expected = f(here);
     CHECK(got.device() == Device::cuda());
-    if (is_floating(expected.dtype())) {
-      CHECK(got.dtype() == type);
-      CHECK(same_values(got, expected.to(type)));
-    } else {
-      CHECK(same_values(got, expected));
-    }
+    CHECK(got.dtype() == type);
+    CHECK(same_values(got, expected.to(type)));
   }
 }
-
-struct Pair {
-  Shape a, b;
-};
-const Pair kPairs[] = {{{3, 5, 7}, {3, 5, 7}}, {{3, 5, 7}, {}},       {{7}, {3, 5, 7}},
-                       {{3, 5, 7}, {5, 1}},    {{3, 1, 7}, {5, 1}},   {{2, 1, 3, 1}, {1, 4, 1, 5}},
-                       {{257, 33}, {33}},      {{257, 1}, {257, 33}}, {{0}, {1}},
-                       {{3, 0, 7}, {7}}};
 
 }  // namespace
 
@@ -55,7 +38,7 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
   TEST_CASE("bf16 functions and their gradients are as exact as bf16 allows") {
     Generator random(test_seed(1));
     for (const Unary f : kUnaries) {
-      for (const Index n : kSizes) {
+      for (const Index n : {1, 33, 257, 4099}) {
         CAPTURE(std::string(name_of(f)));
         CAPTURE(n);
         const Function function = [f](const auto& x) { return unary(f, x[0]); };
@@ -63,6 +46,9 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
         check_bf16(function, {}, {x}, dy, n % 3);
       }
     }
+    const Tensor x = random_uniform({257}, 0.5, 2, random).to(Device::cpu()), dy = host_normal({257}, random);
+    check_bf16([](const auto& in) { return pow(in[0], 3); }, {}, {x}, dy, 1);
+    check_bf16([](const auto& in) { return affine(in[0], 1.0009765625, -0.3); }, {}, {x}, dy);
   }
 
   TEST_CASE("the lower tail of gelu keeps its digits") {
@@ -85,46 +71,6 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
     for (const Unary f : kUnaries) CHECK(std::isnan(unary(f, x).at(32)));
   }
 
-  TEST_CASE("no gradient passes where relu is flat, not even a NaN") {
-    for (const DType type : {DType::f32, DType::bf16}) {
-      const Tensor x = on_gpu(values({0, -1, -2, 3}).to(type));
-      const Tensor dy = on_gpu(values({1, INFINITY, NAN, 5}).to(type));
-      const Tensor dx = with_gradients([](const auto& in) { return relu(in[0]); }, {x}, dy)[1];
-      CHECK(readable(dx).to_vector<double>() == std::vector<double>{0, 0, 0, 5});
-    }
-  }
-
-  TEST_CASE("arithmetic, choices and comparisons broadcast as on the CPU, bit by bit") {
-    Generator random(test_seed(3));
-    for (const Pair& shapes : kPairs) {
-      INFO(shapes.a.text(), " ", shapes.b.text());
-      const Tensor a = host_normal(shapes.a, random);
-      const Tensor b = random_uniform(shapes.b, 0.5, 2, random).to(Device::cpu());
-      const Tensor mask = random_mask(shapes.b, random).to(Device::cpu());
-      const Tensor ones_a = affine(a, 0, 1), ones_b = affine(b, 0, 1);
-      check_same([](const auto& x) { return x[0] + x[1]; }, {a, b}, 1);
-      check_same([](const auto& x) { return x[0] - x[1]; }, {a, b});
-      check_same([](const auto& x) { return x[0] * x[1]; }, {a, b}, 3);
-      check_same([](const auto& x) { return x[0] / x[1]; }, {a, b});
-      check_same([](const auto& x) { return where(x[2], x[0], x[1]); }, {a, b, mask}, 1);
-      check_same([](const auto& x) { return masked_fill(x[0], x[1], -7); }, {a, mask});
-      check_same([](const auto& x) { return equal(x[0], x[1]); }, {a, b});
-      check_same([](const auto& x) { return equal(x[0], x[1]); }, {ones_a, ones_b});
-      check_same([](const auto& x) { return logical_and(x[1], equal(x[0], x[0])); }, {a, mask});
-    }
-  }
-
-  TEST_CASE("affine maps and powers of bf16 are computed in f32") {
-    Generator random(test_seed(4));
-    for (const Index n : kSizes) {
-      const Tensor x = random_uniform({n}, 0.5, 2, random).to(Device::cpu()), dy = host_normal({n}, random);
-      check_same([](const auto& in) { return affine(in[0], 0.25, 1); }, {x}, 1);
-      const Function cube = [](const auto& in) { return pow(in[0], 3); };
-      check_bf16(cube, {}, {x}, dy, 1);
-      check_bf16([](const auto& in) { return affine(in[0], 1.0009765625, -0.3); }, {}, {x}, dy);
-    }
-  }
-
   TEST_CASE("gated units and their gradients in bf16, at odd widths") {
     Generator random(test_seed(5));
     for (const Unary f : {Unary::sigmoid, Unary::relu, Unary::gelu, Unary::silu, Unary::tanh}) {
@@ -139,21 +85,6 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
                    {both}, dy, 1);
       }
     }
-  }
-
-  TEST_CASE("copies are as on the CPU, bit by bit") {
-    Generator random(test_seed(6));
-    const Tensor x = host_normal({3, 5, 7, 11}, random), y = host_normal({3, 2, 7, 11}, random);
-    check_same([](const auto& in) { return permute(in[0], {2, 0, 3, 1}); }, {x}, 1);
-    check_same([](const auto& in) { return transpose(in[0]); }, {x});
-    check_same([](const auto& in) { return concat({in[0], in[1]}, 1); }, {x, y}, 3);
-    check_same([](const auto& in) { return slice(in[0], 2, 3, 3); }, {x}, 1);
-    check_same([](const auto& in) { return pad(in[0], 3, 2, 17); }, {x}, 1);
-    check_same(
-        [](const auto& in) {
-          return broadcast_to(in[0], {4, 257, 7});
-        },
-        {host_normal({257, 1}, random)});
   }
 
   TEST_CASE("gathering picks, and its gradient adds in f32, in order") {
@@ -187,43 +118,5 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
     }
     CHECK(std::isnan(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::bf16).item()));
     CHECK(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::boolean).item() == 1);
-  }
-
-  TEST_CASE("elements beyond what one grid covers are reached") {
-    if (fewer_if_sanitized(4) < 4) return;
-    const Tensor x = Tensor::full({Index{65536} * 256 + 300}, 1, DType::boolean, Device::cuda());
-    const std::vector<bool> read = x.to_vector<bool>();
-    CHECK(std::count(read.begin(), read.end(), true) == x.elements());
-  }
-
-  TEST_CASE("the first value that is not finite is found in bf16 too") {
-    const Tensor x = Tensor::full({4099}, 1, DType::f32, Device::cpu());
-    x.data<float>()[4000] = x.data<float>()[77] = 0;
-    const Tensor there = on_gpu(x.to(DType::bf16));
-    Tape tape;
-    tape.detect_anomalies();
-    tape.watch(there);
-    CHECK(affine(there, 2, 1).at(77) == 1);
-    CHECK(message_of<TapeError>([&] { return pow(there, -1); })
-              .rfind("[pow] forward gave the first value that is not finite: inf at element 77 of bf16[4099]",
-                     0) == 0);
-  }
-
-  TEST_CASE("operands on two devices are refused") {
-    const Tensor here = Tensor::zeros({2}, DType::f32, Device::cpu());
-    const Tensor there = Tensor::zeros({2}, DType::f32, Device::cuda());
-    const Tensor mask = Tensor::zeros({2}, DType::boolean, Device::cpu());
-    CHECK(message_of<DeviceError>([&] {
-            return here + there;
-          }).rfind("[add] all operands must be on one", 0) == 0);
-    CHECK(message_of<DeviceError>([&] { return masked_fill(there, mask, 0); }) ==
-          "[where] condition must be on the device of the values; got condition=bool[2] on cpu, values=f32[] "
-          "on cuda:0; try condition.to(Device)");
-    CHECK(message_of<DeviceError>([&] {
-            return logical_and(mask, mask.to(Device::cuda()));
-          }).rfind("[logical_and] b must be on the device", 0) == 0);
-    CHECK(message_of<DeviceError>([&] {
-            return gather(there, 0, mask.to(DType::i32));
-          }).rfind("[gather] index must be on the device", 0) == 0);
   }
 }

@@ -11,10 +11,9 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_path_case.h>
+#include <tapeformer/tests/emulator/in_order.h>
 #include <tapeformer/tests/reference/sanitized.h>
-
-#include <cstdlib>
 
 // Every kernel with a few blocks, of several warps and tiles: small enough for what watches each access, here
 // or on a GPU. What optimizers run is in test_cuda_optim.cpp.
@@ -22,15 +21,19 @@ using namespace tapeformer;
 
 namespace {
 
-/// Outputs and gradients of `f` in f32 on the GPU are those in f64 on the CPU.
+/// Outputs and gradients of `f` in f32 on the GPU are those in f64 on the CPU, and the same bits in any order
+/// of blocks and threads.
 void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& random, DType type = DType::f32,
                Index shift = 1) {
   const Tensor dy = host_normal(f(x).shape(), random);
-  const std::vector<Tensor> expected = with_gradients(f, x, dy),
-                            got = with_gradients(f, on_gpu(x, type, shift), on_gpu(dy.to(type)));
+  const auto run = [&] { return with_gradients(f, on_gpu(x, type, shift), on_gpu(dy.to(type))); };
+  const std::vector<Tensor> expected = with_gradients(f, x, dy), got = run();
+  const InOrder another(11);
+  const std::vector<Tensor> again = run();
   for (std::size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(got[i].device() == Device::cuda());
+    CHECK(same_values(again[i], got[i]));
     CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-11 : 1e-5);
   }
 }
@@ -298,24 +301,14 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
 
   TEST_CASE("attention in bf16 on tensor cores, of each width and with dropout") {
-    setenv("TAPEFORMER_ATTENTION", "tensor_cores", 1);
     Generator random(test_seed(10));
-    AttentionOptions options;
-    options.causal = true;
     for (const Index width : {32, 64, 128, 256}) {
       CAPTURE(width);
-      const Tensor dy = host_normal({1, 70, 2, 24}, random).to(DType::bf16);
-      const std::vector<Tensor> there =
-          on_gpu(attention_inputs(70, 134, width, 24, false, random), DType::bf16);
-      const auto here = [&](std::size_t i) { return readable(there[i]); };
-      std::vector<Tensor> got = with_gradients(attention_with(options), there, on_gpu(dy));
-      for (Tensor& x : got) x = readable(x);
-      const double u = unit_roundoff(DType::bf16);
-      check_attention({got[0], {got.begin() + 1, got.end()}}, {here(0), here(1), here(2)}, options,
-                      readable(dy), DType::bf16, {u, u, u});
-      options.dropout = options.dropout > 0 ? 0 : 0.25;
+      AttentionCase c = simple_case(1, 70, 134, 2, 1, width, 24, random);
+      c.options.causal = true;
+      c.options.dropout = width == 64 || width == 256 ? 0.25 : 0;
+      check_path(gpu_path("tensor_cores", DType::bf16), c, random);
     }
-    unsetenv("TAPEFORMER_ATTENTION");
   }
 
   TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
@@ -343,15 +336,8 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention of few queries: parts of several tiles of keys") {
     Generator random(test_seed(13));
-    constexpr Index kMany = 270;  // entries: two parts of three tiles each
-    const std::vector<Tensor> x{host_normal({kMany, 1, 1, 16}, random),
-                                host_normal({kMany, 330, 1, 16}, random),
-                                host_normal({kMany, 330, 1, 16}, random)};
-    for (const DType type : {DType::f32, DType::bf16}) {
-      const std::vector<Tensor> there = on_gpu(x, type);
-      const auto here = [&](std::size_t i) { return readable(there[i]); };
-      check_output(readable(attention_with({})(there)), {here(0), here(1), here(2)}, {}, type);
-    }
+    const AttentionCase c = simple_case(270, 1, 330, 1, 1, 16, 16, random);  // two parts of three tiles each
+    for (const DType type : {DType::f32, DType::bf16}) check_path(gpu_path("split", type), c, random);
   }
 
   TEST_CASE("attention: widths that several blocks share, and packed sequences") {

@@ -110,14 +110,4 @@ TEST_SUITE("autograd/kernels/cuda_linear_attention") {
       CHECK(joined[0].dtype() == DType::f32);
     }
   }
-
-  TEST_CASE("the same bits twice") {
-    Generator random(test_seed(3));
-    std::vector<Tensor> x;
-    for (const Tensor& t : inputs_of(kKinds[4], 2, 40, 2, random)) x.push_back(on_gpu(t.to(DType::f32)));
-    const Tensor dy = on_gpu(host_normal({2, 40, 2, kValueWidth}, random, DType::f32));
-    const Function f = attention_of(kKinds[4], false);
-    const std::vector<Tensor> first = with_gradients(f, x, dy), second = with_gradients(f, x, dy);
-    for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_values(first[i], second[i]));
-  }
 }

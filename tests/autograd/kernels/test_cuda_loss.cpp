@@ -104,15 +104,6 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     }
   }
 
-  TEST_CASE("the loss of a linear map in bf16, in one chunk and in several") {
-    Generator random(test_seed(3));
-    const Tensor targets = random_targets(33, 65, random);
-    const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({65, 24}, random),
-                                host_normal({65}, random)};
-    const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
-    for (const Index chunk : {0, 1, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
-  }
-
   TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to f32") {
     Generator random(test_seed(4));
     const Tensor x = on_gpu(Tensor::full({600, 4}, 1, DType::bf16, Device::cpu()));
@@ -128,17 +119,6 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     const double row = Tensor::scalar(1.0 / 1200, DType::bf16, Device::cpu()).item();
     CHECK_BELOW(deviation(weight.gradient().at(0), -600 * row), 1e-5);
     CHECK_BELOW(deviation(weight.gradient().at(7), 600 * row), 1e-5);
-  }
-
-  TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
-    for (const Index rows : {0, 40}) {
-      const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
-      const auto got =
-          with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
-                         seed_of(DType::f32, Device::cuda()));
-      CHECK(got[0].item() == 0);
-      for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
-    }
   }
 
   TEST_CASE(
@@ -169,15 +149,15 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     }
   }
 
-  TEST_CASE("a head's loss in bf16 over a row that a block keeps") {
+  TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row that a block keeps") {
     Generator random(test_seed(7));
-    for (const Index classes : {1101, 8300}) {
+    for (const Index classes : {65, 1101, 8300}) {
       CAPTURE(classes);
-      const Tensor targets = random_targets(5, classes, random);
-      const std::vector<Tensor> x{host_normal({5, 8}, random), host_normal({classes, 8}, random),
+      const Tensor targets = random_targets(33, classes, random);
+      const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({classes, 24}, random),
                                   host_normal({classes}, random)};
       const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
-      check_bf16_loss(linear_loss_of(targets, 0), plain, x);
+      for (const Index chunk : {0, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
     }
   }
 
@@ -202,18 +182,6 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     }
   }
 
-  TEST_CASE("logits far from zero lose nothing") {
-    for (const Index classes : {40, 1100}) {
-      const Tensor x = Tensor::empty({2, classes}, DType::f32, Device::cpu()),
-                   targets = Tensor::zeros({2}, DType::i32, Device::cpu());
-      for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i * 5 % 7);
-      for (const double smoothing : {0.0, 0.3}) {
-        const Function f = loss_of(targets, smoothing);
-        CHECK_BELOW(deviation(f({on_gpu(affine(x, 1, 10000))}).item(), f({x}).item()), 1e-6);
-      }
-    }
-  }
-
   TEST_CASE("more rows than a block counts and adds up") {
     Generator random(test_seed(9));
     const Index rows = 40000;
@@ -228,18 +196,5 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
       CHECK(message(Device::cuda()) == message(Device::cpu()));
       CHECK(message(Device::cpu()).find("got 7 at [" + std::to_string(last) + "]") != std::string::npos);
     }
-  }
-
-  TEST_CASE("the same bits twice") {
-    Generator random(test_seed(5));
-    const Tensor targets = targets_with_gaps(700, 65, random);
-    const std::vector<Tensor> x{on_gpu(host_normal({700, 24}, random, DType::f32)),
-                                on_gpu(host_normal({65, 24}, random, DType::f32)),
-                                on_gpu(host_normal({65}, random, DType::f32))};
-    const auto run = [&] {
-      return with_gradients(linear_loss_of(targets, 100), x, seed_of(DType::f32, Device::cuda()));
-    };
-    const std::vector<Tensor> first = run(), second = run();
-    for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_values(first[i], second[i]));
   }
 }

@@ -65,7 +65,11 @@ TEST_SUITE("autograd/kernels/cuda_packs") {
                           {{2, 3, 16}, {3, 16}},
                           {{2, 3, 16}, {2, 1, 16}},
                           {{3, 1, 16}, {5, 1}},
-                          {{2, 1, 20}, {5, 20}}};
+                          {{2, 1, 20}, {5, 20}},
+                          {{2, 1, 3, 1}, {1, 4, 1, 5}},
+                          {{257, 1}, {257, 33}},
+                          {{0}, {1}},
+                          {{3, 0, 7}, {7}}};
     for (const Pair& shapes : pairs) {
       INFO(shapes.a.text(), " ", shapes.b.text());
       const Tensor a = whole(shapes.a, random), b = whole(shapes.b, random);
@@ -125,9 +129,11 @@ TEST_SUITE("autograd/kernels/cuda_packs") {
   TEST_CASE("sums and maxima of rows and columns that packs divide or do not, in parts and not") {
     Generator random(test_seed(5));
     for (const Shape& shape :
-         {Shape{3, 64, 1}, Shape{3, 67, 1}, Shape{1, 20000, 1}, Shape{2, 9001, 1}, Shape{5, 2048, 1},
-          Shape{1, 9, 8}, Shape{2, 33, 16}, Shape{1, 700, 24}, Shape{1, 3000, 72}, Shape{2, 1500, 264},
-          Shape{1, 1000, 30}, Shape{0, 4, 8}, Shape{2, 0, 8}, Shape{2, 0, 1}}) {
+         {Shape{2, 1, 1},    Shape{2, 32, 31},   Shape{2, 33, 65},   Shape{2, 257, 2},    Shape{2, 4099, 33},
+          Shape{3, 8191, 1}, Shape{1, 1027, 40}, Shape{5, 777, 3},   Shape{1, 70001, 1},  Shape{3, 64, 1},
+          Shape{3, 67, 1},   Shape{1, 20000, 1}, Shape{2, 9001, 1},  Shape{5, 2048, 1},   Shape{1, 9, 8},
+          Shape{2, 33, 16},  Shape{1, 700, 24},  Shape{1, 3000, 72}, Shape{2, 1500, 264}, Shape{1, 1000, 30},
+          Shape{0, 4, 8},    Shape{2, 0, 8},     Shape{2, 0, 1}}) {
       CAPTURE(shape.text());
       const Tensor x = whole(shape, random);
       for (const DType type : kTypes) {

@@ -24,7 +24,7 @@ struct EmulatedLayout {
   std::int32_t count = 1;
   std::int64_t stride = 0;
 };
-struct EmulatedWishes {
+struct EmulatedPreference {
   std::uint32_t align_a = 256, align_b = 256, align_c = 256, align_d = 256;
 };
 
@@ -129,8 +129,7 @@ struct Addresses {
 };
 
 template <class T, class C, class Prepare>
-void run(cudaStream_t stream, const StridedProducts& p, const Addresses& x, std::int64_t microseconds,
-         const Prepare& prepared) {
+void run(cudaStream_t stream, const StridedProducts& p, const Addresses& x, const Prepare& prepared) {
   const auto *pa = static_cast<const T*>(x.a), *pb = static_cast<const T*>(x.b);
   auto *pc = static_cast<C*>(x.c), *bias = static_cast<C*>(x.bias), *before = static_cast<C*>(x.before);
   const Index biases = p.epilogue == Epilogue::bias_gradient ? p.m : p.n;
@@ -141,7 +140,7 @@ void run(cudaStream_t stream, const StridedProducts& p, const Addresses& x, std:
     require(p, stream, bias, 1, biases, biases, 0);
     require(p, stream, before, p.m, p.n, p.ldc, 0);
     products(p, pa, pb, pc, bias, before, prepared);
-    emulator::microseconds += microseconds;
+    ++emulator::microseconds;
   });
 }
 
@@ -231,13 +230,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               const void* a, cublasLtMatrixLayout_t of_a, const void* b,
                               cublasLtMatrixLayout_t of_b, const void* beta, const void*,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
-                              const cublasLtMatmulAlgo_t* algorithm, void* workspace,
-                              std::size_t workspace_bytes, cudaStream_t stream) {
-  const emulator::MatmulAlgorithm& chosen = emulator::matmul_library().algorithms[algorithm->number];
-  if (chosen.status != CUBLAS_STATUS_SUCCESS) return chosen.status;
-  if (workspace_bytes < chosen.workspace) return CUBLAS_STATUS_INVALID_VALUE;
-  if (chosen.workspace > 0)
-    emulator::require_device_memory("a matrix product", stream, workspace, workspace_bytes);
+                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
+  const emulator::MatmulLibrary& library = emulator::matmul_library();
+  if (library.product != CUBLAS_STATUS_SUCCESS) return library.product;
+  if (workspace_bytes < library.workspace || (library.workspace > 0 && workspace == nullptr))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  emulator::require_device_memory("a matrix product", stream, workspace, workspace_bytes);
   StridedProducts p = row_major(*product, *of_a, *of_b, *of_d);
   const bool wide = p.factors == DType::f64;
   p.scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
@@ -251,38 +250,36 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     bits |= reinterpret_cast<std::uintptr_t>(address);
   if (!is_possible(p, bits, x.bias != nullptr) || (keeps_before && product->lead_of_before != p.ldc))
     return CUBLAS_STATUS_INVALID_VALUE;
-  ++emulator::matmul_library().calls[algorithm->number];
   const auto exact = [](auto value) { return value; };
   const auto widened = [](BFloat16 value) { return static_cast<float>(value); };
   if (wide)
-    run<double, double>(stream, p, x, chosen.microseconds, exact);
+    run<double, double>(stream, p, x, exact);
   else if (p.factors == DType::f32 && product->compute == CUBLAS_COMPUTE_32F_FAST_TF32)
-    run<float, float>(stream, p, x, chosen.microseconds, rounded_to_tf32);
+    run<float, float>(stream, p, x, rounded_to_tf32);
   else if (p.factors == DType::f32)
-    run<float, float>(stream, p, x, chosen.microseconds, exact);
+    run<float, float>(stream, p, x, exact);
   else if (p.result == DType::f32)
-    run<BFloat16, float>(stream, p, x, chosen.microseconds, widened);
+    run<BFloat16, float>(stream, p, x, widened);
   else
-    run<BFloat16, BFloat16>(stream, p, x, chosen.microseconds, widened);
+    run<BFloat16, BFloat16>(stream, p, x, widened);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t wishes, int most,
+                                              cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t* found, int* count) {
   const emulator::MatmulLibrary& library = emulator::matmul_library();
   if (library.heuristic != CUBLAS_STATUS_SUCCESS) return library.heuristic;
-  const std::uintptr_t bits = wishes->align_a | wishes->align_b | wishes->align_c | wishes->align_d |
-                              reinterpret_cast<std::uintptr_t>(product->bias) |
+  const std::uintptr_t bits = preference->align_a | preference->align_b | preference->align_c |
+                              preference->align_d | reinterpret_cast<std::uintptr_t>(product->bias) |
                               reinterpret_cast<std::uintptr_t>(product->before);
   *count = 0;
   if (!is_possible(row_major(*product, *a, *b, *d), bits, product->bias != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *count = std::min(most, static_cast<int>(library.algorithms.size()));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(*count); ++i)
-    found[i] = {{i}, library.algorithms[i].workspace, library.algorithms[i].state};
+  *count = 1;
+  *found = {{}, library.workspace, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -320,21 +317,23 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
 
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* wishes) {
-  *wishes = new EmulatedWishes;
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = new EmulatedPreference;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wishes,
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t which,
                                                     const void* value, std::size_t bytes) {
   switch (which) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(wishes->align_a, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(wishes->align_b, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(wishes->align_c, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(wishes->align_d, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(preference->align_a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(preference->align_b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(preference->align_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(preference->align_d, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wishes) { return destroy(wishes); }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}

@@ -4,11 +4,8 @@
 
 #include <emulated_cuda.h>
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,
@@ -52,10 +49,8 @@ constexpr std::uint32_t CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2;
 using cublasLtHandle_t = void*;
 using cublasLtMatmulDesc_t = struct EmulatedProduct*;
 using cublasLtMatrixLayout_t = struct EmulatedLayout*;
-using cublasLtMatmulPreference_t = struct EmulatedWishes*;
-struct cublasLtMatmulAlgo_t {
-  std::size_t number;
-};
+using cublasLtMatmulPreference_t = struct EmulatedPreference*;
+struct cublasLtMatmulAlgo_t {};
 struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
   std::size_t workspaceSize;
@@ -73,7 +68,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t wishes, int most,
+                                              cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t* found, int* count);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
                                         cudaDataType_t scale);
@@ -87,26 +82,19 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t which, const void* value,
                                                 std::size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* wishes);
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wishes,
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference);
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t which,
                                                     const void* value, std::size_t bytes);
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wishes);
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
 
 namespace tapeformer::emulator {
 
-/// One of the library's algorithms, all of which compute the same.
-struct MatmulAlgorithm {
-  std::int64_t microseconds = 1;
-  cublasStatus_t state = CUBLAS_STATUS_SUCCESS;   // as the heuristic reports it
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // of a call with it
-  std::size_t workspace = 0;                      // bytes that a call must bring
-};
-/// What the library has for every product that it can compute, the first choice first.
+/// How the library answers for every product that it can compute.
 struct MatmulLibrary {
-  std::vector<MatmulAlgorithm> algorithms{1};
-  cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;
-  std::array<std::atomic<int>, 16> calls{};  // with each algorithm
+  cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;  // when asked for an algorithm
+  cublasStatus_t product = CUBLAS_STATUS_SUCCESS;    // when called
+  std::size_t workspace = 0;                         // bytes that a call must bring
 };
 inline MatmulLibrary& matmul_library() {
   static MatmulLibrary library;

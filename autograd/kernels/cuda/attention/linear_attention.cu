@@ -71,8 +71,8 @@ void linear_attention_forward(Cuda on, const LinearAttention& n, const LinearAtt
                               Wide<T>* kept, Wide<T>* last) {
   const Index numbers = sizes_of<T>(n).of_forward;
   const Scratch<Wide<T>> memory(on, n.sequences() * numbers);
-  launch(on, "linear_attention", forward_kernel<T>, dim3(static_cast<unsigned>(n.sequences())), dim3(kBlock),
-         0, n, x, numbers, memory.data(), y, kept, last);
+  launch(on, "linear_attention", forward_kernel<T>, n.sequences(), n, x, numbers, memory.data(), y, kept,
+         last);
 }
 
 template <class T>
@@ -81,8 +81,8 @@ void linear_attention_backward(Cuda on, const LinearAttention& n, const LinearAt
                                const LinearAttentionGradients<T>& to) {
   const Index numbers = sizes_of<T>(n).of_both;
   const Scratch<Wide<T>> memory(on, n.sequences() * numbers);
-  launch(on, "linear_attention", backward_kernel<T>, dim3(static_cast<unsigned>(n.sequences())), dim3(kBlock),
-         0, n, x, numbers, memory.data(), kept, dy, dlast, to);
+  launch(on, "linear_attention", backward_kernel<T>, n.sequences(), n, x, numbers, memory.data(), kept, dy,
+         dlast, to);
 }
 
 #define INSTANTIATE(T)                                                                                     \

@@ -1,11 +1,22 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/attention/operands.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/unary.h>
 #include <tapeformer/autograd/kernels/score_functions.h>
 
+#include <initializer_list>
+
 namespace tapeformer::kernels {
+
+#if !defined(__CUDACC__)
+/// Its pointers are checked as if each were an argument.
+template <class T>
+void require_argument(const char* kernel, cudaStream_t stream, const AttentionOperands<T>& x) {
+  for (const void* pointer : std::initializer_list<const void*>{x.query, x.key, x.value, x.weight, x.bias,
+                                                                x.relative, x.parameter, x.sinks})
+    emulator::require_device_memory(kernel, stream, pointer, 0);
+}
+#endif
 
 /// The same scores, changed before they become weights as ops/attention.h says. Without changes the kernels
 /// are compiled without them.

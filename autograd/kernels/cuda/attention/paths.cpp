@@ -2,8 +2,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
-#include <array>
-#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <type_traits>
@@ -22,14 +20,7 @@ int shared_kib(int major, int minor) {
 
 bool hopper_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, BFloat16* y,
                     float* log_sum) {
-  return !changes_pairs(s, x) &&
-         hopper_attention_forward(on, s, x.query, x.key, x.value, x.bias, x.sinks, y, log_sum);
-}
-bool hopper_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
-                     const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                     const AttentionGradients<BFloat16>& to) {
-  return !changes_pairs(s, x) && hopper_attention_backward(on, s, x.query, x.key, x.value, x.bias, y, log_sum,
-                                                           dy, to.dquery, to.dkey, to.dvalue);
+  return hopper_attention_forward(on, s, x, y, log_sum);  // by the usual schedule
 }
 
 /// The fastest level allowed, as named by TAPEFORMER_ATTENTION.
@@ -46,20 +37,19 @@ struct Path {
 
 /// In the order in which they are tried. The split kernels have no backward pass.
 template <class T>
-std::vector<Path<T>> table() {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return {{Level::tensor_cores, split_attention_forward<T>, nullptr},
-            {Level::hopper, hopper_forward, hopper_backward},
-            {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
-            {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
-  } else {
-    return {{Level::tensor_cores, split_attention_forward<T>, nullptr},
-            {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
-  }
-}
-template <class T>
 const std::vector<Path<T>>& paths() {
-  static const std::vector<Path<T>> all = table<T>();
+  static const std::vector<Path<T>> all = [] {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      return std::vector<Path<T>>{
+          {Level::tensor_cores, split_attention_forward<T>, nullptr},
+          {Level::hopper, hopper_forward, hopper_attention_backward},
+          {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
+          {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
+    } else {
+      return std::vector<Path<T>>{{Level::tensor_cores, split_attention_forward<T>, nullptr},
+                                  {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
+    }
+  }();
   return all;
 }
 
@@ -78,15 +68,9 @@ Level fastest_allowed(const AttentionOperands<T>& x) {
 }  // namespace
 
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes) {
-  static std::array<std::atomic<int>, 64> known{};  // KiB plus one; 0 if unknown
-  if (on.device < 0 || on.device >= static_cast<int>(known.size())) return false;
-  std::atomic<int>& answer = known[static_cast<std::size_t>(on.device)];
-  if (answer == 0) {
-    cudaDeviceProp properties;
-    cuda::check(cudaGetDeviceProperties(&properties, on.device), "asking for a device's properties");
-    answer = 1 + shared_kib(properties.major, properties.minor);
-  }
-  return answer > 1 && shared_bytes <= static_cast<std::size_t>(answer - 1) * 1024;
+  const cudaDeviceProp& device = cuda::device_state(on.device).properties;
+  const int kib = shared_kib(device.major, device.minor);
+  return kib > 0 && shared_bytes <= static_cast<std::size_t>(kib) * 1024;
 }
 
 template <class T>

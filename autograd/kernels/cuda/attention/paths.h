@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/attention.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 /// The ways to compute attention on a GPU, which the table in paths.cpp lists. Each function returns false,
@@ -20,6 +21,13 @@ bool modifies(const AttentionShape& s, const AttentionOperands<T>& x) {
   return changes_pairs(s, x) || x.sinks != nullptr;
 }
 
+/// True if rows of this width begin at multiples of 16 bytes and end there.
+template <class T>
+bool has_aligned_rows(const T* x, const HeadStrides& strides, Index width) {
+  return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 &&
+         (strides.batch | strides.row | strides.head | width) % (16 / Index{sizeof(T)}) == 0;
+}
+
 /// True if the device has tensor cores for bf16, and this much shared memory for a block.
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes);
 
@@ -35,14 +43,11 @@ struct HopperSchedule {
   Index cached_bytes = Index{32} << 20;  // of keys and values in use at a time; an H100's cache has 50 MB
 };
 /// wgmma and the bulk copy engine, on GPUs of compute capability 9.0.
-bool hopper_attention_forward(Cuda on, const AttentionShape& shape, const BFloat16* query,
-                              const BFloat16* key, const BFloat16* value, const float* bias,
-                              const float* sinks, BFloat16* y, float* log_sum,
-                              const HopperSchedule& schedule = {});
-bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const BFloat16* query,
-                               const BFloat16* key, const BFloat16* value, const float* bias,
+bool hopper_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
+                              BFloat16* y, float* log_sum, const HopperSchedule& schedule = {});
+bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
                                const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                               Write<BFloat16> dquery, Write<BFloat16> dkey, Write<BFloat16> dvalue);
+                               const AttentionGradients<BFloat16>& to);
 
 /// mma.sync, on GPUs of compute capability 8.0 and higher.
 bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
 #include <algorithm>
 
@@ -308,25 +307,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-/// The input and output of a backward pass.
-struct Tensors {
-  const BFloat16 *query, *key, *value, *y, *dy;
-  Write<BFloat16> dquery, dkey, dvalue;
-};
-
 template <int kWidth>
-void run(Cuda on, const AttentionShape& s, const float* log_sum, const Tensors& x) {
+void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y,
+         const float* log_sum, const BFloat16* dy, const AttentionGradients<BFloat16>& gradients) {
   using Tiles = BackwardTiles<kWidth>;
   const Scratch<QueryFacts> facts(on, s.batch * s.heads * s.queries);
   const Spans spans(on, s);
   BackwardCase c{
       case_of(s, spans.data(), const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
-  find_query_facts(on, c.sizes, s, x.y, x.dy, facts.data());
+  find_query_facts(on, c.sizes, s, y, dy, facts.data());
   const auto queries = [&](const BFloat16* from, int box) {
     return box_map(from, s.query, s.batch, s.queries, s.heads, s.key_width, box);
   };
   const auto dys = [&](int box) {
-    return box_map(x.dy, output_strides(s), s.batch, s.queries, s.heads, s.value_width, box);
+    return box_map(dy, output_strides(s), s.batch, s.queries, s.heads, s.value_width, box);
   };
   const auto keys = [&](const BFloat16* from, int box) {
     return box_map(from, s.key, s.batch, s.keys, s.groups, s.key_width, box);
@@ -334,23 +328,23 @@ void run(Cuda on, const AttentionShape& s, const float* log_sum, const Tensors& 
   const auto values = [&](const BFloat16* from, int box) {
     return box_map(from, s.value, s.batch, s.keys, s.groups, s.value_width, box);
   };
-  const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
+
   const auto scale = static_cast<float>(s.scale);
   const auto key_width = static_cast<int>(s.key_width), value_width = static_cast<int>(s.value_width);
-  if (x.dkey || x.dvalue) {
-    c.gradients[0] = {x.dkey, s.key, key_width, scale};
-    c.gradients[1] = {x.dvalue, s.value, value_width, 1.0f};
+  if (gradients.dkey || gradients.dvalue) {
+    c.gradients[0] = {gradients.dkey, s.key, key_width, scale};
+    c.gradients[1] = {gradients.dvalue, s.value, value_width, 1.0f};
     launch(on, "hopper_attention_dkey", hopper_attention_backward_kernel<kWidth, true>,
-           blocks(s.batch * s.groups * tiles_for(s.keys, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
+           {s.batch * s.groups * tiles_of(s.keys, kOwnRows), kThreads, Tiles::kBytes}, c,
            keys(x.key, kOwnRows), values(x.value, kOwnRows), queries(x.query, kStepRows), dys(kStepRows),
-           keys(x.dkey ? x.dkey.to : x.key, kGroupRows),
-           values(x.dvalue ? x.dvalue.to : x.value, kGroupRows));
+           keys(gradients.dkey ? gradients.dkey.to : x.key, kGroupRows),
+           values(gradients.dvalue ? gradients.dvalue.to : x.value, kGroupRows));
   }
-  if (x.dquery) {
-    c.gradients[0] = {x.dquery, s.query, key_width, scale};
-    const CUtensorMap dquery = queries(x.dquery.to, kGroupRows);
+  if (gradients.dquery) {
+    c.gradients[0] = {gradients.dquery, s.query, key_width, scale};
+    const CUtensorMap dquery = queries(gradients.dquery.to, kGroupRows);
     launch(on, "hopper_attention_dquery", hopper_attention_backward_kernel<kWidth, false>,
-           blocks(s.batch * s.heads * tiles_for(s.queries, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
+           {s.batch * s.heads * tiles_of(s.queries, kOwnRows), kThreads, Tiles::kBytes}, c,
            queries(x.query, kOwnRows), dys(kOwnRows), keys(x.key, kStepRows), values(x.value, kStepRows),
            dquery, dquery);
   }
@@ -358,18 +352,16 @@ void run(Cuda on, const AttentionShape& s, const float* log_sum, const Tensors& 
 
 }  // namespace
 
-bool hopper_attention_backward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
-                               const BFloat16* value, const float* bias, const BFloat16* y,
-                               const float* log_sum, const BFloat16* dy, Write<BFloat16> dquery,
-                               Write<BFloat16> dkey, Write<BFloat16> dvalue) {
+bool hopper_attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                               const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                               const AttentionGradients<BFloat16>& to) {
   const Index width = std::max(s.key_width, s.value_width);
-  if (width > 128 || !hopper_takes(on, s, query, key, value, bias, dy)) return false;
+  if (width > 128 || !hopper_takes(on, s, x, dy)) return false;
   if (reinterpret_cast<std::uintptr_t>(y) % 4 != 0) return false;
-  for (const BFloat16* to : {dquery.to, dkey.to, dvalue.to}) {
-    if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0) return false;
+  for (const BFloat16* gradient : {to.dquery.to, to.dkey.to, to.dvalue.to}) {
+    if (reinterpret_cast<std::uintptr_t>(gradient) % 16 != 0) return false;
   }
-  const Tensors x{query, key, value, y, dy, dquery, dkey, dvalue};
-  width <= 64 ? run<64>(on, s, log_sum, x) : run<128>(on, s, log_sum, x);
+  (width <= 64 ? run<64> : run<128>)(on, s, x, y, log_sum, dy, to);
   return true;
 }
 

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/loads.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
 #include <algorithm>
 
@@ -275,34 +274,33 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <int kWidth>
 void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const TileOrder& order, int blocks,
-         const BFloat16* query, const BFloat16* key, const BFloat16* value, BFloat16* y) {
+         const AttentionOperands<BFloat16>& x, BFloat16* y) {
   using Tiles = ForwardTiles<kWidth>;
-  const HeadStrides of_y = output_strides(s);
   launch(on, "hopper_attention_forward", hopper_attention_forward_kernel<kWidth>,
-         dim3(static_cast<unsigned>(blocks)), dim3(kThreads), Tiles::kBytes, c, order,
-         box_map(query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
-         box_map(key, s.key, s.batch, s.keys, s.groups, s.key_width, Tiles::kKeys),
-         box_map(value, s.value, s.batch, s.keys, s.groups, s.value_width, Tiles::kKeys),
-         box_map(y, of_y, s.batch, s.queries, s.heads, s.value_width, kGroupRows));
+         {blocks, kThreads, Tiles::kBytes}, c, order,
+         box_map(x.query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
+         box_map(x.key, s.key, s.batch, s.keys, s.groups, s.key_width, Tiles::kKeys),
+         box_map(x.value, s.value, s.batch, s.keys, s.groups, s.value_width, Tiles::kKeys),
+         box_map(y, output_strides(s), s.batch, s.queries, s.heads, s.value_width, kGroupRows));
 }
 
 }  // namespace
 
-bool hopper_attention_forward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
-                              const BFloat16* value, const float* bias, const float* sinks, BFloat16* y,
-                              float* log_sum, const HopperSchedule& schedule) {
-  if (!hopper_takes(on, s, query, key, value, bias, y)) return false;
+bool hopper_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                              BFloat16* y, float* log_sum, const HopperSchedule& schedule) {
+  if (!hopper_takes(on, s, x, y)) return false;
   const Index width = std::max(s.key_width, s.value_width);
   const Spans spans(on, s);
-  const ForwardCase c = case_of(s, spans.data(), log_sum, sinks);
+  const ForwardCase c = case_of(s, spans.data(), log_sum, x.sinks);
   const TileOrder order = order_of(s, kQueries, schedule.cached_bytes);
-  const int blocks = std::min({order.size(), schedule.most_blocks, hopper_multiprocessors(on)});
+  const int blocks = std::min(
+      {order.size(), schedule.most_blocks, cuda::device_state(on.device).properties.multiProcessorCount});
   if (width <= 64)
-    run<64>(on, s, c, order, blocks, query, key, value, y);
+    run<64>(on, s, c, order, blocks, x, y);
   else if (width <= 128)
-    run<128>(on, s, c, order, blocks, query, key, value, y);
+    run<128>(on, s, c, order, blocks, x, y);
   else
-    run<256>(on, s, c, order, blocks, query, key, value, y);
+    run<256>(on, s, c, order, blocks, x, y);
   return true;
 }
 

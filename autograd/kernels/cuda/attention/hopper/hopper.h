@@ -11,8 +11,6 @@ namespace tapeformer::kernels {
 
 constexpr int kGroupRows = 64;  // of a warpgroup's products
 
-constexpr Index tiles_for(Index count, Index size) { return (count + size - 1) / size; }
-
 /// The keys from the first to the last that a tile's queries see.
 struct Span {
   int from, to;
@@ -113,6 +111,16 @@ struct alignas(16) QueryFacts {
 /// Queues finding the facts of all queries: [B, H, T].
 void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& shape, const BFloat16* y,
                       const BFloat16* dy, QueryFacts* facts);
+
+/// Describes a tensor [batch, rows, heads, width] to load_box() and store_box(): boxes of `box_rows` rows and
+/// 64 columns of one head. Columns are contiguous.
+/// Throws:  DeviceError if the driver refuses
+CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
+                    Index width, int box_rows);
+/// True if the device has compute capability 9.0 and the case suits these kernels: no masks but ranges, no
+/// dropout, rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].
+bool hopper_takes(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
+                  const BFloat16* y);
 
 /// True if a query of the tile sees the key.
 __device__ inline bool is_seen(const ForwardCase& c, const HopperPlace& place, const Span& span, int rows,

@@ -77,7 +77,7 @@ __global__ void attention_mma_shares_kernel(AttentionShape s, MmaGradient x, con
         if (x.relative != nullptr) score += relative_row(s, x.relative, b, head, t)[key];
         if (may_see(s, x.bias, b, head, t, key, score)) total += expf(score - own);
       }
-      total = warp_reduce(total, [](float a, float other) { return a + other; });
+      total = warp_sum(total);
       if (x.sinks != nullptr) total += expf(x.sinks[head] - own);
       share = 1 / total;
     }
@@ -119,11 +119,10 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const Atte
                       {padded, log_sums.data(), deltas.data(), x.bias != nullptr ? shares.data() : nullptr,
                        ranges.data(), tiles.data()}};
   const float per_nat = options_of(s, x) == MmaOptions::none ? kLog2E : 1.0f;
-  launch(on, "attention_mma_prepare", attention_mma_prepare_kernel, blocks_for(rows * kDeltaLanes),
-         dim3(kBlock), 0, s, y, dy, log_sum, per_nat, c.prepared);
+  launch(on, "attention_mma_prepare", attention_mma_prepare_kernel, blocks_for(rows * kDeltaLanes), s, y, dy,
+         log_sum, per_nat, c.prepared);
   if (x.bias != nullptr)
-    launch(on, "attention_mma_shares", attention_mma_shares_kernel, blocks_for(rows * kWarp), dim3(kBlock), 0,
-           s, c, log_sum);
+    launch(on, "attention_mma_shares", attention_mma_shares_kernel, blocks_for(rows * kWarp), s, c, log_sum);
   if (c.dkey || c.dvalue) attention_mma_dkey(on, s, c);
   if (c.dquery) attention_mma_dquery(on, s, c);
   return true;

@@ -126,13 +126,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const KeyPlace start = place_of_keys<kWidth>(s);
   const int b = start.b, group = start.group, key = start.key;
   const int keys = min(Block::kOwn, all_keys - key);
-  const bool drops = kMasks && s.drops;
-  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
-                                    (kModifies && x.relative != nullptr));
-  const float scale = static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E);
-  // Biases are added to scaled scores.
-  const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
-  const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
+  const ScoreFactors<kOptions> by(s, x.bias, x.relative);
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
   load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], x.key + s.key.at(b, key, group), s.key.row,
@@ -184,7 +178,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     const auto& moving = shared.stages[stage];
     if (Block::kStages == 2 && left > 1) load(1 - stage);
     const int query = tile * kMoving;
-    if (drops) {
+    if (by.drops) {
       const PhiloxStream random = s.dropout.settled();
       constexpr int kTiles = Block::kOwn / kKeyTile;
       for (int i = static_cast<int>(threadIdx.x) / 4; i < kMoving * kTiles; i += Block::kThreads / 4) {
@@ -199,13 +193,13 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     const int own_key = key + first_row + own_lane() / 4;
     const bool is_seen = moving.joint.sees(key + first_row, key + first_row + kRowTiles * 16);
     const bool is_whole =
-        !has_masks && moving.joint.sees_all(key + first_row, key + first_row + kRowTiles * 16);
+        !by.has_masks && moving.joint.sees_all(key + first_row, key + first_row + kRowTiles * 16);
     for (int at = 0; is_seen && at < kMoving; at += kStep) {
       const int own_query = at + own_lane() % 4 * 2;  // among the moving ones
       unsigned visible = 0, kept = 0;                 // computed while there are no scores in registers
       if (!is_whole) visible = pairs_in_ranges<kRows>(moving.ranges + own_query, own_key);
-      if (has_masks) visible = pairs_by_masks<kRows>(s, b, head, query + own_query, own_key, visible);
-      if (drops) {
+      if (by.has_masks) visible = pairs_by_masks<kRows>(s, b, head, query + own_query, own_key, visible);
+      if (by.drops) {
         const int own = (first_row + own_lane() / 4) % kKeyTile;
 #pragma unroll
         for (int jc = 0; jc < 2 * kFragments; ++jc) {
@@ -228,7 +222,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
               weight);
       }
       if (kMasks && x.bias != nullptr) {
-        if (!kModifies) scale_all(weights, scale);
+        if (!kModifies) scale_all(weights, by.scale);
         visible = add_biases_of_pairs<kRows>(s, x.bias, b, head, query + own_query, own_key, visible, weight);
       }
       const auto of_two = [&](const float(&of_all)[kMoving], int j) {
@@ -239,8 +233,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         const float2 log_sums = of_two(moving.log_sums, j);
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          weight(j, i, 0) = exponential<kMasks>(weight(j, i, 0) * factor - log_sums.x);
-          weight(j, i, 1) = exponential<kMasks>(weight(j, i, 1) * factor - log_sums.y);
+          weight(j, i, 0) = exponential<kMasks>(weight(j, i, 0) * by.factor - log_sums.x);
+          weight(j, i, 1) = exponential<kMasks>(weight(j, i, 1) * by.factor - log_sums.y);
         }
       }
       if (kMasks && x.prepared.shares != nullptr) {
@@ -261,7 +255,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           real |= ((log_sums.x != -kNothing ? 1u : 0u) | (log_sums.y != -kNothing ? 2u : 0u)) << 2 * j;
         }
       }
-      if (drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { weight(j, i, c) *= -1; });
+      if (by.drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { weight(j, i, c) *= -1; });
       if (kValues) {
         float kept_weights[kRowTiles][kFragments][4];
 #pragma unroll
@@ -283,7 +277,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           for (int ic = 0; ic < 2 * kRows; ++ic) {
             const int i = ic / 2, c = ic % 2;
             float& d = dscores[i / 2][j][i % 2 * 2 + c];
-            d = dscore_of(weight(j, i, c), kMasks ? kept_scale * d : d, c == 0 ? deltas.x : deltas.y);
+            d = dscore_of(weight(j, i, c), kMasks ? by.kept_scale * d : d, c == 0 ? deltas.x : deltas.y);
           }
         }
       };
@@ -316,7 +310,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
                      static_cast<float>(s.scale), dkeys);
   if constexpr (kValues)
     put_sums<kWidth>(x.dvalue, s.value.at(place.b, row, place.group), s.value.row, rows, s.value_width,
-                     kept_scale, dvalues);
+                     by.kept_scale, dvalues);
 }
 
 template <int kWidth, bool kKeys, bool kValues>
@@ -325,7 +319,7 @@ void run(Cuda on, const char* name, const AttentionShape& s, const MmaGradient& 
   const Index blocks = s.batch * s.groups * tiles_of(s.keys, Block::kOwn);
   with_options(options_of(s, x), [&](auto options) {
     launch(on, name, attention_mma_dkey_kernel<kWidth, decltype(options)::value, kKeys, kValues>,
-           dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads), sizeof(BackwardShared<kWidth>), s, x);
+           {blocks, Block::kThreads, sizeof(BackwardShared<kWidth>)}, s, x);
   });
 }
 

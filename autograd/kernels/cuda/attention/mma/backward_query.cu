@@ -19,13 +19,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const int group = head / (heads / static_cast<int>(s.groups));
   const int query = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * Block::kOwn;
   const int queries = min(Block::kOwn, all_queries - query);
-  const bool drops = kMasks && s.drops;
-  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
-                                    (kModifies && x.relative != nullptr));
-  const float scale = static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E);
-  // Biases are added to scaled scores.
-  const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
-  const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
+  const ScoreFactors<kOptions> by(s, x.bias, x.relative);
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
   JointRange of_block;
@@ -68,16 +62,16 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     const auto& moving = shared.stages[stage];
     if (Block::kStages == 2 && key + kMoving < end) load(key + kMoving, 1 - stage);
     if (of_warp.sees(key, key + kMoving)) {
-      const bool is_whole = !has_masks && of_warp.sees_all(key, key + kMoving);
+      const bool is_whole = !by.has_masks && of_warp.sees_all(key, key + kMoving);
       // bits_of_rows, while there are no scores in registers
       std::uint64_t bits = 0, kept = 0;
       if (!is_whole) {
         bits = bits_of_rows<kRows>(query + first_row, [&](int t) {
           const unsigned in_range = bits_in_range(ranges[t], key);
-          return has_masks ? bits_by_masks(s, b, head, t, key, in_range) : in_range;
+          return by.has_masks ? bits_by_masks(s, b, head, t, key, in_range) : in_range;
         });
       }
-      if (drops) {
+      if (by.drops) {
         const PhiloxStream random = s.dropout.settled();
         kept = bits_of_rows<kRows>(query + first_row, [&](int t) {
           return kept_bits(random, s.dropped, ((Index{b} * s.heads + head) * s.queries + t) * s.keys + key);
@@ -95,7 +89,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           add_relative_biases<kRows>(s, x.relative, b, head, query + first_row, key, bits, weight);
       }
       if (kMasks && x.bias != nullptr) {
-        if (!kModifies) scale_all(weights, scale);
+        if (!kModifies) scale_all(weights, by.scale);
         bits = add_biases<kRows>(s, x.bias, b, head, query + first_row, key, bits, weight);
       }
 #pragma unroll
@@ -103,7 +97,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
 #pragma unroll
         for (int i = 0; i < 2 * kKeyFragments; ++i) {
           float& w = weight(row, i / 2, i % 2);
-          w = exponential<kMasks>(w * factor - log_sums[row]);
+          w = exponential<kMasks>(w * by.factor - log_sums[row]);
         }
       }
       unsigned seen = kAllSeen;
@@ -111,7 +105,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         for_each_without<kRows>(bits, [&](int row, int j, int c) { weight(row, j, c) = 0; });
         seen = seen_by_warp(bits);
       }
-      if (drops) {
+      if (by.drops) {
         for_each_without<kRows>(kept, [&](int row, int j, int c) { weight(row, j, c) *= -1; });
       }
 #pragma unroll
@@ -125,7 +119,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
             const int r = i / (kFragments * 4), j = i / 4 % kFragments;
             float& d = dscores[r][j][i % 4];
-            d = dscore_of(weights[r][part + j][i % 4], kMasks ? kept_scale * d : d,
+            d = dscore_of(weights[r][part + j][i % 4], kMasks ? by.kept_scale * d : d,
                           deltas[2 * r + i % 4 / 2]);
           }
         };
@@ -173,7 +167,7 @@ void run(Cuda on, const AttentionShape& s, const MmaGradient& x) {
   const Index blocks = s.batch * s.heads * tiles_of(s.queries, Block::kOwn);
   with_options(options_of(s, x), [&](auto options) {
     launch(on, "attention_mma_dquery", attention_mma_dquery_kernel<kWidth, decltype(options)::value>,
-           dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads), sizeof(BackwardShared<kWidth>), s, x);
+           {blocks, Block::kThreads, sizeof(BackwardShared<kWidth>)}, s, x);
   });
 }
 

@@ -321,8 +321,8 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   if (!has_tensor_cores(on, Tiles::kBytes)) return false;
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
-         dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, x.query, x.key,
-         x.value, x.bias, MmaModifiers{x.relative, x.parameter, x.sinks}, y, log_sum,
+         {blocks, Tiles::kThreads, Tiles::kBytes}, s, x.query, x.key, x.value, x.bias,
+         MmaModifiers{x.relative, x.parameter, x.sinks}, y, log_sum,
          static_cast<float>(s.scale) * (Tiles::kMasks ? 1.0f : kLog2E));
   return true;
 }

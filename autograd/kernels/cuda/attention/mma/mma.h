@@ -33,9 +33,6 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the scor
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
-__device__ inline int own_lane() { return static_cast<int>(threadIdx.x % kWarp); }
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x / kWarp); }
-
 /// The address that a thread reads for the first rows that load_tile() copies: `from` is the tile's first
 /// number.
 template <int kWidth>
@@ -268,12 +265,6 @@ __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
   return pair & ((bits & 1u) * 0xFFFFu | (bits >> 1 & 1u) * 0xFFFF0000u);
 }
 
-/// True if rows begin at multiples of 16 bytes.
-inline bool has_aligned_rows(const BFloat16* x, const HeadStrides& strides, Index width) {
-  return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 && strides.batch % 8 == 0 && strides.row % 8 == 0 &&
-         strides.head % 8 == 0 && width % 8 == 0;
-}
-
 /// What kernels are compiled with: nothing beyond the ranges of keys, masks of pairs and dropout as well, or
 /// a function of the scores and a relative bias as well.
 enum class MmaOptions { none, masks, modifiers };
@@ -283,6 +274,23 @@ inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BF
   const bool masks = s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
   return masks ? MmaOptions::masks : MmaOptions::none;
 }
+/// What all blocks of a kernel do to scores, as far as its options say that anything may be done.
+template <MmaOptions kOptions>
+struct ScoreFactors {
+  static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
+  __device__ ScoreFactors(const AttentionShape& s, const float* bias, const float* relative)
+      : drops(kMasks && s.drops),
+        has_masks(kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr ||
+                             (kModifies && relative != nullptr))),
+        scale(static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E)),
+        factor(kModifies || (kMasks && bias != nullptr) ? 1.0f : scale),
+        kept_scale(drops ? static_cast<float>(s.kept_scale) : 1.0f) {}
+  bool drops, has_masks;
+  float scale;   // of products, which gives scores in their unit
+  float factor;  // of what biases have been added to, if there are any
+  float kept_scale;
+};
+
 /// Calls f(std::integral_constant<MmaOptions, kOptions>).
 template <class F>
 void with_options(MmaOptions options, F&& f) {

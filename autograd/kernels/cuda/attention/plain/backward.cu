@@ -47,20 +47,16 @@ __global__ void __launch_bounds__(kBlock)
   const Index first = part * kQueryPieces * kPiece;  // of the key's width
 
   load_statistics(s, x, place, tile);
-  load_ranges(s, tile, place.b, place.query, 0, s.keys);
-  const KeyRange range = union_of_ranges(s, tile, place.queries);
   W sums[kQueryPieces][kPairs<W>][kColumns] = {};
   W of_weight[kQueryPieces][kColumns] = {};
-  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
-    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+  for_each_seen_tile(s, tile, place, [&] {
     Pairs<W> weights, dscores;
     find_dscores<Scores>(s, x, place, tile, weights, dscores);
     store_pairs(tile, dscores);
     __syncthreads();
     find_seen_keys(tile);
     __syncthreads();
-    const Rows<T> keys = rows_of(x.key, s.key, place.b, place.key, place.group, place.keys);
-    const Rows<T> queries = rows_of(x.query, s.query, place.b, place.query, place.head, place.queries);
+    const Rows<T> keys = key_rows(x.key, s.key, place), queries = query_rows(x.query, s.query, place);
 #pragma unroll
     for (int piece = 0; piece < kQueryPieces; ++piece) {
       const Index at = first + piece * kPiece;
@@ -79,16 +75,15 @@ __global__ void __launch_bounds__(kBlock)
       if constexpr (Scores::kHasWeight) sum_angles(place.keys, tile, of_weight[piece]);
       __syncthreads();
     }
-  }
+  });
 
-  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
 #pragma unroll
   for (int piece = 0; piece < kQueryPieces; ++piece) {
     const Index at = first + piece * kPiece;
     if (at >= s.key_width) continue;
     if (x.dquery)
       put_piece(x.dquery, s.query.at(place.b, place.query, place.head) + at, s.query.row, place.queries,
-                s.key_width - at, scale, sums[piece]);
+                s.key_width - at, scale_of<Scores, W>(s), sums[piece]);
     if constexpr (Scores::kHasWeight) {
       if (x.dweight_parts == nullptr) continue;
       const Index tile_of_all = place.b * tiles + place.query / kRows;
@@ -113,7 +108,6 @@ __global__ void __launch_bounds__(kBlock)
   place.key = unit / s.groups / s.batch * kRows;
   place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
   const Index first = part * kKeyPieces * kPiece;  // of either width
-  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
   const auto factor = [&](int r, int c) { return tile.scores[c][r]; };
   const auto is_real = [&](int t) { return tile.log_sum[t] != kMinusInfinity<W>; };
 
@@ -126,7 +120,7 @@ __global__ void __launch_bounds__(kBlock)
       Pairs<W> weights, dscores;
       find_dscores<Scores>(s, x, place, tile, weights, dscores);
       store_pairs(tile, weights);
-      const Rows<T> dy = rows_of(x.dy, x.dy_strides, place.b, place.query, place.head, place.queries);
+      const Rows<T> dy = query_rows(x.dy, x.dy_strides, place);
 #pragma unroll
       for (int piece = 0; piece < kKeyPieces; ++piece) {
         const Index at = first + piece * kPiece;
@@ -141,14 +135,14 @@ __global__ void __launch_bounds__(kBlock)
       __syncthreads();
       find_seen_keys(tile);
       __syncthreads();
-      const Rows<T> queries = rows_of(x.query, s.query, place.b, place.query, place.head, place.queries);
-      const Rows<T> keys = rows_of(x.key, s.key, place.b, place.key, place.group, place.keys);
+      const Rows<T> keys = key_rows(x.key, s.key, place), queries = query_rows(x.query, s.query, place);
 #pragma unroll
       for (int piece = 0; piece < kKeyPieces; ++piece) {
         const Index at = first + piece * kPiece;
         if (!x.dkey || at >= s.key_width) continue;
         const int width = static_cast<int>(min(Index{kPiece}, s.key_width - at));
-        load_piece(tile.queries, queries.data + at, queries.stride, queries.count, width, scale, is_real);
+        load_piece(tile.queries, queries.data + at, queries.stride, queries.count, width,
+                   scale_of<Scores, W>(s), is_real);
         if constexpr (Scores::kHasWeight) {
           load_piece(tile.keys, keys.data + at, keys.stride, keys.count, width, W(1),
                      [&](int c) { return tile.seen[c]; });
@@ -179,18 +173,17 @@ void run(Cuda on, const AttentionShape& s, AttentionBackwardCase<T> x, const T* 
   const Index query_tiles = tiles_of(s.queries, kTile<W>), key_tiles = tiles_of(s.keys, kTile<W>);
   const Index weights = s.heads * s.key_width, tiles = s.batch * query_tiles;
   const Scratch<W> dweight_parts(on, x.dweight ? tiles * weights : 0);
-  const RowSums<T> sums(Scores{}, on, s, x, y);
+  const RowSums<T> sums(on, s, x, y);
   x.dweight_parts = x.dweight ? dweight_parts.data() : nullptr;
   if (x.dquery || x.dweight) {
     const Index parts = tiles_of(s.key_width, kQueryPieces * kPiece);
-    launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, grid_of(tiles * s.heads * parts),
-           dim3(kBlock), 0, s, parts, x);
+    launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, tiles * s.heads * parts, s, parts, x);
   }
   if (x.dweight) add_parts(on, "attention_dweight", weights, tiles, x.dweight_parts, x.dweight);
   if (x.dkey || x.dvalue) {
     const Index parts = tiles_of(std::max(s.key_width, s.value_width), kKeyPieces * kPiece);
-    launch(on, "attention_dkey", attention_dkey_kernel<Scores, T>,
-           grid_of(s.batch * s.groups * key_tiles * parts), dim3(kBlock), 0, s, parts, x);
+    launch(on, "attention_dkey", attention_dkey_kernel<Scores, T>, s.batch * s.groups * key_tiles * parts, s,
+           parts, x);
   }
 }
 

@@ -64,26 +64,18 @@ __global__ void __launch_bounds__(kBlock)
   const int row = static_cast<int>(threadIdx.x) / (kBlock / kRows);
   const bool is_first = threadIdx.x % (kBlock / kRows) == 0;
 
-  load_ranges(s, tile, place.b, place.query, 0, s.keys);
-  const KeyRange range = union_of_ranges(s, tile, place.queries);
   W sums[kPieces][kPairs<W>][kColumns] = {};
   W largest = kMinusInfinity<W>, total = W(0);
   const bool is_softmax = !Scores::kIsModified || s.weighting == AttentionWeighting::softmax;
-  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
-  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
-    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+  for_each_seen_tile(s, tile, place, [&] {
     Pairs<W> scores;
-    sum_over_width<Scores>(tile, rows_of(x.query, s.query, place.b, place.query, place.head, place.queries),
-                           scale, rows_of(x.key, s.key, place.b, place.key, place.group, place.keys),
-                           s.key_width, x.weight, place.head, scores);
+    find_scores<Scores>(s, x, place, tile, scores);
     if constexpr (Scores::kIsModified) apply_function<GradientOf::biases>(s, x, place.head, scores, scores);
     const unsigned visible = find_visible_pairs<Scores>(s, x, place, tile, scores);
-    for (int i = 0; i < kPairs<W>; ++i) {
-      for (int j = 0; j < kPairs<W>; ++j) {
-        tile.scores[own_row(i)][own_column(j)] =
-            (visible & bit_of<W>(i, j)) != 0 ? scores[i][j] : kMinusInfinity<W>;
-      }
-    }
+    for_each_pair<W>([&](int i, int j) {
+      tile.scores[own_row(i)][own_column(j)] =
+          (visible & bit_of<W>(i, j)) != 0 ? scores[i][j] : kMinusInfinity<W>;
+    });
     __syncthreads();
     W shrink = W(1);
     if (is_softmax)
@@ -95,13 +87,11 @@ __global__ void __launch_bounds__(kBlock)
     __syncthreads();
     if (s.drops) {
       const unsigned kept = find_kept_pairs<W>(s, place, visible);
-      for (int i = 0; i < kPairs<W>; ++i) {
-        for (int j = 0; j < kPairs<W>; ++j) {
-          if ((kept & bit_of<W>(i, j)) == 0) tile.scores[own_row(i)][own_column(j)] = W(0);
-        }
-      }
+      for_each_pair<W>([&](int i, int j) {
+        if ((kept & bit_of<W>(i, j)) == 0) tile.scores[own_row(i)][own_column(j)] = W(0);
+      });
     }
-    const Rows<T> values = rows_of(x.value, s.value, place.b, place.key, place.group, place.keys);
+    const Rows<T> values = key_rows(x.value, s.value, place);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const Index at = first + piece * kPiece;
@@ -118,7 +108,7 @@ __global__ void __launch_bounds__(kBlock)
           sums[piece]);
       __syncthreads();
     }
-  }
+  });
 
   W shrink = W(1);
   if constexpr (Scores::kIsModified) {
@@ -148,8 +138,7 @@ void run(Cuda on, const char* name, const AttentionShape& s, const AttentionOper
          Wide<T>* log_sum) {
   const Index parts = std::max(Index{1}, tiles_of(s.value_width, kPieces * kPiece));
   const Index blocks = s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>) * parts;
-  launch(on, name, attention_forward_kernel<Scores, T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), 0,
-         s, parts, x, y, log_sum);
+  launch(on, name, attention_forward_kernel<Scores, T>, blocks, s, parts, x, y, log_sum);
 }
 
 }  // namespace

@@ -35,29 +35,21 @@ template <class Scores, GradientOf kOf, class T, class W>
 __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                                   const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
                                   Pairs<W>& dweights, Pairs<W>& slopes) {
-  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
-  sum_over_width<Scores>(tile, rows_of(x.query, s.query, place.b, place.query, place.head, place.queries),
-                         scale, rows_of(x.key, s.key, place.b, place.key, place.group, place.keys),
-                         s.key_width, x.weight, place.head, weights);
+  find_scores<Scores>(s, x, place, tile, weights);
   if constexpr (Scores::kIsModified) apply_function<kOf>(s, x, place.head, weights, slopes);
   const unsigned visible = find_visible_pairs<Scores, T>(s, x, place, tile, weights);
   const unsigned kept = find_kept_pairs<W>(s, place, visible);
-  sum_over_width<DotScores>(
-      tile, rows_of(x.dy, x.dy_strides, place.b, place.query, place.head, place.queries), kept_scale_of<W>(s),
-      rows_of(x.value, s.value, place.b, place.key, place.group, place.keys), s.value_width, x.weight,
-      place.head, dweights);
-  for (int i = 0; i < kPairs<W>; ++i) {
-    const W log_sum = tile.log_sum[own_row(i)], share = tile.share[own_row(i)];
-    const W shift = log_sum == kMinusInfinity<W> ? W(0) : log_sum;
-    for (int j = 0; j < kPairs<W>; ++j) {
-      const bool is_visible = (visible & bit_of<W>(i, j)) != 0, is_kept = (kept & bit_of<W>(i, j)) != 0;
-      if (!Scores::kIsModified || s.weighting == AttentionWeighting::softmax)
-        weights[i][j] = is_visible ? share * exp(weights[i][j] - shift) : W(0);
-      else
-        weights[i][j] = is_visible ? sigmoid(weights[i][j]) : W(0);
-      dweights[i][j] = is_visible && is_kept ? dweights[i][j] : W(0);
-    }
-  }
+  sum_over_width<DotScores>(tile, query_rows(x.dy, x.dy_strides, place), kept_scale_of<W>(s),
+                            key_rows(x.value, s.value, place), s.value_width, x.weight, place.head, dweights);
+  for_each_pair<W>([&](int i, int j) {
+    const W log_sum = tile.log_sum[own_row(i)], shift = log_sum == kMinusInfinity<W> ? W(0) : log_sum;
+    const bool is_visible = (visible & bit_of<W>(i, j)) != 0, is_kept = (kept & bit_of<W>(i, j)) != 0;
+    if (!Scores::kIsModified || s.weighting == AttentionWeighting::softmax)
+      weights[i][j] = is_visible ? tile.share[own_row(i)] * exp(weights[i][j] - shift) : W(0);
+    else
+      weights[i][j] = is_visible ? sigmoid(weights[i][j]) : W(0);
+    dweights[i][j] = is_visible && is_kept ? dweights[i][j] : W(0);
+  });
   return kept;
 }
 
@@ -68,27 +60,21 @@ __device__ void find_dscores(const AttentionShape& s, const AttentionBackwardCas
                              Pairs<W>& dscores) {
   Pairs<W> slopes;
   const unsigned kept = find_dweights<Scores, kOf>(s, x, place, tile, weights, dscores, slopes);
-  for (int i = 0; i < kPairs<W>; ++i) {
-    for (int j = 0; j < kPairs<W>; ++j) {
-      const W weight = weights[i][j];
-      if constexpr (Scores::kIsModified) {
-        W slope = weight;  // of the weight, by what it is made of
-        if (s.weighting == AttentionWeighting::sigmoid) slope *= W(1) - weight;
-        if constexpr (kOf != GradientOf::biases) slope *= slopes[i][j];
-        dscores[i][j] = weight != W(0) ? slope * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
-      } else {
-        dscores[i][j] = weight != W(0) ? weight * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
-      }
-      weights[i][j] = (kept & bit_of<W>(i, j)) != 0 ? kept_scale_of<W>(s) * weight : W(0);
+  for_each_pair<W>([&](int i, int j) {
+    const W weight = weights[i][j];
+    W slope = weight;  // of the weight, by what it is made of
+    if constexpr (Scores::kIsModified) {
+      if (s.weighting == AttentionWeighting::sigmoid) slope *= W(1) - weight;
+      if constexpr (kOf != GradientOf::biases) slope *= slopes[i][j];
     }
-  }
+    dscores[i][j] = weight != W(0) ? slope * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
+    weights[i][j] = (kept & bit_of<W>(i, j)) != 0 ? kept_scale_of<W>(s) * weight : W(0);
+  });
 }
 
 template <class W>
 __device__ void store_pairs(AttentionTile<W>& tile, const Pairs<W>& values) {
-  for (int i = 0; i < kPairs<W>; ++i) {
-    for (int j = 0; j < kPairs<W>; ++j) tile.scores[own_row(i)][own_column(j)] = values[i][j];
-  }
+  for_each_pair<W>([&](int i, int j) { tile.scores[own_row(i)][own_column(j)] = values[i][j]; });
 }
 
 /// Writes `rows` rows of a piece that begins at `at`.
@@ -103,32 +89,30 @@ __device__ void put_piece(Write<T> to, Index at, Index row_stride, int rows, Ind
   }
 }
 
-/// The deltas of all rows, and with additive scores their shares: queues finding them from the rest of a
-/// case, and adds them to it. Weights by a sigmoid have neither.
+/// The deltas of all rows, and with additive or modified scores their shares: queues finding them from the
+/// rest of a case, and adds them to it. Weights by a sigmoid have neither.
 template <class T>
-class RowSums {
- public:
-  template <class Scores>
-  RowSums(Scores, Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y);
-
- private:
-  Scratch<Wide<T>> delta_, share_;
+struct RowSums {
+  RowSums(Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y);
+  Scratch<Wide<T>> delta, share;
 };
 
 /// Adds `count` parts of a gradient of `size` numbers, one after the other.
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
-/// Calls f with the Scores of a case. An additive mask, which may be large and learned, takes the exact sums.
+/// True for the backward pass of modified scores; an additive mask, which may be large and learned, is one.
+template <class T>
+bool is_modified(const AttentionShape& s, const AttentionOperands<T>& x) {
+  return modifies(s, x) || x.bias != nullptr;
+}
+/// Calls f with the Scores of a case.
 template <class T, class F>
 void with_scores(const AttentionShape& s, const AttentionOperands<T>& x, F&& f) {
-  const bool is_modified = modifies(s, x) || x.bias != nullptr;
   if (x.weight == nullptr)
-    is_modified ? f(Modified<DotScores>{}) : f(DotScores{});
+    is_modified(s, x) ? f(Modified<DotScores>{}) : f(DotScores{});
   else
-    is_modified ? f(Modified<AdditiveScores>{}) : f(AdditiveScores{});
+    is_modified(s, x) ? f(Modified<AdditiveScores>{}) : f(AdditiveScores{});
 }
-
-inline dim3 grid_of(Index blocks) { return dim3(static_cast<unsigned>(blocks)); }
 
 }  // namespace tapeformer::kernels

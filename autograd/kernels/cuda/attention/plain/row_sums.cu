@@ -17,37 +17,31 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
     W sum = W(0);
     for (Index e = threadIdx.x % kWarp; e < s.value_width; e += kWarp)
       sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
-    sum = warp_reduce(sum, [](W x, W other) { return x + other; });
+    sum = warp_sum(sum);
     if (threadIdx.x % kWarp == 0) delta[row] = log_sum[row] == kMinusInfinity<W> ? W(0) : sum;
   }
 }
 
-/// The same sum computed from the weights, so that rounding errors cancel in the scores' gradient, and a
+/// The same sum, computed from the weights, so that rounding errors cancel in the scores' gradient, and a
 /// factor that makes the sum of the weights, and the sink's, one: exp(score - log_sum) adds up to one only
 /// within the rounding of large scores. One block per tile of queries.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_shares_kernel(AttentionShape s, AttentionBackwardCase<T> x, Wide<T>* share, Wide<T>* delta) {
   using W = Wide<T>;
-  constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
   TilePlace place = place_of_queries<W>(s, blockIdx.x);
 
   load_statistics(s, x, place, tile);
-  load_ranges(s, tile, place.b, place.query, 0, s.keys);
-  const KeyRange range = union_of_ranges(s, tile, place.queries);
   W totals[kPairs<W>] = {}, products[kPairs<W>] = {};
-  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
-    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+  for_each_seen_tile(s, tile, place, [&] {
     Pairs<W> weights, dweights, slopes;
     find_dweights<Scores, GradientOf::biases>(s, x, place, tile, weights, dweights, slopes);
-    for (int i = 0; i < kPairs<W>; ++i) {
-      for (int j = 0; j < kPairs<W>; ++j) {
-        totals[i] += weights[i][j];
-        products[i] += weights[i][j] * dweights[i][j];
-      }
-    }
-  }
+    for_each_pair<W>([&](int i, int j) {
+      totals[i] += weights[i][j];
+      products[i] += weights[i][j] * dweights[i][j];
+    });
+  });
   __syncthreads();
   for (int i = 0; i < kPairs<W>; ++i) {
     tile.scores[own_row(i)][own_column(0)] = totals[i];
@@ -77,47 +71,39 @@ __global__ void attention_add_parts_kernel(Index size, Index count, const W* par
   });
 }
 
-/// Additive scores and changed ones take the exact sums; plain products the cheap one.
-template <class Scores>
-constexpr bool kSharesOf = Scores::kHasWeight || Scores::kIsModified;
-
 Index count_of_rows(const AttentionShape& s) {
   return s.weighting == AttentionWeighting::softmax ? s.batch * s.heads * s.queries : 0;
 }
 
 }  // namespace
 
+/// Additive scores and modified ones take the exact sums; plain products the cheap one.
 template <class T>
-template <class Scores>
-RowSums<T>::RowSums(Scores, Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y)
-    : delta_(on, count_of_rows(s)), share_(on, kSharesOf<Scores> ? count_of_rows(s) : 0) {
+RowSums<T>::RowSums(Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y)
+    : delta(on, count_of_rows(s)),
+      share(on, x.weight != nullptr || is_modified(s, x) ? count_of_rows(s) : 0) {
   if (count_of_rows(s) == 0) return;
-  if constexpr (kSharesOf<Scores>) {
-    launch(on, "attention_shares", attention_shares_kernel<Scores, T>,
-           grid_of(s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>)), dim3(kBlock), 0, s, x,
-           share_.data(), delta_.data());
-    x.share = share_.data();
-  } else {
-    launch(on, "attention_delta", attention_delta_kernel<T>, blocks_for(count_of_rows(s) * kWarp),
-           dim3(kBlock), 0, s, y, x.dy, x.log_sum, delta_.data());
-  }
-  x.delta = delta_.data();
+  with_scores(s, x, [&](auto scores) {
+    using Scores = decltype(scores);
+    if constexpr (Scores::kHasWeight || Scores::kIsModified) {
+      launch(on, "attention_shares", attention_shares_kernel<Scores, T>,
+             s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>), s, x, share.data(), delta.data());
+    } else {
+      launch(on, "attention_delta", attention_delta_kernel<T>, blocks_for(count_of_rows(s) * kWarp), s, y,
+             x.dy, x.log_sum, delta.data());
+    }
+  });
+  x.share = share.data(), x.delta = delta.data();
 }
 
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to) {
-  launch(on, name, attention_add_parts_kernel<W>, blocks_for(size), dim3(kBlock), 0, size, count, parts, to);
+  launch(on, name, attention_add_parts_kernel<W>, blocks_for(size), size, count, parts, to);
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template RowSums<T>::RowSums(DotScores, Cuda, const AttentionShape&, AttentionBackwardCase<T>&, const T*); \
-  template RowSums<T>::RowSums(Modified<DotScores>, Cuda, const AttentionShape&, AttentionBackwardCase<T>&,  \
-                               const T*);                                                                    \
-  template RowSums<T>::RowSums(AdditiveScores, Cuda, const AttentionShape&, AttentionBackwardCase<T>&,       \
-                               const T*);                                                                    \
-  template RowSums<T>::RowSums(Modified<AdditiveScores>, Cuda, const AttentionShape&,                        \
-                               AttentionBackwardCase<T>&, const T*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+template struct RowSums<float>;
+template struct RowSums<double>;
+template struct RowSums<BFloat16>;
 template void add_parts(Cuda, const char*, Index, Index, const float*, Write<float>);
 template void add_parts(Cuda, const char*, Index, Index, const double*, Write<double>);
 

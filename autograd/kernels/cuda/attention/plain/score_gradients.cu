@@ -35,13 +35,6 @@ __device__ TilePlace place_at(const AttentionShape& s, const Steps& at) {
   return place;
 }
 
-/// A block's share of the steps that it sums over.
-struct Share {
-  Index begin, end;
-};
-__device__ inline Share share_of(Index steps, Index part, Index parts) {
-  return {steps * part / parts, steps * (part + 1) / parts};
-}
 /// How many blocks share a sum of `steps`, if there are `units` of such sums.
 Index parts_of(Index units, Index steps) {
   return std::max(Index{1}, std::min(steps, kEnoughBlocks / std::max(units, Index{1})));
@@ -58,9 +51,9 @@ __global__ void __launch_bounds__(kBlock)
   __shared__ AttentionTile<W> tile;
   const Steps first = step_at(own, blockIdx.x / parts);
   const Index part = blockIdx.x % parts;
-  const Share share = share_of(summed.count(), part, parts);
+  const Index steps = summed.count(), end = steps * (part + 1) / parts;
   Pairs<W> sums = {};
-  for (Index i = share.begin; i < share.end; ++i) {
+  for (Index i = steps * part / parts; i < end; ++i) {
     Steps at = step_at(summed, i);
     for (int axis = 0; axis < 4; ++axis) at.of[axis] += first.of[axis];  // one of them is zero
     const TilePlace place = place_at<W>(s, at);
@@ -68,9 +61,7 @@ __global__ void __launch_bounds__(kBlock)
     if (load_ranges(s, tile, place.b, place.query, place.key, place.key + place.keys)) {
       Pairs<W> weights, dscores;
       find_dscores<Scores, GradientOf::biases>(s, x, place, tile, weights, dscores);
-      for (int r = 0; r < kPairs<W>; ++r) {
-        for (int c = 0; c < kPairs<W>; ++c) sums[r][c] += dscores[r][c];
-      }
+      for_each_pair<W>([&](int r, int c) { sums[r][c] += dscores[r][c]; });
     }
     __syncthreads();  // all have read the statistics
   }
@@ -116,22 +107,20 @@ __global__ void __launch_bounds__(kBlock)
     attention_drelative_kernel(AttentionShape s, Index parts, AttentionBackwardCase<T> x, Steps summed,
                                Index heads, Write<Wide<T>> to) {
   using W = Wide<T>;
-  constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
-  __shared__ int positions[kRows];
+  __shared__ int positions[kTile<W>];
   const Index count = 2 * s.reach + 1, part = blockIdx.x % parts, unit = blockIdx.x / parts;
   const Index head = unit % heads, low = unit / heads * kBlock - s.reach, own = low + threadIdx.x;
-  const Share share = share_of(summed.count(), part, parts);
+  const Index steps = summed.count(), end = steps * (part + 1) / parts;
   W sum = W(0);
-  for (Index i = share.begin; i < share.end; ++i) {
+  for (Index i = steps * part / parts; i < end; ++i) {
     Steps at = step_at(summed, i);
     at.of[1] += head;
     TilePlace place = place_at<W>(s, at);
     load_statistics(s, x, place, tile);
     load_ranges(s, tile, place.b, place.query, 0, s.keys);
     const KeyRange keys = keys_at_distances(s, tile, place, low, positions);
-    for (place.key = keys.from / kRows * kRows; place.key < keys.to; place.key += kRows) {
-      place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+    for_each_key_tile<W>(s, keys, place, [&] {
       Pairs<W> weights, dscores;
       find_dscores<Scores, GradientOf::biases>(s, x, place, tile, weights, dscores);
       store_pairs(tile, dscores);
@@ -141,7 +130,7 @@ __global__ void __launch_bounds__(kBlock)
         if (column >= 0 && column < place.keys) sum += tile.scores[t][column];
       }
       __syncthreads();
-    }
+    });
     __syncthreads();  // all have read the statistics and positions
   }
   if (own <= s.reach) to.put((part * heads + head) * count + own + s.reach, sum);
@@ -152,23 +141,17 @@ template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_dparameter_kernel(AttentionShape s, AttentionBackwardCase<T> x, Steps summed, Wide<T>* parts) {
   using W = Wide<T>;
-  constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
   TilePlace place = place_at<W>(s, step_at(summed, blockIdx.x));
   load_statistics(s, x, place, tile);
-  load_ranges(s, tile, place.b, place.query, 0, s.keys);
-  const KeyRange range = union_of_ranges(s, tile, place.queries);
   W sum = W(0);
-  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
-    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+  for_each_seen_tile(s, tile, place, [&] {
     Pairs<W> weights, dscores;
     find_dscores<Scores, GradientOf::parameter>(s, x, place, tile, weights, dscores);
-    for (int i = 0; i < kPairs<W>; ++i) {
-      for (int j = 0; j < kPairs<W>; ++j) sum += dscores[i][j];
-    }
-  }
+    for_each_pair<W>([&](int i, int j) { sum += dscores[i][j]; });
+  });
   sum = block_sum(sum);
-  const Index part = place.b * tiles_of(s.queries, kRows) + place.query / kRows;
+  const Index part = place.b * tiles_of(s.queries, kTile<W>) + place.query / kTile<W>;
   if (threadIdx.x == 0) parts[part * s.heads + place.head] = sum;
 }
 
@@ -212,8 +195,8 @@ void find_dbias(Cuda on, const AttentionShape& s, const AttentionBackwardCase<T>
     if (!is_broadcast) size *= sizes[axis];
   }
   sum_in_parts(on, own.count(), summed.count(), size, dbias, [&](Index parts, Write<Wide<T>> to) {
-    launch(on, "attention_dbias", attention_dbias_kernel<Scores, T>, grid_of(own.count() * parts),
-           dim3(kBlock), 0, s, parts, x, own, summed, size, to);
+    launch(on, "attention_dbias", attention_dbias_kernel<Scores, T>, own.count() * parts, s, parts, x, own,
+           summed, size, to);
   });
 }
 
@@ -225,8 +208,8 @@ void find_drelative(Cuda on, const AttentionShape& s, const AttentionBackwardCas
   const Steps summed{{s.batch, is_shared ? s.heads : 1, tiles_of(s.queries, kTile<Wide<T>>), 1}};
   const Index units = heads * tiles_of(count, kBlock);
   sum_in_parts(on, units, summed.count(), heads * count, drelative, [&](Index parts, Write<Wide<T>> to) {
-    launch(on, "attention_drelative", attention_drelative_kernel<Scores, T>, grid_of(units * parts),
-           dim3(kBlock), 0, s, parts, x, summed, heads, to);
+    launch(on, "attention_drelative", attention_drelative_kernel<Scores, T>, units * parts, s, parts, x,
+           summed, heads, to);
   });
 }
 
@@ -235,8 +218,8 @@ void find_dparameter(Cuda on, const AttentionShape& s, const AttentionBackwardCa
                      Write<Wide<T>> dparameter) {
   const Steps summed{{s.batch, s.heads, tiles_of(s.queries, kTile<Wide<T>>), 1}};
   const Scratch<Wide<T>> parts(on, summed.count());
-  launch(on, "attention_dparameter", attention_dparameter_kernel<Scores, T>, grid_of(summed.count()),
-         dim3(kBlock), 0, s, x, summed, parts.data());
+  launch(on, "attention_dparameter", attention_dparameter_kernel<Scores, T>, summed.count(), s, x, summed,
+         parts.data());
   const Index size = s.parameter_stride == 0 ? 1 : s.heads;
   add_parts(on, "attention_add_parts", size, summed.count() / size, parts.data(), dparameter);
 }
@@ -244,8 +227,7 @@ void find_dparameter(Cuda on, const AttentionShape& s, const AttentionBackwardCa
 template <class T>
 void find_dsinks(Cuda on, const AttentionShape& s, const AttentionBackwardCase<T>& x, Write<Wide<T>> dsinks) {
   const Scratch<Wide<T>> parts(on, s.batch * s.heads);
-  launch(on, "attention_dsinks", attention_dsinks_kernel<T>, grid_of(s.batch * s.heads), dim3(kBlock), 0, s,
-         x, parts.data());
+  launch(on, "attention_dsinks", attention_dsinks_kernel<T>, s.batch * s.heads, s, x, parts.data());
   add_parts(on, "attention_add_parts", s.heads, s.batch, parts.data(), dsinks);
 }
 
@@ -257,7 +239,7 @@ void attention_score_gradients(Cuda on, const AttentionShape& s, const Attention
   with_scores(s, x, [&](auto scores) {
     using Scores = decltype(scores);
     AttentionBackwardCase<T> c{x, {}, log_sum, dy, output_strides(s)};
-    const RowSums<T> sums(scores, on, s, c, y);
+    const RowSums<T> sums(on, s, c, y);
     if (to.dbias) find_dbias<Scores>(on, s, c, to.dbias);
     if constexpr (Scores::kIsModified) {
       if (to.drelative) find_drelative<Scores>(on, s, c, to.drelative);

@@ -27,10 +27,15 @@ constexpr int kColumns = kPiece / kSide;
 template <class W>
 constexpr W kMinusInfinity = -std::numeric_limits<W>::infinity();
 
-constexpr Index tiles_of(Index count, Index size) { return (count + size - 1) / size; }
-
 template <class W>
 using Pairs = W[kPairs<W>][kPairs<W>];
+/// Calls f(i, j) for each of this thread's pairs.
+template <class W, class F>
+__device__ void for_each_pair(F&& f) {
+  for (int i = 0; i < kPairs<W>; ++i) {
+    for (int j = 0; j < kPairs<W>; ++j) f(i, j);
+  }
+}
 
 /// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an odd
 /// number of values, so that neither access along them nor across them has bank conflicts.
@@ -133,9 +138,7 @@ struct Rows {
 template <class Scores, class T, class W>
 __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W scale, const Rows<T>& keys,
                                Index width, const T* weight, Index head, Pairs<W>& sums) {
-  for (int i = 0; i < kPairs<W>; ++i) {
-    for (int j = 0; j < kPairs<W>; ++j) sums[i][j] = W(0);
-  }
+  for_each_pair<W>([&](int i, int j) { sums[i][j] = W(0); });
   for (Index at = 0; at < width; at += kPiece) {
     const int count = static_cast<int>(min(Index{kPiece}, width - at));
     load_piece(tile.queries, queries.data + at, queries.stride, queries.count, count, scale, AllRows{});
@@ -148,9 +151,7 @@ __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W
       for (int i = 0; i < kPairs<W>; ++i) query[i] = tile.queries[own_row(i)][d];
       for (int j = 0; j < kPairs<W>; ++j) key[j] = tile.keys[own_column(j)][d];
       const W factor = Scores::kHasWeight ? tile.weight[d] : W(1);
-      for (int i = 0; i < kPairs<W>; ++i) {
-        for (int j = 0; j < kPairs<W>; ++j) sums[i][j] = Scores::add(sums[i][j], query[i], key[j], factor);
-      }
+      for_each_pair<W>([&](int i, int j) { sums[i][j] = Scores::add(sums[i][j], query[i], key[j], factor); });
     }
     __syncthreads();
   }
@@ -201,15 +202,24 @@ struct KeyRange {
   Index from, to;
 };
 
-/// The range from the first to the last key that the tile's queries see.
-template <class W>
-__device__ KeyRange union_of_ranges(const AttentionShape& s, const AttentionTile<W>& tile, int queries) {
+/// Calls f() for each tile of keys in a range, with the place's keys set to it.
+template <class W, class F>
+__device__ void for_each_key_tile(const AttentionShape& s, const KeyRange& range, TilePlace& place, F&& f) {
+  for (place.key = range.from / kTile<W> * kTile<W>; place.key < range.to; place.key += kTile<W>) {
+    place.keys = static_cast<int>(min(Index{kTile<W>}, s.keys - place.key));
+    f();
+  }
+}
+/// The same from the first to the last key that the tile's queries see, whose ranges are loaded first.
+template <class W, class F>
+__device__ void for_each_seen_tile(const AttentionShape& s, AttentionTile<W>& tile, TilePlace& place, F&& f) {
+  load_ranges(s, tile, place.b, place.query, 0, s.keys);
   KeyRange range{s.keys, 0};
-  for (int t = 0; t < queries; ++t) {
+  for (int t = 0; t < place.queries; ++t) {
     if (tile.from[t] >= tile.to[t]) continue;
     range = {min(range.from, Index{tile.from[t]}), max(range.to, Index{tile.to[t]})};
   }
-  return range;
+  for_each_key_tile<W>(s, range, place, f);
 }
 
 /// True if the masks, without the ranges, let query t of a head see key s; then the bias is added to their
@@ -255,7 +265,7 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const AttentionO
       is_seen = true;
     }
     const unsigned seen_by = __ballot_sync(0xFFFFFFFFu, is_seen);
-    if (threadIdx.x % kWarp == 0) tile.seen_by[threadIdx.x / kWarp][j] = seen_by;
+    if (own_lane() == 0) tile.seen_by[own_warp()][j] = seen_by;
   }
   return visible;
 }
@@ -287,16 +297,31 @@ __device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& pl
   return kept;
 }
 
-/// The offset of the rows of a tile.
+/// The rows of a tile's queries, and of its keys.
 template <class T>
-__device__ Rows<T> rows_of(const T* x, const HeadStrides& strides, Index b, Index row, Index head,
-                           int count) {
-  return {x + strides.at(b, row, head), strides.row, count};
+__device__ Rows<T> query_rows(const T* x, const HeadStrides& strides, const TilePlace& place) {
+  return {x + strides.at(place.b, place.query, place.head), strides.row, place.queries};
+}
+template <class T>
+__device__ Rows<T> key_rows(const T* x, const HeadStrides& strides, const TilePlace& place) {
+  return {x + strides.at(place.b, place.key, place.group), strides.row, place.keys};
 }
 
 template <class W>
 __device__ W kept_scale_of(const AttentionShape& s) {
   return s.drops ? static_cast<W>(s.kept_scale) : W(1);
+}
+template <class Scores, class W>
+__device__ W scale_of(const AttentionShape& s) {
+  return Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
+}
+
+/// The scores of this thread's pairs, before any change.
+template <class Scores, class T, class W>
+__device__ void find_scores(const AttentionShape& s, const AttentionOperands<T>& x, const TilePlace& place,
+                            AttentionTile<W>& tile, Pairs<W>& scores) {
+  sum_over_width<Scores>(tile, query_rows(x.query, s.query, place), scale_of<Scores, W>(s),
+                         key_rows(x.key, s.key, place), s.key_width, x.weight, place.head, scores);
 }
 
 }  // namespace tapeformer::kernels

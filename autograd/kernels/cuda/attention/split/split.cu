@@ -213,17 +213,11 @@ void run(Cuda on, const AttentionShape& s, const SplitPlan& plan, Index units, s
   const SplitResults<W> results{sums.data(), statistics.data(), statistics.data() + parts * rows};
   const auto kernel =
       modifies(s, x) ? attention_split_kernel<T, kColumns, true> : attention_split_kernel<T, kColumns, false>;
-  launch(on, "attention_split", kernel, dim3(static_cast<unsigned>(units * plan.parts)), dim3(kSplitThreads),
-         bytes, s, plan, x, results, y, log_sum);
+  launch(on, "attention_split", kernel, {units * plan.parts, kSplitThreads, bytes}, s, plan, x, results, y,
+         log_sum);
   if (parts == 0) return;
-  launch(on, "attention_combine", attention_combine_kernel<T>, dim3(static_cast<unsigned>(rows)),
-         dim3(kSplitThreads), 0, s, plan.parts, results, x.sinks, y, log_sum);
-}
-
-template <class T>
-bool has_whole_chunks(const T* x, const HeadStrides& strides, Index width) {
-  return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 && strides.batch % kInChunk<T> == 0 &&
-         strides.row % kInChunk<T> == 0 && strides.head % kInChunk<T> == 0 && width % kInChunk<T> == 0;
+  launch(on, "attention_combine", attention_combine_kernel<T>, {rows, kSplitThreads}, s, plan.parts, results,
+         x.sinks, y, log_sum);
 }
 
 bool same(const HeadStrides& a, const HeadStrides& b) {
@@ -237,8 +231,8 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOp
                              Wide<T>* log_sum) {
   if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops) return false;
   if (s.weighting != AttentionWeighting::softmax) return false;
-  if (std::max(s.key_width, s.value_width) > kMostWidth || !has_whole_chunks(x.query, s.query, s.key_width) ||
-      !has_whole_chunks(x.key, s.key, s.key_width) || !has_whole_chunks(x.value, s.value, s.value_width))
+  if (std::max(s.key_width, s.value_width) > kMostWidth || !has_aligned_rows(x.query, s.query, s.key_width) ||
+      !has_aligned_rows(x.key, s.key, s.key_width) || !has_aligned_rows(x.value, s.value, s.value_width))
     return false;
   const int in_fragment = kUsesTensorCores<T> ? 2 : 1;
   const auto chunks_of = [&](Index width) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_search.h>
 
@@ -53,71 +55,6 @@ inline Tensor attention_by(const char* path, const AttentionInputs& in, const At
   return readable(scaled_dot_product_attention(there[0], there[1], there[2], options_on_gpu(options, type)));
 }
 
-/// The forward pass by a path, and its backward pass by the plain kernels, which show what they were told of
-/// each row's sum.
-inline OpResult passes_by(const char* path, const AttentionInputs& in, const AttentionOptions& options,
-                          const Tensor& seed, DType type = DType::bf16) {
-  Tape tape;
-  std::vector<Tensor> leaves = inputs_on_gpu(in, type);
-  for (const Tensor& leaf : leaves) tape.watch(leaf);
-  OpResult result;
-  const Tensor y = [&] {
-    const AttentionBy by(path);
-    return scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], options_on_gpu(options, type));
-  }();
-  result.y = readable(y);
-  const AttentionBy plain("plain");
-  for (const Tensor& dx : tape.gradients(y, leaves, on_gpu(seed.to(type))))
-    result.gradients.push_back(readable(dx));
-  return result;
-}
-
-/// `got`, computed from inputs in `type`, is what plain loops compute in f64, up to the roundings. Below
-/// f64 it may lack the output, or the last gradients.
-inline void check_attention(const OpResult& got, const AttentionInputs& in, const AttentionOptions& options,
-                            const Tensor& seed, DType type, const RoundedToBf16& rounded) {
-  const AttentionOracle expected = attention_oracle(in, options, seed);
-  if (type == DType::f64) {
-    CHECK_BELOW(attention_error(got, expected, 0.1), 1e-11);
-    return;
-  }
-  const AttentionOracle bound = attention_rounding(in, options, seed, expected, wide(type), {}, rounded);
-  if (got.y.defined()) CHECK_BELOW(over_bound(got.y, expected.y, bound.y), 1);
-  for (std::size_t i = 0; i < got.gradients.size(); ++i) {
-    CAPTURE(i);
-    CHECK_BELOW(over_bound(got.gradients[i], expected.gradients[i], bound.gradients[i]), 1);
-  }
-}
-
-/// The roundings of paths on tensor cores in the forward pass.
-inline RoundedToBf16 rounded_forward(DType type) {
-  if (type != DType::bf16) return {};
-  return {unit_roundoff(type), 0, unit_roundoff(type)};
-}
-
-/// The output, of inputs that hold numbers of `type`.
-inline void check_output(const Tensor& y, const AttentionInputs& in, const AttentionOptions& options,
-                         DType type = DType::bf16) {
-  const Tensor seed = Tensor::zeros(y.shape(), DType::f64, Device::cpu());
-  check_attention({y, {}}, in, options, seed, type, rounded_forward(type));
-}
-
-/// Relative differences above this do not come from roundings.
-constexpr double kAnother = 0.16;
-
-/// Both passes of what a path computes are those of plain loops in f64; returns them.
-inline OpResult check_forward_path(const char* path, const AttentionCase& c, Generator& random,
-                                   DType type = DType::bf16) {
-  const std::string described = description(c);
-  CAPTURE(described);
-  const AttentionInputs in = as_type(c.in, type);
-  const Tensor seed = as_type(host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random), type);
-  OpResult got = passes_by(path, in, c.options, seed, type);
-  if (in.value.state() == in.key.state()) got.gradients.resize(1);  // the others are summed
-  check_attention(got, in, c.options, seed, type, rounded_forward(type));
-  return got;
-}
-
 /// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones.
 inline AttentionPath gpu_path(const std::string& kind, DType type) {
   const std::string chosen = kind == "split" ? "tensor_cores" : kind;
@@ -154,6 +91,63 @@ inline AttentionOptions modified_options(Index queries, Index keys, Generator& r
   options.sinks = random_normal({2}, random);
   return options;
 }
+
+inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {
+  c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), key_width, value_width, random);
+  return c;
+}
+
+/// One attention in bf16 as the kernels have it, after the forward pass of the plain kernels. What results and
+/// gradients are written to holds `old`.
+struct KernelCase {
+  explicit KernelCase(const AttentionCase& c, double old = kNan) {
+    const AttentionInputs& in = c.in;
+    plan = plan_attention({in.B(), in.T(), in.S(), in.H(), in.G(), in.query.size(3), in.value.size(3)},
+                          options_on_gpu(c.options), Device::cuda());
+    Generator random(test_seed(5));
+    const Tensor seed = random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
+    const auto there = [](const Tensor& x) { return on_gpu(x.to(Device::cpu()).to(DType::bf16)); };
+    const auto filled_there = [&](const Shape& shape) {
+      return there(Tensor::full(shape, old, DType::f64, Device::cpu()));
+    };
+    query = there(in.query), key = there(in.key), value = there(in.value), dy = there(seed);
+    y = filled_there(seed.shape());
+    log_sum = Tensor::empty({in.B(), in.H(), in.T()}, DType::f32, Device::cuda());
+    dquery = filled_there(in.query.shape()), dkey = filled_there(in.key.shape());
+    dvalue = filled_there(in.value.shape());
+    const AttentionBy plain("plain");
+    kernels::attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
+                               log_sum.address<float>());
+  }
+  kernels::AttentionOperands<BFloat16> operands() const {
+    const auto at = [](const Tensor& x) { return x.defined() ? x.address<float>() : nullptr; };
+    return {query.address<BFloat16>(),
+            key.address<BFloat16>(),
+            value.address<BFloat16>(),
+            nullptr,
+            at(plan.bias()),
+            at(plan.options.relative_bias),
+            at(plan.options.score_parameter),
+            at(plan.options.sinks)};
+  }
+  /// Whether the kernels took it.
+  bool hopper_forward(const kernels::HopperSchedule& schedule = {}) const {
+    return kernels::hopper_attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
+                                             log_sum.address<float>(), schedule);
+  }
+  template <class Backward>
+  bool backward(Backward&& run, bool add, std::vector<bool> wanted = {true, true, true}) const {
+    const auto write = [&](std::size_t which, const Tensor& x) {
+      return kernels::Write<BFloat16>{wanted[which] ? x.address<BFloat16>() : nullptr, add};
+    };
+    return run(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(), log_sum.address<float>(),
+               dy.address<BFloat16>(), {write(0, dquery), write(1, dkey), write(2, dvalue)});
+  }
+  std::vector<Tensor> gradients() const { return {readable(dquery), readable(dkey), readable(dvalue)}; }
+
+  Tensor query, key, value, y, log_sum, dy, dquery, dkey, dvalue;
+  AttentionPlan plan;
+};
 
 inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {
   c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), key_width, value_width, random);

@@ -1,10 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <limits>
 #include <string>
 
@@ -57,19 +55,6 @@ bool has_boxes(const BFloat16* x, const HeadStrides& strides, Index batch, Index
 
 }  // namespace
 
-int hopper_multiprocessors(Cuda on) {
-  static std::array<std::atomic<int>, 64> known{};  // 0: not asked yet; -1: another kind of device
-  if (on.device < 0 || on.device >= static_cast<int>(known.size())) return 0;
-  std::atomic<int>& answer = known[static_cast<std::size_t>(on.device)];
-  if (answer == 0) {
-    cudaDeviceProp properties;
-    cuda::check(cudaGetDeviceProperties(&properties, on.device), "asking for a device's properties");
-    const bool is_hopper = properties.major == 9 && properties.minor == 0;
-    answer = is_hopper ? properties.multiProcessorCount : -1;
-  }
-  return std::max<int>(answer, 0);
-}
-
 CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                     Index width, int box_rows) {
   const auto size = [](Index count) { return static_cast<cuuint64_t>(count); };
@@ -89,17 +74,17 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
   return map;
 }
 
-bool hopper_takes(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
-                  const BFloat16* value, const float* bias, const BFloat16* y) {
-  if (hopper_multiprocessors(on) == 0) return false;
-  if (bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
+bool hopper_takes(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y) {
+  const cudaDeviceProp& device = cuda::device_state(on.device).properties;
+  if (device.major != 9 || device.minor != 0 || changes_pairs(s, x)) return false;
+  if (x.bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
     return false;
   const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);
   if (least < 8 || width < kLeastWidth || width > kMostWidth || s.queries < kLeastQueries) return false;
   return s.batch * s.heads * std::max(s.queries, s.keys) < std::numeric_limits<int>::max() &&
-         has_boxes(query, s.query, s.batch, s.queries, s.heads, s.key_width) &&
-         has_boxes(key, s.key, s.batch, s.keys, s.groups, s.key_width) &&
-         has_boxes(value, s.value, s.batch, s.keys, s.groups, s.value_width) &&
+         has_boxes(x.query, s.query, s.batch, s.queries, s.heads, s.key_width) &&
+         has_boxes(x.key, s.key, s.batch, s.keys, s.groups, s.key_width) &&
+         has_boxes(x.value, s.value, s.batch, s.keys, s.groups, s.value_width) &&
          has_boxes(y, output_strides(s), s.batch, s.queries, s.heads, s.value_width);
 }
 
