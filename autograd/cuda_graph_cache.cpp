@@ -1,6 +1,5 @@
-#include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/cuda_graph_cache.h>
-#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tape/tape.h>
@@ -163,10 +162,10 @@ void CudaGraphCache::give_up(Work& work) {
   work.in_vain = work.replays < kWorthwhileReplays ? work.in_vain + 1 : 0;
   work.drop_graph();
   if (work.in_vain < kMostInVain) return;
-  refuse(work, "[memory] " + std::to_string(kMostInVain) +
-                   " graphs in a row were evicted by other work before " + "they had run again " +
-                   std::to_string(kWorthwhileReplays) +
-                   " times; try a smaller batch, --recompute-layers or --precision bf16");
+  refuse(work,
+         format("[memory] {} graphs in a row were evicted by other work before they had run again {} times; "
+                "try a smaller batch, --recompute-layers or --precision bf16",
+                kMostInVain, kWorthwhileReplays));
 }
 
 Tensor CudaGraphCache::run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body) {
@@ -270,8 +269,8 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   work.graph->launch();
   result.copy_from(work.result);
   if (kept_bytes > 0) {  // correct this once, but another run would overwrite memory that outlives the body
-    refuse(work, "[cuda] a graph cannot hold work that keeps memory of its own; kept " +
-                     std::to_string(kept_bytes) + " bytes");
+    refuse(work,
+           format("[cuda] a graph cannot hold work that keeps memory of its own; kept {} bytes", kept_bytes));
     work.drop_graph();
   }
   return result;

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/cuda/runtime.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace tapeformer::cuda {
 namespace {

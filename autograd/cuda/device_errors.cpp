@@ -1,15 +1,6 @@
 #include <tapeformer/autograd/cuda/runtime.h>
-#include <tapeformer/autograd/error.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <exception>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <utility>
-#include <vector>
 
 namespace tapeformer::cuda {
 namespace {

@@ -1,9 +1,6 @@
 #include <tapeformer/autograd/cuda/runtime.h>
-#include <tapeformer/autograd/error.h>
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 namespace tapeformer::cuda {
 

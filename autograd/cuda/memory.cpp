@@ -1,14 +1,13 @@
 #include <tapeformer/autograd/cuda/runtime.h>
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 namespace tapeformer::cuda {
 namespace {
 
-std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+std::string mebibytes(std::int64_t bytes) { return format("{} MiB", (bytes + (1 << 20) - 1) >> 20); }
 
 std::int64_t held_bytes(const DeviceState& state) {
   if (is_host_readable()) return state.in_use_bytes;
@@ -64,11 +63,11 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
 
 [[noreturn]] void throw_lack(const DeviceState& state, std::size_t bytes) {
   const auto asked = mebibytes(static_cast<std::int64_t>(bytes));
-  throw DeviceError("[memory] cuda:" + std::to_string(state.index) + " has no " + asked +
-                    " left; asked=" + asked + ", held=" + mebibytes(held_bytes(state)) +
-                    ", in use=" + mebibytes(state.in_use_bytes) +
-                    ", free=" + mebibytes(static_cast<std::int64_t>(free_bytes())) +
-                    "; try a smaller batch, --recompute-layers or --precision bf16");
+  throw DeviceError(
+      format("[memory] cuda:{} has no {} left; asked={}, held={}, in use={}, free={}; "
+             "try a smaller batch, --recompute-layers or --precision bf16",
+             state.index, asked, asked, mebibytes(held_bytes(state)), mebibytes(state.in_use_bytes),
+             mebibytes(static_cast<std::int64_t>(free_bytes()))));
 }
 
 /// For work outside graphs: it has precedence over graphs, which can be made again.

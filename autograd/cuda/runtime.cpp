@@ -1,8 +1,7 @@
 #include <tapeformer/autograd/cuda/runtime.h>
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace tapeformer::cuda {
@@ -20,15 +19,14 @@ const Found& found() {
     if (status != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
       found.count = 0;
-      found.why_no_more =
-          status == cudaErrorInsufficientDriver
-              ? "there is no NVIDIA driver here, or one older than this build's CUDA"
-              : std::string("no usable NVIDIA GPU was found (") + cudaGetErrorString(status) + ")";
+      found.why_no_more = status == cudaErrorInsufficientDriver
+                              ? "there is no NVIDIA driver here, or one older than this build's CUDA"
+                              : format("no usable NVIDIA GPU was found ({})", cudaGetErrorString(status));
     } else {
       found.count = std::min(found.count, kMostDevices);
       found.why_no_more = found.count == 0   ? "no NVIDIA GPU was found"
                           : found.count == 1 ? "this machine has one GPU, cuda:0"
-                                             : "this machine has " + std::to_string(found.count) + " GPUs";
+                                             : format("this machine has {} GPUs", found.count);
     }
     return found;
   }();
@@ -50,13 +48,14 @@ bool is_of_this_call(cudaError_t status) {
 }
 
 std::array<DeviceState*, kMostDevices> states{};  // never deleted: they outlive every static tensor
+std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
 
 }  // namespace
 
 void check(cudaError_t status, const char* doing) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
-  std::string message = std::string("[cuda] ") + doing + " failed: " + cudaGetErrorString(status);
+  std::string message = format("[cuda] {} failed: {}", doing, cudaGetErrorString(status));
   if (status == cudaErrorNoKernelImageForDevice) {
     message += "; this build has no code for this GPU, try -DTAPEFORMER_CUDA_ARCHITECTURES=native";
   } else if (!is_of_this_call(status)) {
@@ -90,16 +89,15 @@ DeviceState::DeviceState(int device) : index(device) {
 DeviceState& device_state(int device) {
   static std::array<std::once_flag, kMostDevices> made;
   if (device < 0 || device >= device_count()) {
-    throw DeviceError("[cuda] there is no cuda:" + std::to_string(device) + ": " + availability() +
-                      "; try the cpu");
+    throw DeviceError(format("[cuda] there is no cuda:{}: {}; try the cpu", device, availability()));
   }
   check(cudaSetDevice(device), "choosing a device");
   const auto at = static_cast<std::size_t>(device);
   std::call_once(made[at], [&] { states[at] = new DeviceState(device); });
   DeviceState& state = *states[at];
   if (const GraphState* captured = state.captured; captured != nullptr && captured != captured_here) {
-    throw DeviceError("[cuda] another thread captures on cuda:" + std::to_string(device) +
-                      "; try it when that has ended");
+    throw DeviceError(
+        format("[cuda] another thread captures on cuda:{}; try it when that has ended", device));
   }
   return state;
 }
@@ -111,8 +109,8 @@ DeviceState& used_device_state(int device) noexcept {
 
 std::string device_name(int device) {
   const cudaDeviceProp& properties = device_state(device).properties;
-  return std::string(properties.name) + ", " + std::to_string(properties.totalGlobalMem >> 30) + " GiB, sm_" +
-         std::to_string(properties.major) + std::to_string(properties.minor);
+  return format("{}, {} GiB, sm_{}{}", properties.name, properties.totalGlobalMem >> 30, properties.major,
+                properties.minor);
 }
 
 void synchronize(int device) {
@@ -124,12 +122,6 @@ void synchronize(int device) {
 void wait_if_host_readable(cudaStream_t stream, const char* doing) {
   if (is_host_readable() && !is_capturing()) check(cudaStreamSynchronize(stream), doing);
 }
-
-namespace {
-
-std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
-
-}  // namespace
 
 void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
 MatmulPrecision matmul_precision() { return chosen_precision; }
@@ -148,10 +140,9 @@ void allow_shared(int device, const void* kernel, std::size_t bytes) {
 
 void check_launch(cudaStream_t stream, const char* name) {
   const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) check(status, ("queuing " + std::string(name)).c_str());
-  if (is_host_readable() && !is_capturing()) {
-    wait_if_host_readable(stream, ("running " + std::string(name)).c_str());
-  }
+  if (status != cudaSuccess) check(status, format("queuing {}", name).c_str());
+  if (is_host_readable() && !is_capturing())
+    check(cudaStreamSynchronize(stream), format("running {}", name).c_str());
 }
 
 }  // namespace tapeformer::cuda

@@ -12,11 +12,7 @@
 #endif
 
 #include <atomic>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 /// Devices, for this folder and the kernels; other sources include cuda.h.

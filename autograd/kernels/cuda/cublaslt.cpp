@@ -4,12 +4,6 @@
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <tuple>
 
 namespace tapeformer::cuda {

@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/dtype.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
-#include <cstdint>
-
 namespace tapeformer::cuda {
 
 /// Applied to results before they are written, with a bias for each column of c, which has c's type, or its

@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/cuda/library.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt_functions.h>
 
-#include <string>
-
 namespace tapeformer::cuda {
 namespace {
 

@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <cstddef>
 #include <type_traits>
 
 /// Shared by the .cu files. They compile as CUDA and, for the tests, as plain C++ against an emulator, so

@@ -3,9 +3,6 @@
 #include <tapeformer/autograd/kernels/cuda/unary.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 
-#include <algorithm>
-#include <cstdint>
-
 namespace tapeformer::kernels {
 namespace {
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/sort.h>
 #include <tapeformer/autograd/kernels/embedding.h>

@@ -2,8 +2,6 @@
 
 #include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 
-#include <cstdint>
-
 #if defined(__CUDACC__)
 #include <cuda.h>  // for CUtensorMap; the driver is not linked
 #else

@@ -1,11 +1,9 @@
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
-#include <tapeformer/autograd/kernels/cuda/pack.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace tapeformer::kernels {
 namespace {

@@ -1,12 +1,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/pack.h>
 #include <tapeformer/autograd/kernels/cuda/rows.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 #include <tapeformer/autograd/kernels/loss.h>
-
-#include <algorithm>
-#include <cstdint>
 
 namespace tapeformer::kernels {
 namespace {

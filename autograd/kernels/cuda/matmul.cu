@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/device.h>
 
-#include <algorithm>
-
 namespace tapeformer::kernels {
 namespace {
 

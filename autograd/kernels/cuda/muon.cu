@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/kernels/muon.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tapeformer::kernels {
 namespace {

@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/kernels/cuda/rows.h>
 #include <tapeformer/autograd/kernels/normalization.h>
 
-#include <algorithm>
-
 namespace tapeformer::kernels {
 namespace {
 

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/kernels/cuda/device.h>
 
 #include <algorithm>
-#include <cstdint>
 
 namespace tapeformer::kernels {
 

@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/kernels/cuda/pack.h>
 
-#include <functional>
+#include <algorithm>
 #include <limits>
 
 namespace tapeformer::kernels {

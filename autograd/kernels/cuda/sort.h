@@ -2,8 +2,6 @@
 
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
-#include <cstdint>
-
 namespace tapeformer::kernels {
 
 /// Sorts keys [count], those in [0, end): writes them in order with their positions, equal keys in the order

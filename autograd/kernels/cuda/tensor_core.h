@@ -2,8 +2,6 @@
 
 #include <tapeformer/autograd/kernels/cuda/device.h>
 
-#include <cstdint>
-
 #if !defined(__CUDACC__)
 #include <cuda_emulator_tensor_core.h>  // the same functions, played by the host
 #endif

@@ -1,5 +1,3 @@
-#include <tapeformer/autograd/cuda/cuda.h>
-#include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/kernels/cuda/pack.h>
 
 #include <algorithm>

@@ -97,8 +97,8 @@ inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_w
   return c;
 }
 
-/// One attention in bf16 as the kernels have it, after the forward pass of the plain kernels. What results and
-/// gradients are written to holds `old`.
+/// One attention in bf16 as the kernels have it, after the forward pass of the plain kernels. Where results
+/// and gradients go there is `old`.
 struct KernelCase {
   explicit KernelCase(const AttentionCase& c, double old = kNan) {
     const AttentionInputs& in = c.in;

@@ -2,9 +2,6 @@
 
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/unary.h>
-#include <tapeformer/autograd/kernels/score_functions.h>
-
-#include <initializer_list>
 
 namespace tapeformer::kernels {
 

@@ -1,11 +1,8 @@
 #include <tapeformer/autograd/cuda/runtime.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
 #include <cstdlib>
-#include <string>
 #include <type_traits>
-#include <vector>
 
 namespace tapeformer::kernels {
 namespace {

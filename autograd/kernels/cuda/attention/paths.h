@@ -2,8 +2,6 @@
 
 #include <tapeformer/autograd/kernels/attention.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 
 /// The ways to compute attention on a GPU, which the table in paths.cpp lists. Each function returns false,

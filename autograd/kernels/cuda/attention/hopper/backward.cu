@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
 #include <algorithm>
 

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/loads.h>
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
 #include <algorithm>
 

@@ -4,8 +4,6 @@
 #include <tapeformer/autograd/kernels/cuda/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
-#include <limits>
-
 /// A block's place in the Hopper kernels, and what they know about its queries.
 namespace tapeformer::kernels {
 

@@ -1,10 +1,6 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
 #include <algorithm>
-#include <limits>
-#include <string>
 
 namespace tapeformer::kernels {
 namespace {

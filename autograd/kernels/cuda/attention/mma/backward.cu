@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda/attention/mma/backward.h>
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 #include <algorithm>

@@ -67,44 +67,6 @@ __device__ inline JointRange of_both(const JointRange& x, const JointRange& y) {
   return {min(x.from, y.from), max(x.to, y.to), max(x.all_from, y.all_from), min(x.all_to, y.all_to)};
 }
 
-/// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. `own` and `moving` come
-/// from rows_by_16 and rows_by_8.
-template <int kWidth, int kRowTiles, int kFragments>
-__device__ void multiply_rows(float (&products)[kRowTiles][kFragments][4], const BFloat16* own,
-                              const BFloat16* moving) {
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-    for (int j = 0; j < kFragments; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) products[r][j][i] = 0;
-    }
-  }
-#pragma unroll
-  for (int at = 0; at < kWidth; at += 16) {
-    unsigned a[kRowTiles][4];
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) load_matrix_x4(a[r], own + r * 16 * kPitch<kWidth> + at);
-#pragma unroll
-    for (int j = 0; j < kFragments; j += 2) {
-      unsigned b[4];
-      load_matrix_x4(b, moving + j * 8 * kPitch<kWidth> + at);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        mma_bf16(products[r][j], a[r], b[0], b[1]);
-        mma_bf16(products[r][j + 1], a[r], b[2], b[3]);
-      }
-    }
-  }
-}
-
-template <int kRowTiles, int kFragments>
-__device__ void scale_all(float (&scores)[kRowTiles][kFragments][4], float scale) {
-#pragma unroll
-  for (int i = 0; i < kRowTiles * kFragments * 4; ++i)
-    scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4] *= scale;
-}
-
 /// sums[r][n] += factors of the warp's rows and 8 kFragments moving ones, times columns 8 n of the moving
 /// rows; `moving` comes from rows_by_16. With kHides, rows without their bit in `seen` count as zero.
 template <bool kHides, int kWidth, int kRowTiles, int kFragments>

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda/attention/mma/mma.h>
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
 #include <algorithm>
 
@@ -33,38 +32,17 @@ struct ForwardState {
 template <class Tiles>
 using QueryFragments = unsigned[Tiles::kWidth / 16][Tiles::kFragments][4];
 
-template <class Tiles>
-__device__ void load_queries(const BFloat16* tile, int at, unsigned (&a)[Tiles::kFragments][4]) {
-#pragma unroll
-  for (int i = 0; i < Tiles::kFragments; ++i)
-    load_matrix_x4(a[i], rows_by_16<Tiles::kWidth>(tile) + i * 16 * kPitch<Tiles::kWidth> + at * 16);
-}
-
 /// scores = queries keys^T
 template <class Tiles>
 __device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<Tiles>& held,
                               const BFloat16* key_tile, ForwardState<Tiles>& state) {
-#pragma unroll
-  for (auto& fragment : state.scores) {
-#pragma unroll
-    for (auto& sum : fragment) sum[0] = sum[1] = sum[2] = sum[3] = 0;
-  }
-  const BFloat16* const keys = rows_by_8<Tiles::kWidth>(key_tile);
-#pragma unroll
-  for (int k = 0; k < Tiles::kWidth / 16; ++k) {
-    unsigned loaded[Tiles::kFragments][4];
-    if constexpr (!Tiles::kHoldsQueries) load_queries<Tiles>(query_tile, k, loaded);
-    const auto& a = Tiles::kHoldsQueries ? held[k] : loaded;
-#pragma unroll
-    for (int j = 0; j < kKeyFragments; j += 2) {
-      unsigned b[4];
-      load_matrix_x4(b, keys + j * 8 * kPitch<Tiles::kWidth> + k * 16);
-#pragma unroll
-      for (int i = 0; i < Tiles::kFragments; ++i) {
-        mma_bf16(state.scores[i][j], a[i], b[0], b[1]);
-        mma_bf16(state.scores[i][j + 1], a[i], b[2], b[3]);
-      }
-    }
+  const BFloat16 *const keys = rows_by_8<Tiles::kWidth>(key_tile), *const queries =
+                                                                       rows_by_16<Tiles::kWidth>(query_tile);
+  if constexpr (Tiles::kHoldsQueries) {
+    multiply_moving<Tiles::kWidth>(
+        state.scores, keys, [&](int at, const auto&) -> const auto& { return held[at / 16]; });
+  } else {
+    multiply_rows<Tiles::kWidth>(state.scores, queries, keys);
   }
 }
 
@@ -253,7 +231,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   __syncthreads();
   if constexpr (Tiles::kHoldsQueries) {
 #pragma unroll
-    for (int k = 0; k < kWidth / 16; ++k) load_queries<Tiles>(own_queries, k, held[k]);
+    for (int k = 0; k < kWidth / 16; ++k)
+      load_rows_of_a<kWidth>(held[k], rows_by_16<kWidth>(own_queries) + k * 16);
   }
 
   for (; at < of_block.to; at += kKeyTile) {
@@ -281,12 +260,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       const float parameter = parameter_of(s, modifiers.parameter, head);
       apply_function(s, parameter, static_cast<float>(s.scale), state.scores);
     } else if constexpr (Tiles::kMasks) {
-#pragma unroll
-      for (auto& fragment : state.scores) {
-#pragma unroll
-        for (auto& score : fragment)
-          score[0] *= scale, score[1] *= scale, score[2] *= scale, score[3] *= scale;
-      }
+      scale_all(state.scores, scale);
     }
     const auto score = [&](int row, int j, int c) -> float& {
       return state.scores[row / 2][j][row % 2 * 2 + c];

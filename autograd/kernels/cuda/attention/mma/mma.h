@@ -5,8 +5,6 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 
 #include <algorithm>
-#include <limits>
-#include <type_traits>
 
 namespace tapeformer::kernels {
 
@@ -75,6 +73,54 @@ __device__ const BFloat16* rows_by_16(const BFloat16* tile) {
 template <int kWidth>
 __device__ const BFloat16* rows_by_8(const BFloat16* tile) {
   return tile + (own_lane() % 8 + own_lane() / 16 * 8) * kPitch<kWidth> + own_lane() / 8 % 2 * 8;
+}
+
+/// a of 16 kRowTiles rows of a tile; `rows` comes from rows_by_16.
+template <int kWidth, int kRowTiles>
+__device__ void load_rows_of_a(unsigned (&a)[kRowTiles][4], const BFloat16* rows) {
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) load_matrix_x4(a[r], rows + r * 16 * kPitch<kWidth>);
+}
+/// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. a_at(at, loaded) returns a
+/// of the warp's rows and 16 columns from `at` on, perhaps in `loaded`; `moving` comes from rows_by_8.
+template <int kWidth, int kRowTiles, int kFragments, class Own>
+__device__ void multiply_moving(float (&products)[kRowTiles][kFragments][4], const BFloat16* moving,
+                                const Own& a_at) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles * kFragments * 4; ++i)
+    products[i / (kFragments * 4)][i / 4 % kFragments][i % 4] = 0;
+#pragma unroll
+  for (int at = 0; at < kWidth; at += 16) {
+    unsigned loaded[kRowTiles][4];
+    const auto& a = a_at(at, loaded);
+#pragma unroll
+    for (int j = 0; j < kFragments; j += 2) {
+      unsigned b[4];
+      load_matrix_x4(b, moving + j * 8 * kPitch<kWidth> + at);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        mma_bf16(products[r][j], a[r], b[0], b[1]);
+        mma_bf16(products[r][j + 1], a[r], b[2], b[3]);
+      }
+    }
+  }
+}
+/// The same with rows of a tile; `own` comes from rows_by_16.
+template <int kWidth, int kRowTiles, int kFragments>
+__device__ void multiply_rows(float (&products)[kRowTiles][kFragments][4], const BFloat16* own,
+                              const BFloat16* moving) {
+  multiply_moving<kWidth>(
+      products, moving, [own](int at, unsigned(&loaded)[kRowTiles][4]) -> const auto& {
+        load_rows_of_a<kWidth>(loaded, own + at);
+        return loaded;
+      });
+}
+
+template <int kRowTiles, int kFragments>
+__device__ void scale_all(float (&scores)[kRowTiles][kFragments][4], float scale) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles * kFragments * 4; ++i)
+    scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4] *= scale;
 }
 
 /// The keys that a query may see at most.

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/attention/plain/gradient.h>
 
 #include <algorithm>

@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
-#include <limits>
-
 namespace tapeformer::kernels {
 
 // Shared by both passes of tiled attention on a GPU. A tile of the scores is square, and so are its kBlock

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/attention/split/tile.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
