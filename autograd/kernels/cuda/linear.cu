@@ -10,7 +10,7 @@ namespace {
 
 using cuda::Epilogue;
 
-/// y = f(z + bias), and z + bias to `before` unless that is nullptr; rows begin `lead` numbers apart.
+/// y = f(z + bias), and z + bias to `before` unless that is nullptr; rows begin `lead` values apart.
 /// n is a multiple of kPack.
 template <int kPack, class F, class T>
 __global__ void bias_activation_kernel(Index rows, Index n, Index lead, F f, const T* bias, const T* z,
@@ -84,7 +84,7 @@ constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
 constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;      // enough for a GPU; worth a block
 constexpr Index kLongestSum = 64 * kSumLanes, kMostSumParts = 60000;  // the limit of a grid
 
-/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. Each of a
+/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` values apart. Each of a
 /// block's eight warps takes every eighth row, and the first adds up their sums.
 template <int kPack, class T, class S>
 __global__ void sum_rows_kernel(Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {

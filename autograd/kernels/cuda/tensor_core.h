@@ -61,7 +61,7 @@ __device__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-/// Two numbers rounded to bf16, the first in the lower half.
+/// Two values rounded to bf16, the first in the lower half.
 __device__ inline unsigned pack_bf16(float low, float high) {
   unsigned packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
@@ -89,7 +89,7 @@ __device__ T anew(T x) {
   return x;
 }
 
-/// The two numbers of a pair.
+/// The two values of a pair.
 __device__ inline float low_bf16(unsigned packed) { return __uint_as_float(packed << 16); }
 __device__ inline float high_bf16(unsigned packed) { return __uint_as_float(packed & 0xFFFF0000u); }
 

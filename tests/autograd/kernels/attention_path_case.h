@@ -149,9 +149,4 @@ struct KernelCase {
   AttentionPlan plan;
 };
 
-inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {
-  c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), key_width, value_width, random);
-  return c;
-}
-
 }  // namespace tapeformer

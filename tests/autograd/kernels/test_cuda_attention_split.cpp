@@ -21,7 +21,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
         check_path(gpu_path("split", type), c, random);
         const Tensor expected = attention_by("tensor_cores", c.in, c.options, type);
         c.in.value = c.in.key;
-        CHECK(same_values(attention_by("tensor_cores", c.in, c.options, type), expected));
+        const double most = type == DType::bf16 ? 0x1p-7 : 1e-5;  // widths of 576 fit only when shared
+        CHECK_BELOW(relative_error(attention_by("tensor_cores", c.in, c.options, type), expected), most);
       }
     }
   }

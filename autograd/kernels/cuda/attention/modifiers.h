@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 
 #if !defined(__CUDACC__)
-/// Its pointers are checked as if each were an argument.
+/// Checks its pointers as if each were an argument.
 template <class T>
 void require_argument(const char* kernel, cudaStream_t stream, const AttentionOperands<T>& x) {
   for (const void* pointer : std::initializer_list<const void*>{x.query, x.key, x.value, x.weight, x.bias,

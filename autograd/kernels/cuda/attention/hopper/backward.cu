@@ -10,7 +10,7 @@ constexpr int kOwnRows = 2 * kGroupRows, kStepRows = kGroupRows, kConsumers = 2 
 constexpr int kThreads = 3 * kWarpgroup, kLoaderRegisters = 40, kConsumerRegisters = 232;
 constexpr int kOwn = 1, kBoth = 3;  // named barriers
 
-/// Of one of a block's own two tensors; `to` is nullptr if it is not needed.
+/// The gradient of one of a block's own two tensors; `to` is nullptr if it is not needed.
 struct Gradient {
   Write<BFloat16> to;
   HeadStrides strides;

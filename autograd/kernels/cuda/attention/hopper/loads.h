@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/order.h>
 
-/// What a block of the Hopper forward kernel works on, and the thread that loads it.
+/// The work of a block of the Hopper forward kernel, and the thread that loads it.
 namespace tapeformer::kernels {
 
 /// Two warpgroups of a block have 64 queries each; one thread of a third one loads their tiles.

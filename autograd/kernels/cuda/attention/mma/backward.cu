@@ -53,7 +53,7 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
 /// One whose rounding is more than that of ordinary scores.
 __device__ bool is_large(float log_sum) { return log_sum != kNothing && fabsf(log_sum) > 64.0f; }
 
-/// Computes the shares of rows. Beside a large maximum the logarithm of a row's sum is rounded away: where a
+/// Computes the shares of rows. Next to a large maximum the logarithm of a row's sum is rounded away: where a
 /// mask of -1e9, say, covers all of a row. Only such rows are summed again, by one warp each.
 __global__ void attention_mma_shares_kernel(AttentionShape s, MmaGradient x, const float* log_sum) {
   const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp, padded = x.prepared.padded;

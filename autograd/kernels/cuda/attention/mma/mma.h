@@ -311,8 +311,8 @@ __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
   return pair & ((bits & 1u) * 0xFFFFu | (bits >> 1 & 1u) * 0xFFFF0000u);
 }
 
-/// What kernels are compiled with: nothing beyond the ranges of keys, masks of pairs and dropout as well, or
-/// a function of the scores and a relative bias as well.
+/// The options that kernels are compiled with: the ranges of keys alone, masks of pairs and dropout as well,
+/// or a function of the scores and a relative bias as well.
 enum class MmaOptions { none, masks, modifiers };
 
 inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
@@ -320,7 +320,7 @@ inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BF
   const bool masks = s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
   return masks ? MmaOptions::masks : MmaOptions::none;
 }
-/// What all blocks of a kernel do to scores, as far as its options say that anything may be done.
+/// The masks, dropout and factors of scores, as far as the options of a kernel allow any.
 template <MmaOptions kOptions>
 struct ScoreFactors {
   static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;

@@ -97,7 +97,7 @@ struct RowSums {
   Scratch<Wide<T>> delta, share;
 };
 
-/// Adds `count` parts of a gradient of `size` numbers, one after the other.
+/// Adds `count` parts of a gradient of `size` values, one after the other.
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 

@@ -98,7 +98,7 @@ struct AdditiveScores {
   }
 };
 
-/// Puts `width` numbers of each of `rows` rows into a piece, with zeros next to them and if keep(row) is
+/// Puts `width` values of each of `rows` rows into a piece, with zeros next to them and if keep(row) is
 /// false.
 template <class T, class W, class Keep>
 __device__ void load_piece(W (&to)[kTile<W>][kPiece + 1], const T* from, Index row_stride, int rows,
@@ -123,7 +123,7 @@ struct AllRows {
   __device__ bool operator()(int) const { return true; }
 };
 
-/// Rows of `width` numbers in memory.
+/// Rows of `width` values in memory.
 template <class T>
 struct Rows {
   const T* data;

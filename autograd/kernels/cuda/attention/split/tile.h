@@ -15,7 +15,7 @@ constexpr int kRowThreads = kSplitThreads / kSplitRows,
 constexpr int kScorePitch = kKeyTile + 4, kWeightPitch = kKeyTile + 8;
 
 template <class T>
-constexpr int kInChunk = 16 / sizeof(T);  // numbers in 16 bytes
+constexpr int kInChunk = 16 / sizeof(T);  // values in 16 bytes
 template <class T>
 constexpr bool kUsesTensorCores = std::is_same_v<T, BFloat16>;
 
