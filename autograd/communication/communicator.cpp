@@ -7,8 +7,6 @@
 namespace tapeformer {
 namespace {
 
-using Collective = Communicator::Request::Collective;
-
 class Alone : public Communicator {
  public:
   Alone() : Communicator(0, 1) {}
@@ -23,47 +21,17 @@ void Communication::wait() {
   if (const auto state = std::exchange(state_, nullptr)) state->wait();
 }
 
-const char* Communicator::name_of(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce: return "all_reduce";
-    case Collective::reduce_scatter: return "reduce_scatter";
-    case Collective::all_gather: return "all_gather";
-    case Collective::broadcast: return "broadcast";
-  }
-  return "?";
-}
-
 Communication Communicator::checked(const Request& request) {
-  const std::string op = std::string("[") + name_of(request.collective) + "] ",
-                    got = "; got x=" + request.x.describe();
-  const bool reduces =
-      request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter;
-  const bool shares =
-      request.collective == Collective::reduce_scatter || request.collective == Collective::all_gather;
-  if (reduces && !is_floating(request.x.dtype())) throw DTypeError(op + "a sum needs f32, f64 or bf16" + got);
-  if (shares && request.x.elements() % size_ != 0) {
+  const auto& [collective, x] = request;
+  const std::string op = std::string("[") + name_of(collective) + "] ", got = "; got x=" + x.describe();
+  const bool scatters = collective == Collective::reduce_scatter;
+  if ((scatters || collective == Collective::all_reduce) && !is_floating(x.dtype()))
+    throw DTypeError(op + "a sum needs f32, f64 or bf16" + got);
+  if ((scatters || collective == Collective::all_gather) && x.elements() % size_ != 0) {
     throw ShapeError(op + "the elements must divide into equal shares for " + std::to_string(size_) +
                      " ranks" + got + "; try padding");
   }
-  if (request.root < 0 || request.root >= size_) {
-    throw Error(op + "the root must be a rank below " + std::to_string(size_) + "; got " +
-                std::to_string(request.root));
-  }
-  return size_ == 1 || request.x.elements() == 0 ? Communication() : start(request);
-}
-
-Communication Communicator::all_reduce(const Tensor& x, Reduction reduction) {
-  return checked({Collective::all_reduce, x, reduction});
-}
-
-Communication Communicator::reduce_scatter(const Tensor& x, Reduction reduction) {
-  return checked({Collective::reduce_scatter, x, reduction});
-}
-
-Communication Communicator::all_gather(const Tensor& x) { return checked({Collective::all_gather, x}); }
-
-Communication Communicator::broadcast(const Tensor& x, int root) {
-  return checked({Collective::broadcast, x, Reduction::sum, root});
+  return size_ == 1 || x.elements() == 0 ? Communication() : start(request);
 }
 
 std::vector<double> Communicator::sum(const std::vector<double>& numbers) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tensor.h>
 
@@ -41,8 +42,11 @@ class Communication::State {
   virtual void wait() = 0;
 };
 
-/// How the ranks' tensors are combined.
-enum class Reduction { sum, mean };
+/// The operations that an engine must offer.
+enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };
+template <>
+inline constexpr EnumNames kNames<Collective>{"collective",
+                                              {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}};
 
 /// The seconds that collective operations took, and those of them in which the caller waited.
 struct CommunicationTime {
@@ -65,18 +69,18 @@ class Communicator {
   /// The number of processes.
   int size() const { return size_; }
 
-  /// Every rank gets the sum or the mean of all ranks' x.
+  /// Every rank gets the sum of all ranks' x.
   /// Throws: DTypeError unless x is floating
-  Communication all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
-  /// x is `size` shares of equal length: share r of rank r gets the sum or the mean of all ranks' share r.
-  /// The other shares are undefined afterwards.
+  Communication all_reduce(const Tensor& x) { return checked({Collective::all_reduce, x}); }
+  /// x is `size` shares of equal length: share r of rank r gets the sum of all ranks' share r. The other
+  /// shares are undefined afterwards.
   /// Throws: DTypeError unless x is floating, ShapeError unless its elements divide by the number of ranks
-  Communication reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum);
+  Communication reduce_scatter(const Tensor& x) { return checked({Collective::reduce_scatter, x}); }
   /// x is `size` shares of equal length: every rank gets each share r from rank r.
   /// Throws: ShapeError unless the elements divide by the number of ranks
-  Communication all_gather(const Tensor& x);
-  /// Every rank gets the x of rank `root`.
-  Communication broadcast(const Tensor& x, int root = 0);
+  Communication all_gather(const Tensor& x) { return checked({Collective::all_gather, x}); }
+  /// Every rank gets the x of rank 0.
+  Communication broadcast(const Tensor& x) { return checked({Collective::broadcast, x}); }
 
   /// The sums of all ranks' numbers, on the host; waits.
   std::vector<double> sum(const std::vector<double>& numbers);
@@ -92,15 +96,9 @@ class Communicator {
 
   /// An operation for an engine to start.
   struct Request {
-    /// The operations that an engine must offer.
-    enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };
-    Collective collective;                 ///< which of them
-    Tensor x;                              ///< the tensor that it works on, in place
-    Reduction reduction = Reduction::sum;  ///< of all_reduce and reduce_scatter
-    int root = 0;                          ///< the rank that a broadcast starts from
+    Collective collective;  ///< which one
+    Tensor x;               ///< the tensor that it works on, in place
   };
-  /// "all_reduce"
-  static const char* name_of(Request::Collective collective);
 
  protected:
   /// For engines: the number of this process, and of all.

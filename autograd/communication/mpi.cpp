@@ -88,7 +88,9 @@ class MpiCommunicator : public Communicator {
   }
   void set_step(Index step) override { step_ = step; }
   void limit(double seconds) { limit_ = seconds; }
-  const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+  std::string name(int rank) const {
+    return "rank " + std::to_string(rank) + " on " + hosts_[static_cast<std::size_t>(rank)];
+  }
 
   void leave() {
     order(leaves_);
@@ -291,8 +293,6 @@ class MpiCommunicator : public Communicator {
            (late.empty() ? "; all ranks have come to it: the network may be down" : late);
   }
 
-  std::string name(int rank) const { return "rank " + std::to_string(rank) + " on " + host(rank); }
-
   std::thread thread_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -336,10 +336,6 @@ void abort_launch(int code) {
   if (joined() != nullptr) joined()->abort(code);
 }
 
-std::string name_of_this_rank() {
-  return joined() == nullptr
-             ? ""
-             : "rank " + std::to_string(joined()->rank()) + " on " + joined()->host(joined()->rank());
-}
+std::string name_of_this_rank() { return joined() == nullptr ? "" : joined()->name(joined()->rank()); }
 
 }  // namespace tapeformer

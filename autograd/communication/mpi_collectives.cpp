@@ -7,8 +7,6 @@
 namespace tapeformer {
 namespace {
 
-using Collective = Communicator::Request::Collective;
-
 constexpr Index kMostGathered = 32 << 10;  // bytes up to which all ranks get all numbers, and add them all
 
 MPI_Datatype mpi_type(DType type) {
@@ -46,7 +44,7 @@ void check_mpi(int status, const char* doing) {
 
 void run_collective(const Communicator::Request& request, int rank, int size, PooledVector<char>& scratch,
                     const FinishMpi& finish) {
-  const char* const doing = Communicator::name_of(request.collective);
+  const char* const doing = name_of(request.collective);
   const Tensor& x = request.x;
   const MPI_Datatype type = mpi_type(x.dtype());
   const auto count = static_cast<int>(x.elements());
@@ -64,13 +62,13 @@ void run_collective(const Communicator::Request& request, int rank, int size, Po
     finish(pending, doing);
   };
   if (request.collective == Collective::broadcast) {
-    run(MPI_Ibcast(data, count, type, request.root, MPI_COMM_WORLD, &pending));
+    run(MPI_Ibcast(data, count, type, 0, MPI_COMM_WORLD, &pending));
     return;
   }
   if (request.collective == Collective::all_reduce && x.bytes() <= kMostGathered) {
     char* const all = room(count);
     run(MPI_Iallgather(data, count, type, all, count, type, MPI_COMM_WORLD, &pending));
-    add_ranks(x.dtype(), all, count, size, count, request.reduction, data);
+    add_ranks(x.dtype(), all, size, count, data);
     return;
   }
   const Shares shares(count, size);
@@ -85,8 +83,7 @@ void run_collective(const Communicator::Request& request, int rank, int size, Po
     char* const all = room(own);
     run(MPI_Ialltoallv(data, shares.counts.data(), shares.begins.data(), type, all, own_counts.data(),
                        own_begins.data(), type, MPI_COMM_WORLD, &pending));
-    add_ranks(x.dtype(), all, own, size, own, request.reduction,
-              data + static_cast<std::size_t>(begin) * width);
+    add_ranks(x.dtype(), all, size, own, data + static_cast<std::size_t>(begin) * width);
     if (request.collective == Collective::reduce_scatter) return;
   }
   run(MPI_Iallgatherv(MPI_IN_PLACE, 0, type, data, shares.counts.data(), shares.begins.data(), type,

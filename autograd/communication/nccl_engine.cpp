@@ -11,7 +11,6 @@ namespace {
 
 using cuda::check;
 using Clock = std::chrono::steady_clock;
-using Collective = Communicator::Request::Collective;
 
 constexpr const char* kLate = "; see whether one of them has stopped, or try a longer limit";
 
@@ -149,16 +148,14 @@ ncclResult_t NcclEngine::issue(const Communicator::Request& request) {
   const ncclDataType_t type = x.dtype() == DType::f64    ? ncclFloat64
                               : x.dtype() == DType::bf16 ? ncclBfloat16
                                                          : ncclFloat32;
-  const ncclRedOp_t reduction = request.reduction == Reduction::mean ? ncclAvg : ncclSum;
   switch (request.collective) {
     case Collective::all_reduce:
-      return nccl_.all_reduce(to, to, elements, type, reduction, communicator_, stream_);
+      return nccl_.all_reduce(to, to, elements, type, ncclSum, communicator_, stream_);
     case Collective::reduce_scatter:
-      return nccl_.reduce_scatter(to, to + own, elements / size, type, reduction, communicator_, stream_);
+      return nccl_.reduce_scatter(to, to + own, elements / size, type, ncclSum, communicator_, stream_);
     case Collective::all_gather:
       return nccl_.all_gather(to + own, to, bytes / size, ncclUint8, communicator_, stream_);
-    case Collective::broadcast:
-      return nccl_.broadcast(to, to, bytes, ncclUint8, request.root, communicator_, stream_);
+    case Collective::broadcast: return nccl_.broadcast(to, to, bytes, ncclUint8, 0, communicator_, stream_);
   }
   return ncclInvalidUsage;
 }

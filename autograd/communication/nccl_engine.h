@@ -20,7 +20,7 @@ namespace tapeformer {
 /// What a GPU was asked for. Events tell when it began, when it was done, and when the kernels' stream had
 /// come to where it waits for it.
 struct NcclOperation {
-  Communicator::Request::Collective collective{};
+  Collective collective{};
   DType type{};
   Index elements = 0, step = 0;
   cudaEvent_t begun = nullptr, done = nullptr, reached = nullptr;
@@ -32,7 +32,7 @@ struct NcclOperation {
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
 
-  std::string name() const { return std::string("[") + Communicator::name_of(collective) + "] "; }
+  std::string name() const { return std::string("[") + name_of(collective) + "] "; }
   std::string got() const {
     return "; got " + std::string(name_of(type)) + "[" + std::to_string(elements) + "] at step " +
            std::to_string(step);

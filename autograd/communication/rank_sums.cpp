@@ -8,8 +8,7 @@ namespace tapeformer {
 namespace {
 
 template <class T, class Sum>
-void add_ranks(const void* from_all, Index stride, int ranks, Index count, Reduction reduction,
-               void* to_all) {
+void add_ranks(const void* from_all, int ranks, Index count, void* to_all) {
   const T* const from = static_cast<const T*>(from_all);
   T* const to = static_cast<T*>(to_all);
   constexpr Index kBlock = 1024;
@@ -17,25 +16,22 @@ void add_ranks(const void* from_all, Index stride, int ranks, Index count, Reduc
   for (Index begin = 0; begin < count; begin += kBlock) {
     const Index here = std::min(kBlock, count - begin);
     for (int rank = 0; rank < ranks; ++rank) {
-      const T* const own = from + rank * stride + begin;
+      const T* const own = from + rank * count + begin;
       for (Index i = 0; i < here; ++i) {
         const auto at = static_cast<std::size_t>(i);
         sums[at] = rank == 0 ? static_cast<Sum>(own[i]) : sums[at] + static_cast<Sum>(own[i]);
       }
     }
-    const Sum divisor = reduction == Reduction::mean ? static_cast<Sum>(ranks) : Sum{1};
-    for (Index i = 0; i < here; ++i)
-      to[begin + i] = static_cast<T>(sums[static_cast<std::size_t>(i)] / divisor);
+    for (Index i = 0; i < here; ++i) to[begin + i] = static_cast<T>(sums[static_cast<std::size_t>(i)]);
   }
 }
 
 }  // namespace
 
-void add_ranks(DType type, const void* from, Index stride, int ranks, Index count, Reduction reduction,
-               void* to) {
-  if (type == DType::f64) return add_ranks<double, double>(from, stride, ranks, count, reduction, to);
-  if (type == DType::f32) return add_ranks<float, float>(from, stride, ranks, count, reduction, to);
-  add_ranks<BFloat16, float>(from, stride, ranks, count, reduction, to);
+void add_ranks(DType type, const void* from, int ranks, Index count, void* to) {
+  if (type == DType::f64) return add_ranks<double, double>(from, ranks, count, to);
+  if (type == DType::f32) return add_ranks<float, float>(from, ranks, count, to);
+  add_ranks<BFloat16, float>(from, ranks, count, to);
 }
 
 }  // namespace tapeformer

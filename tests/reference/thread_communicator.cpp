@@ -11,8 +11,6 @@
 namespace tapeformer::reference {
 namespace {
 
-using Collective = Communicator::Request::Collective;
-
 /// Where the ranks meet.
 class Meeting {
  public:
@@ -76,9 +74,7 @@ class ThreadCommunicator : public Communicator {
     const auto share = static_cast<std::size_t>(request.x.bytes()) / size;
     const auto bytes = [](const Tensor& x) { return static_cast<char*>(x.raw()); };
     switch (request.collective) {
-      case Collective::broadcast:
-        result.copy_from(meeting.tensors[static_cast<std::size_t>(request.root)]);
-        break;
+      case Collective::broadcast: result.copy_from(meeting.tensors[0]); break;
       case Collective::all_gather:
         for (std::size_t from = 0; from < size; ++from)
           std::memcpy(bytes(result) + from * share, bytes(meeting.tensors[from]) + from * share, share);
@@ -88,8 +84,6 @@ class ThreadCommunicator : public Communicator {
         std::vector<double> sums(static_cast<std::size_t>(count));
         for (const Tensor& x : meeting.tensors)
           for (Index i = 0; i < count; ++i) sums[static_cast<std::size_t>(i)] += x.at(i);
-        if (request.reduction == Reduction::mean)
-          for (double& sum : sums) sum /= static_cast<double>(size);
         result.copy_from(Tensor::from(sums, result.shape()).to(result.dtype()));
         if (request.collective == Collective::reduce_scatter) {  // who reads another's share must notice
           for (std::size_t other = 0; other < size; ++other)

@@ -77,6 +77,9 @@ struct RanksRun {
   bool sharded = false;
   double max_norm = 0.5;
   int from = 0, to = 10;  // steps
+  std::function<std::unique_ptr<Optimizer>(const RanksCase&)> make = [](const RanksCase& model) {
+    return std::make_unique<AdamW>(model.parameters());
+  };
   /// Called on every rank before the first step and after the last one.
   std::function<void(Communicator&, Optimizer&)> before, after;
 };
@@ -91,16 +94,16 @@ inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
     for (std::size_t i = 0; i < start.size() && ranks.rank() == 0; ++i)
       model.parameters()[i].value().copy_from(start[i]);
     DataParallel parallel(shared(ranks), model.parameters(), {256, run.sharded});
-    AdamW optimizer(model.parameters());
-    optimizer.set_shards(parallel);
-    if (run.before) run.before(ranks, optimizer);
+    const std::unique_ptr<Optimizer> optimizer = run.make(model);
+    optimizer->set_shards(parallel);
+    if (run.before) run.before(ranks, *optimizer);
     for (int step = run.from; step < run.to; ++step) {
       model.pass(ranks, parallel, step);
-      optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, run.max_norm);
+      optimizer->clipped_step(0.05, 1.0 / RanksCase::kRows, run.max_norm);
       parallel.gather_values();
-      optimizer.clear_gradients();
+      optimizer->clear_gradients();
     }
-    if (run.after) run.after(ranks, optimizer);
+    if (run.after) run.after(ranks, *optimizer);
     for (const Parameter& parameter : model.parameters())
       values[static_cast<std::size_t>(ranks.rank())].push_back(parameter.value().clone());
   });

@@ -32,34 +32,22 @@ class Environment {
   std::vector<std::pair<const char*, std::string>> before_;
 };
 
-void check_rank(int rank, int size) {
-  CHECK(launched_rank().rank == rank);
-  CHECK(launched_rank().size == size);
-}
-
 }  // namespace
 
 TEST_SUITE("autograd/communication/launch") {
-  TEST_CASE("a process without a launcher is alone") {
-    const Environment none({});
-    check_rank(0, 1);
-  }
-
-  TEST_CASE("each launcher says who a process is") {
-    {
-      const Environment open_mpi({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
-      check_rank(2, 4);
+  TEST_CASE("each launcher says who a process is, and without one it is alone") {
+    const struct {
+      std::vector<std::pair<const char*, const char*>> variables;
+      int rank, size;
+    } all[] = {{{}, 0, 1},
+               {{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, 2, 4},
+               {{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}, 0, 3},
+               {{{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 5, 8},
+               {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, 0, 1}};  // in a job, but not by srun
+    for (const auto& [variables, rank, size] : all) {
+      const Environment environment(variables);
+      CHECK(launched_rank().rank == rank);
+      CHECK(launched_rank().size == size);
     }
-    {
-      const Environment hydra({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}});
-      check_rank(0, 3);
-    }
-    const Environment srun({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}});
-    check_rank(5, 8);
-  }
-
-  TEST_CASE("a program in a Slurm job that srun did not start is alone") {
-    const Environment batch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
-    check_rank(0, 1);
   }
 }

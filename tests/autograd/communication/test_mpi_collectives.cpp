@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/communication/mpi_collectives.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -38,13 +37,9 @@ TEST_SUITE("autograd/communication/mpi_collectives") {
     // Below and above what is gathered whole, and not divisible by the number of ranks.
     for (const Index count : {1, 5, 1000, 20000, 100003}) {
       for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-        const Tensor sum = own(ranks, count, type), mean = own(ranks, count, type);
+        const Tensor sum = own(ranks, count, type);
         ranks.all_reduce(sum).wait();
-        ranks.all_reduce(mean, Reduction::mean).wait();
-        for (Index i = 0; i < count; i += 1 + count / 50) {
-          CHECK(sum.at(i) == sum_of_all(ranks, i));
-          CHECK_BELOW(std::fabs(mean.at(i) - sum_of_all(ranks, i) / ranks.size()), 0.004 * mean.at(i));
-        }
+        for (Index i = 0; i < count; i += 1 + count / 50) CHECK(sum.at(i) == sum_of_all(ranks, i));
       }
     }
   }
@@ -63,10 +58,9 @@ TEST_SUITE("autograd/communication/mpi_collectives") {
 
   TEST_CASE("a rank's values reach all others" SEVERAL_RANKS) {
     Communicator& ranks = *join_launch();
-    const int last = ranks.size() - 1;
     for (const DType type : {DType::f32, DType::i32, DType::boolean}) {
-      const Tensor x = Tensor::full({1000}, ranks.rank() == last ? 1 : 0, type);
-      ranks.broadcast(x, last).wait();
+      const Tensor x = Tensor::full({1000}, ranks.rank() == 0 ? 1 : 0, type);
+      ranks.broadcast(x).wait();
       CHECK(x.at(999) == 1);
     }
   }
@@ -84,10 +78,6 @@ TEST_SUITE("autograd/communication/mpi_collectives") {
       if (!before.empty()) CHECK(bits == before);
       before = bits;
     }
-  }
-
-  TEST_CASE("what MPI has done without an error throws none") {
-    CHECK_NOTHROW(check_mpi(MPI_SUCCESS, "all_reduce"));
   }
 
   TEST_CASE("MPI's errors are said in its words" SEVERAL_RANKS) {

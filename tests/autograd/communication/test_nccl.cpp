@@ -50,18 +50,10 @@ TEST_SUITE("autograd/communication/nccl") {
         const int me = gpus.rank();
         CHECK(gpus.size() == size);
         for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-          const double unit = type == DType::f64 ? 0x1p-53 : type == DType::f32 ? 0x1p-24 : 0x1p-8;
           Tensor x = own_numbers(me, type, device);
           gpus.all_reduce(x).wait();
           Values got = read(x);
           for (Index i = 0; i < kCount; ++i) CHECK(got[static_cast<std::size_t>(i)] == sum_at(size, i));
-          x = own_numbers(me, type, device);
-          gpus.all_reduce(x, Reduction::mean).wait();
-          got = read(x);
-          // 1 / size is rounded, and so are `size` products and sums of them.
-          for (Index i = 0; i < kCount; ++i)
-            CHECK_BELOW(deviation(got[static_cast<std::size_t>(i)], sum_at(size, i) / size),
-                        (2 * size + 1) * unit);
           x = own_numbers(me, type, device);
           gpus.reduce_scatter(x).wait();
           got = read(x);
@@ -75,9 +67,9 @@ TEST_SUITE("autograd/communication/nccl") {
           for (Index i = 0; i < kCount; ++i)
             CHECK(got[static_cast<std::size_t>(i)] == number(static_cast<int>(i * size / kCount), i));
           x = own_numbers(me, type, device);
-          gpus.broadcast(x, size - 1).wait();
+          gpus.broadcast(x).wait();
           got = read(x);
-          for (Index i = 0; i < kCount; ++i) CHECK(got[static_cast<std::size_t>(i)] == number(size - 1, i));
+          for (Index i = 0; i < kCount; ++i) CHECK(got[static_cast<std::size_t>(i)] == number(0, i));
         }
       });
     }

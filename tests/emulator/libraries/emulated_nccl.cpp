@@ -108,14 +108,11 @@ std::size_t bytes_of(ncclDataType_t type) {
 template <class T>
 void reduce(const Meeting& meeting, std::size_t first, std::size_t count, char* to) {
   using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const auto size = static_cast<Number>(meeting.calls.size());
-  const bool is_mean = meeting.calls[0].reduction == ncclAvg;
   for (std::size_t i = 0; i < count; ++i) {
     T sum{};
     for (std::size_t rank = 0; rank < meeting.calls.size(); ++rank) {
       const auto x = static_cast<Number>(reinterpret_cast<const T*>(meeting.calls[rank].from)[first + i]);
-      const auto part = static_cast<Number>(static_cast<T>(is_mean ? x * (1 / size) : x));
-      sum = static_cast<T>(rank == 0 ? part : static_cast<Number>(sum) + part);
+      sum = static_cast<T>(rank == 0 ? x : static_cast<Number>(sum) + x);
     }
     reinterpret_cast<T*>(to)[i] = sum;
   }

@@ -24,7 +24,7 @@ enum ncclResult_t {
   ncclRemoteError = 6,
   ncclInProgress = 7
 };
-enum ncclRedOp_t { ncclSum = 0, ncclAvg = 4 };
+enum ncclRedOp_t { ncclSum = 0 };
 enum ncclDataType_t { ncclUint8 = 1, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 };
 using ncclComm_t = struct EmulatedNcclRank*;
 struct ncclUniqueId {
