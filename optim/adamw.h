@@ -1,9 +1,11 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
-#include <tapeformer/optim/optimizer.h>
+#include <tapeformer/optim/rule_optimizer.h>
 
-#include <functional>
+#include <cmath>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -16,7 +18,6 @@ struct AdamWConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;  ///< no option: the models' norms have --epsilon
   double weight_decay = 0.01;
-  std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
 
   void describe(const FieldVisitor& field) {
     field("weight_decay", weight_decay, "decay of matrices", kNotNegative);
@@ -29,23 +30,41 @@ struct AdamWConfig {
 /// Math:    m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;  t counts this parameter's steps
 ///          x = x (1 - lr decay) - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 /// Source:  Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, in the order of torch.optim.AdamW
-class AdamW : public Optimizer {
+class AdamW : public RuleOptimizer<kernels::AdamWStep> {
  public:
   using Config = AdamWConfig;
   /// Throws: Error naming a field of the config that does not keep its rule
-  explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
-  void visit_state(OptimizerVisitor& visitor) override;
+  explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {})
+      : RuleOptimizer("adamw", std::move(parameters), {"first_moment", "second_moment"}),
+        config_(config),
+        steps_(parameters_.size(), 0) {
+    check_fields("adamw", fields_of(config));
+  }
+  void visit_state(OptimizerVisitor& visitor) override {
+    RuleOptimizer::visit_state(visitor);
+    for (std::size_t i = 0; i < steps_.size(); ++i) visitor.counter(state_name("steps", i), steps_[i]);
+  }
 
  private:
-  void gather(double learning_rate, MultiTensorList& table) override;
-  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void gather(double learning_rate, MultiTensorList& table) override {
+    next_steps_ = steps_;
+    RuleOptimizer::gather(learning_rate, table);
+  }
+  kernels::AdamWStep settings(std::size_t parameter, double learning_rate) override {
+    const auto count = static_cast<double>(++next_steps_[parameter]);
+    const double decay = has_rank_two(parameters_[parameter]) ? config_.weight_decay : 0;
+    return {learning_rate,
+            config_.beta1,
+            config_.beta2,
+            config_.epsilon,
+            decay,
+            1 - std::pow(config_.beta1, count),
+            1 - std::pow(config_.beta2, count)};
+  }
   void count_step() override { steps_ = next_steps_; }
 
   AdamWConfig config_;
-  std::vector<Tensor> first_moments_, second_moments_;
-  std::vector<std::int64_t> steps_, next_steps_;  // after the step that was gathered
-  std::vector<double> decays_;                    // weight decay of each parameter
-  std::vector<kernels::AdamWStep> settings_;      // of this step: one for each decay and count of steps
+  std::vector<std::int64_t> steps_, next_steps_;  // before and after the step that was gathered
 };
 
 }  // namespace tapeformer

@@ -4,8 +4,6 @@
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/optimizer.h>
 
-#include <cmath>
-
 namespace tapeformer {
 
 GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, double share, double max_norm) {
@@ -44,15 +42,16 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
   return list.empty() ? 0 : gradient_norm(list, like).norm.item();
 }
 
-double clip_factor(double norm, double max_norm) {
-  const double factor = max_norm / (norm + 1e-6);
-  return std::isfinite(norm) && factor < 1 ? factor : 1;
-}
-
 double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_norm) {
-  const double norm = gradient_norm(parameters);
-  const double factor = clip_factor(norm, max_norm);
-  if (factor < 1) scale_gradients(parameters, factor);
+  const double norm = gradient_norm(parameters), factor = kernels::step_factor(norm, 1, max_norm);
+  if (!(factor < 1)) return norm;
+  for (const Parameter& parameter : parameters) {
+    const Tensor gradient = parameter.gradient();
+    dispatch(
+        "scale_gradients",
+        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); },
+        wide(gradient));
+  }
   return norm;
 }
 

@@ -20,14 +20,11 @@ GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, doub
 /// Throws: Error if ranks have divided a gradient between them (DataParallelConfig::shard_optimizer)
 double gradient_norm(const std::vector<Parameter>& parameters);
 
-/// The factor that brings gradients of norm `norm` down to `max_norm`; 1 if the norm is smaller or not
-/// finite, since the caller decides what a diverged step means.
-/// Math:    min(1, max_norm / (norm + 1e-6))
+/// Scales the gradients so that their common norm is at most `max_norm` (0: no limit), and returns the norm
+/// before. Where that is not finite they stay, since the caller decides what a diverged step means.
+/// Optimizer::clipped_step() saves this pass over all gradients.
+/// Math:    gradient min(1, max_norm / (norm + 1e-6))
 /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063; the 1e-6 is torch.nn.utils.clip_grad_norm_'s
-double clip_factor(double norm, double max_norm);
-
-/// Scales the gradients so that their common norm is at most `max_norm`, and returns the norm before. An
-/// optimizer's step saves this pass over all gradients when clip_factor() is given to it instead.
 double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_norm);
 
 }  // namespace tapeformer

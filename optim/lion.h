@@ -1,10 +1,8 @@
 #pragma once
 
-#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/optim/optimizer.h>
 
-#include <functional>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -13,7 +11,6 @@ struct LionConfig {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double weight_decay = 0.1;
-  std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
 
   void describe(const FieldVisitor& field) {
     field("weight_decay", weight_decay, "decay of matrices", kNotNegative);
@@ -26,21 +23,22 @@ struct LionConfig {
 /// rate, which therefore is 3 to 10 times smaller than AdamW's, and the decay as many times larger.
 /// Math:    x = x (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g);  m = beta2 m + (1 - beta2) g
 /// Source:  Chen et al. 2023, arXiv:2302.06675, algorithm 2
-class Lion : public Optimizer {
+class Lion : public RuleOptimizer<kernels::LionStep> {
  public:
   using Config = LionConfig;
   /// Throws: Error naming a field of the config that does not keep its rule
-  explicit Lion(std::vector<Parameter> parameters, const LionConfig& config = {});
-  void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "moment", moments_); }
+  explicit Lion(std::vector<Parameter> parameters, const LionConfig& config = {})
+      : RuleOptimizer("lion", std::move(parameters), {"moment"}), config_(config) {
+    check_fields("lion", fields_of(config));
+  }
 
  private:
-  void gather(double learning_rate, MultiTensorList& table) override;
-  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  kernels::LionStep settings(std::size_t parameter, double learning_rate) override {
+    const double decay = has_rank_two(parameters_[parameter]) ? config_.weight_decay : 0;
+    return {learning_rate, config_.beta1, config_.beta2, decay};
+  }
 
   LionConfig config_;
-  std::vector<Tensor> moments_;
-  std::vector<bool> decays_;         // which parameters
-  kernels::LionStep settings_[2]{};  // of this step, without decay and with it
 };
 
 }  // namespace tapeformer

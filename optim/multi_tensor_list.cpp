@@ -19,11 +19,6 @@ Tensor sent(const PooledVector<T>& values, Device device) {
   return here.to(device);
 }
 
-bool same(const kernels::StepTensor& a, const kernels::StepTensor& b) {
-  return a.gradient == b.gradient && a.value == b.value && a.state1 == b.state1 && a.state2 == b.state2 &&
-         a.shadow == b.shadow && a.count == b.count && a.setting == b.setting;
-}
-
 }  // namespace
 
 void require_updated_elements(const char* op, const Parameter& parameter, const Tensor& state) {
@@ -44,41 +39,36 @@ void* MultiTensorList::checked_address(const char* name, const Tensor& x) const 
 
 void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, const Tensor& state2,
                           Index setting) {
-  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow,
-               &share = parameter.state()->share;
-  kernels::StepTensor entry;
-  entry.count = updated_elements(parameter);
-  if (entry.count == 0 && !is_updated_whole(parameter)) return;
-  if (count_ == 0) like_ = value;
-  const Index begin = parameter.state()->updated.begin;
-  const auto updated = [&](void* all) { return static_cast<char*>(all) + begin * bytes_of(value.dtype()); };
-  entry.gradient = updated(checked_address("gradient", parameter.gradient()));
-  entry.value = share.defined() ? checked_address("value", share) : updated(checked_address("value", value));
+  const Index count = updated_elements(parameter);
+  if (count == 0 && !is_updated_whole(parameter)) return;
   for (const Tensor* state : {&state1, &state2})
     if (state->defined()) require_updated_elements(op_, parameter, *state);
-  entry.state1 = checked_address("state", state1);
-  entry.state2 = checked_address("state", state2);
-  entry.shadow = shadow.defined() ? shadow.address<BFloat16>() + begin : nullptr;
-  entry.setting = setting;
-  append(entry);
+  append(parameter, parameter.state()->updated.begin, count, state1, 0, state2, 0, setting);
 }
 
 void MultiTensorList::add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                                const Tensor& state2, Index first2, Index setting) {
-  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow;
   if (!is_updated_whole(parameter)) {
-    throw ShapeError(std::string("[") + op_ + "] ranks must not divide a parameter; got " + value.describe() +
-                     ", of which this process updates " + std::to_string(updated_elements(parameter)) +
-                     " elements");
+    throw ShapeError(std::string("[") + op_ + "] ranks must not divide a parameter; got " +
+                     parameter.value().describe() + ", of which this process updates " +
+                     std::to_string(updated_elements(parameter)) + " elements");
   }
+  append(parameter, first, count, state1, first, state2, first2, setting);
+}
+
+void MultiTensorList::append(const Parameter& parameter, Index first, Index count, const Tensor& state1,
+                             Index first1, const Tensor& state2, Index first2, Index setting) {
+  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow,
+               &share = parameter.state()->share;
   if (count_ == 0) like_ = value;
-  const auto part = [&](const char* name, const Tensor& x, Index from) {
-    return static_cast<char*>(checked_address(name, x)) + from * bytes_of(value.dtype());
+  const auto part = [&](const char* name, const Tensor& x, Index from) -> void* {
+    char* const begin = static_cast<char*>(checked_address(name, x));
+    return begin == nullptr ? nullptr : begin + from * bytes_of(value.dtype());
   };
   kernels::StepTensor entry;
   entry.gradient = part("gradient", parameter.gradient(), first);
-  entry.value = part("value", value, first);
-  entry.state1 = part("state", state1, first);
+  entry.value = share.defined() ? part("value", share, 0) : part("value", value, first);
+  entry.state1 = part("state", state1, first1);
   entry.state2 = part("state", state2, first2);
   entry.shadow = shadow.defined() ? shadow.address<BFloat16>() + first : nullptr;
   entry.count = count;
@@ -95,23 +85,18 @@ void MultiTensorList::add(const Tensor& gradient) {
 }
 
 void MultiTensorList::append(const kernels::StepTensor& entry) {
-  if (count_ == entries_.size()) {
-    entries_.emplace_back();
-    changed_ = true;
-  }
-  changed_ = changed_ || !same(entries_[count_], entry);
+  if (count_ == entries_.size()) entries_.emplace_back();
+  changed_ = changed_ || std::memcmp(&entries_[count_], &entry, sizeof entry) != 0;
   entries_[count_++] = entry;
 }
 
 void MultiTensorList::count_memory() {
   for (const kernels::StepTensor& entry : entries_) {
-    Index bytes = entry.shadow == nullptr ? 0 : bytes_of(DType::bf16);
-    for (const void* operand :
-         {entry.gradient, static_cast<const void*>(entry.value), static_cast<const void*>(entry.state1),
-          static_cast<const void*>(entry.state2)})
-      bytes += operand == nullptr ? 0 : bytes_of(like_.dtype());
+    const Index operands =
+        1 + (entry.value != nullptr) + (entry.state1 != nullptr) + (entry.state2 != nullptr);
     tensors_.elements += entry.count;
-    tensors_.bytes += entry.count * bytes;
+    tensors_.bytes += entry.count * (operands * bytes_of(like_.dtype()) +
+                                     (entry.shadow != nullptr ? bytes_of(DType::bf16) : 0));
   }
 }
 

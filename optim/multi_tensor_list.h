@@ -43,6 +43,8 @@ class MultiTensorList {
 
  private:
   void* checked_address(const char* name, const Tensor& x) const;
+  void append(const Parameter& parameter, Index first, Index count, const Tensor& state1, Index first1,
+              const Tensor& state2, Index first2, Index setting);
   void append(const kernels::StepTensor& entry);
   void count_memory();
 

@@ -11,7 +11,7 @@ std::vector<OptimizerGroups::Group> groups_of(const std::vector<Parameter>& para
                                               const MuonAdamWConfig& config) {
   std::vector<Parameter> matrices, others;
   for (const Parameter& parameter : parameters)
-    (config.has_muon(parameter) ? matrices : others).push_back(parameter);
+    (is_hidden_matrix(parameter) ? matrices : others).push_back(parameter);
   std::vector<OptimizerGroups::Group> groups;
   groups.push_back({std::make_unique<Muon>(matrices, config), 1});
   groups.push_back({std::make_unique<AdamW>(others, config.adamw), config.adam_rate});

@@ -4,8 +4,6 @@
 #include <tapeformer/optim/muon.h>
 #include <tapeformer/optim/optimizer_groups.h>
 
-#include <functional>
-
 namespace tapeformer {
 
 /// True of a matrix between hidden states: not of an embedding, a table of positions or of biases, the
@@ -15,7 +13,6 @@ bool is_hidden_matrix(const Parameter& parameter);
 struct MuonAdamWConfig : MuonConfig {
   double adam_rate = 0.1;
   AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};  ///< of the parameters that Muon does not take
-  std::function<bool(const Parameter&)> has_muon = is_hidden_matrix;  ///< asked once, at construction
 
   void describe(const FieldVisitor& field) {
     MuonConfig::describe(field);

@@ -1,7 +1,5 @@
 #include <tapeformer/autograd/communication/data_parallel.h>
-#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/optimizer.h>
 
@@ -149,16 +147,6 @@ void Optimizer::visit_tensors(OptimizerVisitor& visitor, const char* what,
     return shards_->visit_whole(parameters_, tensors, visit);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) visit(i, tensors[i]);
-}
-
-void scale_gradients(const std::vector<Parameter>& parameters, double factor) {
-  for (const Parameter& parameter : parameters) {
-    const Tensor gradient = parameter.gradient();
-    dispatch(
-        "scale_gradients",
-        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); },
-        wide(gradient));
-  }
 }
 
 }  // namespace tapeformer

@@ -21,7 +21,7 @@ struct GradientNorm;
 class OptimizerVisitor {
  public:
   virtual ~OptimizerVisitor() = default;
-  /// Numbers of a parameter's size.
+  /// Values of a parameter's size.
   virtual void tensor(const std::string& name, const Tensor& value) = 0;
   /// A count, such as of steps.
   virtual void counter(const std::string& name, std::int64_t& value) = 0;
@@ -87,6 +87,7 @@ class Optimizer {
   void settle();
   /// A step that counts if *factor is finite.
   void step(double learning_rate, const Tensor& factor);
+  const std::string& algorithm() const { return algorithm_; }
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
   /// Shows one state tensor a parameter, under state_name(what, i), whole where ranks divide it.
@@ -106,8 +107,5 @@ class Optimizer {
   const DataParallel* shards_ = nullptr;
   std::string algorithm_;
 };
-
-/// Multiplies every gradient by `factor`.
-void scale_gradients(const std::vector<Parameter>& parameters, double factor);
 
 }  // namespace tapeformer

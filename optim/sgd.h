@@ -1,8 +1,9 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
-#include <tapeformer/optim/optimizer.h>
+#include <tapeformer/optim/rule_optimizer.h>
 
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -21,20 +22,25 @@ struct SgdConfig {
 /// Math:    velocity = momentum velocity + g + decay x;  x = x - lr velocity
 /// Source:  Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in
 ///          the form of torch.optim.SGD without dampening
-class Sgd : public Optimizer {
+class Sgd : public RuleOptimizer<kernels::SgdStep> {
  public:
   using Config = SgdConfig;
   /// Throws: Error naming a field of the config that does not keep its rule
-  explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {});
-  void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "velocity", velocities_); }
+  explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {})
+      : RuleOptimizer("sgd", std::move(parameters), states_of(config)), config_(config) {
+    check_fields("sgd", fields_of(config));
+  }
 
  private:
-  void gather(double learning_rate, MultiTensorList& table) override;
-  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  static std::vector<const char*> states_of(const SgdConfig& config) {
+    if (config.momentum == 0) return {};
+    return {"velocity"};
+  }
+  kernels::SgdStep settings(std::size_t, double learning_rate) override {
+    return {learning_rate, config_.momentum, config_.weight_decay};
+  }
 
   SgdConfig config_;
-  std::vector<Tensor> velocities_;  // empty without momentum
-  kernels::SgdStep step_{};         // at the rate that was gathered
 };
 
 }  // namespace tapeformer

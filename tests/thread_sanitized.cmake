@@ -5,7 +5,7 @@ file(GLOB thread_sources CONFIGURE_DEPENDS autograd/communication/test_communica
   autograd/tape/test_activation_checkpointing.cpp autograd/test_random.cpp autograd/test_shared_parameters.cpp
   autograd/test_storage.cpp autograd/tape/test_tape.cpp autograd/system/test_threads.cpp autograd/ops/test_attention_fused.cpp
   autograd/ops/test_linear.cpp data/tokenizers/test_byte_pair.cpp examples/shared/test_ranks.cpp
-  nn/test_shared_model.cpp optim/test_adamw.cpp optim/test_clip.cpp)
+  nn/test_shared_model.cpp optim/test_clip.cpp optim/test_rule_optimizer.cpp)
 add_executable(tapeformer_tests_threads EXCLUDE_FROM_ALL main.cpp nn/module_case.cpp ${TAPEFORMER_REFERENCE_SOURCES}
   ${thread_sources})
 target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtensor nlohmann_json::nlohmann_json

@@ -49,17 +49,31 @@ void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, d
 template <class T>
 void gradient_norm(Cuda, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
 
-/// One parameter's settings in an AdamW step. The bias corrections are 1 - beta^step.
+/// One parameter's settings in a step of AdamW. The bias corrections are 1 - beta^step.
 struct AdamWStep {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;
 };
+/// One parameter's settings in a step of Lion.
+struct LionStep {
+  double learning_rate, beta1, beta2, weight_decay;
+};
+/// One parameter's settings in a step of SGD.
+struct SgdStep {
+  double learning_rate, momentum, weight_decay;
+};
 
-/// An AdamWStep as the factors that the kernels use.
+/// The rule of an optimizer, with its settings as the factors that the kernels use:
+/// update(gradient, state1, state2, value), of numbers or of vectors of them.
+template <class T, class Step>
+struct StepRule;
+
+/// Math:    m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+///          x = x (1 - lr decay) - (lr / c1) m / (sqrt(v) / sqrt(c2) + epsilon)
 template <class T>
-struct AdamWFactors {
-  AdamWFactors() = default;
-  explicit AdamWFactors(const AdamWStep& step)
+struct StepRule<T, AdamWStep> {
+  StepRule() = default;
+  explicit StepRule(const AdamWStep& step)
       : from_gradient(step.beta1 < 0.5),
         keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
         weight1(static_cast<T>(from_gradient ? step.beta1 : 1 - step.beta1)),
@@ -76,7 +90,6 @@ struct AdamWFactors {
     return from_gradient ? g + V(weight1) * (m - g) : m + V(weight1) * (g - m);
   }
 
-  /// Of values and moments, or vectors of them.
   template <class V>
   TAPEFORMER_HOST_DEVICE void update(const V& g, V& m, V& v, V& x) const {
     using std::sqrt;
@@ -85,32 +98,19 @@ struct AdamWFactors {
     x = x * V(keep) - V(step_size) * m / (sqrt(v) / V(root_correction2) + V(epsilon));
   }
 
-  static constexpr int kStates = 2;
   bool from_gradient;
   T keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
-};
-
-/// Values, moments m and v, and shadows in one pass; `steps` [step_count] are the settings, on the host.
-/// Math:    g = factor gradient;  m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
-///          x = x (1 - lr decay) - (lr / c1) m / (sqrt(v) / sqrt(c2) + epsilon)
-template <class T>
-void adamw_step(Cpu, const StepTensors& all, const AdamWStep* steps, Index step_count, const double* factor);
-template <class T>
-void adamw_step(Cuda, const StepTensors& all, const AdamWStep* steps, Index step_count, const double* factor);
-
-/// One parameter's settings in a Lion step.
-struct LionStep {
-  double learning_rate, beta1, beta2, weight_decay;
 };
 
 /// -1, 0 or 1.
 TAPEFORMER_HOST_DEVICE inline float sign(float x) { return static_cast<float>((x > 0) - (x < 0)); }
 TAPEFORMER_HOST_DEVICE inline double sign(double x) { return static_cast<double>((x > 0) - (x < 0)); }
 
+/// Math:    x = x (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g);  m = beta2 m + (1 - beta2) g
 template <class T>
-struct LionFactors {
-  LionFactors() = default;
-  explicit LionFactors(const LionStep& step)
+struct StepRule<T, LionStep> {
+  StepRule() = default;
+  explicit StepRule(const LionStep& step)
       : keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
         rate(static_cast<T>(step.learning_rate)),
         beta1(static_cast<T>(step.beta1)),
@@ -126,28 +126,34 @@ struct LionFactors {
     m = V(beta2) * m + V(weight2) * g;
   }
 
-  static constexpr int kStates = 1;
   T keep, rate, beta1, weight1, beta2, weight2;
 };
 
-/// Values, the moment m (state1) and shadows in one pass; settings as above.
-/// Math:    g = factor gradient;  x = x (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g)
-///          m = beta2 m + (1 - beta2) g
+/// Math:    velocity = momentum velocity + (g + decay x);  x -= lr velocity
 template <class T>
-void lion_step(Cpu, const StepTensors& all, const LionStep* steps, Index step_count, const double* factor);
-template <class T>
-void lion_step(Cuda, const StepTensors& all, const LionStep* steps, Index step_count, const double* factor);
+struct StepRule<T, SgdStep> {
+  StepRule() = default;
+  explicit StepRule(const SgdStep& step)
+      : rate(static_cast<T>(step.learning_rate)),
+        momentum(static_cast<T>(step.momentum)),
+        decay(static_cast<T>(step.weight_decay)) {}
 
-struct SgdStep {
-  double learning_rate, momentum, weight_decay;
+  template <class V>
+  TAPEFORMER_HOST_DEVICE void update(const V& g, V& velocity, V&, V& x) const {
+    velocity = V(momentum) * velocity + (g + V(decay) * x);
+    x = x - V(rate) * velocity;
+  }
+
+  T rate, momentum, decay;
 };
 
-/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = factor gradient.
-/// With no velocity (nullptr) it is g + decay x. Shadows as above.
-template <class T>
-void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* factor);
-template <class T>
-void sgd_step(Cuda, const StepTensors& all, const SgdStep& step, const double* factor);
+/// Values, states and shadows by the rule of their settings `steps` [step_count], which are on the host, in
+/// one pass. A gradient counts times *factor, and a state that is nullptr as zero. A NaN factor changes
+/// nothing.
+template <class T, class Step>
+void optimizer_step(Cpu, const StepTensors& all, const Step* steps, Index step_count, const double* factor);
+template <class T, class Step>
+void optimizer_step(Cuda, const StepTensors& all, const Step* steps, Index step_count, const double* factor);
 
 /// state1 += weight (value - state1): a moving average of values. Changes nothing unless *norm is finite.
 template <class T>

@@ -40,17 +40,6 @@ TEST_SUITE("optim/moving_average") {
     }
   }
 
-  TEST_CASE("the rise ends at the decay") {
-    const Parameter x(Tensor::zeros({1}, DType::f64));
-    MovingAverage average({x}, 0.1);
-    for (const double value : {1.0, 2.0, 4.0}) {  // decays 0, 0.1, 0.1
-      set_all(x, value);
-      average.include_weights();
-    }
-    average.exchange_weights();
-    CHECK_BELOW(deviation(x.value().item(), 0.1 * (0.1 * 1 + 0.9 * 2) + 0.9 * 4), 1e-15);
-  }
-
   TEST_CASE("weights and average change places and back to the same bits, shadows with them") {
     const bool narrows = default_device().is_cuda();
     OptimCase model(DType::f32);

@@ -66,22 +66,6 @@ TEST_SUITE("optim/multi_tensor_list") {
     CHECK(entry.count == 4);
   }
 
-  TEST_CASE("what it points to is counted for a profile, and otherwise not") {
-    OptimCase model(DType::f32);
-    model.set_gradients(0);
-    model.weight.set_shadow(DType::bf16);
-    MultiTensorList table;
-    CHECK(filled(table, model.parameters()).bytes == 0);
-    const Profile profile;
-    const Tensor state = Tensor::zeros({2, 3});
-    table.begin("step");
-    table.add(model.weight, state, state, 0);
-    table.add(model.bias.gradient());
-    table.end();
-    CHECK(table.tensors().elements == 6 + 3);
-    CHECK(table.tensors().bytes == 6 * (4 * 4 + 2) + 3 * 4);  // value, gradient, two states and the shadow
-  }
-
   TEST_CASE("it stays where it is until an address, a setting or the parameters that have gradients change") {
     OptimCase model(DType::f32);
     model.set_gradients(0);

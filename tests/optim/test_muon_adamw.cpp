@@ -53,7 +53,7 @@ TEST_SUITE("optim/muon_adamw") {
       set_gradients(apart, step);
       const double norm = gradient_norm(apart);
       CHECK_BELOW(deviation(optimizer.clipped_step(0.1, 0.5, 1).item(), 0.5 * norm), 1e-14);
-      const double factor = 0.5 * clip_factor(0.5 * norm, 1);
+      const double factor = kernels::step_factor(0.5 * norm, 0.5, 1);
       muon.step(0.1, factor);
       adamw.step(0.025, factor);
       for (std::size_t i = 0; i < apart.size(); ++i)
@@ -68,30 +68,17 @@ TEST_SUITE("optim/muon_adamw") {
   }
 
   TEST_CASE("all ranks come to the same bits, and to the values of one; to divide the work is refused") {
-    const auto run = [](int size, bool sharded) {
-      std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
-      reference::as_ranks(size, [&](Communicator& ranks) {
-        const RanksCase model(DType::f64);
-        DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
-        MuonAdamW optimizer(model.parameters());
-        optimizer.set_shards(parallel);
-        for (int step = 0; step < 5; ++step) {
-          model.pass(ranks, parallel, step);
-          optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, 0.5);
-          optimizer.clear_gradients();
-        }
-        for (const Parameter& parameter : model.parameters())
-          values[static_cast<std::size_t>(ranks.rank())].push_back(parameter.value().clone());
-      });
-      return values;
-    };
-    const auto one = run(1, false), three = run(3, false);
+    RanksRun run;
+    run.to = 5;
+    run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };
+    const auto one = trained(1, run), three = trained(3, run);
     for (std::size_t i = 0; i < one[0].size(); ++i) {
       CHECK_BELOW(relative_error(three[0][i], one[0][i]), 1e-9);
       CHECK(absolute_error(three[1][i], three[0][i]) == 0);
       CHECK(absolute_error(three[2][i], three[0][i]) == 0);
     }
-    CHECK(message_of<Error>([&] { run(2, true); }) ==
+    run.sharded = true;
+    CHECK(message_of<Error>([&] { trained(2, run); }) ==
           "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try without "
           "shard_optimizer");
   }

@@ -59,12 +59,9 @@ TEST_SUITE("optim/optimizer") {
     CHECK(plain.tensors.count("sgd.velocity.0") == 1);
   }
 
-  TEST_CASE("scaled gradients and cleared gradients") {
+  TEST_CASE("cleared gradients keep their buffers and are not stepped by") {
     OptimCase model(DType::f32);
     model.set_gradients(0);
-    const double before = model.weight.gradient().at(1);
-    scale_gradients(model.parameters(), 0.25);
-    CHECK(model.weight.gradient().at(1) == before * 0.25);
     Sgd optimizer(model.parameters());
     const void* buffer = model.bias.gradient().raw();
     optimizer.clear_gradients();

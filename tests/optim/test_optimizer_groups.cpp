@@ -40,33 +40,26 @@ TEST_SUITE("optim/optimizer_groups") {
   }
 
   TEST_CASE("ranks that divide the work of groups come to the values of one, and save whole tensors") {
-    const auto run = [](int size, bool sharded) {
-      std::vector<Tensor> values;
-      reference::as_ranks(size, [&](Communicator& ranks) {
-        const RanksCase model(DType::f64);
-        DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
-        std::vector<OptimizerGroups::Group> groups;
-        groups.push_back({std::make_unique<AdamW>(std::vector{model.wide, model.gain}), 1});
-        groups.push_back({std::make_unique<AdamW>(std::vector{model.bias, model.narrow, model.back}), 0.5});
-        OptimizerGroups optimizer("groups", std::move(groups));
-        optimizer.set_shards(parallel);
-        for (int step = 0; step < 5; ++step) {
-          model.pass(ranks, parallel, step);
-          optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, 0.5);
-          parallel.gather_values();
-          optimizer.clear_gradients();
-        }
-        OptimizerCopy copy;
-        optimizer.visit_state(copy);
-        if (ranks.rank() > 0) return;
-        for (const Parameter& parameter : model.parameters()) values.push_back(parameter.value().clone());
-        values.push_back(copy.tensors.at("adamw.first_moment.p1"));
-      });
-      return values;
+    RanksRun run;
+    run.to = 5;
+    run.make = [](const RanksCase& model) {
+      std::vector<OptimizerGroups::Group> groups;
+      groups.push_back({std::make_unique<AdamW>(std::vector{model.wide, model.gain}), 1});
+      groups.push_back({std::make_unique<AdamW>(std::vector{model.bias, model.narrow, model.back}), 0.5});
+      return std::make_unique<OptimizerGroups>("groups", std::move(groups));
     };
-    const std::vector<Tensor> one = run(1, false), divided = run(3, true);
-    REQUIRE(one.size() == 6);
+    std::vector<Tensor> moments;  // of one rank, and of the first of three
+    run.after = [&](Communicator& ranks, Optimizer& optimizer) {
+      OptimizerCopy copy;
+      optimizer.visit_state(copy);
+      if (ranks.rank() == 0) moments.push_back(copy.tensors.at("adamw.first_moment.p1"));
+    };
+    const std::vector<Tensor> one = trained(1, run)[0];
+    run.sharded = true;
+    const std::vector<Tensor> divided = trained(3, run)[0];
+    REQUIRE(one.size() == 5);
     for (std::size_t i = 0; i < one.size(); ++i) CHECK_BELOW(relative_error(divided[i], one[i]), 1e-12);
+    CHECK_BELOW(relative_error(moments[1], moments[0]), 1e-12);
   }
 
   TEST_CASE("a parameter in two groups is refused") {

@@ -31,14 +31,6 @@ TEST_SUITE("optim/schedule") {
     CHECK_BELOW(deviation(schedule(3999), 2 * 0.000698771242968684), 1e-12);
   }
 
-  TEST_CASE("the peak of the inverse square root is the learning rate, at the end of the warm-up") {
-    const Schedule schedule({"inverse_square_root", 0.01, 100, 0, 0});
-    CHECK(schedule(99) == 0.01);
-    CHECK(schedule(98) < 0.01);
-    CHECK(schedule(100) < 0.01);
-    CHECK(schedule(399) == Approx(0.005));
-  }
-
   TEST_CASE("cosine falls from the peak to the minimum and stays there") {
     const Schedule schedule({"cosine", 1.0, 10, 110, 0.2});
     CHECK(schedule(4) == Approx(0.5));

@@ -9,7 +9,7 @@ namespace tapeformer {
 /// Use CHECK_BELOW.
 void check_below(double error, double bound, const char* text, const char* file, int line, bool required);
 
-/// Notes how near `error` came to `bound` at `place`, e.g. "optim/test_sgd.cpp:27", in the case that runs.
+/// Notes how near `error` came to `bound` at `place`, e.g. "optim/test_muon.cpp:27", in the case that runs.
 /// With TAPEFORMER_TEST_MARGINS=FILE in its environment the process appends the largest of each place and
 /// case to FILE when it ends, in lines of "SEED RATIO PLACE CASE", which shake.sh reads.
 void note_margin(double error, double bound, const std::string& place);

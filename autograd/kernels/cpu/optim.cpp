@@ -17,10 +17,8 @@ void refresh(Index from, Index to, const T* value, BFloat16* shadow) {
   for (Index i = from; shadow != nullptr && i < to; ++i) shadow[i] = BFloat16(value[i]);
 }
 
-/// By the rule of one parameter, such as AdamWFactors.
-template <class T, class Factors>
-void update_elements(const StepTensor& x, const Factors& by, double factor) {
-  constexpr bool kHasSecond = Factors::kStates == 2;
+template <class T, class Step>
+void update_elements(const StepTensor& x, const StepRule<T, Step>& by, double factor) {
   const T scale = static_cast<T>(factor);
   const T* gradient = static_cast<const T*>(x.gradient);
   T *first = static_cast<T*>(x.state1), *second = static_cast<T*>(x.state2);
@@ -28,49 +26,22 @@ void update_elements(const StepTensor& x, const Factors& by, double factor) {
   const Index vectors = x.count / kLanes<T>;
   parallel_ranges(vectors, kLanes<T>, [&](Index from, Index to) {
     for (Index i = from * kLanes<T>; i < to * kLanes<T>; i += kLanes<T>) {
-      Lanes<T> m = Lanes<T>::load_unaligned(first + i), v(T(0));
-      Lanes<T> y = Lanes<T>::load_unaligned(value + i);
-      if constexpr (kHasSecond) v = Lanes<T>::load_unaligned(second + i);
+      Lanes<T> m(T(0)), v(T(0)), y = Lanes<T>::load_unaligned(value + i);
+      if (first != nullptr) m = Lanes<T>::load_unaligned(first + i);
+      if (second != nullptr) v = Lanes<T>::load_unaligned(second + i);
       by.update(Lanes<T>::load_unaligned(gradient + i) * Lanes<T>(scale), m, v, y);
-      m.store_unaligned(first + i);
-      if constexpr (kHasSecond) v.store_unaligned(second + i);
+      if (first != nullptr) m.store_unaligned(first + i);
+      if (second != nullptr) v.store_unaligned(second + i);
       y.store_unaligned(value + i);
     }
     refresh(from * kLanes<T>, to * kLanes<T>, value, x.shadow);
   });
-  T none = 0;
-  for (Index i = vectors * kLanes<T>; i < x.count; ++i)
-    by.update(gradient[i] * scale, first[i], kHasSecond ? second[i] : none, value[i]);
+  for (Index i = vectors * kLanes<T>; i < x.count; ++i) {
+    T none1 = 0, none2 = 0;
+    by.update(gradient[i] * scale, first != nullptr ? first[i] : none1, second != nullptr ? second[i] : none2,
+              value[i]);
+  }
   refresh(vectors * kLanes<T>, x.count, value, x.shadow);
-}
-
-template <class T, class Factors, class Step>
-void step_elements(const StepTensors& all, const Step* steps, const double* factor) {
-  if (std::isnan(*factor)) return;
-  for (Index i = 0; i < all.tensor_count; ++i)
-    update_elements<T>(all.tensors[i], Factors(steps[all.tensors[i].setting]), *factor);
-}
-
-template <class T>
-void update_sgd(const StepTensor& x, const SgdStep& step, double factor) {
-  const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(step.momentum),
-          decay = static_cast<T>(step.weight_decay), scale = static_cast<T>(factor);
-  const T* gradient = static_cast<const T*>(x.gradient);
-  T *velocity = static_cast<T*>(x.state1), *value = static_cast<T*>(x.value);
-  BFloat16* shadow = x.shadow;
-  parallel_ranges(x.count, 1, [=](Index from, Index to) {
-    if (velocity == nullptr) {
-#pragma omp simd
-      for (Index i = from; i < to; ++i) value[i] -= rate * (gradient[i] * scale + decay * value[i]);
-    } else {
-#pragma omp simd
-      for (Index i = from; i < to; ++i) {
-        velocity[i] = keep * velocity[i] + (gradient[i] * scale + decay * value[i]);
-        value[i] -= rate * velocity[i];
-      }
-    }
-    refresh(from, to, value, shadow);
-  });
 }
 
 template <class T>
@@ -108,20 +79,11 @@ void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, d
   *factor = step_factor(*norm, share, max_norm);
 }
 
-template <class T>
-void adamw_step(Cpu, const StepTensors& all, const AdamWStep* steps, Index, const double* factor) {
-  step_elements<T, AdamWFactors<T>>(all, steps, factor);
-}
-
-template <class T>
-void lion_step(Cpu, const StepTensors& all, const LionStep* steps, Index, const double* factor) {
-  step_elements<T, LionFactors<T>>(all, steps, factor);
-}
-
-template <class T>
-void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* factor) {
+template <class T, class Step>
+void optimizer_step(Cpu, const StepTensors& all, const Step* steps, Index, const double* factor) {
   if (std::isnan(*factor)) return;
-  for (Index i = 0; i < all.tensor_count; ++i) update_sgd<T>(all.tensors[i], step, *factor);
+  for (Index i = 0; i < all.tensor_count; ++i)
+    update_elements(all.tensors[i], StepRule<T, Step>(steps[all.tensors[i].setting]), *factor);
 }
 
 template <class T>
@@ -149,13 +111,13 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   });
 }
 
-#define INSTANTIATE(T)                                                                          \
-  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);    \
-  template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
-  template void lion_step<T>(Cpu, const StepTensors&, const LionStep*, Index, const double*);   \
-  template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
-  template void average_step<T>(Cpu, const StepTensors&, double, const double*);                \
-  template void exchange_values<T>(Cpu, const StepTensors&);                                    \
+#define INSTANTIATE(T)                                                                              \
+  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);        \
+  template void optimizer_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void optimizer_step<T>(Cpu, const StepTensors&, const LionStep*, Index, const double*);  \
+  template void optimizer_step<T>(Cpu, const StepTensors&, const SgdStep*, Index, const double*);   \
+  template void average_step<T>(Cpu, const StepTensors&, double, const double*);                    \
+  template void exchange_values<T>(Cpu, const StepTensors&);                                        \
   template void scale_in_place(Cpu, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

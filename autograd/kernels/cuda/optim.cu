@@ -70,35 +70,20 @@ __global__ void norm_kernel(Index count, const double* sums, double share, doubl
   *factor = step_factor(*norm, share, max_norm);
 }
 
-/// The settings of several groups of parameters; a launch handles those of its own groups.
-template <class T, class Factors>
-struct GroupsRule {
-  Factors of[kSettings];
+/// The rules of several settings, from `first` on; a launch handles parameters with these.
+template <class T, class Step>
+struct StepRules {
+  StepRule<T, Step> of[kSettings];
   Index first;
-
-  __device__ bool takes(Index setting) const { return setting >= first && setting < first + kSettings; }
-  __device__ void update(Index setting, T g, T& m, T& v, T& x) const {
-    of[setting - first].update(g, m, v, x);
-  }
-};
-
-template <class T>
-struct SgdRule {
-  T rate, momentum, decay;
-
-  __device__ bool takes(Index) const { return true; }
-  __device__ void update(Index, T g, T& velocity, T&, T& x) const {
-    velocity = momentum * velocity + (g + decay * x);
-    x -= rate * velocity;
-  }
 };
 
 /// One block per chunk. States that a parameter does not have count as zero.
-template <class T, class Rule>
-__global__ void step_kernel(StepTensors all, Rule rule, const double* factor) {
+template <class T, class Step>
+__global__ void step_kernel(StepTensors all, StepRules<T, Step> rules, const double* factor) {
   const StepChunk chunk = all.chunks[blockIdx.x];
   const StepTensor x = all.tensors[chunk.tensor];
-  if (!rule.takes(x.setting) || isnan(*factor)) return;
+  if (x.setting < rules.first || x.setting >= rules.first + kSettings || isnan(*factor)) return;
+  const StepRule<T, Step>& rule = rules.of[x.setting - rules.first];
   const T scale = static_cast<T>(*factor);
   const T* gradient = static_cast<const T*>(x.gradient);
   T *state1 = static_cast<T*>(x.state1), *state2 = static_cast<T*>(x.state2),
@@ -113,7 +98,7 @@ __global__ void step_kernel(StepTensors all, Rule rule, const double* factor) {
     Pack<BFloat16, N> narrow;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      rule.update(x.setting, g.of[k] * scale, m.of[k], v.of[k], y.of[k]);
+      rule.update(g.of[k] * scale, m.of[k], v.of[k], y.of[k]);
       narrow.of[k] = BFloat16(y.of[k]);
     }
     if (state1 != nullptr) store_pack(state1 + i, m);
@@ -162,18 +147,6 @@ struct Times {
   __device__ T operator()(T x) const { return x * factor; }
 };
 
-template <class T, class Factors, class Step>
-void step_groups(Cuda on, const char* name, const StepTensors& all, const Step* steps, Index step_count,
-                 const double* factor) {
-  using Rule = GroupsRule<T, Factors>;
-  for (Index first = 0; first < step_count; first += kSettings) {
-    Rule rule;
-    rule.first = first;
-    for (Index i = 0; i < kSettings && first + i < step_count; ++i) rule.of[i] = Factors(steps[first + i]);
-    launch(on, name, step_kernel<T, Rule>, all.chunk_count, all, rule, factor);
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -185,23 +158,16 @@ void gradient_norm(Cuda on, const StepTensors& all, double share, double max_nor
   launch(on, "norm", norm_kernel, {1, 1024}, blocks, sums.data(), share, max_norm, norm, factor);
 }
 
-template <class T>
-void adamw_step(Cuda on, const StepTensors& all, const AdamWStep* steps, Index step_count,
-                const double* factor) {
-  step_groups<T, AdamWFactors<T>>(on, "adamw_step", all, steps, step_count, factor);
-}
-
-template <class T>
-void lion_step(Cuda on, const StepTensors& all, const LionStep* steps, Index step_count,
-               const double* factor) {
-  step_groups<T, LionFactors<T>>(on, "lion_step", all, steps, step_count, factor);
-}
-
-template <class T>
-void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double* factor) {
-  const SgdRule<T> rule{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
-                        static_cast<T>(step.weight_decay)};
-  launch(on, "sgd_step", step_kernel<T, SgdRule<T>>, all.chunk_count, all, rule, factor);
+template <class T, class Step>
+void optimizer_step(Cuda on, const StepTensors& all, const Step* steps, Index step_count,
+                    const double* factor) {
+  for (Index first = 0; first < step_count; first += kSettings) {
+    StepRules<T, Step> rules;
+    rules.first = first;
+    for (Index i = 0; i < kSettings && first + i < step_count; ++i)
+      rules.of[i] = StepRule<T, Step>(steps[first + i]);
+    launch(on, "optimizer_step", step_kernel<T, Step>, all.chunk_count, all, rules, factor);
+  }
 }
 
 template <class T>
@@ -220,13 +186,13 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
       static_cast<const T*>(x));
 }
 
-#define INSTANTIATE(T)                                                                           \
-  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);    \
-  template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
-  template void lion_step<T>(Cuda, const StepTensors&, const LionStep*, Index, const double*);   \
-  template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
-  template void average_step<T>(Cuda, const StepTensors&, double, const double*);                \
-  template void exchange_values<T>(Cuda, const StepTensors&);                                    \
+#define INSTANTIATE(T)                                                                               \
+  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);        \
+  template void optimizer_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void optimizer_step<T>(Cuda, const StepTensors&, const LionStep*, Index, const double*);  \
+  template void optimizer_step<T>(Cuda, const StepTensors&, const SgdStep*, Index, const double*);   \
+  template void average_step<T>(Cuda, const StepTensors&, double, const double*);                    \
+  template void exchange_values<T>(Cuda, const StepTensors&);                                        \
   template void scale_in_place(Cuda, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
