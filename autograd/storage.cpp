@@ -47,31 +47,29 @@ SizeClass class_of(std::size_t bytes) {
   return {(top - 8) * kSteps + static_cast<int>(steps - kSteps), steps * step};
 }
 
-/// The first of some free blocks of a size class, which change hands together.
-struct FreeBlock {
-  FreeBlock* next;
-  FreeBlock* next_batch;
-  int count;
-};
-
-struct Batch {
-  FreeBlock* first = nullptr;
+/// The free blocks of a size class, each of which holds the address of the next.
+struct FreeList {
+  void* first = nullptr;
   int count = 0;
 
-  FreeBlock* pop() {
+  void* pop() {
     --count;
-    return std::exchange(first, first->next);
+    return std::exchange(first, *static_cast<void**>(first));
   }
   void push(void* block) {
-    first = new (block) FreeBlock{first, nullptr, 0};
+    *static_cast<void**>(block) = std::exchange(first, block);
     ++count;
+  }
+  /// Moves `most` blocks, or as many as there are.
+  void move_to(FreeList& other, int most) {
+    for (int left = std::min(most, count); left > 0; --left) other.push(pop());
   }
 };
 
 constexpr std::size_t kLargestCached = 8 << 10;
 constexpr int kCachedClasses = 41;  // up to that of kLargestCached
 
-/// The most blocks that change hands together: at most 16 KiB of them, or two.
+/// How many blocks a thread and the pool exchange at once: at most 16 KiB of them, or two.
 int batch_size(std::size_t block_bytes) {
   constexpr int kMost = 32;
   return std::min(static_cast<int>(2 * kLargestCached >> (64 - __builtin_clzll(block_bytes - 1))), kMost);
@@ -83,39 +81,30 @@ class Cache {
  public:
   /// Null if there is none.
   void* take(SizeClass size) {
-    Batches& of = classes_[static_cast<std::size_t>(size.index)];
-    if (of.now.count == 0) std::swap(of.now, of.spare);
-    if (of.now.count == 0) return nullptr;
+    FreeList& free = free_[static_cast<std::size_t>(size.index)];
+    if (free.count == 0) return nullptr;
     count(static_cast<std::int64_t>(size.bytes));
-    return of.now.pop();
+    return free.pop();
   }
   /// False if there is no room.
   bool put(SizeClass size, void* block) {
-    if (!open_) return false;
-    Batches& of = classes_[static_cast<std::size_t>(size.index)];
-    if (of.now.count >= batch_size(size.bytes)) {
-      if (of.spare.count > 0) return false;
-      std::swap(of.now, of.spare);
-    }
+    FreeList& free = free_[static_cast<std::size_t>(size.index)];
+    // Room for two batches keeps a thread away from the pool that allocates and frees in turn.
+    if (!open_ || free.count >= 2 * batch_size(size.bytes)) return false;
     count(-static_cast<std::int64_t>(size.bytes));
-    of.now.push(block);
+    free.push(block);
     return true;
   }
 
  private:
   friend class Pool;
-  // One is filled or emptied; the other keeps a thread away from the pool that allocates and frees in turn.
-  struct Batches {
-    Batch now, spare;
-  };
-
   void count(std::int64_t bytes) {
     const std::int64_t now = in_use_.load(std::memory_order_relaxed) + bytes;
     in_use_.store(now, std::memory_order_relaxed);
     if (now > peak_.load(std::memory_order_relaxed)) peak_.store(now, std::memory_order_relaxed);
   }
 
-  std::array<Batches, kCachedClasses> classes_{};
+  std::array<FreeList, kCachedClasses> free_{};
   // The bytes not yet in the pool's count, and their peak: written by this thread, and read by others.
   std::atomic<std::int64_t> in_use_{0}, peak_{0};
   bool open_ = false, was_open_ = false;
@@ -145,15 +134,9 @@ class Pool {
     if (!cache.was_open_) open();
     const std::lock_guard<std::mutex> lock(mutex_);
     count(-static_cast<std::int64_t>(size.bytes));
-    Batch batch;
-    if (cache.open_ && size.index < kCachedClasses) {
-      Cache::Batches& of = cache.classes_[static_cast<std::size_t>(size.index)];
-      batch = std::exchange(of.spare, std::exchange(of.now, {}));
-      of.now.push(block);
-    } else {
-      batch.push(block);
-    }
-    put(size.index, batch);
+    FreeList& free = free_[static_cast<std::size_t>(size.index)];
+    if (FreeList* own = cached(size)) own->move_to(free, batch_size(size.bytes));
+    free.push(block);
   }
 
   PoolStatistics statistics() {
@@ -182,31 +165,21 @@ class Pool {
     count(0);
     cache.open_ = false;
     caches_.erase(std::find(caches_.begin(), caches_.end(), &cache));
-    for (int index = 0; index < kCachedClasses; ++index) {
-      Cache::Batches& of = cache.classes_[static_cast<std::size_t>(index)];
-      put(index, std::exchange(of.now, {}));
-      put(index, std::exchange(of.spare, {}));
-    }
+    for (std::size_t index = 0; index < kCachedClasses; ++index)
+      cache.free_[index].move_to(free_[index], INT_MAX);
   }
 
-  void put(int index, Batch batch) {
-    if (batch.count == 0) return;
-    FreeBlock*& top = free_[static_cast<std::size_t>(index)];
-    batch.first->next_batch = std::exchange(top, batch.first);
-    top->count = batch.count;
+  /// This thread's own blocks, or nullptr if it keeps none of this size.
+  static FreeList* cached(SizeClass size) {
+    const bool keeps = cache.open_ && size.index < kCachedClasses;
+    return keeps ? &cache.free_[static_cast<std::size_t>(size.index)] : nullptr;
   }
 
   void* take(SizeClass size) {
-    FreeBlock*& top = free_[static_cast<std::size_t>(size.index)];
-    if (top == nullptr) return size.bytes >= kHugePage / 2 ? map(size.bytes) : carve(size.bytes);
-    Batch batch{top, top->count};
-    top = top->next_batch;
-    void* block = batch.pop();
-    if (cache.open_ && size.index < kCachedClasses) {
-      cache.classes_[static_cast<std::size_t>(size.index)].now = batch;
-    } else {
-      put(size.index, batch);
-    }
+    FreeList& free = free_[static_cast<std::size_t>(size.index)];
+    if (free.count == 0) return size.bytes >= kHugePage / 2 ? map(size.bytes) : carve(size.bytes);
+    void* block = free.pop();
+    if (FreeList* own = cached(size)) free.move_to(*own, batch_size(size.bytes) - 1);
     return block;
   }
 
@@ -252,7 +225,7 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::array<FreeBlock*, kClasses> free_{};
+  std::array<FreeList, kClasses> free_{};
   char* chunk_ = nullptr;
   std::size_t chunk_left_ = 0;
   PoolStatistics statistics_;  // in_use_bytes: but for what the caches have counted

@@ -95,23 +95,6 @@ TEST_SUITE("autograd/parameter") {
     CHECK(shadow.describe() == "bf16[2]");
   }
 
-  TEST_CASE("gradients are buffers in f32 where the value is") {
-    std::vector<Device> devices{Device::cpu()};
-    if (cuda::device_count() > 0) devices.push_back(Device::cuda());
-    for (const Device device : devices) {
-      Parameter parameter(floats({1, 2}).to(device));
-      parameter.set_shadow(DType::bf16);
-      CHECK(parameter.used().device() == device);
-      CHECK_FALSE(parameter.gradient().defined());
-      parameter.state()->require_gradient_buffer();
-      parameter.state()->has_gradient = true;
-      CHECK(parameter.gradient().dtype() == DType::f32);
-      CHECK(parameter.gradient().device() == device);
-      parameter.set_value(parameter.value());
-      CHECK_FALSE(parameter.gradient().defined());
-    }
-  }
-
   TEST_CASE("a parameter that is frozen between two uses gets the gradient of the first") {
     Parameter x(values({2}));
     Tape tape;

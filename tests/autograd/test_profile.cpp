@@ -86,19 +86,4 @@ TEST_SUITE("autograd/profile") {
       CHECK(std::count(calls.begin(), calls.end(), line.op + (line.backward ? " backward" : "")) ==
             line.calls);
   }
-
-  TEST_CASE("tiled attention counts the pairs that ranges of keys leave, and five products backward") {
-    const Tensor query = Tensor::full({1, 4, 6, 3}, 0.5), key = Tensor::full({1, 5, 2, 3}, 0.25),
-                 value = Tensor::full({1, 5, 2, 7}, 1);
-    AttentionOptions options;
-    options.causal = true;      // the four queries see 2, 3, 4 and 5 keys ...
-    options.window_before = 2;  // ... and of these the last three: 2 + 3 + 3 + 3
-    const Profile profile;
-    Tape tape;
-    for (const Tensor& leaf : {query, key, value}) tape.watch(leaf);
-    const Tensor y = scaled_dot_product_attention(query, key, value, options);
-    CHECK(profile.flops(false) == 2 * 11 * 6 * (3 + 7));
-    tape.gradients(y, {query, key, value}, Tensor::full(y.shape(), 1));
-    CHECK(profile.flops(true) == 2 * 11 * 6 * (3 * 3 + 2 * 7));
-  }
 }

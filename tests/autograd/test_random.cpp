@@ -9,34 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 using namespace tapeformer;
 
 namespace {
-
-using Row = std::vector<double>;
-
-/// x [N] times w [out, in] transposed, or w [in, out] when `weight_rows_are_inputs`.
-Row project(const Row& x, const Tensor& w, bool weight_rows_are_inputs) {
-  const Index width = w.elements() / static_cast<Index>(x.size());
-  Row y(static_cast<std::size_t>(width), 0);
-  for (Index j = 0; j < width; ++j) {
-    for (Index i = 0; i < static_cast<Index>(x.size()); ++i) {
-      const Index at = weight_rows_are_inputs ? i * width + j : j * static_cast<Index>(x.size()) + i;
-      y[static_cast<std::size_t>(j)] += x[static_cast<std::size_t>(i)] * w.at(at);
-    }
-  }
-  return y;
-}
-
-double dot(const Row& a, const Row& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
-
-double round4(double x) { return std::round(x * 1e4) / 1e4; }
-
-const std::vector<Row> kTokens = {{0.43, 0.15, 0.89}, {0.55, 0.87, 0.66}, {0.57, 0.85, 0.64},
-                                  {0.22, 0.58, 0.33}, {0.77, 0.25, 0.10}, {0.05, 0.80, 0.55}};
 
 std::vector<float>
 torch_linear_weight_3_2() {  // printed by torch.manual_seed(789); nn.Linear(3, 2, bias=False)
@@ -137,26 +114,6 @@ TEST_SUITE("autograd/random") {
     CHECK_BELOW(std::abs(squares / 1e5 - 1.0 / 3), kDeviations * std::sqrt(4.0 / 45 / 1e5));
   }
 
-  TEST_CASE("normal numbers have the moments of the standard normal distribution") {
-    Generator random(test_seed(7));
-    const Tensor x = Tensor::randn({200001}, random, DType::f64);
-    double moments[5] = {};
-    Index within_one = 0;
-    for (Index i = 0; i < x.elements(); ++i) {
-      const double value = x.data<double>()[i];
-      for (int k = 1; k < 5; ++k) moments[k] += std::pow(value, k) / static_cast<double>(x.elements());
-      within_one += std::abs(value) < 1;
-    }
-    const auto most = [&](double variance) {  // of a sample's moment
-      return kDeviations * std::sqrt(variance / static_cast<double>(x.elements()));
-    };
-    CHECK_BELOW(std::abs(moments[1]), most(1));
-    CHECK_BELOW(std::abs(moments[2] - 1), most(2));
-    CHECK_BELOW(std::abs(moments[3]), most(15));
-    CHECK_BELOW(std::abs(moments[4] - 3), most(96));
-    CHECK_BELOW(std::abs(static_cast<double>(within_one) / 200001 - 0.6827), most(0.6827 * 0.3173));
-  }
-
   TEST_CASE("bounded numbers cover their range evenly and refuse an empty one") {
     Generator random(test_seed(9));
     std::array<int, 7> counts{};
@@ -239,31 +196,6 @@ TEST_SUITE("autograd/random: PyTorch's stream") {
     CHECK(other.linear_bias(5, 7).to_vector<float>() == std::vector<float>{0x1.787cc6p-3f, 0x1.6b95a2p-2f,
                                                                            -0x1.53ea44p-2f, -0x1.7cf91ap-5f,
                                                                            0x1.78d45ap-2f});
-  }
-
-  TEST_CASE("the walk-through's query of token 2 and its scores come out of rand") {
-    TorchGenerator random(123);
-    const Tensor query = random.rand({3, 2}), key = random.rand({3, 2});
-    const Row q = project(kTokens[1], query, true);
-    CHECK(round4(q[0]) == 0.4306);
-    CHECK(round4(q[1]) == 1.4551);
-    const Row expected{1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440};
-    for (std::size_t s = 0; s < 6; ++s) CHECK(round4(dot(q, project(kTokens[s], key, true))) == expected[s]);
-  }
-
-  TEST_CASE("the walk-through's causal weights of rows 2 and 3 come out of linear_weight") {
-    TorchGenerator random(789);
-    const Tensor query = random.linear_weight(2, 3), key = random.linear_weight(2, 3);
-    const std::vector<Row> expected{{0.5517, 0.4483}, {0.3800, 0.3097, 0.3103}};
-    for (std::size_t t = 1; t < 3; ++t) {
-      Row weights;
-      for (std::size_t s = 0; s <= t; ++s) {
-        const double score = dot(project(kTokens[t], query, false), project(kTokens[s], key, false));
-        weights.push_back(std::exp(score / std::sqrt(2.0)));
-      }
-      const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-      for (std::size_t s = 0; s <= t; ++s) CHECK(round4(weights[s] / sum) == expected[t - 1][s]);
-    }
   }
 
   TEST_CASE("dropout_mask keeps what the walk-through's dropout keeps") {

@@ -22,18 +22,6 @@ TEST_SUITE("autograd/tape/anomalies") {
     CHECK(log(x).at(1) == -INFINITY);
   }
 
-  TEST_CASE("anomaly mode finds it in backward") {
-    const Parameter x(values({4, 0}));
-    Tape tape;
-    tape.detect_anomalies();
-    const Tensor y = sum(sqrt(x * 1.0));
-    CHECK(
-        message_of<TapeError>([&] {
-          tape.backward(y);
-        }).rfind("[sqrt] backward gave the first value that is not finite: inf at element 1 of f64[2]", 0) ==
-        0);
-  }
-
   TEST_CASE("anomaly mode finds it in a parameter's gradient and in a recorded pass") {
     const Parameter x(values({0, 4}));
     Tape tape;
@@ -43,14 +31,6 @@ TEST_SUITE("autograd/tape/anomalies") {
             tape.gradients(y, {x}, {}, true);
           }).rfind("[divide] forward gave", 0) == 0);
     CHECK(message_of<TapeError>([&] { tape.backward(y); }).rfind("[sqrt] backward gave", 0) == 0);
-  }
-
-  TEST_CASE("anomaly mode lets finite passes through") {
-    const Parameter x(values({2}));
-    Tape tape;
-    tape.detect_anomalies();
-    tape.backward(log(x));
-    CHECK(x.gradient().item() == 0.5);
   }
 
   TEST_CASE("anomaly mode sees a NaN behind an infinity that is passed on") {

@@ -65,17 +65,6 @@ TEST_SUITE("autograd/tape/memory") {
           "%3 f32[2,1], %4 f32[2,2] = split(%2)  saves 0 bytes\n");
   }
 
-  TEST_CASE("print tells a parameter that nobody has named from what was computed") {
-    const Parameter x(Tensor::zeros({2, 3}));
-    Tape tape;
-    const Tensor y = exp(x) + x;
-    std::ostringstream text;
-    tape.print(text);
-    CHECK(text.str() ==
-          "%1 f32[2,3] = exp(parameter %0 f32[2,3])  saves 24 bytes\n"
-          "%2 f32[2,3] = add(%1, parameter %0 f32[2,3])  saves 0 bytes\n");
-  }
-
   TEST_CASE("saved tensors live as long as the tape needs them, and no longer") {
     if (!pool_counts_tensors()) return;
     const Parameter x(Tensor::full({kElements}, 0.5, DType::f64));
