@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 
 namespace tapeformer {
 namespace {
@@ -14,12 +15,12 @@ Device Device::named(const std::string& name) {
   if (name == "auto") return count > 0 ? cuda(0) : cpu();
   const std::string number = name == "cuda" ? "0" : name.rfind("cuda:", 0) == 0 ? name.substr(5) : "";
   if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos) {
-    throw DeviceError("[device] a device is cpu, cuda, cuda:N or auto; got " + name + "; try cpu");
+    throw DeviceError(format("[device] a device is cpu, cuda, cuda:N or auto; got {}; try cpu", name));
   }
   const int index = std::stoi(number);
   if (index >= count) {
-    throw DeviceError("[device] there is no " + cuda(index).text() + ": " + cuda::availability() +
-                      "; try cpu");
+    throw DeviceError(
+        format("[device] there is no {}: {}; try cpu", cuda(index).text(), cuda::availability()));
   }
   return cuda(index);
 }

@@ -1,41 +1,41 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/format.h>
+
+#include <vector>
 
 namespace tapeformer {
-namespace {
-
-std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
-
-}  // namespace
-
 namespace detail {
 
 void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide) {
   if (!x.defined()) return;
   if (!is_floating(x.dtype())) {
-    throw DTypeError(bracketed(op) + "values must be f32 or f64; got x=" + x.describe() +
-                     "; try to(DType::f32)");
+    throw DTypeError(
+        format("[{}] values must be f32 or f64; got x={}; try to(DType::f32)", op, x.describe()));
   }
   const DType type = is_wide ? wide(first.dtype()) : first.dtype();
   if (x.dtype() != type) {
-    throw DTypeError(bracketed(op) + "all operands must have one type; got " + first.describe() + " and " +
-                     x.describe() + "; try to(DType::" + name_of(type) + ")");
+    throw DTypeError(format("[{}] all operands must have one type; got {} and {}; try to(DType::{})", op,
+                            first.describe(), x.describe(), name_of(type)));
   }
   if (x.device() != first.device()) {
-    throw DeviceError(bracketed(op) + "all operands must be on one device; got " + first.describe() + " on " +
-                      first.device().text() + " and " + x.describe() + " on " + x.device().text() +
-                      "; try to(Device), or to(Device) of the model");
+    throw DeviceError(
+        format("[{}] all operands must be on one device; got {} on {} and {} on {}; try to(Device), or "
+               "to(Device) of "
+               "the model",
+               op, first.describe(), first.device().text(), x.describe(), x.device().text()));
   }
 }
 
 void throw_without_cuda(const char* op) {
-  throw DeviceError(bracketed(op) +
-                    "this operation was compiled without CUDA; try configuring with -DTAPEFORMER_CUDA=ON");
+  throw DeviceError(
+      format("[{}] this operation was compiled without CUDA; try configuring with -DTAPEFORMER_CUDA=ON", op));
 }
 
 void throw_bf16_on_cpu(const char* op, const Tensor& x) {
-  throw DTypeError(bracketed(op) + "the CPU computes in f32 and f64, GPUs in bf16 too; got x=" +
-                   x.describe() + " on cpu; try to(DType::f32)");
+  throw DTypeError(
+      format("[{}] the CPU computes in f32 and f64, GPUs in bf16 too; got x={} on cpu; try to(DType::f32)",
+             op, x.describe()));
 }
 
 kernels::Cuda cuda_tag(Device device) {
@@ -46,23 +46,20 @@ kernels::Cuda cuda_tag(Device device) {
 void throw_again(const char* op, const DeviceError& error, std::initializer_list<const Tensor*> operands) {
   const std::string what = error.what();
   const std::size_t from = what.find("] ");  // after the name of the part that failed
-  std::string message = bracketed(op) + (from == std::string::npos ? what : what.substr(from + 2));
-  const char* before = "; got ";
-  for (const Tensor* x : operands) {
-    if (!x->defined()) continue;
-    message += before + x->describe();
-    before = ", ";
-  }
-  throw DeviceError(message);
+  std::vector<std::string> got;
+  for (const Tensor* x : operands)
+    if (x->defined()) got.push_back(x->describe());
+  throw DeviceError(format("[{}] {}{}{}", op, from == std::string::npos ? what : what.substr(from + 2),
+                           got.empty() ? "" : "; got ", joined(got, ", ")));
 }
 
 }  // namespace detail
 
 void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like) {
   if (!x.defined() || x.device() == like.device()) return;
-  throw DeviceError(bracketed(op) + name + " must be on the device of the values; got " + name + "=" +
-                    x.describe() + " on " + x.device().text() + ", values=" + like.describe() + " on " +
-                    like.device().text() + "; try " + name + ".to(Device)");
+  throw DeviceError(format(
+      "[{}] {} must be on the device of the values; got {}={} on {}, values={} on {}; try {}.to(Device)", op,
+      name, name, x.describe(), x.device().text(), like.describe(), like.device().text(), name));
 }
 
 }  // namespace tapeformer

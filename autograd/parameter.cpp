@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/parameter.h>
 
 namespace tapeformer {
@@ -41,9 +42,10 @@ void Parameter::set_value(Tensor value) {
 void Parameter::set_shadow(DType type) {
   const DType own = state_->value.dtype();
   if (type != own && wide(type) != own) {
-    throw DTypeError(std::string("[set_shadow] beside an f32 value there may be one in bf16; got ") +
-                     name_of(type) + " for value=" + state_->value.describe() +
-                     "; try to(DType::f32) before");
+    throw DTypeError(
+        format("[set_shadow] an f32 value may have a shadow in bf16; got {} for value={}; try to(DType::f32) "
+               "before",
+               name_of(type), state_->value.describe()));
   }
   attach(state_->shadow, nullptr);
   state_->shadow = Tensor();

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/random.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ template <class OfBlock, class Round>
 void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBlock& of_block,
                 const Round& round) {
   if (!is_floating(y.dtype()))
-    throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + y.describe());
+    throw DTypeError(format("[{}] x must be f32 or f64; got x={}", op, y.describe()));
   const bool is_direct = y.device() == Device::cpu() && y.dtype() != DType::bf16;
   const Tensor x = is_direct ? y : Tensor::empty(y.shape(), wide(y.dtype()), Device::cpu());
   const Index count = x.elements();
@@ -78,7 +79,7 @@ double Generator::uniform() {
 double Generator::normal() { return normal_pair(reserve(4).block(0)).first; }
 
 Index Generator::below(Index n) {
-  if (n <= 0) throw Error("[below] n must be positive; got n=" + std::to_string(n));
+  if (n <= 0) throw Error(format("[below] n must be positive; got n={}", n));
   const auto range = static_cast<std::uint64_t>(n);
   const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: this many values would come too often
   for (;;) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ Shape::Shape(const Index* sizes, int rank) {
 
 void Shape::append(Index size) {
   if (rank_ == kMaxRank) {
-    throw ShapeError("[shape] at most " + std::to_string(kMaxRank) + " axes; got one more than " + text());
+    throw ShapeError(format("[shape] at most {} axes; got one more than {}", kMaxRank, text()));
   }
   check_size(rank_, size);
   sizes_[static_cast<std::size_t>(rank_++)] = size;
@@ -26,14 +27,14 @@ void Shape::set(int axis, Index size) {
 }
 
 void Shape::check_size(int axis, Index size) const {
-  if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
+  if (size < 0) throw ShapeError(format("[shape] sizes are not negative; got {}", size));
   Index bytes = 8;  // the largest element
   for (int other = 0; other < rank_; ++other) {
     if (other != axis) bytes *= std::max<Index>(sizes_[static_cast<std::size_t>(other)], 1);
   }
   if (__builtin_mul_overflow(bytes, std::max<Index>(size, 1), &bytes)) {
-    throw ShapeError("[shape] a tensor has less than 2^60 elements; got size " + std::to_string(size) +
-                     " for axis " + std::to_string(axis) + " of " + text());
+    throw ShapeError(format("[shape] a tensor has less than 2^60 elements; got size {} for axis {} of {}",
+                            size, axis, text()));
   }
 }
 
@@ -48,8 +49,7 @@ Index Shape::elements(int from, int to) const {
 int Shape::checked_axis(int axis) const {
   const int wrapped = axis < 0 ? axis + rank_ : axis;
   if (wrapped < 0 || wrapped >= rank_) {
-    throw ShapeError("[shape] axis must be in [-rank, rank); got axis=" + std::to_string(axis) + " of " +
-                     text());
+    throw ShapeError(format("[shape] axis must be in [-rank, rank); got axis={} of {}", axis, text()));
   }
   return wrapped;
 }
@@ -58,14 +58,7 @@ bool Shape::operator==(const Shape& other) const {
   return std::equal(begin(), end(), other.begin(), other.end());
 }
 
-std::string Shape::text() const {
-  std::string text = "[";
-  for (const Index size : *this) {
-    if (text.size() > 1) text += ",";
-    text += std::to_string(size);
-  }
-  return text + "]";
-}
+std::string Shape::text() const { return format("[{}]", joined(*this, ",")); }
 
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   const int rank = std::max(a.rank(), b.rank());
@@ -74,10 +67,9 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
     const int axis_a = axis - (rank - a.rank()), axis_b = axis - (rank - b.rank());
     const Index size_a = axis_a < 0 ? 1 : a[axis_a], size_b = axis_b < 0 ? 1 : b[axis_b];
     if (size_a != size_b && size_a != 1 && size_b != 1) {
-      throw ShapeError(std::string("[") + op +
-                       "] sizes must be equal or 1, aligned at the last axis; got a=" + a.text() +
-                       ", b=" + b.text() + " (" + std::to_string(size_a) + " != " + std::to_string(size_b) +
-                       "); try reshape");
+      throw ShapeError(format(
+          "[{}] sizes must be equal or 1, aligned at the last axis; got a={}, b={} ({} != {}); try reshape",
+          op, a.text(), b.text(), size_a, size_b));
     }
     result.append(size_a == 1 ? size_b : size_a);
   }

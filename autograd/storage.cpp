@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/autograd/storage_limit.h>
 
@@ -203,9 +204,10 @@ class Pool {
   void* map(std::size_t bytes) {
     void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) {
-      throw DeviceError("[memory] the system has no " + std::to_string(bytes >> 20) +
-                        " MiB left; held=" + std::to_string(statistics_.held_bytes >> 20) +
-                        " MiB; try a smaller batch, a narrower model or a higher limit");
+      throw DeviceError(format(
+          "[memory] the system has no {} MiB left; held={} MiB; try a smaller batch, a narrower model or "
+          "a higher limit",
+          bytes >> 20, statistics_.held_bytes >> 20));
     }
     if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
     statistics_.held_bytes += static_cast<std::int64_t>(bytes);
@@ -259,7 +261,7 @@ PoolStatistics pool_statistics() { return pool().statistics(); }
 
 void StorageLimit::spend(std::size_t bytes) {
   left -= static_cast<double>(bytes);
-  if (left < 0) throw Error("[memory] a tensor of " + std::to_string(bytes) + " bytes is too large here");
+  if (left < 0) throw Error(format("[memory] a tensor of {} bytes is too large here", bytes));
 }
 
 Storage::Storage(std::size_t size, Device where)

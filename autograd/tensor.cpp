@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tensor.h>
 
@@ -24,8 +25,10 @@ void with_elements(const Tensor& x, Use&& use) {
 
 void require_memory(const Tensor& x) {
   if (x.state()->storage->data != nullptr || x.elements() == 0) return;
-  throw Error("[data] the elements must be in this process' memory; got x=" + x.describe() +
-              ", which is divided between processes; try DataParallel::with_whole_values()");
+  throw Error(
+      format("[data] the elements must be in this process' memory; got x={}, which is divided between "
+             "processes; try DataParallel::with_whole_values()",
+             x.describe()));
 }
 
 /// The address of the bytes on any device.
@@ -70,8 +73,7 @@ double Tensor::item() const {
 
 double Tensor::at(Index position) const {
   if (position < 0 || position >= elements()) {
-    throw ShapeError("[at] position must be inside the tensor; got " + std::to_string(position) +
-                     " of x=" + describe());
+    throw ShapeError(format("[at] position must be inside the tensor; got {} of x={}", position, describe()));
   }
   if (device().is_cuda() && !cuda::is_host_readable()) {
     const Tensor element = empty({}, dtype(), Device::cpu());
@@ -118,8 +120,8 @@ Tensor Tensor::to(Device there) const {
 
 Tensor Tensor::alias(const Shape& shape) const {
   if (shape.elements() != elements()) {
-    throw ShapeError("[reshape] the number of elements must stay; got x=" + describe() +
-                     ", shape=" + shape.text());
+    throw ShapeError(
+        format("[reshape] the number of elements must stay; got x={}, shape={}", describe(), shape.text()));
   }
   return adopt(checked().storage, shape, dtype());
 }
@@ -132,8 +134,8 @@ Tensor Tensor::clone() const {
 
 void Tensor::copy_from(const Tensor& other) const {
   if (other.shape() != shape() || other.dtype() != dtype()) {
-    throw ShapeError("[copy] shapes and types must match; got to=" + describe() +
-                     ", from=" + other.describe());
+    throw ShapeError(
+        format("[copy] shapes and types must match; got to={}, from={}", describe(), other.describe()));
   }
   const auto size = static_cast<std::size_t>(bytes());
   const Device from = other.device(), here = device();
@@ -168,8 +170,8 @@ Tensor::State& Tensor::checked() const {
 void Tensor::require_dtype(DType type) const {
   require_memory(*this);
   if (dtype() != type) {
-    throw DTypeError(std::string("[data] the element type must be ") + name_of(dtype()) + "; got " +
-                     name_of(type) + " for x=" + describe() + "; try to()");
+    throw DTypeError(format("[data] the element type must be {}; got {} for x={}; try to()", name_of(dtype()),
+                            name_of(type), describe()));
   }
 }
 
@@ -178,14 +180,17 @@ void Tensor::require_host_readable() const {
   if (!device().is_cuda()) return;
   cuda::refuse_in_capture("the host's look at a tensor");
   if (cuda::is_host_readable()) return;
-  throw DeviceError("[data] the elements must be in the CPU's memory; got x=" + describe() + " on " +
-                    device().text() + "; try to(Device::cpu()), to_vector() or item()");
+  throw DeviceError(
+      format("[data] the elements must be in the CPU's memory; got x={} on {}; try to(Device::cpu()), "
+             "to_vector() or "
+             "item()",
+             describe(), device().text()));
 }
 
 void Tensor::require_elements(const Shape& shape, std::size_t count) {
   if (static_cast<std::size_t>(shape.elements()) != count) {
-    throw ShapeError("[from] the number of values must be the shape's; got " + std::to_string(count) +
-                     " values for " + shape.text());
+    throw ShapeError(
+        format("[from] the number of values must be the shape's; got {} values for {}", count, shape.text()));
   }
 }
 

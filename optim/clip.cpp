@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/optimizer.h>
@@ -32,8 +33,10 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
     const Tensor gradient = parameter.gradient();
     if (!gradient.defined()) continue;
     if (!is_updated_whole(parameter)) {
-      throw Error("[clip] of a gradient that is divided between ranks no rank knows the norm; got gradient=" +
-                  gradient.describe() + "; try Optimizer::clipped_step()");
+      throw Error(format(
+          "[clip] of a gradient that is divided between ranks no rank knows the norm; got gradient={}; "
+          "try Optimizer::clipped_step()",
+          gradient.describe()));
     }
     if (!like.defined()) like = gradient;
     list.add(gradient);

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/moving_average.h>
 
@@ -11,7 +12,7 @@ namespace tapeformer {
 MovingAverage::MovingAverage(std::vector<Parameter> parameters, double decay)
     : Optimizer("moving_average", std::move(parameters)), decay_(decay), averages_(zeros_like_parameters()) {
   if (!(decay >= 0 && decay < 1))
-    throw Error("[moving_average] decay must be in [0, 1); got " + std::to_string(decay));
+    throw Error(format("[moving_average] decay must be in [0, 1); got {}", decay));
 }
 
 void MovingAverage::include_weights(const Tensor& norm) {

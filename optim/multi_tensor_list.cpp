@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstring>
-#include <string>
 #include <utility>
 
 namespace tapeformer {
@@ -23,11 +23,10 @@ Tensor sent(const PooledVector<T>& values, Device device) {
 
 void require_updated_elements(const char* op, const Parameter& parameter, const Tensor& state) {
   if (state.elements() == updated_elements(parameter)) return;
-  throw ShapeError(std::string("[") + op +
-                   "] a parameter's state must have the elements that this process updates; got state=" +
-                   state.describe() + " for " + std::to_string(updated_elements(parameter)) +
-                   " elements of " + parameter.value().describe() +
-                   "; try zeros_like_parameters(), and DataParallel before the optimizer");
+  throw ShapeError(
+      format("[{}] a parameter's state must have the elements that this process updates; got state={} for {} "
+             "elements of {}; try zeros_like_parameters(), and DataParallel before the optimizer",
+             op, state.describe(), updated_elements(parameter), parameter.value().describe()));
 }
 
 void* MultiTensorList::checked_address(const char* name, const Tensor& x) const {
@@ -49,9 +48,9 @@ void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, cons
 void MultiTensorList::add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                                const Tensor& state2, Index first2, Index setting) {
   if (!is_updated_whole(parameter)) {
-    throw ShapeError(std::string("[") + op_ + "] ranks must not divide a parameter; got " +
-                     parameter.value().describe() + ", of which this process updates " +
-                     std::to_string(updated_elements(parameter)) + " elements");
+    throw ShapeError(
+        format("[{}] ranks must not divide a parameter; got {}, of which this process updates {} elements",
+               op_, parameter.value().describe(), updated_elements(parameter)));
   }
   append(parameter, first, count, state1, first, state2, first2, setting);
 }

@@ -1,19 +1,13 @@
 #include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/muon.h>
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 namespace tapeformer {
-namespace {
-
-/// Where operations read a narrower type, the products may be in it too.
-bool has_shadow(const Parameter& parameter) { return parameter.state()->shadow.defined(); }
-
-}  // namespace
 
 Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
     : Optimizer("muon", std::move(parameters)), config_(config), momenta_(zeros_like_parameters()) {
@@ -28,15 +22,16 @@ Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
 void Muon::add_parts(std::size_t parameter) {
   const Tensor& value = parameters_[parameter].value();
   if (value.rank() != 2) {
-    throw Error("[muon] parameters must be matrices; got " + value.describe() +
-                "; try MuonAdamW, which gives others to AdamW");
+    throw Error(
+        format("[muon] parameters must be matrices; got {}; try MuonAdamW, which gives others to AdamW",
+               value.describe()));
   }
   const auto named = config_.row_parts.find(parameters_[parameter].name());
   const std::vector<Index> rows =
       named == config_.row_parts.end() ? std::vector<Index>{value.size(0)} : named->second;
   if (std::accumulate(rows.begin(), rows.end(), Index{0}) != value.size(0)) {
-    throw Error("[muon] the parts of a parameter must have its rows together; got row_parts of " +
-                value.describe());
+    throw Error(format("[muon] the parts of a parameter must have its rows together; got row_parts of {}",
+                       value.describe()));
   }
   Index row = 0;
   for (const Index count : rows) {
@@ -85,6 +80,8 @@ void Muon::gather(double learning_rate, MultiTensorList& table) {
 
 void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
   const double* const by = factor.address<double>();
+  // Where operations read a narrower type, the products may be in it too.
+  const bool is_narrow = parameters_[0].state()->shadow.defined();
   dispatch(
       "muon",
       [&](auto on, auto* value) {
@@ -94,7 +91,7 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
         for (const Stack& stack : stacks_) {
           const kernels::NewtonSchulz sizes{stack.count,     stack.rows,
                                             stack.columns,   static_cast<int>(config_.newton_schulz_steps),
-                                            config_.epsilon, has_shadow(parameters_[0])};
+                                            config_.epsilon, is_narrow};
           kernels::newton_schulz(on, sizes, stack.updates.address<T>());
         }
         kernels::muon_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()), by);

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/optimizer.h>
 
@@ -13,8 +14,10 @@ namespace {
 /// Refuses tensors that an optimizer shows past visit_tensors().
 struct RefuseOtherTensors : OptimizerVisitor {
   void tensor(const std::string& name, const Tensor&) override {
-    throw Error("[set_shards] state that ranks divide must be shown as a whole; got " + name +
-                "; try visit_tensors() in visit_state()");
+    throw Error(format(
+        "[set_shards] state that ranks divide must be shown as a whole; got {}; try visit_tensors() in "
+        "visit_state()",
+        name));
   }
   void counter(const std::string&, std::int64_t&) override {}
 };
@@ -25,17 +28,14 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
     : parameters_(std::move(parameters)), algorithm_(std::move(algorithm)) {
   std::unordered_set<ParameterState*> seen;
   for (const Parameter& parameter : parameters_) {
-    const std::string got = "; got " + parameter.value().describe();
-    if (!seen.insert(parameter.state()).second) {
-      throw Error("[" + algorithm_ + "] each parameter is given once" + got + " twice");
-    }
-    const DType type = parameter.value().dtype();
-    if (type != DType::f32 && type != DType::f64) {
-      throw DTypeError("[" + algorithm_ + "] parameters must be f32 or f64" + got);
-    }
-    if (type != parameters_[0].value().dtype()) {
-      throw DTypeError("[" + algorithm_ + "] parameters must be all f32 or all f64" + got + " and " +
-                       parameters_[0].value().describe());
+    const Tensor &value = parameter.value(), &first = parameters_[0].value();
+    if (!seen.insert(parameter.state()).second)
+      throw Error(format("[{}] each parameter is given once; got {} twice", algorithm_, value.describe()));
+    if (value.dtype() != DType::f32 && value.dtype() != DType::f64)
+      throw DTypeError(format("[{}] parameters must be f32 or f64; got {}", algorithm_, value.describe()));
+    if (value.dtype() != first.dtype()) {
+      throw DTypeError(format("[{}] parameters must be all f32 or all f64; got {} and {}", algorithm_,
+                              value.describe(), first.describe()));
     }
     parameter.state()->optimized = true;
   }
@@ -57,8 +57,9 @@ void Optimizer::set_shards(const DataParallel& ranks) {
   if (!ranks.is_sharded()) return;
   for (const Parameter& parameter : parameters_) {
     if (ranks.holds(parameter)) continue;
-    throw Error("[" + algorithm_ + "] ranks must share all parameters of an optimizer; got " +
-                parameter.value().describe() + ", which DataParallel was not given");
+    throw Error(format(
+        "[{}] ranks must share all parameters of an optimizer; got {}, which DataParallel was not given",
+        algorithm_, parameter.value().describe()));
   }
   RefuseOtherTensors refuse;
   visit_state(refuse);
@@ -70,9 +71,10 @@ void Optimizer::require_shards() const {
   if (shards_ != nullptr) return;
   for (const Parameter& parameter : parameters_) {
     if (is_updated_whole(parameter)) continue;
-    throw Error("[" + algorithm_ + "] what ranks divide must be put together for a norm and for state; got " +
-                parameter.value().describe() + ", of which this process updates " +
-                std::to_string(updated_elements(parameter)) + " elements; try set_shards(DataParallel)");
+    throw Error(
+        format("[{}] what ranks divide must be put together for a norm and for state; got {}, of which this "
+               "process updates {} elements; try set_shards(DataParallel)",
+               algorithm_, parameter.value().describe(), updated_elements(parameter)));
   }
 }
 
@@ -133,7 +135,7 @@ Tensor Optimizer::no_elements() const {
 
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {
   const std::string& name = parameters_[parameter].name();
-  return algorithm_ + "." + what + "." + (name.empty() ? std::to_string(parameter) : name);
+  return format("{}.{}.{}", algorithm_, what, name.empty() ? std::to_string(parameter) : name);
 }
 
 void Optimizer::visit_tensors(OptimizerVisitor& visitor, const char* what,

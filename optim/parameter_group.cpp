@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/parameter_group.h>
 
 #include <fnmatch.h>
@@ -12,9 +13,10 @@ namespace tapeformer {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw Error(
-      "a group is PATTERN:NAME=NUMBER,... with rate, optimizer=KIND and options of that kind; got \"" + text +
-      "\"; try \"embedding.*:rate=0.3,weight_decay=0\"");
+  throw Error(format(
+      "a group is PATTERN:NAME=NUMBER,... with rate, optimizer=KIND and options of that kind; got \"{}\"; "
+      "try \"embedding.*:rate=0.3,weight_decay=0\"",
+      text));
 }
 
 /// As a text of the least digits that are read to the same number, whatever the locale.
@@ -33,10 +35,9 @@ double number_in(const std::string& digits, const std::string& text) {
 
 std::string names_of(const std::vector<Parameter>& parameters) {
   constexpr std::size_t kMost = 40;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(kMost, parameters.size()); ++i)
-    names += (i > 0 ? ", " : "") + parameters[i].name();
-  return names + (parameters.size() > kMost ? ", ..." : "");
+  const std::vector<Parameter> shown(parameters.begin(),
+                                     parameters.begin() + std::min(kMost, parameters.size()));
+  return joined(shown, ", ", &Parameter::name) + (parameters.size() > kMost ? ", ..." : "");
 }
 
 }  // namespace
@@ -97,8 +98,8 @@ std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parame
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (!parts[i].empty()) continue;
-    throw Error("a group must match a parameter that no group before it has; got " + groups[i].pattern +
-                "; the names are " + names_of(parameters));
+    throw Error(format("a group must match a parameter that no group before it has; got {}; the names are {}",
+                       groups[i].pattern, names_of(parameters)));
   }
   return parts;
 }
@@ -114,8 +115,8 @@ Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::st
       has_match = true;
     }
     if (has_match) continue;
-    throw Error("[freeze] a pattern must match a parameter; got " + pattern + "; the names are " +
-                names_of(parameters));
+    throw Error(format("[freeze] a pattern must match a parameter; got {}; the names are {}", pattern,
+                       names_of(parameters)));
   }
   if (!patterns.empty() && trainable(parameters).empty())
     throw Error("[freeze] some parameters must be left to train; got patterns that match all; try fewer");

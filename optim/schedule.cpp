@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/schedule.h>
 
 #include <algorithm>
@@ -9,8 +10,9 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-void require(bool valid, const std::string& rule, const std::string& got) {
-  if (!valid) throw Error("[schedule] " + rule + "; got " + got);
+template <class... Values>
+void require(bool valid, const char* message, const Values&... values) {
+  if (!valid) throw Error("[schedule] " + format(message, values...));
 }
 
 }  // namespace
@@ -20,19 +22,19 @@ bool has_end(const std::string& kind) { return kind == "cosine" || kind == "warm
 Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
   const bool root = config.kind == "inverse_square_root", ends = has_end(config.kind);
   require(root || ends || config.kind == "constant",
-          "kind must be constant, inverse_square_root, cosine or warmup_stable_decay", config.kind);
+          "kind must be constant, inverse_square_root, cosine or warmup_stable_decay; got {}", config.kind);
   require(std::isfinite(config.learning_rate) && config.learning_rate >= 0,
-          "learning_rate must not be negative", std::to_string(config.learning_rate));
-  require(config.warmup_steps >= (root ? 1 : 0),
+          "learning_rate must not be negative; got {}", config.learning_rate);
+  require(config.warmup_steps >= (root ? 1 : 0), "{}; got {}",
           root ? "inverse_square_root needs warmup_steps of at least 1" : "warmup_steps must not be negative",
-          std::to_string(config.warmup_steps));
+          config.warmup_steps);
   require(!ends || config.total_steps > config.warmup_steps,
-          config.kind + " needs more total_steps than warmup_steps",
-          std::to_string(config.total_steps) + " and " + std::to_string(config.warmup_steps));
+          "{} needs more total_steps than warmup_steps; got {} and {}", config.kind, config.total_steps,
+          config.warmup_steps);
   require(config.minimum >= 0 && (!ends || config.minimum <= config.learning_rate),
-          "minimum must be between 0 and learning_rate", std::to_string(config.minimum));
-  require(config.cooldown > 0 && config.cooldown <= 1, "cooldown must be above 0 and at most 1",
-          std::to_string(config.cooldown));
+          "minimum must be between 0 and learning_rate; got {}", config.minimum);
+  require(config.cooldown > 0 && config.cooldown <= 1, "cooldown must be above 0 and at most 1; got {}",
+          config.cooldown);
 }
 
 double Schedule::operator()(Index step) const {

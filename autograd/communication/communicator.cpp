@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,13 +24,14 @@ void Communication::wait() {
 
 Communication Communicator::checked(const Request& request) {
   const auto& [collective, x] = request;
-  const std::string op = std::string("[") + name_of(collective) + "] ", got = "; got x=" + x.describe();
   const bool scatters = collective == Collective::reduce_scatter;
   if ((scatters || collective == Collective::all_reduce) && !is_floating(x.dtype()))
-    throw DTypeError(op + "a sum needs f32, f64 or bf16" + got);
+    throw DTypeError(
+        format("[{}] a sum needs f32, f64 or bf16; got x={}", name_of(collective), x.describe()));
   if ((scatters || collective == Collective::all_gather) && x.elements() % size_ != 0) {
-    throw ShapeError(op + "the elements must divide into equal shares for " + std::to_string(size_) +
-                     " ranks" + got + "; try padding");
+    throw ShapeError(
+        format("[{}] the elements must divide into equal shares for {} ranks; got x={}; try padding",
+               name_of(collective), size_, x.describe()));
   }
   return size_ == 1 || x.elements() == 0 ? Communication() : start(request);
 }

@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/communication/data_parallel.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace tapeformer {
@@ -51,8 +51,9 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> ranks, const std::vecto
                            const DataParallelConfig& config)
     : ranks_(std::move(ranks)), is_sharded_(config.shard_optimizer && ranks_->size() > 1) {
   if (config.bucket_bytes <= 0) {
-    throw Error("[data_parallel] a bucket must have bytes; got bucket_bytes=" +
-                std::to_string(config.bucket_bytes) + "; try the default, 25 MiB");
+    throw Error(
+        format("[data_parallel] a bucket must have bytes; got bucket_bytes={}; try the default, 25 MiB",
+               config.bucket_bytes));
   }
   if (ranks_->size() == 1) return;
   Index bytes = 0;
@@ -66,11 +67,12 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> ranks, const std::vecto
 void DataParallel::add(const Parameter& parameter, Index bucket_bytes) {
   const Tensor& value = parameter.value();
   const DType type = value.dtype();
-  const std::string got = "; got " + value.describe();
-  if (holds(parameter)) throw Error("[data_parallel] each parameter is given once" + got + " twice");
+  if (holds(parameter))
+    throw Error(format("[data_parallel] each parameter is given once; got {} twice", value.describe()));
   if (type != DType::f32 && type != DType::f64) {
-    throw DTypeError("[data_parallel] parameters must be f32 or f64" + got +
-                     "; try f32 with set_shadow(DType::bf16)");
+    throw DTypeError(
+        format("[data_parallel] parameters must be f32 or f64; got {}; try f32 with set_shadow(DType::bf16)",
+               value.describe()));
   }
   const Index room = rounded_up(value.elements(), aligned_elements(type));
   const auto fits = [&](const Bucket& bucket) {
@@ -185,10 +187,10 @@ void DataParallel::require_in_place(const Slot& slot) const {
   const Tensor &used = is_divided ? state.shadow : state.value,
                &buffer = is_divided ? bucket.shadows : bucket.values;
   if (lies_at(used, buffer, slot.offset) && lies_at(state.gradient, bucket.gradients, slot.offset)) return;
-  throw Error(
-      "[data_parallel] a parameter's value and gradient must stay in their bucket's memory; got others for " +
-      state.value.describe() +
-      "; try value().copy_from(), or set_value() before DataParallel and the optimizer are made");
+  throw Error(format(
+      "[data_parallel] a parameter's value and gradient must stay in their bucket's memory; got others "
+      "for {}; try value().copy_from(), or set_value() before DataParallel and the optimizer are made",
+      state.value.describe()));
 }
 
 void DataParallel::sum_during(Tape& tape) {
@@ -202,10 +204,10 @@ void DataParallel::set_final(ParameterState& state) {
   if (position < 0) return;
   Slot& slot = slots_[static_cast<std::size_t>(position)];
   if (slot.bucket < started_) {
-    throw Error("[data_parallel] a gradient must not change once its sum has started; got another for " +
-                state.value.describe() +
-                "; try finish() after each backward that sums, and sum_during() only in the last of several "
-                "passes");
+    throw Error(
+        format("[data_parallel] a gradient must not change once its sum has started; got another for {}; try "
+               "finish() after each backward that sums, and sum_during() only in the last of several passes",
+               state.value.describe()));
   }
   slot.is_final = true;
   start_sums();
@@ -242,16 +244,6 @@ void DataParallel::gather_values() {
   for (Bucket& bucket : buckets_)
     bucket.under_way = ranks_->all_gather(bucket.shadows.defined() ? bucket.shadows : bucket.values);
   for (Bucket& bucket : buckets_) bucket.under_way.wait();
-}
-
-DataParallel::Memory DataParallel::memory() const {
-  Memory memory;
-  memory.buckets = static_cast<Index>(buckets_.size());
-  for (const Bucket& bucket : buckets_) {
-    memory.value_bytes += (bucket.share.defined() ? bucket.share : bucket.values).bytes();
-    memory.gradient_bytes += bucket.gradients.bytes();
-  }
-  return memory;
 }
 
 /// All ranks' pieces in a buffer that is laid out like the bucket's.

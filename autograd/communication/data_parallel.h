@@ -75,20 +75,12 @@ class DataParallel {
   /// True for a parameter that was given at construction.
   bool holds(const Parameter& parameter) const { return positions_.find(parameter.state()) >= 0; }
 
-  /// Bytes that dividing the work takes and leaves, on this rank.
-  struct Memory {
-    /// The number of buckets, and what values and gradients take.
-    Index buckets = 0, value_bytes = 0, gradient_bytes = 0;
-  };
-  /// The memory that the buckets take.
-  Memory memory() const;
-
   /// For optimizers: calls visit(i, whole) for each parameter, where `whole`, of its shape, is put together
   /// from all ranks' pieces[i], which hold the elements that the rank updates; then pieces[i] takes over what
   /// `whole` holds. Collective: every rank calls it, and gets the same.
   void visit_whole(const std::vector<Parameter>& parameters, const std::vector<Tensor>& pieces,
                    const std::function<void(std::size_t, const Tensor&)>& visit) const;
-  /// The numbers x [1] of all ranks, by rank. Collective.
+  /// The values x [1] of all ranks, by rank. Collective.
   Tensor by_rank(const Tensor& x) const;
 
  private:

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/communication/mpi_collectives.h>
+#include <tapeformer/autograd/format.h>
 
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -89,7 +89,7 @@ class MpiCommunicator : public Communicator {
   void set_step(Index step) override { step_ = step; }
   void limit(double seconds) { limit_ = seconds; }
   std::string name(int rank) const {
-    return "rank " + std::to_string(rank) + " on " + hosts_[static_cast<std::size_t>(rank)];
+    return format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)]);
   }
 
   void leave() {
@@ -106,14 +106,12 @@ class MpiCommunicator : public Communicator {
  protected:
   Communication start(const Request& request) override {
     if (request.x.device().is_cuda()) {
-      throw DeviceError(std::string("[") + name_of(request.collective) +
-                        "] MPI sends tensors of the CPU; got x=" + request.x.describe() +
-                        "; try nccl_communicator()");
+      throw DeviceError(format("[{}] MPI sends tensors of the CPU; got x={}; try nccl_communicator()",
+                               name_of(request.collective), request.x.describe()));
     }
     if (request.x.elements() > std::numeric_limits<int>::max()) {
-      throw ShapeError(std::string("[") + name_of(request.collective) +
-                       "] MPI counts to 2^31 - 1 elements; got x=" + request.x.describe() +
-                       "; try several parts");
+      throw ShapeError(format("[{}] MPI counts to 2^31 - 1 elements; got x={}; try several parts",
+                              name_of(request.collective), request.x.describe()));
     }
     auto operation = std::make_shared<Operation>(*this, request);
     {
@@ -203,11 +201,10 @@ class MpiCommunicator : public Communicator {
       int length = 0;
       MPI_Get_library_version(version.data(), &length);
       MPI_Finalize();
-      throw CommunicationError(
-          "[join_launch] the launcher has started " + std::to_string(launched) +
-          " processes, and MPI knows of " + std::to_string(found) +
-          ": it is the launcher of another MPI; try that of " +
-          std::string(version.data(), std::min<std::size_t>(40, std::strcspn(version.data(), ","))));
+      throw CommunicationError(format(
+          "[join_launch] the launcher has started {} processes, and MPI knows of {}: it is the launcher of "
+          "another MPI; try that of {:.40}",
+          launched, found, std::string(version.data(), std::strcspn(version.data(), ","))));
     }
     // Names of machines, all of one length.
     constexpr int kLength = 64;
@@ -225,9 +222,10 @@ class MpiCommunicator : public Communicator {
     const std::uint64_t free = std::uint64_t{found.f_bavail} * found.f_frsize;
     const std::uint64_t needed = static_cast<std::uint64_t>(size()) * kLeastSharedMemory;
     if (free >= needed || free >= 64 * kLeastSharedMemory) return;
-    throw CommunicationError("[join_launch] /dev/shm has " + std::to_string(free >> 20) + " MiB left, and " +
-                             std::to_string(size()) + " processes may need " + std::to_string(needed >> 20) +
-                             "; in a container, start it with --ipc=host or --shm-size=1g");
+    throw CommunicationError(format(
+        "[join_launch] /dev/shm has {} MiB left, and {} processes may need {}; in a container, start it "
+        "with --ipc=host or --shm-size=1g",
+        free >> 20, size(), needed >> 20));
   }
 
   /// Until MPI is done with `request`; meanwhile others' questions are answered.
@@ -279,18 +277,15 @@ class MpiCommunicator : public Communicator {
         if (done == 0) continue;
         --left;
         if (places[at].operation < place_.operation)
-          late += "; " + name(rank) + " has not come to it and is at step " + std::to_string(places[at].step);
+          late += format("; {} has not come to it and is at step {}", name(rank), places[at].step);
       }
       std::this_thread::sleep_for(kPause);
     }
     for (int rank = 0; rank < size(); ++rank)
       if (answers[static_cast<std::size_t>(rank)] != MPI_REQUEST_NULL)
-        late += "; " + name(rank) + " does not answer";
-    std::array<char, 32> seconds{};
-    std::snprintf(seconds.data(), seconds.size(), "%g", limit);
-    return std::string("[") + doing + "] has waited for " + seconds.data() + " s at step " +
-           std::to_string(step_) +
-           (late.empty() ? "; all ranks have come to it: the network may be down" : late);
+        late += format("; {} does not answer", name(rank));
+    if (late.empty()) late = "; all ranks have come to it: the network may be down";
+    return format("[{}] has waited for {} s at step {}{}", doing, limit, step_.load(), late);
   }
 
   std::thread thread_;

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/communication/mpi_collectives.h>
 #include <tapeformer/autograd/communication/rank_sums.h>
+#include <tapeformer/autograd/format.h>
 
 #include <algorithm>
 #include <array>
@@ -39,7 +40,7 @@ void check_mpi(int status, const char* doing) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(status, text.data(), &length);
-  throw CommunicationError(std::string("[") + doing + "] MPI: " + text.data());
+  throw CommunicationError(format("[{}] MPI: {}", doing, text.data()));
 }
 
 void run_collective(const Communicator::Request& request, int rank, int size, PooledVector<char>& scratch,

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/communication/nccl.h>
 #include <tapeformer/autograd/communication/nccl_engine.h>
 
-#include <cstdio>
 #include <cstring>
 #include <sstream>
 #include <string>
@@ -15,8 +14,7 @@ constexpr int kOldestNccl = 21400;  // the first whose calls need not block
 constexpr Index kIdWords = sizeof(ncclUniqueId) / sizeof(std::int32_t);
 
 std::string version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+  return format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 class Awaited : public Communication::State {
@@ -40,8 +38,8 @@ struct Introduction {
 /// Also makes the id on rank 0.
 Introduction introduce_rank(int rank, int device, ncclUniqueId* id) {
   if (device < 0 || device >= cuda::device_count()) {
-    return {"there is no cuda:" + std::to_string(device) + ": " + cuda::availability() +
-                "; start as many ranks on each machine as it has GPUs",
+    return {format("there is no cuda:{}: {}; start as many ranks on each machine as it has GPUs", device,
+                   cuda::availability()),
             {},
             {}};
   }
@@ -53,16 +51,13 @@ Introduction introduce_rank(int rank, int device, ncclUniqueId* id) {
     own.version = version_text(version);
     if (version < kOldestNccl) {
       own.problem =
-          "NCCL is too old; got " + own.version + "; install " + version_text(kOldestNccl) + " or newer";
+          format("NCCL is too old; got {}; install {} or newer", own.version, version_text(kOldestNccl));
       return own;
     }
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties");
-    for (const char byte : properties.uuid.bytes) {
-      char digits[3];
-      std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
-      own.gpu += digits;
-    }
+    for (const char byte : properties.uuid.bytes)
+      own.gpu += format("{:02x}", int{static_cast<unsigned char>(byte)});
     const ncclResult_t result = rank == 0 ? cuda::nccl().get_unique_id(id) : ncclSuccess;
     if (result != ncclSuccess) own.problem = "NCCL has failed: " + nccl_failure_text(result, nullptr);
     return own;
@@ -73,22 +68,22 @@ Introduction introduce_rank(int rank, int device, ncclUniqueId* id) {
 
 /// Throws on all ranks alike unless each can take part, all by the same NCCL, on GPUs of their own.
 void compare(const std::vector<Introduction>& ranks) {
-  const auto number = [](std::size_t rank) { return "rank " + std::to_string(rank); };
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (!ranks[rank].problem.empty())
-      throw CommunicationError("[nccl] " + number(rank) + " cannot take part: " + ranks[rank].problem);
+      throw CommunicationError(format("[nccl] rank {} cannot take part: {}", rank, ranks[rank].problem));
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     if (ranks[rank].version != ranks[0].version) {
-      throw CommunicationError("[nccl] all ranks need the same NCCL; got " + ranks[0].version +
-                               " on rank 0 and " + ranks[rank].version + " on " + number(rank) +
-                               "; install one of them everywhere");
+      throw CommunicationError(format(
+          "[nccl] all ranks need the same NCCL; got {} on rank 0 and {} on rank {}; install one of them "
+          "everywhere",
+          ranks[0].version, ranks[rank].version, rank));
     }
     for (std::size_t other = 0; other < rank; ++other) {
       if (ranks[rank].gpu != ranks[other].gpu) continue;
-      throw CommunicationError("[nccl] each rank needs a GPU of its own; got one for both " + number(other) +
-                               " and " + number(rank) +
-                               "; start as many ranks on each machine as it has GPUs, and see what "
-                               "CUDA_VISIBLE_DEVICES hides");
+      throw CommunicationError(format(
+          "[nccl] each rank needs a GPU of its own; got one for both rank {} and rank {}; start as many "
+          "ranks on each machine as it has GPUs, and see what CUDA_VISIBLE_DEVICES hides",
+          other, rank));
     }
   }
 }
@@ -140,8 +135,8 @@ class NcclCommunicator : public Communicator {
     const Device device = request.x.device(), own = Device::cuda(engine_->device());
     if (!device.is_cuda()) return processes_->start(request);
     if (device != own) {
-      throw DeviceError(std::string("[") + name_of(request.collective) + "] the tensor must be on " +
-                        own.text() + ", this rank's; got x=" + request.x.describe() + " on " + device.text());
+      throw DeviceError(format("[{}] the tensor must be on {}, this rank's; got x={} on {}",
+                               name_of(request.collective), own.text(), request.x.describe(), device.text()));
     }
     return Communication(std::make_shared<Awaited>(engine_, request, step_));
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 namespace tapeformer {
@@ -24,11 +23,11 @@ std::string remedy(ncclResult_t result) {
   struct statvfs memory;
   if (result != ncclSystemError || statvfs("/dev/shm", &memory) != 0)
     return "try NCCL_DEBUG=WARN, which says more";
-  const auto mebibytes = [&](auto blocks) { return std::to_string(blocks * memory.f_frsize >> 20); };
-  return "/dev/shm, which ranks of one machine share, has " + mebibytes(memory.f_bavail) + " of " +
-         mebibytes(memory.f_blocks) +
-         " MiB left; if that is little try --ipc=host or --shm-size=1g where the container is started, else "
-         "NCCL_DEBUG=WARN, which says more";
+  return format(
+      "/dev/shm, which ranks of one machine share, has {} of {} MiB left; if that is little try --ipc=host "
+      "or "
+      "--shm-size=1g where the container is started, else NCCL_DEBUG=WARN, which says more",
+      memory.f_bavail * memory.f_frsize >> 20, memory.f_blocks * memory.f_frsize >> 20);
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ std::string remedy(ncclResult_t result) {
 std::string nccl_failure_text(ncclResult_t result, ncclComm_t communicator) {
   std::string text = cuda::nccl().error_string(result);
   const char* const last = cuda::nccl().last_error(communicator);
-  if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
+  if (last != nullptr && *last != '\0') text += format(" ({})", last);
   text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
   return text + "; " + remedy(result);
 }
@@ -79,8 +78,8 @@ NcclEngine::NcclEngine(int rank, int size, int device, const ncclUniqueId& id, d
   if (result == ncclInProgress || result == ncclSuccess) result = settled();
   if (result != ncclSuccess) {
     const std::string why = result == ncclInProgress ? too_long("to come together") + kLate
-                                                     : "NCCL cannot connect rank " + std::to_string(rank_) +
-                                                           ": " + nccl_failure_text(result, communicator_);
+                                                     : format("NCCL cannot connect rank {}: {}", rank_,
+                                                              nccl_failure_text(result, communicator_));
     if (communicator_ != nullptr) nccl_.abort(communicator_);
     drop_stream();
     throw CommunicationError("[nccl] " + why);
@@ -114,14 +113,12 @@ void NcclEngine::drop_stream() noexcept {
 }
 
 std::string NcclEngine::too_long(const char* what) const {
-  std::ostringstream text;
-  text << "rank " << rank_ << " has waited " << limit_seconds_ << " s for all " << size_ << " ranks " << what;
-  return text.str();
+  return format("rank {} has waited {} s for all {} ranks {}", rank_, limit_seconds_, size_, what);
 }
 
 std::string NcclEngine::refusal(const NcclOperation& operation, ncclResult_t result) const {
-  return operation.name() + "NCCL has failed on rank " + std::to_string(rank_) + operation.got() + ": " +
-         nccl_failure_text(result, communicator_);
+  return format("{}NCCL has failed on rank {}{}: {}", operation.name(), rank_, operation.got(),
+                nccl_failure_text(result, communicator_));
 }
 
 /// Whether the last call has succeeded; ncclInProgress: not within the limit.

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/autograd/cuda/nccl_functions.h>
 #include <tapeformer/autograd/cuda/runtime.h>
+#include <tapeformer/autograd/format.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -32,11 +33,8 @@ struct NcclOperation {
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
 
-  std::string name() const { return std::string("[") + name_of(collective) + "] "; }
-  std::string got() const {
-    return "; got " + std::string(name_of(type)) + "[" + std::to_string(elements) + "] at step " +
-           std::to_string(step);
-  }
+  std::string name() const { return format("[{}] ", name_of(collective)); }
+  std::string got() const { return format("; got {}[{}] at step {}", name_of(type), elements, step); }
 };
 
 /// A rank of NCCL's, with a stream and a thread that looks after the operations under way.

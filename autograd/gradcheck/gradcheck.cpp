@@ -332,7 +332,7 @@ class Check {
   const Inputs& inputs_;
   const GradcheckOptions& options_;
   std::vector<Tensor> tensors_;  // the inputs
-  // Those that differences move: one of those that share memory, and no constants.
+  // The inputs that differences move: one of those that share memory, and no constants.
   std::vector<std::size_t> moved_;
   mutable Generator random_;
   Tensor projection_;

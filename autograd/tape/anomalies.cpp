@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 #include <tapeformer/autograd/tape/anomalies.h>
 #include <tapeformer/autograd/tape/tape.h>
@@ -25,9 +26,8 @@ Index first(Sought sought, const Tensor& x) {
 }
 
 [[noreturn]] void throw_anomaly(const char* op, const char* direction, const Tensor& x, Index at) {
-  throw AnomalyError(std::string("[") + op + "] " + direction + " gave the first value that is not finite: " +
-                         (std::isnan(x.at(at)) ? "nan" : std::to_string(x.at(at))) + " at element " +
-                         std::to_string(at) + " of " + x.describe(),
+  throw AnomalyError(format("[{}] {} gave the first value that is not finite: {} at element {} of {}", op,
+                            direction, std::isnan(x.at(at)) ? NAN : x.at(at), at, x.describe()),
                      "try a lower learning rate, or look at this operation's inputs");
 }
 

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -47,8 +48,8 @@ void Tape::contribute(std::size_t node, std::size_t input, const Tensor& gradien
   const Tensor wrapped = wrapper_({op, node, input, slot, recorded_},
                                   gradient.shape() == shape ? gradient : sum_to(gradient, shape));
   if (wrapped.shape() != shape) {
-    throw ShapeError(std::string("[") + op + "] a wrapped gradient must keep its shape " + shape.text() +
-                     "; got wrapped=" + wrapped.describe());
+    throw ShapeError(format("[{}] a wrapped gradient must keep its shape {}; got wrapped={}", op,
+                            shape.text(), wrapped.describe()));
   }
   accumulate(slot, wrapped);
 }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -17,15 +18,6 @@ struct BackwardMark {
   bool outer = std::exchange(profiled_pass_is_backward, true);
   ~BackwardMark() { profiled_pass_is_backward = outer; }
 };
-
-std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
-
-[[noreturn]] void throw_not_kept(const char* op, const Tensor& x) {
-  throw TapeError(
-      bracketed(op) +
-      "an input was computed inside a body that is recomputed, which keeps its result only; got x=" +
-      x.describe() + "; try returning it from the body, or detach()");
-}
 
 }  // namespace
 
@@ -78,10 +70,9 @@ void Tape::check_unchanged(const Slot& slot) const {
   if (slot.shape == now.shape() && wide(slot.dtype) == wide(now.dtype()) && slot.device == now.device())
     return;
   throw TapeError(
-      "[backward] a parameter's value was replaced by one of another shape, type or device after the forward "
-      "pass had used it; got " +
-      now.describe() + " for " + slot.leaf.describe() +
-      "; try set_value() after backward, or before the Tape");
+      format("[backward] a parameter's value was replaced by one of another shape, type or device after the "
+             "forward pass had used it; got {} for {}; try set_value() after backward, or before the Tape",
+             now.describe(), slot.leaf.describe()));
 }
 
 std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
@@ -99,10 +90,13 @@ std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
     return slot;
   }
   if (known >= 0 || state.tape == 0) return known;
-  if (state.tape / kParts == ids_.front() / kParts) throw_not_kept(op, x);
-  throw TapeError(bracketed(op) +
-                  "an input was computed on another tape (ended, outer, or of another thread); got x=" +
-                  x.describe() + "; try detach(), or watch() on this tape");
+  const bool is_of_a_body = state.tape / kParts == ids_.front() / kParts;
+  throw TapeError(format(
+      is_of_a_body ? "[{}] an input was computed inside a body that is recomputed, which keeps its result "
+                     "only; got x={}; try returning it from the body, or detach()"
+                   : "[{}] an input was computed on another tape (ended, outer, or of another thread); "
+                     "got x={}; try detach(), or watch() on this tape",
+      op, x.describe()));
 }
 
 std::int32_t Tape::checked_slot(const char* op, const Tensor& x) {
@@ -115,13 +109,13 @@ std::int32_t Tape::checked_slot(const char* op, const Tensor& x) {
   }
   const std::int32_t slot = slot_of(op, x);
   if (slot >= 0) return slot;
-  if (x.defined() && x.state()->parameter != nullptr) {
-    throw TapeError(bracketed(op) + "the parameter is frozen; got x=" + x.describe() +
-                    "; try set_trainable(true), or tape.watch(x) before the forward pass");
-  }
-  throw TapeError(bracketed(op) +
-                  "the tensor must be a parameter, or watched by this tape, or computed on it; got x=" +
-                  x.describe() + "; try tape.watch(x) before the forward pass");
+  const bool is_frozen = x.defined() && x.state()->parameter != nullptr;
+  throw TapeError(format(
+      is_frozen ? "[{}] the parameter is frozen; got x={}; try set_trainable(true), or tape.watch(x) before "
+                  "the forward pass"
+                : "[{}] the tensor must be a parameter, or watched by this tape, or computed on it; got "
+                  "x={}; try tape.watch(x) before the forward pass",
+      op, x.describe()));
 }
 
 void Tape::watch(const Tensor& x) {
@@ -176,28 +170,32 @@ void Tape::use(std::int32_t slot) {
 
 void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
   if (in_checkpoint_) {
-    throw TapeError(
-        bracketed(op) +
-        "the operations of a checkpointed body are not kept, so its tape cannot go back over them; try a "
-        "Tape of its own inside the body");
+    throw TapeError(format(
+        "[{}] the operations of a checkpointed body are not kept, so its tape cannot go back over them; "
+        "try a Tape of its own inside the body",
+        op));
   }
   if (spent_) {
-    throw TapeError(bracketed(op) +
-                    "the tape is spent: backward frees what it used; try gradients() for several passes, "
-                    "or a new Tape for the next step");
+    throw TapeError(format(
+        "[{}] the tape is spent: backward frees what it used; try gradients() for several passes, or a "
+        "new Tape for the next step",
+        op));
   }
   if (slot_of(op, loss) < 0) {
-    throw TapeError(bracketed(op) +
-                    "the loss does not depend on any parameter or watched tensor of this tape; got loss=" +
-                    loss.describe() + "; try constructing the Tape before the forward pass");
+    throw TapeError(format(
+        "[{}] the loss does not depend on any parameter or watched tensor of this tape; got loss={}; try "
+        "constructing the Tape before the forward pass",
+        op, loss.describe()));
   }
   if (!seed.defined() && loss.elements() != 1) {
-    throw TapeError(bracketed(op) + "a loss with several elements needs a seed of its shape; got loss=" +
-                    loss.describe() + "; try mean(loss) or sum(loss)");
+    throw TapeError(
+        format("[{}] a loss with several elements needs a seed of its shape; got loss={}; try mean(loss) or "
+               "sum(loss)",
+               op, loss.describe()));
   }
   if (seed.defined() && seed.shape() != loss.shape()) {
-    throw ShapeError(bracketed(op) + "the seed must have the loss's shape; got loss=" + loss.describe() +
-                     ", seed=" + seed.describe());
+    throw ShapeError(format("[{}] the seed must have the loss's shape; got loss={}, seed={}", op,
+                            loss.describe(), seed.describe()));
   }
 }
 

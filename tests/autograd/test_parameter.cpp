@@ -74,7 +74,7 @@ TEST_SUITE("autograd/parameter") {
     Parameter parameter(floats({1, 2})), wide(values({1, 2}));
     parameter.set_shadow(DType::bf16);
     CHECK(message_of<DTypeError>([&] { parameter.set_shadow(DType::f64); }) ==
-          "[set_shadow] beside an f32 value there may be one in bf16; got f64 for value=f32[2]; "
+          "[set_shadow] an f32 value may have a shadow in bf16; got f64 for value=f32[2]; "
           "try to(DType::f32) before");
     CHECK(parameter.used().dtype() == DType::bf16);
     CHECK_THROWS_AS(wide.set_shadow(DType::bf16), DTypeError);

@@ -72,8 +72,4 @@ TEST_SUITE("autograd/xtensor") {
     CHECK_THROWS_WITH_AS(as_xtensor<double>(Tensor::zeros({2})),
                          "[data] the element type must be f32; got f64 for x=f32[2]; try to()", DTypeError);
   }
-
-  TEST_CASE("too many axes are refused") {
-    CHECK_THROWS_AS(from_xtensor(xt::xarray<float>::from_shape({1, 1, 1, 1, 1, 1, 1, 1, 1})), ShapeError);
-  }
 }

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/moving_average.h>
 #include <tapeformer/tests/autograd/communication/ranks_case.h>
@@ -126,7 +127,7 @@ TEST_SUITE("optim/moving_average") {
   TEST_CASE("a decay that is not a share below 1 is refused") {
     for (const double decay : {-0.1, 1.0, std::nan("")}) {
       CHECK(message_of<Error>([&] { MovingAverage({}, decay); }) ==
-            "[moving_average] decay must be in [0, 1); got " + std::to_string(decay));
+            format("[moving_average] decay must be in [0, 1); got {}", decay));
     }
   }
 }

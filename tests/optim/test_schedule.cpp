@@ -95,7 +95,7 @@ TEST_SUITE("optim/schedule") {
     refused(
         {"linear", 1, 0, 0, 0},
         "[schedule] kind must be constant, inverse_square_root, cosine or warmup_stable_decay; got linear");
-    refused({"constant", -1, 0, 0, 0}, "[schedule] learning_rate must not be negative; got -1.000000");
+    refused({"constant", -1, 0, 0, 0}, "[schedule] learning_rate must not be negative; got -1");
     refused({"constant", std::nan(""), 0, 0, 0}, "[schedule] learning_rate must not be negative; got nan");
     refused({"constant", 1, -1, 0, 0}, "[schedule] warmup_steps must not be negative; got -1");
     refused({"inverse_square_root", 1, 0, 0, 0},
@@ -104,12 +104,11 @@ TEST_SUITE("optim/schedule") {
             "[schedule] cosine needs more total_steps than warmup_steps; got 10 and 10");
     refused({"warmup_stable_decay", 1, 10, 10, 0},
             "[schedule] warmup_stable_decay needs more total_steps than warmup_steps; got 10 and 10");
-    for (const double cooldown : {0.0, 1.5, std::nan("")}) {
-      const std::string message =
-          "[schedule] cooldown must be above 0 and at most 1; got " + std::to_string(cooldown);
-      refused({"warmup_stable_decay", 1, 0, 10, 0, cooldown}, message.c_str());
-    }
+    refused({"warmup_stable_decay", 1, 0, 10, 0, 0},
+            "[schedule] cooldown must be above 0 and at most 1; got 0");
+    refused({"warmup_stable_decay", 1, 0, 10, 0, std::nan("")},
+            "[schedule] cooldown must be above 0 and at most 1; got nan");
     CHECK_NOTHROW(Schedule({"constant", 1, 0, 10, 2}));  // which has no use for a minimum
-    refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2.000000");
+    refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2");
   }
 }

@@ -162,14 +162,6 @@ TEST_SUITE("autograd/gradcheck/gradcheck") {
     CHECK(std::isinf(report.worst_relative_error()));
   }
 
-  TEST_CASE("a missing gradient fails") {
-    const Tensor x = values({1, 2});
-    const auto function = [&] {
-      return record("lost", {x}, {}, exp(x.detach()), [](const Tensor&, const Gradients&) {});
-    };
-    CHECK(!gradcheck(function, {{"x", x}}).passed());
-  }
-
   TEST_CASE("a gradient or a function that is not a number fails") {
     const Tensor x = values({1, -2, 3});
     const auto wrong = [&] {
@@ -219,18 +211,6 @@ TEST_SUITE("autograd/gradcheck/gradcheck") {
     };
     CHECK(!gradcheck(wrong, {{"x", x}}).passed());
     CHECK(gradcheck([&] { return x / sum(x); }, {{"x", x}}).passed());
-  }
-
-  TEST_CASE("the four-point stencil is more exact than the two-point one") {
-    const Tensor x = values({0.5, 1.5});
-    GradcheckOptions options;
-    const double four = gradcheck([&] { return exp(x); }, {{"x", x}}, options).worst_relative_error();
-    options.four_point = false;
-    options.tolerance = 1e-5;
-    const GradcheckReport two = gradcheck([&] { return exp(x); }, {{"x", x}}, options);
-    CHECK(two.passed());
-    CHECK_BELOW(four, 1e-10);
-    CHECK(two.worst_relative_error() > 1e-8);
   }
 
   TEST_CASE("kinks are left out by the caller") {
