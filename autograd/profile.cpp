@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 namespace tapeformer {
 
@@ -73,25 +72,6 @@ Index Profile::flops(bool backward) const {
   Index flops = 0;
   for (const ProfileLine& line : lines_) flops += line.backward == backward ? line.flops : 0;
   return flops;
-}
-
-std::string Profile::text(double total_seconds) const {
-  std::string text;
-  double known = 0;
-  char line[128];
-  for (const ProfileLine& entry : lines()) {
-    known += entry.seconds;
-    std::snprintf(line, sizeof line, "%-16s %-8s %8lld calls %10.3f ms %6.1f %%", entry.op.c_str(),
-                  entry.backward ? "backward" : "forward", static_cast<long long>(entry.calls),
-                  1e3 * entry.seconds, 100 * entry.seconds / total_seconds);
-    text += line;
-    std::snprintf(line, sizeof line, " %8.1f GFLOP/s",
-                  1e-9 * static_cast<double>(entry.flops) / entry.seconds);
-    text += entry.flops > 0 ? std::string(line) + "\n" : "\n";
-  }
-  std::snprintf(line, sizeof line, "%-16s %-8s %8s       %10.3f ms %6.1f %%\n", "outside kernels", "", "",
-                1e3 * (total_seconds - known), 100 * (1 - known / total_seconds));
-  return text + line;
 }
 
 }  // namespace tapeformer

@@ -53,8 +53,6 @@ class Profile {
   const std::vector<ProfiledPart>& parts() const { return parts_; }
   /// Floating-point operations of all products so far, in forward or in reverse passes.
   Index flops(bool backward) const;
-  /// A table with each line's share of `total_seconds`; time outside kernels comes last.
-  std::string text(double total_seconds) const;
 
  private:
   friend class OpTimer;

@@ -282,7 +282,7 @@ int run(int argc, char** argv) {
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_options.add_to(train_command);
-  train_options.control.command = command_text(argc, argv);
+  train_options.control.command = command_text({argv, argv + argc});
   translation.add_to(train_command);
   train_command.footer(presets_text(translation_presets()));
 

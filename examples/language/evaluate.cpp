@@ -11,13 +11,9 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/formats/family.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -25,28 +21,6 @@ namespace tapeformer {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder for token files, removed at the end of the scope.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = fs::temp_directory_path() / "tapeformer-evaluate-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr)
-      throw DataError(name, 0,
-                      std::string("cannot be made: ") + std::strerror(errno) + "; try another TMPDIR");
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string file(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
   const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;

@@ -24,62 +24,59 @@ Json options_in(const RunRecord& run) {
 
 std::vector<double> numbers_in(const RunRecord& run, const char* field) {
   std::vector<double> numbers;
-  for (const Json& line : run.metrics) {
-    const double number = number_in(line, field);
-    if (std::isfinite(number)) numbers.push_back(number);
-  }
+  for (const Json& line : run.metrics)
+    if (const double number = number_in(line, field); std::isfinite(number)) numbers.push_back(number);
   return numbers;
 }
 
 Json results_of(const RunRecord& run) {
-  Json results = {{"best_validation_loss", nullptr},
-                  {"final_training_loss", nullptr},
-                  {"bleu", nullptr},
-                  {"tokens_per_second", nullptr},
-                  {"seconds", nullptr},
-                  {"last_step", nullptr},
-                  {"parameters", nullptr}};
-  const auto set = [&](const char* name, const std::vector<double>& numbers, const auto& choose) {
-    if (!numbers.empty()) results[name] = *choose(numbers);
+  const auto chosen = [&](const char* field, const auto& choose) {
+    std::vector<double> numbers = numbers_in(run, field);
+    return numbers.empty() ? Json() : Json(choose(numbers));
   };
-  const auto last = [](const auto& numbers) { return std::prev(numbers.end()); };
-  const auto greatest = [](const auto& numbers) { return std::max_element(numbers.begin(), numbers.end()); };
-  set("last_step", numbers_in(run, "step"), greatest);
-  if (const double best = best_loss_of(run); std::isfinite(best)) results["best_validation_loss"] = best;
-  set("final_training_loss", numbers_in(run, "train_loss"), last);
-  set("seconds", numbers_in(run, "elapsed"), greatest);
-  std::vector<double> speeds = numbers_in(run, "tokens_per_second");
-  std::sort(speeds.begin(), speeds.end());
-  if (!speeds.empty()) results["tokens_per_second"] = speeds[speeds.size() / 2];
-  const double bleu = number_in(run.evaluation, "bleu");
-  if (std::isfinite(bleu)) results["bleu"] = bleu;
-  const double parameters = number_in(run.facts.value("model", Json::object()), "parameters");
-  if (std::isfinite(parameters)) results["parameters"] = parameters;
-  return results;
+  const auto last = [](const auto& numbers) { return numbers.back(); };
+  const auto greatest = [](const auto& numbers) { return *std::max_element(numbers.begin(), numbers.end()); };
+  const auto median = [](auto& numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    return numbers[numbers.size() / 2];
+  };
+  return {{"best_validation_loss", number_or_null(best_loss_of(run))},
+          {"final_training_loss", chosen("train_loss", last)},
+          {"bleu", number_or_null(number_in(run.evaluation, "bleu"))},
+          {"tokens_per_second", chosen("tokens_per_second", median)},
+          {"seconds", chosen("elapsed", greatest)},
+          {"last_step", chosen("step", greatest)},
+          {"parameters", number_or_null(number_in(run.facts.value("model", Json::object()), "parameters"))}};
 }
+
+/// True for the bytes of a character in UTF-8 after its first.
+bool goes_on(char c) { return (c & 0xc0) == 0x80; }
 
 /// The number of characters of a text in UTF-8.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), goes_on));
 }
 
 std::string cell_text(const std::string& name, const Json& value) {
   if (value.is_null()) return "-";
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (value.is_number()) text = format("{:.10g}", value.get<double>());
-  if (value.is_number() && name.find("loss") != std::string::npos)
-    text = format("{:.4f}", value.get<double>());
-  if (name == "seconds") text = duration_text(value.get<double>());
-  if (name == "tokens_per_second" || name == "parameters") text = count_text(value.get<double>());
-  if (name == "bleu") text = format("{:.2f}", value.get<double>());
+  if (value.is_number()) {
+    const bool is_count = name == "tokens_per_second" || name == "parameters";
+    const bool is_loss = name.find("loss") != std::string::npos;
+    const double number = value.get<double>();
+    text = name == "seconds" ? duration_text(number)
+           : is_count        ? count_text(number)
+                             : format(is_loss          ? "{:.4f}"
+                                      : name == "bleu" ? "{:.2f}"
+                                                       : "{:.10g}",
+                               number);
+  }
   if (text.empty()) text = "\"\"";
   if (width_of(text) <= kLongestCell) return text;
-  std::size_t end = 0;  // its end says more of a path
-  for (std::size_t characters = width_of(text); characters >= kLongestCell - 2; ++end)
-    characters -= (text[end] & 0xc0) != 0x80 ? 1 : 0;
-  while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;
-  return "..." + text.substr(end);
+  std::size_t begin = 0;  // its end says more of a path
+  for (std::size_t excess = width_of(text) - kLongestCell + 3; excess > 0 || goes_on(text[begin]); ++begin)
+    excess -= goes_on(text[begin]) ? 0 : 1;
+  return "..." + text.substr(begin);
 }
 
 using Column = std::vector<std::string>;
@@ -99,17 +96,13 @@ Json comparison_json(const std::vector<RunRecord>& runs) {
   for (const Json& options : all)
     for (const auto& [name, value] : options.items())
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  const auto value_in = [](const Json& options, const std::string& name) {
-    return options.value(name, Json());
-  };
   Json comparison = Json::array();
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Json differing = Json::object();
     for (const std::string& name : names) {
-      const bool differs = std::any_of(all.begin(), all.end(), [&](const Json& options) {
-        return value_in(options, name) != value_in(all.front(), name);
-      });
-      if (differs) differing[name] = value_in(all[i], name);
+      const auto value_in = [&name](const Json& options) { return options.value(name, Json()); };
+      const auto differs = [&](const Json& options) { return value_in(options) != value_in(all.front()); };
+      if (std::any_of(all.begin(), all.end(), differs)) differing[name] = value_in(all[i]);
     }
     comparison.push_back({{"run", runs[i].name}, {"results", results_of(runs[i])}, {"options", differing}});
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -21,8 +22,6 @@ namespace {
 /// The curves, by the fields of metrics.jsonl.
 constexpr const char* kCurves[] = {"train_loss", "validation_loss", "learning_rate", "gradient_norm",
                                    "tokens_per_second"};
-
-Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json curve_of(const std::vector<Json>& metrics, const char* field) {
   std::vector<const Json*> lines;
@@ -98,12 +97,9 @@ Json data_of(const RunRecord& run) {
 }  // namespace
 
 std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most) {
-  std::vector<std::size_t> kept;
-  const std::size_t count = values.size(), parts = std::max<std::size_t>(1, most / 3);
-  if (count <= most) {
-    for (std::size_t i = 0; i < count; ++i) kept.push_back(i);
-    return kept;
-  }
+  std::set<std::size_t> kept;
+  const std::size_t count = values.size();
+  const std::size_t parts = count <= most ? count : std::max<std::size_t>(1, most / 3);
   for (std::size_t part = 0; part < parts; ++part) {
     const std::size_t begin = part * count / parts, end = (part + 1) * count / parts;
     std::size_t least = end, greatest = end, none = end;
@@ -115,36 +111,26 @@ std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_
       if (least == end || values[i] < values[least]) least = i;
       if (greatest == end || values[i] > values[greatest]) greatest = i;
     }
-    std::vector<std::size_t> found = {least, greatest, none};
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    for (const std::size_t i : found)
-      if (i < end) kept.push_back(i);
+    kept.insert({least, greatest, none});
+    kept.erase(end);
   }
-  return kept;
+  return {kept.begin(), kept.end()};
 }
 
 Json attention_json(const std::vector<Tensor>& weights, const std::string& layer_name,
                     const std::vector<std::string>& rows, const std::vector<std::string>& columns) {
   Json layers = Json::array();
-  Index layer = -1;
-  for (const Tensor& given_bhts : weights) {
-    ++layer;
-    if (!given_bhts.defined()) continue;
-    const Tensor weights_bhts = given_bhts.to(Device::cpu());
-    const Index heads = weights_bhts.size(1), queries = weights_bhts.size(2), keys = weights_bhts.size(3);
-    Json of_heads = Json::array();
-    for (Index head = 0; head < heads; ++head) {
-      Json of_rows = Json::array();
-      for (Index t = 0; t < queries; ++t) {
-        Json row = Json::array();
-        for (Index s = 0; s < keys; ++s)
-          row.push_back(std::round(1000 * weights_bhts.at((head * queries + t) * keys + s)) / 1000);
-        of_rows.push_back(std::move(row));
-      }
-      of_heads.push_back(std::move(of_rows));
+  for (std::size_t layer = 0; layer < weights.size(); ++layer) {
+    if (!weights[layer].defined()) continue;
+    const Tensor weights_bhts = weights[layer].to(Device::cpu());
+    const Index H = weights_bhts.size(1), T = weights_bhts.size(2), S = weights_bhts.size(3);
+    Json heads = Json::array();
+    for (Index i = 0; i < H * T * S; ++i) {
+      if (i % (T * S) == 0) heads.push_back(Json::array());
+      if (i % S == 0) heads.back().push_back(Json::array());
+      heads.back().back().push_back(std::round(1000 * weights_bhts.at(i)) / 1000);
     }
-    layers.push_back({{"name", layer_name + " " + std::to_string(layer)}, {"heads", std::move(of_heads)}});
+    layers.push_back({{"name", format("{} {}", layer_name, layer)}, {"heads", std::move(heads)}});
   }
   if (layers.empty()) return {};
   return {{"rows", rows}, {"columns", columns}, {"layers", std::move(layers)}};

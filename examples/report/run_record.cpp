@@ -59,4 +59,6 @@ double number_in(const Json& object, const char* field) {
   return is_number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+Json number_or_null(double number) { return std::isfinite(number) ? Json(number) : Json(); }
+
 }  // namespace tapeformer

@@ -32,5 +32,6 @@ double best_loss_of(const RunRecord& run);
 
 /// The finite number in that field of an object, or NaN.
 double number_in(const Json& object, const char* field);
+Json number_or_null(double number);
 
 }  // namespace tapeformer

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/shape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
@@ -41,9 +42,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
 }
 
 std::string command_names(const CLI::App& app) {
-  std::string names;
-  for (const CLI::App* command : commands_of(app)) names += (names.empty() ? "" : ", ") + command->get_name();
-  return names;
+  return joined(commands_of(app), ", ", [](const CLI::App* command) { return command->get_name(); });
 }
 
 /// Our options, of which a command has some, and what other programs call them.
@@ -330,19 +329,16 @@ bool CommandLine::read(int argc, const char* const* argv) const {
   return true;
 }
 
-std::string command_text(int argc, const char* const* argv) {
+std::string command_text(const std::vector<std::string>& words) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  std::string text;
-  for (int i = 0; i < argc; ++i) {
-    std::string word = i > 0 ? argv[i] : std::filesystem::path(argv[0]).filename().string();
-    if (word.empty() || word.find_first_not_of(kPlain) != std::string::npos) {
-      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
-        word.replace(at, 1, "'\\''");
-      word = "'" + word + "'";
-    }
-    text += (i > 0 ? " " : "") + word;
-  }
-  return text;
+  const std::string program = std::filesystem::path(words.front()).filename().string();
+  return joined(words, " ", [&](const std::string& word) {
+    const std::string& text = &word == &words.front() ? program : word;
+    if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+    std::string quoted = "'";
+    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    return quoted + "'";
+  });
 }
 
 void add_average_option(const Command& command, Index& average) {

@@ -133,7 +133,7 @@ class CommandLine : public Command {
 };
 
 /// The command line as a shell would take it again.
-std::string command_text(int argc, const char* const* argv);
+std::string command_text(const std::vector<std::string>& words);
 
 /// Adds --average to a command that uses a model; 0 means the best weights.
 void add_average_option(const Command& command, Index& average);

@@ -43,16 +43,14 @@ std::string PhaseClock::text() const {
   const double all = total();
   const auto share = [&](Phase phase) { return 100 * parts[static_cast<std::size_t>(phase)] / all; };
   double steps = 0;
-  std::string inside, beside;
-  for (const Phase phase : kOfAStep) {
-    steps += share(phase);
-    inside += (inside.empty() ? "" : ", ") + std::string(name_of(phase)) + format(" {:.1f}", share(phase));
-  }
-  for (const Phase phase : kBesideSteps) {
+  for (const Phase phase : kOfAStep) steps += share(phase);
+  const std::string inside =
+      joined(kOfAStep, ", ", [&](Phase phase) { return format("{} {:.1f}", name_of(phase), share(phase)); });
+  std::string text = format("of {}: steps {:.1f} % ({})", duration_text(all), steps, inside);
+  for (const Phase phase : kBesideSteps)
     if (phase != Phase::waiting || share(phase) > 0)
-      beside += ", " + std::string(name_of(phase)) + format(" {:.1f} %", share(phase));
-  }
-  return "of " + duration_text(all) + format(": steps {:.1f} % (", steps) + inside + ")" + beside;
+      text += format(", {} {:.1f} %", name_of(phase), share(phase));
+  return text;
 }
 
 nlohmann::ordered_json PhaseClock::json() const {

@@ -57,8 +57,8 @@ std::string share_machine(Communicator& ranks, Compute& compute, const std::stri
   if (compute.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr && together > 1)
     omp_set_num_threads(static_cast<int>(std::max<Index>(1, usable / together)));
   if (together <= usable) return {};
-  return "note: " + number_of(together, "process", "processes") + " share " + number_of(usable, "processor") +
-         " of " + host + ", and wait for each other";
+  return format("note: {} share {} of {}, and wait for each other",
+                number_of(together, "process", "processes"), number_of(usable, "processor"), host);
 }
 
 void require_same_training(Communicator& ranks, const Json& state) {
@@ -70,10 +70,10 @@ void require_same_training(Communicator& ranks, const Json& state) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     for (const auto& [name, value] : all[0].items()) {
       if (all[rank].contains(name) && all[rank].at(name) == value) continue;
-      throw CommunicationError(
-          "rank " + std::to_string(rank) + " has another " + name.substr(1) + " than rank 0: " +
-          (all[rank].contains(name) ? all[rank].at(name).dump() : "none") + " instead of " + value.dump() +
-          "; all processes need the same command, version and data, and see the same run folder");
+      throw CommunicationError(format(
+          "rank {} has another {} than rank 0: {} instead of {}; all processes need the same command, "
+          "version and data, and see the same run folder",
+          rank, name.substr(1), all[rank].contains(name) ? all[rank].at(name).dump() : "none", value.dump()));
     }
   }
 }
@@ -85,11 +85,12 @@ std::vector<double> waiting_shares(Communicator& ranks, double waited, double se
 }
 
 std::string communication_text(const CommunicationTime& time, const std::vector<double>& shares) {
-  std::string each;
-  for (const double share : shares) each += (each.empty() ? "" : ", ") + format("{:.1f}", 100 * share);
   const double hidden = time.busy > 0 ? std::max(0.0, 1 - time.waited / time.busy) : 0;
-  return format("communication: {:.2f} s, {:.0f} % of it beside the computation", time.busy, 100 * hidden) +
-         "; the processes waited for " + each + " % of the time";
+  return format(
+      "communication: {:.2f} s, {:.0f} % of it beside the computation; the processes waited for {} % "
+      "of the time",
+      time.busy, 100 * hidden,
+      joined(shares, ", ", [](double share) { return format("{:.1f}", 100 * share); }));
 }
 
 }  // namespace tapeformer

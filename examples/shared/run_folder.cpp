@@ -139,6 +139,17 @@ void RunLock::check() const {
                   "written there; what was saved is whole, and --resume goes on in a moved folder");
 }
 
+ScratchFolder::ScratchFolder() : path_((fs::temp_directory_path() / "tapeformer-XXXXXX").string()) {
+  if (mkdtemp(path_.data()) == nullptr)
+    throw DataError(path_, 0,
+                    std::string("cannot be made: ") + std::strerror(errno) + "; try another TMPDIR");
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
 void RunFolder::refuse_if_used() const {
   if (!writes_) return;
   if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {

@@ -38,6 +38,20 @@ class RunLock {
   int file_ = -1;
 };
 
+/// A folder for files that nobody keeps, which is removed with it. Throws: DataError
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
 class TensorBoardLog;
 
 /// Shows a visitor the state that training keeps for a model's weights: an optimizer's, and an average's.

@@ -39,8 +39,7 @@ constexpr const char* kSweepHelp =
 /// One run of `train`.
 struct SweepRun {
   SweepCase combination;
-  std::string folder, log;
-  std::vector<std::string> seed;
+  std::string seed, folder, log;
   double loss = std::nan(""), seconds = 0;
 
   /// Takes over what the folder holds; the loss only of a run that has ended.
@@ -203,18 +202,15 @@ int SweepCommand::execute() const {
   if (const std::string before = read_file(known); before != options)
     throw DataError(runs_, 0, "holds runs with other options: " + before + "; use another --runs");
 
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   std::vector<SweepRun> runs;
   for (Index seed = 1; seed <= seeds_; ++seed) {
     for (const SweepCase& combination : cases) {
-      SweepRun run;
-      run.combination = combination;
       std::string name = combination.name;
       std::replace(name.begin(), name.end(), '/', '_');
-      run.folder = format("{}/{}/seed-{}", runs_, name, seed);
-      run.log = run.folder + ".log";
-      run.seed = {"--seed", std::to_string(seed)};
-      run.read();
-      runs.push_back(run);
+      const std::string folder = format("{}/{}/seed-{}", runs_, name, seed);
+      runs.push_back({combination, std::to_string(seed), folder, folder + ".log"});
+      runs.back().read();
     }
   }
   std::size_t ended = 0;
@@ -225,7 +221,7 @@ int SweepCommand::execute() const {
       if (RunFolder(run.folder).has_checkpoint()) {
         words.push_back("--resume");
       } else {
-        for (const std::vector<std::string>& more : {run.seed, options_, run.combination.options})
+        for (const std::vector<std::string>& more : {{"--seed", run.seed}, options_, run.combination.options})
           words.insert(words.end(), more.begin(), more.end());
       }
       std::filesystem::create_directories(std::filesystem::path(run.folder).parent_path());
@@ -234,29 +230,26 @@ int SweepCommand::execute() const {
         const DataError failure(run.log, 0,
                                 format("the run ended with exit code {}: ", code) + last_line_of(run.log));
         if (!RunFolder(run.folder).has_checkpoint()) throw failure;  // its options may be wrong
-        std::fprintf(stderr, "%s\n", failure.what());
+        say(failure.what());
         has_failed = true;
         continue;
       }
       run.read();
       if (run.has_ended())
-        std::fprintf(stderr, "%s, seed %s: %.4f in %s\n", run.combination.name.c_str(),
-                     run.seed.back().c_str(), run.loss, duration_text(run.seconds).c_str());
+        say(format("{}, seed {}: {:.4f} in {}", run.combination.name, run.seed, run.loss,
+                   duration_text(run.seconds)));
     }
     ended += run.has_ended() ? 1 : 0;
   }
   const auto [table, best] = table_of(cases, runs);
   print("{}", table);
   if (best != nullptr) {
-    std::vector<const char*> words = {words_.front().c_str(), "train", "--run", "RUN"};
-    for (const std::string& word : options_) words.push_back(word.c_str());
-    for (const std::string& word : best->options) words.push_back(word.c_str());
-    print("\nbest: {}\n  {}\n", best->name, command_text(static_cast<int>(words.size()), words.data()));
+    std::vector<std::string> words = {words_.front(), "train", "--run", "RUN"};
+    for (const auto& more : {options_, best->options}) words.insert(words.end(), more.begin(), more.end());
+    print("\nbest: {}\n  {}\n", best->name, command_text(words));
   }
   if (ended == runs.size()) return kExitSuccess;
-  std::fprintf(
-      stderr, "%s\n",
-      format("{} of {} runs are left: the same command goes on", runs.size() - ended, runs.size()).c_str());
+  say(format("{} of {} runs are left: the same command goes on", runs.size() - ended, runs.size()));
   return has_failed ? kExitBadInput : kExitInterrupted;
 }
 

@@ -1,20 +1,35 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
 namespace tapeformer {
+namespace {
+
+/// Starts in a folder that goes again: data of a corpus are written there.
+int start_dry(const TrainIn& start_in, const std::string& run, const TrainingControl& joined) {
+  if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave mpirun out, or --dry-run");
+  RunFolder(run).refuse_if_used();
+  const ScratchFolder folder;
+  // There is nothing to save, and a step may take minutes.
+  std::thread([path = folder.path()] {
+    while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+    _exit(kExitInterrupted);
+  }).detach();
+  return start_in(RunFolder(folder.path()), joined);
+}
+
+}  // namespace
 
 void TrainCommand::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required().not_empty();
@@ -44,37 +59,14 @@ void TrainCommand::add_to(const Command& command) {
   control.compute.add_to(command, true, ", or on resuming as before");
 }
 
-/// Starts in a folder that goes again: data of a corpus are written there.
-int TrainCommand::start_dry(const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
-                            const TrainingControl& joined) const {
-  if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave mpirun out, or --dry-run");
-  RunFolder(run).refuse_if_used();
-  std::string name = (std::filesystem::temp_directory_path() / "dry-run-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr)
-    throw DataError(name, 0, "cannot be made: " + system_error_text(errno));
-  const auto remove = [name](const void*) {
-    std::error_code ignored;
-    std::filesystem::remove_all(name, ignored);
-  };
-  const std::unique_ptr<const void, decltype(remove)> guard(this, remove);
-  // There is nothing to save, and a step may take minutes.
-  std::thread([remove] {
-    while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    remove(nullptr);
-    _exit(kExitInterrupted);
-  }).detach();
-  return start_in(RunFolder(name), joined);
-}
-
-int TrainCommand::execute(
-    const Command& command, std::initializer_list<const char*> groups, const TrainingOptions& options,
-    const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
-    const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const {
+int TrainCommand::execute(const Command& command, std::initializer_list<const char*> groups,
+                          const TrainingOptions& options, const TrainIn& start_in,
+                          const TrainIn& resume_in) const {
   remember_interrupts();
   TrainingControl joined = control;
   joined.ranks = join_launch();
   const bool is_first = joined.ranks->rank() == 0;
-  if (control.dry_run) return start_dry(start_in, joined);
+  if (control.dry_run) return start_dry(start_in, run, joined);
   std::shared_ptr<const RunLock> lock;
   if (is_first) lock = std::make_shared<RunLock>(run);
   say_at_interrupt(kStopping);

@@ -6,6 +6,9 @@
 
 namespace tapeformer {
 
+/// Starts or resumes a run in its folder; returns the exit code.
+using TrainIn = std::function<int(const RunFolder& folder, const TrainingControl& control)>;
+
 /// The command `train` of a program, but for the options of what it trains.
 struct TrainCommand {
   std::string run;
@@ -17,13 +20,7 @@ struct TrainCommand {
   /// training in it; returns the exit code. `groups` are those of the options that a resumed run keeps, and
   /// `options` what `command` was given of them.
   int execute(const Command& command, std::initializer_list<const char*> groups,
-              const TrainingOptions& options,
-              const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
-              const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const;
-
- private:
-  int start_dry(const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
-                const TrainingControl& joined) const;
+              const TrainingOptions& options, const TrainIn& start_in, const TrainIn& resume_in) const;
 };
 
 }  // namespace tapeformer

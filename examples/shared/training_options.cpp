@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/training_options.h>
@@ -81,33 +82,28 @@ ScheduleConfig TrainingOptions::schedule_config() const {
 void TrainingOptions::check() const {
   check_options(fields_of(*this));
   if (has_end(schedule) && steps <= warmup) {
-    throw Error("the " + schedule + " schedule needs more --steps than --warmup; got " +
-                std::to_string(steps) + " and " + std::to_string(warmup) + "; try --warmup " +
-                std::to_string(steps / 10));
+    throw Error(format("the {} schedule needs more --steps than --warmup; got {} and {}; try --warmup {}",
+                       schedule, steps, warmup, steps / 10));
   }
   if (schedule == "inverse_square_root" && warmup < 1)
-    throw Error("the inverse_square_root schedule needs a --warmup of at least 1; got " +
-                std::to_string(warmup));
+    throw Error(format("the {} schedule needs a --warmup of at least 1; got {}", schedule, warmup));
   if (has_end(schedule) && minimum_learning_rate > learning_rate) {
-    throw Error("--minimum-learning-rate must be at most --learning-rate; got " +
-                value_text(minimum_learning_rate) + " and " + value_text(learning_rate) +
-                "; try --minimum-learning-rate 0");
+    throw Error(
+        format("--minimum-learning-rate must be at most --learning-rate; got {} and {}; try "
+               "--minimum-learning-rate 0",
+               minimum_learning_rate, learning_rate));
   }
   optimizer.check();
 }
 
 Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
                         const TrainingOptions& options) {
-  bool given = false;
   for (const std::string& name : command.given_of(groups)) {
-    given = given || name == "--steps";
-    if (name == "--steps") continue;
-    throw Error("--resume goes on with the options of the run; " + name +
-                " cannot be changed, only --steps: start again in another folder");
+    if (name != "--steps")
+      throw Error("--resume goes on with the options of the run; " + name +
+                  " cannot be changed, only --steps: start again in another folder");
   }
-  if (given && options.steps < 1)
-    throw Error("--steps must be positive; got " + std::to_string(options.steps));
-  return given ? options.steps : 0;
+  return command.find("--steps").given() ? options.steps : 0;
 }
 
 void TrainingOptions::adapt(const Command& command) {

@@ -16,11 +16,6 @@ constexpr double kLargest = 268435456;  // bytes, more than caches hold; larger 
 
 std::string cell(const char* pattern, double value) { return value > 0 ? format(pattern, value) : "-"; }
 
-std::string padded(const std::string& text, std::size_t width, bool left = false) {
-  const std::string spaces(width > text.size() ? width - text.size() : 0, ' ');
-  return left ? text + spaces : spaces + text;
-}
-
 }  // namespace
 
 MachineRates measure_machine_rates() {
@@ -60,9 +55,8 @@ std::string TrainingProfile::text(const MachineRates& machine) const {
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   const auto steps = static_cast<double>(steps_);
   const auto line = [](const std::string& name, const std::vector<std::string>& cells) {
-    std::string text = padded(name, 34, true);
-    for (const std::string& cell : cells) text += padded(cell, 11);
-    return text + "\n";
+    const auto padded = [](const std::string& cell) { return format("{:11s}", cell); };
+    return format("{:-34s}{}\n", name, joined(cells, "", padded));
   };
   std::string text =
       line("operation", {"pass", "calls", "ms per step", "share", "GFLOP/s", "GB/s", "of best"});

@@ -113,15 +113,13 @@ void GradientWatch::see(Session& session) {
   with_gradient_.resize(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) with_gradient_[i] += found[i];
   if (++steps_ < kSteps) return;
-  std::string names;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (with_gradient_[i] > 0 || !parameters[i].second.trainable()) continue;
-    names += (names.empty() ? "" : ", ") + parameters[i].first;
-  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (with_gradient_[i] == 0 && parameters[i].second.trainable()) names.push_back(parameters[i].first);
   if (!names.empty())
     session.progress.log(
         format("note: no gradient, or exactly zero, in the first {} steps, so these are not trained: {}",
-               kSteps, names));
+               kSteps, joined(names, ", ")));
 }
 
 }  // namespace tapeformer

@@ -5,13 +5,13 @@
 //                       with the contiguous cache, and answered with the seconds that took
 //        bench decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [COMMON...]; defaults: the quickstart model
-//        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]]
+//        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--device cuda[:N]]
 //                [--precision tf32|bf16] [--no-graphs]
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/profile.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/generation/translation_steps.h>
@@ -29,7 +29,7 @@ struct Workload {
   Index width = 128, heads = 4, layers = 2, feed_forward = 256, vocabulary = 400, batch = 64, source = 12,
         tokens = 12, beam = 5, rounds = 5;
   std::string attention = "mha", language, only;
-  bool profiles = false, asks = false;
+  bool asks = false;
   ComputeOptions compute{"cpu", "f32"};
 };
 
@@ -64,27 +64,22 @@ void compare_ways(const Workload& w, const Compute& compute, const Write& write,
     TokenIds tokens;
     const Index replayed_before = CudaGraphCache::counts_of_all().replayed;
     for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
-      std::optional<Profile> profile;
-      if (w.profiles && round == w.rounds) profile.emplace();
       const double begun = seconds_now(compute.device);
       tokens = write(way);
       const double seconds = seconds_now(compute.device) - begun;
       if (round > 0) best = std::min(best, seconds);
-      if (profile) std::printf("%s", profile->text(seconds).c_str());
     }
     if (!way.cache) without = best, expected = tokens;
-    std::printf("%-21s  %8.3f ms per step, %9.1f tokens/s", way.name,
-                1e3 * best / static_cast<double>(w.tokens), static_cast<double>(w.batch * w.tokens) / best);
+    print("{:-21s}  {:8.3f} ms per step, {:9.1f} tokens/s", way.name,
+          1e3 * best / static_cast<double>(w.tokens), static_cast<double>(w.batch * w.tokens) / best);
     if (way.cache && without > 0)
-      std::printf(", %6.2f times without, %s tokens", without / best,
-                  tokens == expected ? "the same" : "OTHER");
+      print(", {:6.2f} times without, {} tokens", without / best, tokens == expected ? "the same" : "OTHER");
     if (way.graphs) {
       const Index replayed = CudaGraphCache::counts_of_all().replayed - replayed_before;
-      std::printf(", %lld of %lld steps replayed, of %lld kernels and copies",
-                  static_cast<long long>(replayed / (w.rounds + 1)), static_cast<long long>(w.tokens),
-                  static_cast<long long>(graph(way)));
+      print(", {} of {} steps replayed, of {} kernels and copies", replayed / (w.rounds + 1), w.tokens,
+            graph(way));
     }
-    std::printf("\n");
+    print("\n");
   }
 }
 
@@ -138,9 +133,8 @@ int time_language_model(const Workload& w) {
     }
     return 0;
   }
-  std::printf("%s: %lld parameters (%s), %lld samples of %lld tokens after a prompt of one\n",
-              w.language.c_str(), static_cast<long long>(model.parameter_count()), w.attention.c_str(),
-              static_cast<long long>(w.batch), static_cast<long long>(w.tokens));
+  print("{}: {} parameters ({}), {} samples of {} tokens after a prompt of one\n", w.language,
+        model.parameter_count(), w.attention, w.batch, w.tokens);
   compare_ways(
       w, compute,
       [&](const Way& way) {
@@ -184,10 +178,8 @@ int time_translation_model(const Workload& w) {
 
   SearchConfig search;
   search.beam = w.beam, search.batch = w.batch, search.max_tokens = w.tokens;
-  std::printf("%lld parameters (%s), %lld sources of %lld tokens, beam %lld, %lld tokens each\n",
-              static_cast<long long>(model.parameter_count()), w.attention.c_str(),
-              static_cast<long long>(w.batch), static_cast<long long>(w.source),
-              static_cast<long long>(w.beam), static_cast<long long>(w.tokens));
+  print("{} parameters ({}), {} sources of {} tokens, beam {}, {} tokens each\n", model.parameter_count(),
+        w.attention, w.batch, w.source, w.beam, w.tokens);
   compare_ways(
       w, compute,
       [&](const Way& way) {
@@ -213,7 +205,6 @@ int tapeformer::bench_decoding(int argc, char** argv) {
   const CommandLine line("Times beam search with each cache and without.");
   line.option("--language", w.language);
   line.option("--only", w.only, "without, contiguous or paged");
-  line.flag("--profile", w.profiles);
   line.flag("--ask", w.asks, "read numbers of samples from the input");
   line.option("--width", w.width);
   line.option("--heads", w.heads);

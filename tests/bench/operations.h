@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -207,32 +208,17 @@ inline Operation embedding_operation(Pass which) {
           }};
 }
 
-/// Query, key and value packed in one tensor, as in layers.
-inline Operation attention_operation(Pass which, bool is_causal = true) {
-  return {"B H T D", [=](const Sizes& n, DType type) {
-            const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);
-            const PackedHeads heads{n[1], n[1], n[3], n[3]};
-            AttentionOptions options;
-            options.causal = is_causal;
-            const Function f = [=] { return packed_attention(packed, heads, options); };
-            const double flops = (is_causal ? 2 : 4) * product(n) * static_cast<double>(n[2]),
-                         numbers = product(n);
-            return which == Pass::forward ? Work{flops, 4 * numbers, forward(f, {packed})}
-                                          : Work{2.5 * flops, 8 * numbers, backward(f, {packed})};
-          }};
-}
-
 /// What causal attention may do to its scores; sinks and a relative bias get a gradient.
 enum class Change { sinks, softcap, relative, sigmoid };
 
-/// The same sizes as of attention_operation(), whose times it is to be compared with.
-inline Operation changed_attention_operation(Pass which, Change change) {
+/// Query, key and value packed in one tensor, as in layers.
+inline Operation attention_operation(Pass which, bool is_causal, std::optional<Change> change) {
   return {"B H T D", [=](const Sizes& n, DType type) {
             const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);
             const PackedHeads heads{n[1], n[1], n[3], n[3]};
             const DType of_sums = wide(type);
             AttentionOptions options;
-            options.causal = true;
+            options.causal = is_causal;
             std::vector<Tensor> inputs{packed};
             const auto learned = [&](const Tensor& x) { return inputs.push_back(x), x; };
             if (change == Change::sinks) options.sinks = learned(random_tensor({n[1]}, of_sums));
@@ -244,9 +230,9 @@ inline Operation changed_attention_operation(Pass which, Change change) {
               options.relative_bias = learned(random_tensor({n[1], 2 * n[2] - 1}, of_sums));
             if (change == Change::sigmoid) options.weighting = AttentionWeighting::sigmoid;
             const Function f = [=] { return packed_attention(packed, heads, options); };
-            const double flops = 2 * product(n) * static_cast<double>(n[2]), numbers = product(n);
-            return which == Pass::forward ? Work{flops, 4 * numbers, forward(f, inputs)}
-                                          : Work{2.5 * flops, 8 * numbers, backward(f, inputs)};
+            const double flops = (is_causal ? 2 : 4) * product(n) * static_cast<double>(n[2]);
+            return which == Pass::forward ? Work{flops, 4 * product(n), forward(f, inputs)}
+                                          : Work{2.5 * flops, 8 * product(n), backward(f, inputs)};
           }};
 }
 
@@ -305,55 +291,50 @@ inline Work mask_making(const Sizes& n, DType type) {
           }};
 }
 
-inline Tensor dropped(const Tensor& x) { return dropout(x, 0.2, {1, 2, 3}); }
-inline Tensor softmax_of_rows(const Tensor& x) { return softmax(x); }
-
 /// By name.
 inline const std::map<std::string, Operation>& operations() {
-  constexpr Pass ahead = Pass::forward, back = Pass::backward;
-  static const std::map<std::string, Operation> all{
-      {"linear_forward", linear_operation("forward")},
-      {"linear_dgrad", linear_operation("dgrad")},
-      {"linear_wgrad", linear_operation("wgrad")},
-      {"gelu_forward", map_operation("COUNT", ahead, 2, gelu)},
-      {"gelu_backward", map_operation("COUNT", back, 3, gelu)},
-      {"gelu_tanh_forward", map_operation("COUNT", ahead, 2, gelu_tanh)},
-      {"gelu_tanh_backward", map_operation("COUNT", back, 3, gelu_tanh)},
-      {"softmax_forward", map_operation("ROWS N", ahead, 2, softmax_of_rows)},
-      {"softmax_backward", map_operation("ROWS N", back, 3, softmax_of_rows)},
-      {"dropout_mask", {"COUNT", mask_making}},
-      {"dropout_forward", map_operation("COUNT", ahead, 2, dropped)},
-      {"dropout_backward", map_operation("COUNT", back, 2, dropped)},
-      {"layer_norm_forward", layer_norm_operation(ahead)},
-      {"layer_norm_backward", layer_norm_operation(back)},
-      {"add_layer_norm_forward", add_layer_norm_operation(ahead)},
-      {"add_layer_norm_backward", add_layer_norm_operation(back)},
-      {"rotary_forward", rotary_operation(ahead)},
-      {"rotary_backward", rotary_operation(back)},
-      {"narrow", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::f32, DType::bf16); }}},
-      {"widen", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::bf16, DType::f32); }}},
-      {"column_sums", {"ROWS N", column_sums}},
-      {"cross_entropy_both", {"ROWS V", cross_entropy_both}},
-      {"cross_entropy_forward", cross_entropy_operation(ahead)},
-      {"cross_entropy_backward", cross_entropy_operation(back)},
-      {"embedding_forward", embedding_operation(ahead)},
-      {"embedding_backward", embedding_operation(back)},
-      {"attention_forward", attention_operation(ahead)},
-      {"attention_backward", attention_operation(back)},
-      {"full_attention_forward", attention_operation(ahead, false)},
-      {"full_attention_backward", attention_operation(back, false)},
-      {"sink_attention_forward", changed_attention_operation(ahead, Change::sinks)},
-      {"sink_attention_backward", changed_attention_operation(back, Change::sinks)},
-      {"softcap_attention_forward", changed_attention_operation(ahead, Change::softcap)},
-      {"softcap_attention_backward", changed_attention_operation(back, Change::softcap)},
-      {"relative_attention_forward", changed_attention_operation(ahead, Change::relative)},
-      {"relative_attention_backward", changed_attention_operation(back, Change::relative)},
-      {"sigmoid_attention_forward", changed_attention_operation(ahead, Change::sigmoid)},
-      {"sigmoid_attention_backward", changed_attention_operation(back, Change::sigmoid)},
-      {"residual_add", {"COUNT", residual_add}},
-      {"adamw_step", {"LAYERS C V T", adamw_step}},
-      {"gradient_norm", {"LAYERS C V T", norm_of_gradients}},
-  };
+  static const std::map<std::string, Operation> all = [] {
+    std::map<std::string, Operation> made{
+        {"linear_forward", linear_operation("forward")},
+        {"linear_dgrad", linear_operation("dgrad")},
+        {"linear_wgrad", linear_operation("wgrad")},
+        {"dropout_mask", {"COUNT", mask_making}},
+        {"narrow", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::f32, DType::bf16); }}},
+        {"widen", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::bf16, DType::f32); }}},
+        {"column_sums", {"ROWS N", column_sums}},
+        {"cross_entropy_both", {"ROWS V", cross_entropy_both}},
+        {"residual_add", {"COUNT", residual_add}},
+        {"adamw_step", {"LAYERS C V T", adamw_step}},
+        {"gradient_norm", {"LAYERS C V T", norm_of_gradients}}};
+    const auto both = [&](const std::string& name, const auto& make) {
+      made[name + "_forward"] = make(Pass::forward);
+      made[name + "_backward"] = make(Pass::backward);
+    };
+    const auto map = [&](const std::string& name, const char* sizes, double forward, double backward,
+                         Tensor (*f)(const Tensor&)) {
+      made[name + "_forward"] = map_operation(sizes, Pass::forward, forward, f);
+      made[name + "_backward"] = map_operation(sizes, Pass::backward, backward, f);
+    };
+    map("gelu", "COUNT", 2, 3, gelu);
+    map("gelu_tanh", "COUNT", 2, 3, gelu_tanh);
+    map("softmax", "ROWS N", 2, 3, [](const Tensor& x) { return softmax(x); });
+    map("dropout", "COUNT", 2, 2, [](const Tensor& x) { return dropout(x, 0.2, {1, 2, 3}); });
+    both("layer_norm", layer_norm_operation);
+    both("add_layer_norm", add_layer_norm_operation);
+    both("rotary", rotary_operation);
+    both("cross_entropy", cross_entropy_operation);
+    both("embedding", embedding_operation);
+    const auto attention = [](std::optional<Change> change, bool is_causal = true) {
+      return [=](Pass which) { return attention_operation(which, is_causal, change); };
+    };
+    both("attention", attention({}));
+    both("full_attention", attention({}, false));
+    both("sink_attention", attention(Change::sinks));
+    both("softcap_attention", attention(Change::softcap));
+    both("relative_attention", attention(Change::relative));
+    both("sigmoid_attention", attention(Change::sigmoid));
+    return made;
+  }();
   return all;
 }
 

@@ -22,21 +22,11 @@ TEST_CASE("a step's operations are counted by hand") {
 }
 
 TEST_CASE("a workload goes by its name, with another batch if one is given") {
-  CHECK(workload_named("translate").batch == 128);
-  CHECK(workload_named("translate").tokens() == 128 * 32);
   // A step of the largest one, by hand: 124,475,904 parameters, 65,536 tokens, 5.4e13 operations.
   const Workload largest = workload_named("gpt2-124m-h200");
   CHECK(largest.flops(124475904) == 6.0 * 124475904 * 65536 + 6.0 * 12 * 64 * 1024 * 1024 * 768);
-  const Workload one = workload_named("gpt2-124m-1k:1");
-  CHECK(one.batch == 1);
-  CHECK(one.name == "gpt2-124m-1k:1");
-  CHECK(one.length == 1024);
-}
-
-TEST_CASE("an unknown workload or batch is refused") {
-  CHECK_THROWS_WITH_AS(workload_named("gpt3"),
-                       "there is no workload gpt3; there are babygpt, chargpt, gpt2-124m, gpt2-124m-1k, "
-                       "gpt2-124m-h200, translate, translate-base",
+  CHECK(workload_named("gpt2-124m-1k:1").batch == 1);
+  CHECK_THROWS_WITH_AS(workload_named("gpt3"), doctest::Contains("there is no workload gpt3; there are "),
                        Error);
   for (const char* name : {"babygpt:", "babygpt:0", "babygpt:-1", "babygpt:x", "babygpt:99999999"})
     CHECK_THROWS_WITH_AS(workload_named(name), doctest::Contains("must be a number above 0"), Error);

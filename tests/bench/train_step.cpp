@@ -14,6 +14,7 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/floor.h>
 #include <tapeformer/tests/bench/training.h>
@@ -243,12 +244,10 @@ int run_alone(const std::string& workload, const Options& options, char** argv) 
 
 void list_workloads() {
   for (const Workload& w : all_workloads()) {
-    std::printf("%-15s L %lld, H %lld, C %lld, F %lld, V %lld, B %lld, ", w.name.c_str(),
-                static_cast<long long>(w.layers), static_cast<long long>(w.heads),
-                static_cast<long long>(w.width), static_cast<long long>(w.feed_forward),
-                static_cast<long long>(w.vocabulary), static_cast<long long>(w.batch));
-    if (w.translates) std::printf("S %lld, ", static_cast<long long>(w.source_length));
-    std::printf("T %lld, dropout %g\n", static_cast<long long>(w.length), w.dropout);
+    print("{:-15s} L {}, H {}, C {}, F {}, V {}, B {}, ", w.name, w.layers, w.heads, w.width, w.feed_forward,
+          w.vocabulary, w.batch);
+    if (w.translates) print("S {}, ", w.source_length);
+    print("T {}, dropout {}\n", w.length, w.dropout);
   }
 }
 
