@@ -2,8 +2,7 @@
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
-
-#include <algorithm>
+#include <tapeformer/autograd/kernels/reduce.h>
 
 namespace tapeformer::kernels {
 namespace {
@@ -79,68 +78,6 @@ void with_activation(std::optional<Unary> f, Use&& use) {
   with_function(*f, [&](auto function) { use(Activation<decltype(function), T>{}); });
 }
 
-// Sums over rows: one block for kSumColumns packs of columns and some of the rows.
-constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
-constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;      // enough for a GPU; worth a block
-constexpr Index kLongestSum = 64 * kSumLanes, kMostSumParts = 60000;  // the limit of a grid
-
-/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` values apart. Each of a
-/// block's eight warps takes every eighth row, and the first adds up their sums.
-template <int kPack, class T, class S>
-__global__ void sum_rows_kernel(Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
-  using W = Wide<T>;
-  __shared__ W of_lanes[kSumLanes][kPack][kSumColumns];
-  const int lane = static_cast<int>(threadIdx.x) / kSumColumns,
-            own = static_cast<int>(threadIdx.x) % kSumColumns;
-  const Index column = (Index{blockIdx.x} * kSumColumns + own) * kPack, from = blockIdx.y * length;
-  const Index end = from + length < rows ? from + length : rows;
-  Pack<W, kPack> sum{};
-  if (column < n) {
-#pragma unroll 4
-    for (Index row = from + lane; row < end; row += kSumLanes) {
-      const Pack<T, kPack> piece = load_pack<kPack>(x + row * lead + column);
-      for (int j = 0; j < kPack; ++j) sum.of[j] += static_cast<W>(piece.of[j]);
-    }
-  }
-  for (int j = 0; j < kPack; ++j) of_lanes[lane][j][own] = sum.of[j];
-  __syncthreads();
-  if (lane != 0) return;
-  for (int j = 0; j < kPack && column + j < n; ++j) {
-    W total = sum.of[j];
-    for (int other = 1; other < kSumLanes; ++other) total += of_lanes[other][j][own];
-    sums.put(blockIdx.y * n + column + j, total);
-  }
-}
-
-template <class T, class S>
-void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
-  constexpr int kPack = kPackSize<T>;
-  const auto queue = [&](auto kernel, Index pack) {
-    const Index across = tiles_of(n, kSumColumns * pack);
-    launch(on, "sum_rows", kernel, {across, std::max<Index>(tiles_of(rows, length), 1), 1, kBlock}, rows, n,
-           lead, length, x, sums);
-  };
-  if (are_packed(x) && lead % kPack == 0 && n % kPack == 0) return queue(sum_rows_kernel<kPack, T, S>, kPack);
-  queue(sum_rows_kernel<1, T, S>, 1);
-}
-
-/// The division of the rows depends only on the sizes. A warp adds few rows in sequence, and the sums of
-/// parts are divided again, so that errors grow logarithmically with the number of rows.
-template <class T>
-void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
-  const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);
-  const Index longest = std::max<Index>(kLongestSum, rows / kMostSumParts + 1);
-  const Index parts =
-      std::max(std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1)),
-               tiles_of(rows, longest));
-  const Index length = std::max<Index>(tiles_of(rows, parts), 1);
-  if (parts == 1) return queue_sums(on, rows, n, lead, length, x, sums);
-  const Scratch<Wide<T>> partial(on, parts * n);
-  const Index used = tiles_of(rows, length);
-  queue_sums(on, rows, n, lead, length, x, Write<Wide<T>>{partial.data(), false});
-  sum_rows(on, used, n, n, static_cast<const Wide<T>*>(partial.data()), sums);
-}
-
 /// True if the library did all of it.
 template <class T, class C>
 bool multiplied(Cuda on, const Gemm& s, const T* a, const T* b, const Write<C>& c, Epilogue epilogue,
@@ -201,7 +138,7 @@ void linear_weight_gradient(Cuda on, const Gemm& s, const T* dz, const T* x, Wri
     if (dbias.add) apart.emplace(on, s.m);
     Wide<T>* const to = dbias.add ? apart->data() : dbias.to;
     if (multiplied(on, s, dz, x, dweight, Epilogue::bias_gradient, to)) {
-      if (dbias.add) queue_sums(on, 1, s.m, s.m, 1, static_cast<const Wide<T>*>(to), dbias);
+      if (dbias.add) sum_rows(on, 1, s.m, s.m, static_cast<const Wide<T>*>(to), dbias);
       return;
     }
   }

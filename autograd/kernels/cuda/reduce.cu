@@ -11,12 +11,14 @@ namespace {
 constexpr Index kBlocks = 1024;  // enough to keep a GPU busy
 constexpr Index kInTurn = 64;    // numbers that a thread adds in sequence, so that errors grow slowly
 
-/// x [outer, n, inner] -> y [outer, parts, inner]: each part is a sum over at most `length` of the n.
+/// x [outer, n, inner], whose rows of `inner` begin `lead` values apart -> y [outer, parts, inner]: each part
+/// is a sum over at most `length` of the n.
 struct Reduction {
-  Index outer, n, inner, parts, length;
+  Index outer, n, inner, lead, parts, length;
 };
 
-/// One team of threads for each result, for inner = 1. `packed`: every part begins at a pack's alignment.
+/// One team of threads for each result, for inner = lead = 1. `packed`: every part begins at a pack's
+/// alignment.
 template <class Team, class F, class X, class Y>
 __global__ void reduce_rows_kernel(Reduction s, bool packed, F f, Wide<X> identity, const X* x, Write<Y> y) {
   constexpr int N = kCommonPack<X>;
@@ -63,7 +65,7 @@ __global__ void reduce_columns_kernel(Reduction s, int width, F f, Wide<X> ident
     if (column < s.inner) {
 #pragma unroll 4
       for (Index row = from + lane; row < end; row += lanes) {
-        const Pack<X, N> values = load_pack<N>(x + (part.quotient * s.n + row) * s.inner + column);
+        const Pack<X, N> values = load_pack<N>(x + (part.quotient * s.n + row) * s.lead + column);
 #pragma unroll
         for (int k = 0; k < N; ++k) result.of[k] = f(result.of[k], static_cast<W>(values.of[k]));
       }
@@ -94,7 +96,7 @@ template <class F, class X, class Y>
 void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X> identity, const X* x,
                       Write<Y> y) {
   constexpr int kPack = kCommonPack<X>;
-  if (s.inner == 1) {
+  if (s.lead == 1) {
     const bool packed =
         are_packed(x) && (s.outer == 1 || s.n % kPack == 0) && (s.parts == 1 || s.length % kPack == 0);
     return with_team(s.outer * s.parts, s.length, [&](auto team, Index blocks) {
@@ -108,47 +110,54 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
     launch(on, name, reduce_columns_kernel<N, F, X, Y>, row_blocks(s.outer * s.parts * tiles), s, width, f,
            identity, x, y);
   };
-  if (s.inner % kPack == 0 && are_packed(x)) return reduce_columns(std::integral_constant<int, kPack>{});
+  if (s.inner % kPack == 0 && s.lead % kPack == 0 && are_packed(x))
+    return reduce_columns(std::integral_constant<int, kPack>{});
   reduce_columns(std::integral_constant<int, 1>{});
 }
 
 /// One step if n is short and there are enough results for the blocks; else over parts of n, and then over
 /// the parts. The division depends only on the sizes, so results repeat bit for bit.
 template <class F, class X, class Y>
-void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
-            Write<Y> y) {
+void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, Index lead, F f, Wide<X> identity,
+            const X* x, Write<Y> y) {
   constexpr int N = kCommonPack<X>;
   const int width = packs_side_by_side(inner, N);
-  const Index teams = outer * (inner == 1 ? 1 : tiles_of(inner, width * N));
+  const Index teams = outer * (lead == 1 ? 1 : tiles_of(inner, width * N));
   if (teams == 0) return;
-  const Index shortest = inner == 1 ? 2 * kBlock * N : 4 * kBlock / width;  // a part that is worth a block
-  const Index longest = kInTurn * (inner == 1 ? kBlock * N : kBlock / width);
+  const Index shortest = lead == 1 ? 2 * kBlock * N : 4 * kBlock / width;  // a part that is worth a block
+  const Index longest = kInTurn * (lead == 1 ? kBlock * N : kBlock / width);
   const Index wanted =
       std::max(std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1)), tiles_of(n, longest));
   const Index even = std::max<Index>(tiles_of(n, wanted), 1);
   const Index length = wanted == 1 ? even : tiles_of(even, N) * N;  // so that parts are aligned for packs
   const Index parts = std::max<Index>(tiles_of(n, length), 1);
-  const Reduction step{outer, n, inner, parts, length};
+  const Reduction step{outer, n, inner, lead, parts, length};
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);
   const Scratch<Wide<X>> partial(on, outer * parts * inner);
   launch_reduction(on, name, step, f, identity, x, Write<Wide<X>>{partial.data(), false});
-  reduce(on, name, outer, parts, inner, f, identity, static_cast<const Wide<X>*>(partial.data()), y);
+  reduce(on, name, outer, parts, inner, inner, f, identity, static_cast<const Wide<X>*>(partial.data()), y);
 }
 
 }  // namespace
 
 template <class T>
 void reduce_sum(Cuda on, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y) {
-  reduce(on, "reduce_sum", outer, n, inner, std::plus<>{}, Wide<T>(0), x, y);
+  reduce(on, "reduce_sum", outer, n, inner, inner, std::plus<>{}, Wide<T>(0), x, y);
+}
+
+template <class T>
+void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> y) {
+  reduce(on, "sum_rows", 1, rows, n, lead, std::plus<>{}, Wide<T>(0), x, y);
 }
 
 template <class T>
 void reduce_max(Cuda on, Index outer, Index n, Index inner, const T* x, T* y) {
-  reduce(on, "reduce_max", outer, n, inner, Larger{}, kMinusInfinity<Wide<T>>, x, Write<T>{y, false});
+  reduce(on, "reduce_max", outer, n, inner, inner, Larger{}, kMinusInfinity<Wide<T>>, x, Write<T>{y, false});
 }
 
 #define INSTANTIATE(T)                                                           \
   template void reduce_sum(Cuda, Index, Index, Index, const T*, Write<Wide<T>>); \
+  template void sum_rows(Cuda, Index, Index, Index, const T*, Write<Wide<T>>);   \
   template void reduce_max(Cuda, Index, Index, Index, const T*, T*);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 

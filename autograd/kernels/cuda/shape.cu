@@ -27,12 +27,6 @@ __global__ void copy_columns_kernel(Index count, bool packed, Index width, Index
   });
 }
 
-template <class T>
-struct Constant {
-  T value;
-  __device__ T operator()() const { return value; }
-};
-
 /// Row o of index [outer, m, inner] picks from block o of x [outer, n, inner].
 /// Indices are checked while these kernels already run: those outside [0, n) give zeros, and get nothing.
 
@@ -91,7 +85,7 @@ void copy_columns(Cuda on, Index outer, Index width, Index width_x, Index from, 
 
 template <class T>
 void fill(Cuda on, Index count, double value, T* y) {
-  map(on, "fill", count, Constant<Wide<T>>{static_cast<Wide<T>>(value)}, Write<T>{y, false});
+  cuda::fill(on.device, dtype_of<T>(), count, value, y);
 }
 
 template <class T>
