@@ -1,43 +1,36 @@
 #pragma once
 
+#include <sentencepiece_processor.h>
+
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+// Models of the SentencePiece library; for sources only.
 namespace tapeformer {
 
 /// U+2581, the library's mark for a space.
 constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
 
-/// A model of the SentencePiece library, with its own ids. The library's headers stay in the source.
+/// A model with its own ids. A file is trusted as the library trusts it.
 class SentencePieceModel {
  public:
   /// `content` is that of a model file. Throws: DataError naming `name` if it is not
   SentencePieceModel(std::string content, const std::string& name);
-  ~SentencePieceModel();
 
   /// Throws:  DataError with the library's reason
   std::vector<std::int32_t> encode(std::string_view text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
-
-  std::int32_t size() const;
-  std::string piece(std::int32_t id) const;
   /// The bytes that a piece adds within a text; none for control pieces.
   std::string text_of(std::int32_t id) const;
-  bool is_control(std::int32_t id) const;
-  bool is_byte(std::int32_t id) const;
-  std::int32_t unknown() const;
-  /// -1 if the model has no such piece.
-  std::int32_t begin() const;
-  std::int32_t end() const;
+
+  const sentencepiece::SentencePieceProcessor& library() const { return library_; }
   const std::string& content() const { return content_; }
 
  private:
-  struct Library;
-  std::unique_ptr<const Library> library_;
+  sentencepiece::SentencePieceProcessor library_;
   std::string content_;
 };
 

@@ -11,9 +11,9 @@ namespace {
 class SubwordTokenizer : public Tokenizer {
  public:
   SubwordTokenizer(std::string model, const std::string& name)
-      : model_(std::move(model), name), model_ids_(kSpecialTokens, model_.unknown()) {
-    for (std::int32_t id = 0; id < model_.size(); ++id) {
-      const bool special = model_.is_control(id) || id == model_.unknown();
+      : model_(std::move(model), name), model_ids_(kSpecialTokens, model_.library().unk_id()) {
+    for (std::int32_t id = 0; id < model_.library().GetPieceSize(); ++id) {
+      const bool special = model_.library().IsControl(id) || model_.library().IsUnknown(id);
       ids_.push_back(special ? kUnknown : static_cast<std::int32_t>(model_ids_.size()));
       if (!special) model_ids_.push_back(id);
     }
@@ -41,7 +41,7 @@ class SubwordTokenizer : public Tokenizer {
   std::string piece(std::int32_t id) const override {
     check_token(id, vocabulary_size());
     if (id < kSpecialTokens) return special_piece(id);
-    return model_.piece(model_ids_[static_cast<std::size_t>(id)]);
+    return model_.library().IdToPiece(model_ids_[static_cast<std::size_t>(id)]);
   }
   std::optional<std::int32_t> begin() const override { return kBegin; }
   std::optional<std::int32_t> end() const override { return kEnd; }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
@@ -17,11 +18,14 @@ constexpr std::size_t kLongestPart = 1 << 16;
 class SentencePieceTextTokenizer : public Tokenizer {
  public:
   SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model), name) {
-    for (std::int32_t id = 0; id < model_.size(); ++id) bytes_.push_back(model_.text_of(id));
+    for (std::int32_t id = 0; id < model_.library().GetPieceSize(); ++id)
+      bytes_.push_back(model_.text_of(id));
     // An example shows whether the model puts a space before a text.
     const std::vector<std::int32_t> example = model_.encode("a");
-    adds_space_ = !example.empty() &&
-                  model_.piece(example[0]).compare(0, kSentencePieceSpace.size(), kSentencePieceSpace) == 0;
+    adds_space_ =
+        !example.empty() &&
+        model_.library().IdToPiece(example[0]).compare(0, kSentencePieceSpace.size(), kSentencePieceSpace) ==
+            0;
     lead_ = model_.encode("\n").size();
     cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
               return bytes == "\n" || bytes.find('\n') == std::string::npos;
@@ -51,12 +55,11 @@ class SentencePieceTextTokenizer : public Tokenizer {
     return text;
   }
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
-  std::optional<std::int32_t> begin() const override { return control(model_.begin()); }
-  std::optional<std::int32_t> end() const override { return control(model_.end()); }
+  std::optional<std::int32_t> begin() const override { return control(model_.library().bos_id()); }
+  std::optional<std::int32_t> end() const override { return control(model_.library().eos_id()); }
   std::optional<std::int32_t> find(const std::string& token) const override {
-    for (std::int32_t id = 0; id < model_.size(); ++id)
-      if (model_.piece(id) == token) return id;
-    return {};
+    const std::int32_t id = model_.library().PieceToId(token);
+    return model_.library().IdToPiece(id) == token ? std::optional(id) : std::nullopt;
   }
   std::size_t safe_cut(std::string_view text) const override {
     std::size_t cut = 0;
@@ -75,7 +78,7 @@ class SentencePieceTextTokenizer : public Tokenizer {
 
  private:
   static std::optional<std::int32_t> control(std::int32_t id) {
-    return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
+    return id < 0 ? std::nullopt : std::optional(id);
   }
 
   /// The length of the first part of `text`, a function of its first kLongestPart bytes.
@@ -121,35 +124,7 @@ constexpr std::size_t kLongestSentence = 4192;
 /// In bytes; training takes about ten times as much memory.
 constexpr std::size_t kMostSentences = 32'000'000;
 
-/// Collects sentences spread evenly over a text of any length, in bounded memory.
-class Sample {
- public:
-  explicit Sample(std::size_t limit) : limit_(limit) {}
-
-  void add(std::string_view sentence) {
-    if (seen_++ % step_ != 0) return;
-    kept_.emplace_back(sentence);
-    bytes_ += memory(kept_.back());
-    while (bytes_ > limit_ && kept_.size() > 1) halve();
-  }
-  std::vector<std::string> take() { return std::move(kept_); }
-
- private:
-  static std::size_t memory(const std::string& sentence) { return sentence.size() + sizeof(sentence); }
-
-  void halve() {
-    step_ *= 2;
-    bytes_ = 0;
-    for (std::size_t i = 0; i < kept_.size(); i += 2) {
-      bytes_ += memory(kept_[i]);
-      if (i > 0) kept_[i / 2] = std::move(kept_[i]);
-    }
-    kept_.resize((kept_.size() + 1) / 2);
-  }
-
-  std::size_t limit_, bytes_ = 0, seen_ = 0, step_ = 1;
-  std::vector<std::string> kept_;
-};
+std::size_t memory_of(const std::string& sentence) { return sentence.size() + sizeof sentence; }
 
 std::unique_ptr<Tokenizer> read_sentencepiece_text(std::string model, const std::string& name) {
   return std::make_unique<SentencePieceTextTokenizer>(std::move(model), name);
@@ -158,11 +133,23 @@ std::unique_ptr<Tokenizer> read_sentencepiece_text(std::string model, const std:
 }  // namespace
 
 std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::size_t limit) {
-  Sample sample(limit);
+  std::vector<std::string> kept;
+  std::size_t bytes = 0, seen = 0, step = 1;
   std::string sentence;
   const auto finish = [&] {
-    if (!sentence.empty()) sample.add(sentence);
+    if (!sentence.empty() && seen++ % step == 0) {
+      kept.push_back(sentence);
+      bytes += memory_of(sentence);
+    }
     sentence.clear();
+    while (bytes > limit && kept.size() > 1) {
+      step *= 2, bytes = 0;
+      for (std::size_t i = 0; 2 * i < kept.size(); ++i) {
+        if (i > 0) kept[i] = std::move(kept[2 * i]);
+        bytes += memory_of(kept[i]);
+      }
+      kept.resize((kept.size() + 1) / 2);
+    }
   };
   text([&](std::string_view piece) {
     check_utf8(piece, "SentencePiece", " of a piece of it");
@@ -178,7 +165,7 @@ std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::si
     }
   });
   finish();
-  return sample.take();
+  return kept;
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece_tokenizer(const std::string& path) {
@@ -204,8 +191,8 @@ TokenizerKind text_sentencepiece() {
 std::string sentencepiece_model(const Tokenizer& tokenizer) {
   const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer.plain());
   if (model) return model->model();
-  throw DataError(std::string("[tokenizer] models are those of a sentencepiece tokenizer; got kind ") +
-                  tokenizer.kind());
+  throw DataError(
+      format("[tokenizer] models are those of a sentencepiece tokenizer; got kind {}", tokenizer.kind()));
 }
 
 }  // namespace tapeformer

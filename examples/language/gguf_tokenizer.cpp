@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
-#include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
@@ -105,6 +104,42 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   return metadata;
 }
 
+/// Steps through the fields of a protocol buffer, which the library has parsed before.
+class ProtocolBufferFields {
+ public:
+  explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
+
+  /// Steps to the next field; false at the end.
+  bool next() {
+    if (bytes_.empty()) return false;
+    const std::uint64_t tag = varint(), form = tag & 7;
+    number = tag >> 3;
+    value = form == 0 ? varint() : 0;
+    content = take(form == 1 ? 8 : form == 2 ? varint() : form == 5 ? 4 : 0);
+    return true;
+  }
+
+  std::uint64_t number = 0, value = 0;  // of the field; of an integer
+  std::string_view content;             // of a text or a message; the bytes of a floating-point number
+
+ private:
+  std::string_view take(std::uint64_t count) {
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::uint64_t varint() {
+    std::uint64_t bits = 0;
+    for (int shift = 0;; shift += 7) {
+      const std::uint64_t byte = static_cast<unsigned char>(take(1)[0]);
+      bits |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return bits;
+    }
+  }
+
+  std::string_view bytes_;
+};
+
 /// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto, whose types of
 /// pieces GGUF has taken over.
 struct SentencePieces {
@@ -117,10 +152,10 @@ struct SentencePieces {
   std::optional<std::int32_t> unknown;
 
   explicit SentencePieces(const std::string& model) {
-    for (ProtocolBufferFields field = fields(model); field.next();) {
+    for (ProtocolBufferFields field(model); field.next();) {
       if (field.number == 1) read_piece(field.content);
       if (field.number == 2) {
-        for (ProtocolBufferFields of = fields(field.content); of.next();)
+        for (ProtocolBufferFields of(field.content); of.next();)
           if (of.number == 3) kind = of.value;
       }
       if (field.number == 3) read_normalizer(field.content);
@@ -128,13 +163,11 @@ struct SentencePieces {
   }
 
  private:
-  ProtocolBufferFields fields(std::string_view bytes) const { return {bytes, name_, "is damaged"}; }
-
   void read_piece(std::string_view bytes) {
     std::string piece;
     float score = 0;
     std::int32_t type = kNormal;
-    for (ProtocolBufferFields of = fields(bytes); of.next();) {
+    for (ProtocolBufferFields of(bytes); of.next();) {
       if (of.number == 1) piece = of.content;
       if (of.number == 2 && of.content.size() == sizeof score)
         std::memcpy(&score, of.content.data(), sizeof score);
@@ -146,15 +179,13 @@ struct SentencePieces {
   }
 
   void read_normalizer(std::string_view bytes) {
-    for (ProtocolBufferFields of = fields(bytes); of.next();) {
+    for (ProtocolBufferFields of(bytes); of.next();) {
       if (of.number == 2) rules = of.content;
       if (of.number == 3) adds_space = of.value != 0;
       if (of.number == 4) drops_space = of.value != 0;
       if (of.number == 5) escapes_space = of.value != 0;
     }
   }
-
-  const std::string name_ = "the SentencePiece model";
 };
 
 GgufMetadata sentence_pieces(const Tokenizer& tokenizer, Index rows) {

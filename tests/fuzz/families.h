@@ -38,10 +38,8 @@ Seeds byte_pairs_seeds();
 void read_byte_pairs(const std::string& input);
 Seeds tokenizer_json_seeds();
 void read_tokenizer_json(const std::string& input);
-Seeds sentencepiece_seeds();
-void read_sentencepiece(const std::string& input);
 Seeds text_vocabulary_seeds();
-void read_text_vocabularies(const std::string& input);
+void read_text_vocabulary(const std::string& input);
 
 // texts.cpp
 Seeds tab_separated_seeds();
@@ -50,11 +48,5 @@ Seeds line_aligned_seeds();
 void read_line_aligned_pairs(const std::string& input);
 Seeds corpus_seeds();
 void read_corpus(const std::string& input);
-
-// command_lines.cpp
-Seeds language_command_seeds();
-void read_language_command(const std::string& input);
-Seeds translation_command_seeds();
-void read_translation_command(const std::string& input);
 
 }  // namespace tapeformer

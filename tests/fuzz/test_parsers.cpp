@@ -103,12 +103,13 @@ TEST_SUITE("fuzz/parsers") {
   TEST_CASE("numbers that claim any size are refused before memory is asked for") {
     const MemoryLimit limit;
     for (const Parser& parser : parsers()) {
+      std::size_t phase = 0;
       for (const std::string& seed : parser.seeds()) {
         const std::vector<std::size_t> places = numbers_in(seed);
-        const std::size_t stride = std::max<std::size_t>(1, places.size() / kMostChanges);
-        for (std::size_t i = 0; i < places.size(); i += stride) {
+        const std::size_t stride = std::max<std::size_t>(1, 4 * places.size() / kMostChanges);
+        for (std::size_t i = phase++ % stride; i < places.size(); i += stride) {
           const std::size_t end = std::min(seed.find_first_not_of("0123456789", places[i]), seed.size());
-          for (const char* number : {"0", "-1", "2147483647", "9223372036854775807", "1e308"}) {
+          for (const char* number : {"2147483647", "9223372036854775807"}) {
             const std::string changed = seed.substr(0, places[i]) + number + seed.substr(end);
             CAPTURE(changed);
             CHECK(surprise(parser, changed) == "");

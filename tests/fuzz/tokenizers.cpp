@@ -2,9 +2,6 @@
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
-#include <tapeformer/data/tokenizers/sentencepiece_model.h>
-#include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
-#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
@@ -19,11 +16,6 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kText = "She sees the cat \xe2\x80\x94 the d\xc3\xb6g, and 12 cats see the cat.\n";
-
-const std::vector<std::string>& sentences() {
-  static const std::vector<std::string> kSentences(8, "she sees the cat, the cat sees the dog");
-  return kSentences;
-}
 
 TextSource source() {
   return [](const std::function<void(std::string_view)>& reader) {
@@ -51,17 +43,6 @@ std::string repaired(const std::string& input) {
                     kind_end = std::min(input.find(' ', kind + 1), end);
   const std::string name = kind < end ? input.substr(kind + 1, kind_end - kind - 1) : "word";
   return write_tokenizer_file(name.c_str(), input.substr(std::min(end + 1, input.size())));
-}
-
-std::string sentencepiece_of(const char* type, const std::string& rules) {
-  std::unordered_map<std::string, std::string> options{
-      {"model_type", type}, {"vocab_size", "40"}, {"byte_fallback", rules.empty() ? "false" : "true"}};
-  if (!rules.empty()) {
-    options["vocab_size"] = "300";
-    options["normalization_rule_tsv"] = put_input("rules.tsv", rules);
-    options["remove_extra_whitespaces"] = "true";
-  }
-  return train_sentencepiece(options, sentences());
 }
 
 }  // namespace
@@ -129,32 +110,10 @@ void read_tokenizer_json(const std::string& input) {
   use(*find_tokenizer(put_input("tokenizer.json", input)));
 }
 
-Seeds sentencepiece_seeds() {
-  return {sentencepiece_of("bpe", ""), sentencepiece_of("unigram", ""),
-          sentencepiece_of("unigram", "41\t61\n42\t62 62\n20AC\t65 75 72\n"),
-          sentencepiece_of("bpe", "41\t61\n20AC\t65 75 72\n")};
-}
+Seeds text_vocabulary_seeds() { return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\nthe\nd\xc3\xb6g\n"}; }
 
-void read_sentencepiece(const std::string& input) {
-  const std::string path = put_input("tokenizer.model", input);
-  use(*load_sentencepiece_tokenizer(path));
-  use(*load_sentencepiece_model(path));
-}
-
-Seeds text_vocabulary_seeds() {
-  return {"the 12\nhou@@ 7\nse 7\n", "# YAML\n? a\n: 0\n\"\\x84\": 1\n...\n",
-          "</s>\n<unk>\nthe\nd\xc3\xb6g\n",
-          "</s>: 0\n<unk>: 1\nthe: 3\n\",\": 2\n'it''s': 5\n\"a \\\"b\\\" \\u00e9\": 4\n"};
-}
-
-void read_text_vocabularies(const std::string& input) {
-  for (const char* name : {"vocab.yml", "dict.txt"}) {
-    const std::string path = put_input(name, input);
-    try {
-      use(*load_text_vocabulary(path));
-    } catch (const DataError&) {  // the other may take it
-    }
-  }
+void read_text_vocabulary(const std::string& input) {
+  use(*load_text_vocabulary(put_input("dict.txt", input)));
 }
 
 }  // namespace tapeformer

