@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/llm_c_tokens.h>
 
 #include <algorithm>
@@ -8,13 +7,12 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kHeader = 1024;
+constexpr std::uint64_t kHeader = 1024;
 constexpr Index kIdsAtOnce = 1 << 16;  // ids that are read at a time
 
 /// The two kinds of files.
 struct Kind {
-  std::uint32_t magic, version;
-  Index id_bytes;
+  std::uint32_t magic, version, id_bytes;
 };
 constexpr Kind kGpt2{20240520, 1, 2}, kLlama3{20240801, 7, 4};
 
@@ -26,31 +24,25 @@ void read_llm_c_tokens(const std::string& path,
   const auto require = [&](bool holds, const std::string& problem) {
     if (!holds) throw DataError(path, 0, problem);
   };
-  const Index bytes = static_cast<Index>(file.size());
-  require(bytes >= kHeader, "is not a token file of llm.c: it has " + number_of(bytes, "byte") +
-                                ", and the header alone takes " + std::to_string(kHeader));
-  unsigned char header[12];
+  const std::uint64_t bytes = file.size();
+  require(bytes >= kHeader, "is not a token file of llm.c: it has " + number_of(bytes, "byte"));
+  std::uint32_t header[3];
   file.read(0, sizeof header, header);
-  const std::uint64_t magic = read_little_endian(header, 4), version = read_little_endian(header + 4, 4);
+  const auto [magic, version, size] = header;
   const Kind& kind = magic == kLlama3.magic ? kLlama3 : kGpt2;
-  require(magic == kind.magic, "is not a token file of llm.c: it begins with " + std::to_string(magic) +
-                                   ", not with 20240520 or 20240801");
-  require(version == kind.version, "is a token file of llm.c of version " + std::to_string(version) +
-                                       ", and " + std::to_string(kind.version) + " is known");
-  const auto size = static_cast<Index>(read_little_endian(header + 8, 4));
-  require(bytes - kHeader == size * kind.id_bytes, "is damaged: its header claims " + number_of(size, "id") +
-                                                       " of " + number_of(kind.id_bytes, "byte") + ", but " +
-                                                       number_of(bytes - kHeader, "byte") + " follow it");
-  std::vector<unsigned char> stored;
+  require(magic == kind.magic, format("is not a token file of llm.c: it begins with {}, not with {} or {}",
+                                      magic, kGpt2.magic, kLlama3.magic));
+  require(version == kind.version,
+          format("is a token file of llm.c of version {}, and {} is known", version, kind.version));
+  require(bytes - kHeader == std::uint64_t{size} * kind.id_bytes,
+          format("is damaged: its header says {} of {} bytes, and {} bytes follow it", number_of(size, "id"),
+                 kind.id_bytes, bytes - kHeader));
   std::vector<std::int32_t> ids;
   for (Index done = 0; done < size; done += kIdsAtOnce) {
-    const Index count = std::min(kIdsAtOnce, size - done);
-    stored.resize(static_cast<std::size_t>(count * kind.id_bytes));
-    file.read(static_cast<std::uint64_t>(kHeader + done * kind.id_bytes), stored.size(), stored.data());
-    ids.clear();
-    for (Index i = 0; i < count; ++i)
-      ids.push_back(static_cast<std::int32_t>(
-          read_little_endian(&stored[static_cast<std::size_t>(i * kind.id_bytes)], kind.id_bytes)));
+    const Index count = std::min<Index>(kIdsAtOnce, size - done);
+    ids.resize(static_cast<std::size_t>(count));
+    read_ids(file, kHeader + static_cast<std::uint64_t>(done * kind.id_bytes), kind.id_bytes, count,
+             ids.data());
     take(ids);
   }
 }
@@ -64,10 +56,10 @@ PreparedTokens prepare_llm_c_tokens(const std::vector<std::string>& train,
         read_llm_c_tokens(path, [&](const std::vector<std::int32_t>& ids) {
           for (const std::int32_t id : ids) {
             if (id >= 0 && id < tokenizer.vocabulary_size()) continue;
-            throw DataError(path, 0,
-                            "has the id " + std::to_string(static_cast<std::uint32_t>(id)) +
-                                ", and the tokenizer " + number_of(tokenizer.vocabulary_size(), "token") +
-                                "; try the tokenizer that it was made with");
+            throw DataError(
+                path, 0,
+                format("has the id {}, and the tokenizer {}; try the tokenizer that it was made with",
+                       static_cast<std::uint32_t>(id), number_of(tokenizer.vocabulary_size(), "token")));
           }
           writer.append(ids);
         });

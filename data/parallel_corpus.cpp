@@ -1,10 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/utf8.h>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -43,52 +41,20 @@ bool is_first(const std::vector<Source>& sources, std::size_t i) {
 }  // namespace
 
 LineReader::LineReader(const std::string& path)
-    : name_(name_of(path)),
-      file_(path == kStandardInput ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (file_ < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
-}
-
-LineReader::~LineReader() {
-  if (file_ != STDIN_FILENO) close(file_);
+    : name_(name_of(path)), file_(path == kStandardInput ? "/dev/stdin" : path) {
+  if (!file_) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
 }
 
 bool LineReader::next(std::string& line) {
-  line.clear();
-  bool any = false;
-  while (is_within_ && (!rest_.empty() || read())) {
-    const std::size_t end = rest_.find('\n');
-    rest_ = end == rest_.npos ? std::string_view() : rest_.substr(end + 1);
-    is_within_ = end == rest_.npos;
+  if (!std::getline(file_, line)) {
+    if (file_.bad()) throw DataError(name_, 0, "cannot be read (is it a folder?)");
+    return false;
   }
-  while (!rest_.empty() || read()) {
-    any = true;
-    const std::size_t end = rest_.find('\n');
-    const std::string_view part = rest_.substr(0, end);
-    const std::size_t nul = part.find('\0');  // a file with holes may claim terabytes of them
-    line += part.substr(0, nul == part.npos ? nul : nul + 1);
-    if (end == part.npos && nul == part.npos) {
-      rest_ = {};
-      continue;
-    }
-    is_within_ = nul != part.npos;
-    rest_.remove_prefix(is_within_ ? nul + 1 : end + 1);
-    break;
-  }
-  if (!any) return false;
   if (++number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
   if (!line.empty() && line.back() == '\r') line.pop_back();
   if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
     throw DataError(name_, number_, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
   return true;
-}
-
-bool LineReader::read() {
-  ssize_t count;
-  while ((count = ::read(file_, buffer_.data(), buffer_.size())) < 0 && errno == EINTR) {
-  }
-  if (count < 0) throw DataError(name_, 0, "cannot be read (is it a folder?)");
-  rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(count));
-  return count > 0;
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
@@ -128,9 +94,8 @@ std::vector<TextPair> read_line_aligned(const std::string& source_path, const st
   std::vector<std::string> sources = read_lines(source_path), targets = read_lines(target_path);
   if (sources.size() != targets.size()) {
     throw DataError(name_of(target_path), 0,
-                    "has " + std::to_string(targets.size()) + " lines, but " + name_of(source_path) +
-                        " has " + std::to_string(sources.size()) +
-                        "; line-aligned files have the same number");
+                    format("has {} lines, but {} has {}; line-aligned files have the same number",
+                           targets.size(), name_of(source_path), sources.size()));
   }
   std::vector<TextPair> pairs(sources.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
@@ -142,18 +107,20 @@ std::vector<TextPair> read_line_aligned(const std::string& source_path, const st
 }
 
 std::string FilterReport::text(Index max_words) const {
-  const std::string over = " over " + std::to_string(max_words) + " words";
-  std::string text = "kept " + std::to_string(kept) + " of " + std::to_string(read) + " pairs";
+  const std::string text = format("kept {} of {} pairs", kept, read);
   if (kept == read) return text;
-  return text + "; dropped " + std::to_string(read - kept) + ": " + std::to_string(long_source) + " source" +
-         over + ", " + std::to_string(long_target) + " target" + over;
+  return text + format("; dropped {}: {} source over {} words, {} target over {} words", read - kept,
+                       long_source, max_words, long_target, max_words);
 }
 
 FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path) {
   FilterReport report;
+  const auto is_long = [&](const std::string& side) {
+    return static_cast<Index>(split_white_space(side).size()) > max_words;
+  };
   const auto too_long = [&](const TextPair& pair) {
-    const bool source = static_cast<Index>(count_words(pair.source)) > max_words;
-    const bool target = !source && static_cast<Index>(count_words(pair.target)) > max_words;
+    const bool source = is_long(pair.source);
+    const bool target = !source && is_long(pair.target);
     report.long_source += source;
     report.long_target += target;
     return source || target;
@@ -186,9 +153,9 @@ CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::ui
     if (first && leaves[pair]) (count <= held_out / 2 ? split.validation : split.test).push_back(pairs[pair]);
   }
   if (held_out < 0 || held_out >= count) {
-    throw DataError(path, 0,
-                    "cannot hold out " + std::to_string(held_out) + " source sentences: there are only " +
-                        std::to_string(count) + " different ones");
+    throw DataError(
+        path, 0,
+        format("cannot hold out {} source sentences: there are only {} different ones", held_out, count));
   }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (!leaves[i]) split.train.push_back(std::move(pairs[i]));

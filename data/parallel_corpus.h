@@ -3,8 +3,8 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
+#include <fstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tapeformer {
@@ -26,9 +26,6 @@ class LineReader {
  public:
   /// Throws:  DataError if the file cannot be opened
   explicit LineReader(const std::string& path);
-  ~LineReader();
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
 
   /// Returns false after the last line.
   /// Throws:  DataError if the file cannot be read; or, when number() has gone on and the next call reads the
@@ -38,14 +35,9 @@ class LineReader {
   Index number() const { return number_; }
 
  private:
-  bool read();
-
   const std::string name_;
-  const int file_;
+  std::ifstream file_;
   Index number_ = 0;
-  bool is_within_ = false;  // a line, after its NUL
-  std::vector<char> buffer_ = std::vector<char>(1 << 16);
-  std::string_view rest_;  // of the buffer
 };
 
 /// The lines of a UTF-8 text file, or of standard input, as LineReader has them.

@@ -1,120 +1,92 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/token_file.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <limits>
 
 namespace tapeformer {
 namespace {
 
-constexpr std::string_view kMagic = "TAPETOKS";
-constexpr std::uint64_t kVersion = 2, kVersionWithoutSum = 1;
-constexpr Index kHeaderBytes = 64;
-constexpr Index kVersionAt = 8, kIdBytesAt = 12, kVocabularyAt = 16, kSizeAt = 24, kFingerprintAt = 32,
-                kIdsChecksumAt = 40, kZerosAt = 48, kChecksumAt = 56;
-constexpr Index kMostVocabulary = std::numeric_limits<std::int32_t>::max();
-constexpr Index kBytesRead = 1 << 16;  // bytes that are read at a time
-constexpr std::size_t kWord = 8;       // of a checksum, in bytes
+constexpr std::array<char, 8> kMagic{'T', 'A', 'P', 'E', 'T', 'O', 'K', 'S'};
+constexpr std::uint32_t kVersion = 2, kVersionWithoutSum = 1;
+constexpr std::uint64_t kMostVocabulary = std::numeric_limits<std::int32_t>::max();
+constexpr Index kPiece = 1 << 15;  // ids, or words of a checksum, that are read at a time
+constexpr std::size_t kWord = 8;   // of a checksum, in bytes
 
-Index bytes_of_id(Index vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
+/// The first bytes of a file, which is little-endian, as every machine that this runs on.
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t version = kVersion, id_bytes;
+  std::uint64_t vocabulary, size, fingerprint, ids_checksum, zeros = 0, checksum = 0;
 
-std::string header_of(Index vocabulary, Index size, std::uint64_t fingerprint, std::uint64_t checksum) {
-  std::string header(kMagic);
-  write_little_endian(header, kVersion, 4);
-  write_little_endian(header, static_cast<std::uint64_t>(bytes_of_id(vocabulary)), 4);
-  write_little_endian(header, static_cast<std::uint64_t>(vocabulary), 8);
-  write_little_endian(header, static_cast<std::uint64_t>(size), 8);
-  write_little_endian(header, fingerprint, 8);
-  write_little_endian(header, checksum, 8);
-  write_little_endian(header, 0, 8);
-  write_little_endian(header, hash_text(header), 8);
-  return header;
-}
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
+  std::uint64_t own_checksum() const { return hash_text(bytes().substr(0, offsetof(Header, checksum))); }
+};
+static_assert(sizeof(Header) == 64);
 
-std::string range_text(Index first, Index count) {
-  return number_of(count, "id") + " from " + std::to_string(first);
-}
+std::uint32_t bytes_of_id(std::uint64_t vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
 
 }  // namespace
 
-TokenFile TokenFile::open(const std::string& path) {
-  TokenFile opened(path);
-  if (opened.file_.size() < kHeaderBytes) {
-    throw DataError(path, 0,
-                    "is not a token file: it has " + number_of(opened.file_.size(), "byte") +
-                        ", and the header alone takes " + std::to_string(kHeaderBytes));
+void read_ids(const OpenedFile<>& file, std::uint64_t from, Index id_bytes, Index count, std::int32_t* to) {
+  if (id_bytes == 4) return file.read(from, static_cast<std::size_t>(4 * count), to);
+  std::uint16_t piece[kPiece];
+  for (Index done = 0; done < count; done += kPiece) {
+    const Index ids = std::min(kPiece, count - done);
+    file.read(from + static_cast<std::uint64_t>(2 * done), static_cast<std::size_t>(2 * ids), piece);
+    std::copy(piece, piece + ids, to + done);
   }
-  unsigned char header[kHeaderBytes];
-  opened.file_.read(0, kHeaderBytes, header);
-  opened.parse(header);
-  return opened;
 }
 
-void TokenFile::parse(const unsigned char* header) {
-  const Index bytes = static_cast<Index>(file_.size());
-  const auto require = [this](bool holds, const std::string& problem) {
-    if (!holds) throw DataError(path(), 0, problem);
+TokenFile TokenFile::open(const std::string& path) {
+  TokenFile opened(path);
+  const auto require = [&](bool holds, const std::string& problem) {
+    if (!holds) throw DataError(path, 0, problem);
   };
-  require(std::memcmp(header, kMagic.data(), kMagic.size()) == 0,
-          "is not a token file: it does not begin with " + std::string(kMagic));
-  const std::uint64_t version = read_little_endian(header + kVersionAt, 4);
-  require(version == kVersion || version == kVersionWithoutSum,
-          "is a token file of version " + std::to_string(version) + ", and versions 1 to " +
-              std::to_string(kVersion) + " are known; try to prepare the text again");
-  const std::string_view head(reinterpret_cast<const char*>(header), kChecksumAt);
-  require(read_little_endian(header + kChecksumAt, 8) == hash_text(head),
+  const std::uint64_t bytes = opened.file_.size();
+  require(bytes >= sizeof(Header), "is not a token file: it has " + number_of(bytes, "byte"));
+  Header header;
+  opened.file_.read(0, sizeof header, &header);
+  require(header.magic == kMagic, "is not a token file: it does not begin with TAPETOKS");
+  require(
+      header.version == kVersion || header.version == kVersionWithoutSum,
+      format("is a token file of version {}, and versions 1 to {} are known; try to prepare the text again",
+             header.version, kVersion));
+  require(header.checksum == header.own_checksum(),
           "is damaged: its header has another checksum than it says");
   // A header with a valid checksum may still be malicious.
-  const std::uint64_t vocabulary = read_little_endian(header + kVocabularyAt, 8),
-                      size = read_little_endian(header + kSizeAt, 8),
-                      id_bytes = read_little_endian(header + kIdBytesAt, 4);
-  require(vocabulary >= 1 && vocabulary <= kMostVocabulary,
-          "is damaged: its header claims " + std::to_string(vocabulary) + " different ids");
-  const std::uint64_t ids_checksum = read_little_endian(header + kIdsChecksumAt, 8);
-  if (version != kVersionWithoutSum) checksum_ = ids_checksum;
-  require(read_little_endian(header + kZerosAt, 8) == 0 && (checksum_ || ids_checksum == 0),
-          "is damaged: its header uses bytes that are set aside");
-  vocabulary_ = static_cast<Index>(vocabulary);
-  id_bytes_ = bytes_of_id(vocabulary_);
-  require(id_bytes == static_cast<std::uint64_t>(id_bytes_),
-          "is damaged: ids below " + std::to_string(vocabulary) + " take " + number_of(id_bytes_, "byte") +
-              " each, its header says " + std::to_string(id_bytes));
-  require((bytes - kHeaderBytes) % id_bytes_ == 0 &&
-              size == static_cast<std::uint64_t>((bytes - kHeaderBytes) / id_bytes_),
-          "is damaged: its header claims " + number_of(size, "id") + " of " + number_of(id_bytes_, "byte") +
-              ", but " + number_of(bytes - kHeaderBytes, "byte") + " follow it");
-  size_ = static_cast<Index>(size);
-  fingerprint_ = read_little_endian(header + kFingerprintAt, 8);
+  const std::uint64_t of_ids = bytes - sizeof header;
+  require(header.vocabulary >= 1 && header.vocabulary <= kMostVocabulary &&
+              header.id_bytes == bytes_of_id(header.vocabulary) && of_ids % header.id_bytes == 0 &&
+              header.size == of_ids / header.id_bytes,
+          format("is damaged: its header says {} ids of {} bytes below {}, and {} bytes follow it",
+                 header.size, header.id_bytes, header.vocabulary, of_ids));
+  opened.vocabulary_ = static_cast<Index>(header.vocabulary);
+  opened.id_bytes_ = header.id_bytes;
+  opened.size_ = static_cast<Index>(header.size);
+  opened.fingerprint_ = header.fingerprint;
+  if (header.version != kVersionWithoutSum) opened.checksum_ = header.ids_checksum;
+  return opened;
 }
 
 void TokenFile::read(Index first, Index count, std::int32_t* to) const {
   if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
-    throw DataError(path(), 0, "holds " + number_of(size_, "id") + "; asked for " + range_text(first, count));
+    throw DataError(
+        path(), 0,
+        format("holds {}; asked for {} from {}", number_of(size_, "id"), number_of(count, "id"), first));
   }
-  unsigned char bytes[kBytesRead];
-  const Index most = kBytesRead / id_bytes_;
+  read_ids(file_, sizeof(Header) + static_cast<std::uint64_t>(first * id_bytes_), id_bytes_, count, to);
   std::uint32_t largest = 0;
-  for (Index done = 0; done < count; done += most) {
-    const Index ids = std::min(most, count - done), wanted = ids * id_bytes_;
-    file_.read(static_cast<std::uint64_t>(kHeaderBytes + (first + done) * id_bytes_),
-               static_cast<std::size_t>(wanted), bytes);
-    for (Index i = 0; i < ids; ++i) {
-      const unsigned char* const from = bytes + i * id_bytes_;
-      const auto id = static_cast<std::uint32_t>(id_bytes_ == 2 ? read_little_endian(from, 2)
-                                                                : read_little_endian(from, 4));
-      largest = std::max(largest, id);
-      to[done + i] = static_cast<std::int32_t>(id);
-    }
-  }
+  for (Index i = 0; i < count; ++i) largest = std::max(largest, static_cast<std::uint32_t>(to[i]));
   if (largest >= static_cast<std::uint32_t>(vocabulary_)) {
     throw DataError(path(), 0,
-                    "is damaged: among " + range_text(first, count) + " is " + std::to_string(largest) +
-                        ", not below the vocabulary of " + std::to_string(vocabulary_));
+                    format("is damaged: among {} from {} is {}, not below the vocabulary of {}",
+                           number_of(count, "id"), first, largest, vocabulary_));
   }
 }
 
@@ -126,9 +98,8 @@ TokenFile TokenFile::with_answers() const {
   result.answers_ = std::make_shared<const TokenFile>(open(marks));
   result.answers_->check();
   if (result.answers_->size() != size_)
-    throw DataError(
-        marks, 0,
-        "has marks for " + number_of(result.answers_->size(), "token") + " of " + std::to_string(size_));
+    throw DataError(marks, 0,
+                    format("has marks for {} of {}", number_of(result.answers_->size(), "token"), size_));
   return result;
 }
 
@@ -142,13 +113,11 @@ void TokenFile::ignore_prompts(Index first, Index count, std::int32_t* ids) cons
 
 void TokenFile::check() const {
   if (!checksum_) return;
-  unsigned char bytes[kBytesRead];
-  const Index end = size_ * id_bytes_;
-  std::uint64_t sum = 0;
-  for (Index at = 0; at < end; at += kBytesRead) {
-    const auto count = static_cast<std::size_t>(std::min(kBytesRead, end - at));
-    file_.read(static_cast<std::uint64_t>(kHeaderBytes + at), count, bytes);
-    sum = checksum(bytes, count, sum);
+  std::uint64_t piece[kPiece], sum = 0;
+  for (std::uint64_t at = sizeof(Header); at < file_.size(); at += sizeof piece) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(sizeof piece, file_.size() - at));
+    file_.read(at, count, piece);
+    sum = checksum(piece, count, sum);
   }
   if (sum != *checksum_) {
     throw DataError(path(), 0,
@@ -159,39 +128,35 @@ void TokenFile::check() const {
 
 TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
                                  const std::string& shown)
-    : path_(shown.empty() ? path : shown), vocabulary_(vocabulary), fingerprint_(fingerprint) {
-  if (vocabulary < 1 || vocabulary > kMostVocabulary) {
-    throw DataError(path_, 0, "a vocabulary has 1 to 2147483647 ids; got " + std::to_string(vocabulary));
-  }
-  file_ = std::make_unique<AtomicFile<>>(path, path_);
-  file_->append(std::string(kHeaderBytes, '\0'));  // no token file until it is finished
+    : file_(path, shown), vocabulary_(vocabulary), fingerprint_(fingerprint) {
+  file_.append(std::string(sizeof(Header), '\0'));  // no token file until it is finished
 }
 
-void TokenFileWriter::append(const std::int32_t* ids, Index count) {
-  for (Index i = 0; i < count; ++i) {
-    if (ids[i] < 0 || ids[i] >= vocabulary_) {
-      throw DataError(path_, 0,
-                      "an id is below the vocabulary of " + std::to_string(vocabulary_) + "; got " +
-                          std::to_string(ids[i]));
-    }
-  }
-  const Index id_bytes = bytes_of_id(vocabulary_);
-  for (Index i = 0; i < count; ++i) write_little_endian(bytes_, static_cast<std::uint32_t>(ids[i]), id_bytes);
-  size_ += count;
+void TokenFileWriter::append(const std::vector<std::int32_t>& ids) {
+  const std::uint32_t id_bytes = bytes_of_id(static_cast<std::uint64_t>(vocabulary_));
+  for (const std::int32_t& id : ids) bytes_.append(reinterpret_cast<const char*>(&id), id_bytes);
+  size_ += ids.size();
   write(bytes_.size() / kWord * kWord);
 }
 
 /// Writes the first of the encoded bytes.
 void TokenFileWriter::write(std::size_t bytes) {
   checksum_ = checksum(bytes_.data(), bytes, checksum_);
-  file_->append(std::string_view(bytes_).substr(0, bytes));
+  file_.append(std::string_view(bytes_).substr(0, bytes));
   bytes_.erase(0, bytes);
 }
 
 void TokenFileWriter::finish() {
   write(bytes_.size());
-  file_->replace_head(header_of(vocabulary_, size_, fingerprint_, checksum_));
-  file_->finish();
+  Header header;
+  header.vocabulary = static_cast<std::uint64_t>(vocabulary_);
+  header.id_bytes = bytes_of_id(header.vocabulary);
+  header.size = size_;
+  header.fingerprint = fingerprint_;
+  header.ids_checksum = checksum_;
+  header.checksum = header.own_checksum();
+  file_.replace_head(header.bytes());
+  file_.finish();
 }
 
 }  // namespace tapeformer

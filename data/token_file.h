@@ -11,6 +11,10 @@
 
 namespace tapeformer {
 
+/// Copies `count` ids of 2 or 4 bytes each, little-endian, from the byte `from` of a file to `to`.
+/// Throws:  DataError if they cannot be read
+void read_ids(const OpenedFile<>& file, std::uint64_t from, Index id_bytes, Index count, std::int32_t* to);
+
 /// Token ids on disk, of which a read takes the asked window alone, so that a file of any size is read in
 /// constant memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
 /// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8),
@@ -45,7 +49,6 @@ class TokenFile {
 
  private:
   explicit TokenFile(const std::string& path) : file_(path) {}
-  void parse(const unsigned char* header);
 
   OpenedFile<> file_;
   std::optional<std::uint64_t> checksum_;  // of the ids' bytes
@@ -59,27 +62,22 @@ class TokenFileWriter {
  public:
   /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, as those of an
   /// AtomicFile do.
-  /// Throws: DataError if the file cannot be written, or the vocabulary is outside [1, 2^31)
+  /// Throws: DataError if the file cannot be written
   TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
                   const std::string& shown = {});
 
-  /// Throws: DataError if the disk is full, or an id is outside the vocabulary
-  void append(const std::int32_t* ids, Index count);
-  /// Appends all of `ids`.
-  void append(const std::vector<std::int32_t>& ids) { append(ids.data(), static_cast<Index>(ids.size())); }
-  /// The number of ids so far.
-  Index size() const { return size_; }
+  /// The ids are below the vocabulary. Throws: DataError if the disk is full
+  void append(const std::vector<std::int32_t>& ids);
   /// Throws: DataError if the disk is full
   void finish();
 
  private:
   void write(std::size_t bytes);
 
-  std::string path_;  // for errors
-  std::unique_ptr<AtomicFile<>> file_;
+  AtomicFile<> file_;
   std::string bytes_;  // ids that are encoded and not yet written
-  Index vocabulary_, size_ = 0;
-  std::uint64_t fingerprint_, checksum_ = 0;
+  Index vocabulary_;
+  std::uint64_t fingerprint_, size_ = 0, checksum_ = 0;
 };
 
 }  // namespace tapeformer
