@@ -16,7 +16,7 @@ constexpr const char* kTokenizerConfig = "/tokenizer_config.json";
 nlohmann::json fields_of(const std::string& path) {
   nlohmann::json fields = nlohmann::json::object();
   if (!std::filesystem::exists(path)) return fields;
-  const nlohmann::json all = parse_json<nlohmann::json>(read_text_file(path), path);
+  const nlohmann::json all = parse_json<nlohmann::json>(read_file<CheckpointError>(path), path);
   if (!all.is_object()) throw DataError(path, 0, "is not a JSON object");
   for (const auto& [name, value] : all.items())
     if (!value.is_null()) fields[name] = value;

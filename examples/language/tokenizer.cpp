@@ -95,7 +95,7 @@ PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& m
 void check_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!fs::exists(path)) return;
-  JsonFields fields(parse_json(read_text_file(path), path), path + ": ");
+  JsonFields fields(parse_json(read_file<CheckpointError>(path), path), path + ": ");
   const std::string type = fields.text("tokenizer_class", "GPT2Tokenizer");
   if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
 }

@@ -15,10 +15,6 @@ std::vector<std::pair<std::string, Tensor>> weights_of(Module& module);
 /// Throws:  CheckpointError
 void save_weights(const std::string& path, Module& module);
 
-/// The file's values for weights_of(module), in the same order and of the file's type.
-/// Throws:  CheckpointError naming each tensor that is missing, superfluous or of another shape
-std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module);
-
 /// Loads weights that save_weights wrote. Nothing changes unless everything fits.
 /// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another shape
 void load_weights(const std::string& path, Module& module);

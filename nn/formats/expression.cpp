@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/expression.h>
 
 #include <utility>
@@ -27,19 +28,16 @@ std::size_t distance(const std::vector<FieldChange>& changes) {
 }  // namespace
 
 std::string Expression::refusal(const std::string& has, const std::string& wants) const {
-  return std::string("[export] ") + format->name + " has no such model; " + family->title +
-         " differs least; got " + has + "; try " + wants;
+  return tapeformer::format("[export] {} has no such model; {} differs least; got {}; try {}", format->name,
+                            family->title, has, wants);
 }
 
 void Expression::check() const {
   if (changes.empty()) return;
-  std::string has, wants;
-  for (const FieldChange& change : changes) {
-    const char* const comma = has.empty() ? "" : ", ";
-    has += comma + change.field + "=" + change.has;
-    wants += comma + change.field + "=" + change.wants;
-  }
-  throw CheckpointError(refusal(has, wants));
+  const auto with = [&](std::string FieldChange::*value) {
+    return joined(changes, ", ", [&](const FieldChange& one) { return one.field + "=" + one.*value; });
+  };
+  throw CheckpointError(refusal(with(&FieldChange::has), with(&FieldChange::wants)));
 }
 
 const ModelFormat& transformers_format() {

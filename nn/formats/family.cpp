@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/families/families.h>
 
 namespace tapeformer {
@@ -11,11 +12,8 @@ const std::vector<Family>& families() {
 }
 
 const Family& family_of_type(const std::string& type) {
-  std::string types;
-  for (const Family& family : families()) {
+  for (const Family& family : families())
     if (type == family.type) return family;
-    types += (types.empty() ? "" : ", ") + std::string(family.type);
-  }
   for (const char* const name : {"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2"}) {
     if (type == name) throw CheckpointError("model_type " + type + " has experts, which are not implemented");
   }
@@ -24,7 +22,8 @@ const Family& family_of_type(const std::string& type) {
         "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
         "transformers writes it with model.model.language_model.save_pretrained(folder)");
   }
-  throw CheckpointError("model_type must be one of " + types + "; got " + type);
+  throw CheckpointError(
+      format("model_type must be one of {}; got {}", joined(families(), ", ", &Family::type), type));
 }
 
 std::string family_titles(const std::string& joint) {

@@ -1,11 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/formats/gguf.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 namespace tapeformer {
 namespace {
@@ -76,28 +76,28 @@ std::uint64_t stored_bytes(const GgufTensor& tensor) {
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Throws:  Error if x is beyond half precision
-std::uint16_t checked_half(float x) {
+/// Throws:  CheckpointError naming `where` if x is beyond half precision
+std::uint16_t checked_half(const std::string& where, float x) {
   const std::uint16_t half = to_half(x);
   if (std::isfinite(x) && (half & 0x7fff) == 0x7c00)
-    throw Error("has " + std::to_string(x) + ", which half precision cannot hold; try --type f32");
+    throw CheckpointError(format("{} has {}, which half precision cannot hold; try --type f32", where, x));
   return half;
 }
 
 /// The stored form of `count` values, a multiple of kBlock for Q8_0.
-std::string encoded(const float* x, Index count, GgufType type) {
+std::string encoded(const std::string& where, const float* x, Index count, GgufType type) {
   std::string bytes;
   if (type == GgufType::f32)
     return {reinterpret_cast<const char*>(x), sizeof(float) * static_cast<std::size_t>(count)};
   if (type == GgufType::f16) {
-    for (Index i = 0; i < count; ++i) put(bytes, checked_half(x[i]));
+    for (Index i = 0; i < count; ++i) put(bytes, checked_half(where, x[i]));
     return bytes;
   }
   for (Index block = 0; block < count; block += kBlock) {
     float most = 0;
     for (Index i = block; i < block + kBlock; ++i) most = std::max(most, std::fabs(x[i]));
     const float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
-    put(bytes, checked_half(scale));
+    put(bytes, checked_half(where, scale));
     for (Index i = block; i < block + kBlock; ++i)
       put(bytes, static_cast<std::int8_t>(std::round(x[i] * inverse)));
   }
@@ -109,17 +109,12 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
   put(bytes, kVersion);
   put(bytes, static_cast<std::uint64_t>(tensors.size()));
   put(bytes, static_cast<std::uint64_t>(metadata.size()));
-  std::set<std::string> names;
   for (const auto& [key, value] : metadata) {
-    if (!names.insert(key).second) throw CheckpointError("the key '" + key + "' is given twice");
     put(bytes, key);
     std::visit([&](const auto& given) { put_typed(bytes, given); }, value);
   }
-  names.clear();
   std::uint64_t offset = 0;
   for (const GgufTensor& tensor : tensors) {
-    if (!names.insert(tensor.name).second)
-      throw CheckpointError("the name '" + tensor.name + "' is given twice");
     const Shape& shape = tensor.value.shape();
     put(bytes, tensor.name);
     put(bytes, static_cast<std::uint32_t>(shape.rank()));
@@ -138,25 +133,13 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
 void save_gguf(const std::string& path, const GgufMetadata& metadata,
                const std::vector<GgufTensor>& tensors) {
   constexpr Index kPiece = 1 << 20;  // values, a multiple of kBlock
-  const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
-  std::string header;
-  try {
-    header = header_of(metadata, tensors);
-  } catch (const CheckpointError& error) {
-    fail(error.what());
-  }
   AtomicFile<CheckpointError> file(path);
-  file.append(header);
+  file.append(header_of(metadata, tensors));
   for (const GgufTensor& tensor : tensors) {
     const Tensor x = tensor.value.to(Device::cpu()).to(DType::f32);
     for (Index i = 0; i < x.elements(); i += kPiece) {
-      try {
-        file.append(encoded(x.data<float>() + i, std::min(kPiece, x.elements() - i), stored_type(tensor)));
-      } catch (const CheckpointError&) {
-        throw;
-      } catch (const Error& error) {
-        fail(tensor.name + " " + error.what());
-      }
+      file.append(encoded(path + ": " + tensor.name, x.data<float>() + i, std::min(kPiece, x.elements() - i),
+                          stored_type(tensor)));
     }
     const std::uint64_t bytes = stored_bytes(tensor);
     file.append(std::string(aligned(bytes) - bytes, '\0'));

@@ -66,7 +66,7 @@ auto naming(const std::string& path, const F& function) {
 }  // namespace
 
 DecoderOnly load_hugging_face(const std::string& folder) {
-  const std::string path = folder + "/config.json", text = read_text_file(path);
+  const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);
   const FamilyModel found = naming(path, [&] { return hugging_face_model(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const auto sources = found_parameters(files, found.family->names, found.config);
@@ -99,7 +99,7 @@ void save_hugging_face(const std::string& folder, DecoderOnly& model, const Cont
 }
 
 bool is_hugging_face(const std::string& folder) {
-  const std::string path = folder + "/config.json", text = read_text_file(path);
+  const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);
   const auto json = naming(path, [&] { return parse_json(text, "the configuration", kConfigLevels); });
   if (json.is_object() && json.contains("model_type")) return true;
   if (json.is_object() && json.contains("model")) return false;

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
 
@@ -10,21 +11,18 @@ using Json = nlohmann::ordered_json;
 /// Skips the fields that every model may have and none computes with.
 void pass_over(JsonFields& fields) {
   fields.ignore({"model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
-                 "initializer_range", "gradient_checkpointing", "chunk_size_feed_forward", "is_decoder"});
-  fields.ignore({"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
-                 "tokenizer_class", "prefix"});
-  fields.ignore({"output_attentions", "output_hidden_states", "return_dict", "torchscript", "use_bfloat16",
-                 "tf_legacy_loss", "tie_encoder_decoder", "attn_implementation"});
-  fields.ignore(
-      {"task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id", "num_labels"});
-  // Settings of generation, which older versions kept here.
-  fields.ignore({"max_length", "min_length", "do_sample", "early_stopping", "num_beams"});
-  fields.ignore({"num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p"});
-  fields.ignore({"typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
-                 "encoder_no_repeat_ngram_size"});
-  fields.ignore({"bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate",
-                 "forced_bos_token_id"});
-  fields.ignore({"forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+                 "initializer_range", "gradient_checkpointing", "chunk_size_feed_forward", "is_decoder",
+                 "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+                 "tokenizer_class", "prefix", "output_attentions", "output_hidden_states", "return_dict",
+                 "torchscript", "use_bfloat16", "tf_legacy_loss", "tie_encoder_decoder",
+                 "attn_implementation", "task_specific_params", "finetuning_task", "problem_type", "id2label",
+                 "label2id", "num_labels",
+                 // Settings of generation, which older versions kept here.
+                 "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+                 "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+                 "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+                 "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+                 "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
                  "suppress_tokens", "begin_suppress_tokens"});
   fields.demand("pruned_heads", Json::object());
   fields.demand("is_encoder_decoder", false);
@@ -62,8 +60,8 @@ std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const
   ConfigMap::write(expression.family->describe, config, json);
   const auto checked = [&](const char* name, std::int32_t id) {
     if (id >= 0 && id < config.vocabulary) return id;
-    throw CheckpointError(std::string(name) + " must be within the vocabulary of " +
-                          std::to_string(config.vocabulary) + "; got " + std::to_string(id));
+    throw CheckpointError(
+        format("{} must be within the vocabulary of {}; got {}", name, config.vocabulary, id));
   };
   // null if there is none, because the defaults of transformers may be outside the vocabulary.
   json["bos_token_id"] = tokens.begin ? Json(checked("bos_token_id", *tokens.begin)) : Json();

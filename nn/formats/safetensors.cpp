@@ -1,12 +1,12 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/safetensors.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -26,15 +26,14 @@ constexpr const char* kFileChecksum = "file_checksum";  // of the whole file, wi
 constexpr const char* kDataChecksum = "checksum";       // in files before format 2: of the data alone
 constexpr const char* kNoSum = "0000000000000000";
 
-/// The bits of an element, by the format's name of its type; 0 for an unknown name.
-int bits_of(const std::string& type) {
-  static const std::map<std::string, int> kBits{
-      {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"I16", 16},       {"U16", 16},    {"I32", 32},
-      {"U32", 32},    {"I64", 64},    {"U64", 64},        {"F16", 16},       {"BF16", 16},   {"F32", 32},
-      {"F64", 64},    {"C64", 64},    {"F4", 4},          {"F6_E2M3", 6},    {"F6_E3M2", 6}, {"F8_E4M3", 8},
-      {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
-  const auto found = kBits.find(type);
-  return found == kBits.end() ? 0 : found->second;
+/// The bytes of an element, by the format's name of its type; 0 for an unknown name.
+Index bytes_of_type(const std::string& type) {
+  static const std::map<std::string, Index> kBytes{{"BOOL", 1}, {"U8", 1},  {"I8", 1},      {"I16", 2},
+                                                   {"U16", 2},  {"I32", 4}, {"U32", 4},     {"I64", 8},
+                                                   {"U64", 8},  {"F16", 2}, {"BF16", 2},    {"F32", 4},
+                                                   {"F64", 8},  {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  const auto found = kBytes.find(type);
+  return found == kBytes.end() ? 0 : found->second;
 }
 
 /// The format's name of a type: "F32", "BOOL".
@@ -62,38 +61,25 @@ float from_bfloat(std::uint16_t bits) {
   return value;
 }
 
-Json parse_header_json(std::string_view text) {
-  if (text.empty() || text[0] != '{')
-    throw CheckpointError("its header is not JSON: it does not start with {");
-  return parse_json(text, "its header", 3);
-}
-
 /// An array of counts below 2^63. Throws: CheckpointError if it is something else.
 std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   std::vector<Index> counts;
-  if (!tensor.contains(key) || !tensor[key].is_array()) {
-    throw CheckpointError(std::string("has no array '") + key + "'");
-  }
+  if (!tensor.contains(key) || !tensor[key].is_array())
+    throw CheckpointError(format("has no array '{}'", key));
   for (const Json& count : tensor[key]) {
-    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > std::uint64_t{1} << 62) {
-      throw CheckpointError(std::string("has ") + count.dump() + " in '" + key + "'");
-    }
+    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > std::uint64_t{1} << 62)
+      throw CheckpointError(format("has {} in '{}'", count.dump(), key));
     counts.push_back(count.get<Index>());
   }
   return counts;
 }
 
-/// The size in bytes of a tensor of this type and shape.
-/// Throws: CheckpointError if they overflow, or its last element ends within a byte
+/// The size in bytes of a tensor of this type and shape. Throws: CheckpointError if it overflows
 std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
-  Index bits = 1;
-  const auto multiply = [&](Index size) {
-    if (__builtin_mul_overflow(bits, size, &bits)) throw CheckpointError("has a shape that overflows");
-  };
-  for (const Index size : sizes) multiply(size);
-  multiply(bits_of(type));
-  if (bits % 8 != 0) throw CheckpointError("ends within a byte");
-  return static_cast<std::size_t>(bits / 8);
+  Index bytes = bytes_of_type(type);
+  for (const Index size : sizes)
+    if (__builtin_mul_overflow(bytes, size, &bytes)) throw CheckpointError("has a shape that overflows");
+  return static_cast<std::size_t>(bytes);
 }
 
 /// Where the header, as we write it, holds the sum of the file; npos if it does not.
@@ -103,11 +89,7 @@ std::size_t place_of_sum(std::string_view header) {
   return found == std::string_view::npos ? found : found + before.size();
 }
 
-std::string hexadecimal(std::uint64_t sum) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum));
-  return digits;
-}
+std::string hexadecimal(std::uint64_t sum) { return format("{:016x}", sum); }
 
 }  // namespace
 
@@ -120,16 +102,12 @@ void SafetensorsFile::fail_as_damaged(const std::string& what) const {
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   SafetensorsFile file(path);
   const std::size_t size = file.file_.size();
-  if (size < kPrefix)
-    file.fail_as_damaged("" + std::to_string(size) + " bytes are too few for a safetensors file");
-  unsigned char prefix[kPrefix];
-  file.file_.read(0, kPrefix, prefix);
+  if (size < kPrefix) file.fail_as_damaged(format("{} bytes are too few for a safetensors file", size));
   std::uint64_t length = 0;
-  for (std::size_t i = kPrefix; i-- > 0;) length = length << 8 | prefix[i];
-  if (length > kMostHeader || length > size - kPrefix) {
-    file.fail_as_damaged("the file has " + std::to_string(size) + " bytes and claims a header of " +
-                         std::to_string(length));
-  }
+  file.file_.read(0, kPrefix, &length);
+  if (length > kMostHeader || length > size - kPrefix)
+    file.fail_as_damaged(
+        format("it has {} bytes, too few for its header, or a header that is too long", size));
   file.data_at_ = kPrefix + length;
   std::string header(file.data_at_, '\0');
   file.file_.read(0, header.size(), header.data());
@@ -140,17 +118,18 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
     file.fail_as_damaged(error.what());
   }
   file.check_sum(header);
-  const auto format = file.metadata_.find(kFormat);
-  if (format != file.metadata_.end() && format->second != kFormatNow) {
-    file.fail("is of format " + format->second + ", and this version reads up to " + kFormatNow +
-              "; try the version that wrote it");
+  const auto version = file.metadata_.find(kFormat);
+  if (version != file.metadata_.end() && version->second != kFormatNow) {
+    file.fail(format("is of format {}, and this version reads up to {}; try the version that wrote it",
+                     version->second, kFormatNow));
   }
   for (const char* own : {kFormat, kFileChecksum, kDataChecksum}) file.metadata_.erase(own);
   return file;
 }
 
 void SafetensorsFile::parse_header(std::string_view text, std::size_t data_bytes) {
-  const Json header = parse_header_json(text);
+  const Json header = parse_json(text, "its header", 3);
+  if (!header.is_object()) throw CheckpointError("its header is not an object");
   for (const auto& [name, value] : header.items()) {
     if (!value.is_object()) throw CheckpointError("'" + name + "' is not an object");
     if (name == kMetadata) {
@@ -165,19 +144,16 @@ void SafetensorsFile::parse_header(std::string_view text, std::size_t data_bytes
       entry.name = name;
       if (value.contains("dtype") && value["dtype"].is_string())
         entry.dtype = value["dtype"].get<std::string>();
-      if (bits_of(entry.dtype) == 0) throw CheckpointError("has the unknown type '" + entry.dtype + "'");
+      if (bytes_of_type(entry.dtype) == 0)
+        throw CheckpointError("has the unknown type '" + entry.dtype + "'");
       entry.sizes = parse_counts(value, "shape");
       const std::vector<Index> offsets = parse_counts(value, "data_offsets");
       const std::size_t bytes = bytes_of_shape(entry.dtype, entry.sizes);
       if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
       entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
-      if (entry.begin > entry.end || entry.end > data_bytes) {
-        throw CheckpointError("lies at [" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
-                              ") of " + std::to_string(data_bytes) + " bytes of data");
-      }
-      if (entry.end - entry.begin != bytes) {
-        throw CheckpointError("has " + std::to_string(entry.end - entry.begin) + " bytes for " + entry.dtype +
-                              value["shape"].dump());
+      if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes) {
+        throw CheckpointError(format("is {}{} and lies at [{},{}) of {} bytes of data", entry.dtype,
+                                     value["shape"].dump(), entry.begin, entry.end, data_bytes));
       }
       entries_.push_back(std::move(entry));
     } catch (const CheckpointError& error) {
@@ -193,16 +169,14 @@ void SafetensorsFile::check_layout(std::size_t data_bytes) {
   std::size_t end = 0;
   for (const Entry& entry : entries_) {
     if (entry.begin != end) {
-      throw CheckpointError("tensor '" + entry.name + "' begins at byte " + std::to_string(entry.begin) +
-                            (entry.begin < end ? ", inside" : ", after a hole behind") +
-                            " the tensor that ends at " + std::to_string(end));
+      throw CheckpointError(format("tensor '{}' begins at byte {}, and the one before it ends at {}",
+                                   entry.name, entry.begin, end));
     }
     by_name_[entry.name] = static_cast<std::size_t>(&entry - entries_.data());
     end = entry.end;
   }
   if (end != data_bytes) {
-    throw CheckpointError("the tensors end at byte " + std::to_string(end) + " of " +
-                          std::to_string(data_bytes) + " bytes of data");
+    throw CheckpointError(format("the tensors end at byte {} of {} bytes of data", end, data_bytes));
   }
 }
 
@@ -220,9 +194,6 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
 
 Shape SafetensorsFile::shape(const std::string& name) const {
   const std::vector<Index>& sizes = entry(name).sizes;
-  if (sizes.size() > Shape::kMaxRank)
-    fail("tensor '" + name + "' has " + std::to_string(sizes.size()) +
-         " axes, more than the 8 of a tensor here");
   try {
     return Shape(sizes.data(), static_cast<int>(sizes.size()));
   } catch (const ShapeError& error) {
@@ -268,12 +239,13 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   if (entry.dtype == "I64") {
     return widen(std::int64_t{}, std::int32_t{}, [&](std::int64_t x) {
       const auto narrow = static_cast<std::int32_t>(x);
-      if (narrow != x) fail("tensor '" + name + "' has " + std::to_string(x) + ", which does not fit an i32");
+      if (narrow != x) fail(format("tensor '{}' has {}, which does not fit an i32", name, x));
       return narrow;
     });
   }
-  fail("tensor '" + name + "' is of type " + entry.dtype +
-       ", with which nothing computes here; try a file that has it as F32 or BF16");
+  fail(format(
+      "tensor '{}' is of type {}, with which nothing computes here; try a file that has it as F32 or BF16",
+      name, entry.dtype));
 }
 
 void SafetensorsFile::check_sum(std::string header) {
@@ -333,8 +305,8 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
     throw CheckpointError(path + ": a name or the metadata cannot be written: " + reason_of(error));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  for (std::size_t i = 0; i < kPrefix; ++i)
-    text[i] = static_cast<char>((text.size() - kPrefix) >> (8 * i) & 255);
+  const std::uint64_t length = text.size() - kPrefix;
+  std::memcpy(text.data(), &length, kPrefix);
   parts[0] = text;
   std::uint64_t sum = 0;
   for (const std::string_view part : parts) sum = checksum(part.data(), part.size(), sum);

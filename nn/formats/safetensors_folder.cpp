@@ -21,7 +21,7 @@ SafetensorsFolder SafetensorsFolder::open(const std::string& folder) {
 SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const std::string& path) {
   const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
   constexpr int kLevels = 8;  // two for the index, the rest for its metadata
-  const auto index = parse_json(read_text_file(path), path + ": the index", kLevels);
+  const auto index = parse_json(read_file<CheckpointError>(path), path + ": the index", kLevels);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     fail("has no object 'weight_map'");
   }

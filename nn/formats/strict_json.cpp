@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uintmax_t kMostBytes = 100'000'000;
 constexpr std::size_t kMostShown = 60;  // the most characters of a value in a message
 
 std::string shown(const Json& value) {
@@ -19,9 +18,11 @@ std::string shown(const Json& value) {
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
-}  // namespace
+bool is_count(const Json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= 0x7fffffff;
+}
 
-std::string read_text_file(const std::string& path) { return read_file<CheckpointError>(path, kMostBytes); }
+}  // namespace
 
 JsonFields::JsonFields(Json json, const std::string& where) : json_(std::move(json)), where_(where) {
   if (!json_.is_object()) throw CheckpointError(where_ + " must be an object; got " + shown(json_));
@@ -43,7 +44,7 @@ T JsonFields::checked(const std::string& name, const std::optional<T>& otherwise
   const Json* const value = find(name);
   if (value == nullptr && !otherwise) fail(name, "is missing");
   if (value == nullptr) return *otherwise;
-  if (!holds(*value)) fail(name, std::string("must be ") + rule + "; got " + shown(*value));
+  if (!holds(*value)) fail(name, format("must be {}; got {}", rule, shown(*value)));
   return value->get<T>();
 }
 
@@ -55,18 +56,12 @@ bool JsonFields::is_null(const std::string& name) {
 }
 
 Index JsonFields::size(const std::string& name, std::optional<Index> otherwise) {
-  const auto holds = [](const Json& value) {
-    return value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&
-           value.get<std::uint64_t>() <= 0x7fffffff;
-  };
+  const auto holds = [](const Json& value) { return is_count(value) && value != 0; };
   return checked(name, otherwise, holds, "an integer from 1 to 2147483647");
 }
 
 Index JsonFields::count(const std::string& name, Index otherwise) {
-  const auto holds = [](const Json& value) {
-    return value.is_number_unsigned() && value.get<std::uint64_t>() <= 0x7fffffff;
-  };
-  return checked(name, std::optional(otherwise), holds, "an integer from 0 to 2147483647");
+  return checked(name, std::optional(otherwise), is_count, "an integer from 0 to 2147483647");
 }
 
 double JsonFields::number(const std::string& name, std::optional<double> otherwise) {

@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/system/file.h>
 
 #include <initializer_list>
 #include <optional>
@@ -11,9 +12,6 @@
 
 // Configurations of other programs in JSON; for sources only.
 namespace tapeformer {
-
-/// Reads a file of at most 100 MB. Throws: CheckpointError naming it
-std::string read_text_file(const std::string& path);
 
 /// The fields of an object. Each must be asked for: finish() refuses what is left over. null counts as a
 /// missing field.

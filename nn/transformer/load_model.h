@@ -27,7 +27,7 @@ Model load_model(const std::string& folder) {
   const std::string path = folder + "/config.json";
   if (!std::ifstream(path))
     throw CheckpointError(path + ": cannot be read; try the run folder of a finished run");
-  const std::string text = read_text_file(path);
+  const std::string text = read_file<CheckpointError>(path);
   try {
     const Config config = Config::from_json(text);
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");

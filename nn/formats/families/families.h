@@ -2,7 +2,9 @@
 
 #include <tapeformer/nn/formats/family.h>
 
-// The families, each a file next to this one; for sources only.
+#include <functional>
+
+// The families, each a file next to this one, and the common parts of those after Llama; for sources only.
 namespace tapeformer {
 
 Family gpt2_family();
@@ -13,5 +15,49 @@ Family qwen3_family();
 Family olmo2_family();
 Family gemma2_family();
 Family gemma3_family();
+
+/// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
+/// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
+void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
+/// The width of a head's queries and keys.
+Index head_width_of(const DecoderOnlyConfig& model);
+/// Biases of all of attention's projections, or of none.
+void describe_biases(ConfigMap& map);
+/// Biases of queries, keys and values, and of the output, for which the file has no field.
+void fix_biases(ConfigMap& map, bool inputs, bool output);
+/// Norms of queries and keys, with the epsilon of the others, which is described before.
+void describe_qk_norms(ConfigMap& map, QkNorm norm);
+
+/// The width of the sliding window, for all layers.
+void describe_window(ConfigMap& map);
+/// The fields of a window, which are refused with a value.
+void refuse_window(ConfigMap& map);
+/// The layers with the window, by layer_types, or by has_window(layer) where the file has none.
+void describe_layer_types(ConfigMap& map, const std::function<bool(Index layer)>& has_window);
+/// The first layer with the window, or without; the number of layers if there is none.
+Index first_layer(const DecoderOnlyConfig& model, bool has_window);
+/// The windows of Qwen's layers, of which the first max_window_layers have none.
+void describe_qwen_windows(ConfigMap& map);
+
+using ReadScaling = void(JsonFields file, DecoderOnlyConfig& model);
+ReadScaling read_scaling;
+/// The scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
+void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scaling);
+
+/// All components of heads are rotated.
+void rotate_whole_heads(ConfigMap& map);
+/// The base of whole heads' rotary positions and their scaling.
+void describe_rotations(ConfigMap& map);
+
+/// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
+void describe_gemma(ConfigMap& map);
+/// The c of a softcap, or null.
+void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
+
+/// The names of the tensors, those of the two norms of a layer included.
+TensorNames llama_names(const char* attention_norm = "input_layernorm",
+                        const char* feed_forward_norm = "post_attention_layernorm");
+/// Llama's names and norms of what sublayers add, with gains that are stored less 1.
+TensorNames gemma_names();
 
 }  // namespace tapeformer

@@ -1,4 +1,4 @@
-#include <tapeformer/nn/formats/families/lines.h>
+#include <tapeformer/nn/formats/families/families.h>
 
 #include <algorithm>
 

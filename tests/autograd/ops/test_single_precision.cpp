@@ -152,7 +152,7 @@ TEST_SUITE("autograd/ops/single_precision") {
   TEST_CASE("values and gradients in f32 are at most three times as far from those in f64 as PyTorch's") {
     std::map<std::string, std::vector<double>> logarithms;  // of the ratios, over sizes and masks
     for (const Json& one :
-         parse_json(read_text_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
+         parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
       const Index numbers =
           one.at("rows").get<Index>() * one.at("width").get<Index>() * one.at("draws").get<Index>();
       if ((default_device().is_cuda() || is_sanitized()) && numbers > 10000) continue;  // minutes

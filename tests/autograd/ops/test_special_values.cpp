@@ -33,7 +33,7 @@ bool agree(double got, double expected, double slack, DType type) {
 
 TEST_SUITE("autograd/ops/special_values") {
   TEST_CASE("zeros, infinities, NaN and the ends of the range give what PyTorch gives, derivatives too") {
-    const auto golden = parse_json(read_text_file(TAPEFORMER_SOURCE_DIR "/tests/golden/special_values.json"));
+    const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/special_values.json"));
     for (const DType type : {DType::f64, DType::f32}) {
       for (const auto& entry : golden.at(type == DType::f64 ? "float64" : "float32").items()) {
         const std::string name = entry.key();  // a lambda may not capture a structured binding

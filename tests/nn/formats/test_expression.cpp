@@ -20,6 +20,27 @@ DecoderOnlyConfig expressible_llama() {
   return config;
 }
 
+/// Fields that a file need not have: its weights or other fields say them, or nothing is computed with them.
+const std::string kNotInFiles =
+    " attention groups attention_bias attention_output_bias norm_bias feed_forward_bias rotary_layout "
+    "rotary_low_frequency rotary_high_frequency rotary_max_positions zero_init embedding_dropout "
+    "residual_dropout feed_forward_dropout attention_dropout qk_norm_epsilon full_attention bias_buckets "
+    "bias_distance ";
+
+/// The first field that `read` has otherwise than `config`.
+std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig& read) {
+  const FieldList ours = fields_of(config), theirs = fields_of(read);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const std::string &name = ours[i].name, value = ours[i].text();
+    const bool is_derived = value == "0" && (name == "head_width" || name == "feed_forward");
+    const bool is_idle = name.find("rotary_") == 0 && config.positions != PositionKind::rotary;
+    if (kNotInFiles.find(" " + name + " ") == std::string::npos && !is_derived && !is_idle &&
+        value != theirs[i].text())
+      return name;
+  }
+  return {};
+}
+
 /// Writes the model; false if that is refused.
 bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
   Generator random(0);
@@ -30,6 +51,7 @@ bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
     } else {
       const DecoderOnlyConfig read = hugging_face_config(hugging_face_json(config));
       CHECK(expression_in(transformers_format(), read).family == expression.family);
+      CHECK(lost_field(config, read) == "");
     }
     foreign_tensors(expression.family->names, model);
     return true;

@@ -122,9 +122,7 @@ TEST_SUITE("nn/formats/gguf") {
       return message_of<CheckpointError>([&] { save_gguf(path, metadata, tensors); });
     };
     CHECK(refusal({}, {{"x", x, GgufType::f16}}) ==
-          path + ": x has 100000.000000, which half precision cannot hold; try --type f32");
-    CHECK(refusal({}, {{"x", x}, {"x", x}}) == path + ": the name 'x' is given twice");
-    CHECK(refusal({{"k", true}, {"k", true}}, {}) == path + ": the key 'k' is given twice");
+          path + ": x has 100000, which half precision cannot hold; try --type f32");
     CHECK_FALSE(std::filesystem::exists(path));
   }
 }

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 
@@ -169,7 +170,7 @@ TEST_SUITE("nn/formats/safetensors") {
   TEST_CASE(
       "next to tensors that cannot be computed with, the others are read, and those are refused by name") {
     const TemporaryFolder folder;
-    const std::string path = folder.file("x"), nine = "[1,1,1,1,1,1,1,1,1]";
+    const std::string path = folder.file("x");
     const auto said = [&](const auto& ask) {
       const SafetensorsFile file = SafetensorsFile::open(path);
       CHECK(file.tensor("w").to_vector<float>() == std::vector<float>{1.5});
@@ -189,10 +190,8 @@ TEST_SUITE("nn/formats/safetensors") {
                                         bytes_of_values<float>({1.5})));
     };
     const auto tensor = [](const SafetensorsFile& file) { file.tensor("other"); };
-    const std::pair<std::string, int> types[] = {
-        {"I8", 8},          {"I16", 16},    {"U16", 16},    {"U32", 32},    {"U64", 64},
-        {"C64", 64},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
-        {"F8_E5M2FNUZ", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+    const std::pair<std::string, int> types[] = {{"I8", 8},   {"I16", 16}, {"U16", 16},    {"U32", 32},
+                                                 {"U64", 64}, {"C64", 64}, {"F8_E4M3", 8}, {"F8_E5M2", 8}};
     for (const auto& of_type : types) {
       const std::string& type = of_type.first;
       CAPTURE(type);
@@ -202,15 +201,10 @@ TEST_SUITE("nn/formats/safetensors") {
       CHECK(SafetensorsFile::open(path).dtype("other") == type);
       CHECK(SafetensorsFile::open(path).shape("other") == Shape{2, 4});
     }
-    write("F32", nine, 4);
-    CHECK(said(tensor) == path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
-    CHECK(said([](const SafetensorsFile& file) { file.shape("other"); }) ==
-          path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
-    write("F32", "[4611686018427387904,0]", 0);
-    CHECK(said(tensor) ==
-          path +
-              ": tensor 'other' has a shape that no tensor has here: [shape] a tensor has less than 2^60 "
-              "elements; got size 4611686018427387904 for axis 0 of []");
+    for (const auto& [shape, bytes] : {std::pair("[1,1,1,1,1,1,1,1,1]", 4), {"[4611686018427387904,0]", 0}}) {
+      write("U8", shape, bytes == 4 ? 1 : 0);
+      CHECK(said(tensor).find(path + ": tensor 'other' has a shape that no tensor has here: [shape] ") == 0);
+    }
   }
 
   TEST_CASE("a file that is missing, or none at all, is refused") {
@@ -235,76 +229,55 @@ TEST_SUITE("nn/formats/safetensors") {
   }
 
   TEST_CASE("a damaged header is refused") {
-    CHECK(refused(with_length("{}", "", 3)) == "is damaged: the file has 10 bytes and claims a header of 3");
-    CHECK(refused(with_length("{}", "", ~std::uint64_t{0})) ==
-          "is damaged: the file has 10 bytes and claims a header of 18446744073709551615");
-    CHECK(refused(safetensors("", "")) == "is damaged: its header is not JSON: it does not start with {");
-    CHECK(refused(safetensors("[]", "")) == "is damaged: its header is not JSON: it does not start with {");
-    CHECK(refused(safetensors("{\"a\":", "")).find("is damaged: its header is not JSON: ") == 0);
-    CHECK(refused(safetensors("{\"\xff\":{}}", "")).find("is damaged: its header is not JSON: ") == 0);
+    for (const std::uint64_t length : {std::uint64_t{3}, ~std::uint64_t{0}}) {
+      CHECK(refused(with_length("{}", "", length)) ==
+            "is damaged: it has 10 bytes, too few for its header, or a header that is too long");
+    }
+    CHECK(refused(safetensors("[]", "")) == "is damaged: its header is not an object");
+    for (const std::string& bad : {std::string(), std::string("{\"a\":"), std::string("{}\0anything", 11)})
+      CHECK(refused(safetensors(bad, "")).find("is damaged: its header is not JSON: ") == 0);
     CHECK(refused(safetensors("{\"a\":" + std::string(100000, '['), "")) ==
           "is damaged: its header is nested too deeply");
-    CHECK(refused(safetensors(std::string("{}\0anything", 11), "")) ==
-          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
-    CHECK(refused(safetensors(std::string("{}\0\0\0\0\0\0", 8), "")) ==
-          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
     CHECK(refused(safetensors("{\"w\":3}", "")) == "is damaged: 'w' is not an object");
     CHECK(refused(safetensors("{\"__metadata__\":[]}", "")) == "is damaged: '__metadata__' is not an object");
     CHECK(refused(safetensors("{\"__metadata__\":{\"k\":1}}", "")) ==
           "is damaged: its metadata 'k' is not a string");
   }
 
-  TEST_CASE("a name or a field given twice is refused") {
-    const std::string w = entry("w", "BOOL", "[1]", "[0,1]");
-    CHECK(refused(safetensors("{" + w + "," + w + "}", "\1")) == "is damaged: its header has \"w\" twice");
-    CHECK(refused(safetensors(
-              "{\"w\":{\"dtype\":\"U8\",\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", "\1")) ==
-          "is damaged: its header has \"dtype\" twice");
-  }
-
   TEST_CASE("offsets that leave the data, overlap or leave holes are refused") {
-    CHECK(refused("F32", "[1]", "[0,8]", 4) == "is damaged: tensor 'w' lies at [0,8) of 4 bytes of data");
-    CHECK(refused("F32", "[1]", "[4,0]", 4) == "is damaged: tensor 'w' lies at [4,0) of 4 bytes of data");
+    const auto lies = [](const char* type, const char* shape, const char* offsets) {
+      return format("is damaged: tensor 'w' is {}{} and lies at {} of 4 bytes of data", type, shape, offsets);
+    };
+    CHECK(refused("F32", "[1]", "[0,8]", 4) == lies("F32", "[1]", "[0,8)"));
+    CHECK(refused("F32", "[1]", "[4,0]", 4) == lies("F32", "[1]", "[4,0)"));
+    CHECK(refused("F32", "[2]", "[0,4]", 4) == lies("F32", "[2]", "[0,4)"));
+    CHECK(refused("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) == lies("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4)"));
     CHECK(refused("F32", "[1]", "[0]", 4) == "is damaged: tensor 'w' needs two 'data_offsets'");
     CHECK(refused("F32", "[1]", "[0,4]", 5) == "is damaged: the tensors end at byte 4 of 5 bytes of data");
-    CHECK(refused("F32", "[1]", "[1,5]", 5) ==
-          "is damaged: tensor 'w' begins at byte 1, after a hole behind the tensor that ends at 0");
-    const auto two = [](const std::string& offsets) {
-      return refused(
-          safetensors("{" + entry("v", "F32", "[1]", "[0,4]") + "," + entry("w", "F32", "[1]", offsets) + "}",
-                      std::string(12, '\0')));
+    const auto begins = [](int begin, int end) {
+      return format("is damaged: tensor 'w' begins at byte {}, and the one before it ends at {}", begin, end);
     };
-    CHECK(two("[2,6]") == "is damaged: tensor 'w' begins at byte 2, inside the tensor that ends at 4");
-    CHECK(two("[0,4]") == "is damaged: tensor 'w' begins at byte 0, inside the tensor that ends at 4");
-    CHECK(two("[8,12]") ==
-          "is damaged: tensor 'w' begins at byte 8, after a hole behind the tensor that ends at 4");
+    CHECK(refused("F32", "[1]", "[1,5]", 5) == begins(1, 0));
+    for (const int begin : {2, 0, 8}) {
+      const std::string offsets = format("[{},{}]", begin, begin + 4);
+      CHECK(refused(safetensors(
+                "{" + entry("v", "F32", "[1]", "[0,4]") + "," + entry("w", "F32", "[1]", offsets) + "}",
+                std::string(12, '\0'))) == begins(begin, 4));
+    }
+    const std::string w = entry("w", "BOOL", "[1]", "[0,1]");
+    CHECK(refused(safetensors("{" + w + "," + w + "}", "\1")) == "is damaged: its header has \"w\" twice");
   }
 
-  TEST_CASE("types and shapes that do not fit the data are refused") {
-    CHECK(refused("F32", "[2]", "[0,4]", 4) == "is damaged: tensor 'w' has 4 bytes for F32[2]");
+  TEST_CASE("types and shapes that make no sense are refused") {
     CHECK(refused("F33", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'F33'");
-    CHECK(refused("C64", "[2]", "[0,8]", 8) == "is damaged: tensor 'w' has 8 bytes for C64[2]");
-    CHECK(refused("F4", "[3]", "[0,2]", 2) == "is damaged: tensor 'w' ends within a byte");
-    CHECK(refused("F6_E2M3", "[4]", "[0,3]", 3) == "was accepted");
-    CHECK(refused("F32", "[-1]", "[0,4]", 4) == "is damaged: tensor 'w' has -1 in 'shape'");
-    CHECK(refused("F32", "[1.0]", "[0,4]", 4) == "is damaged: tensor 'w' has 1.0 in 'shape'");
-    CHECK(refused("F32", "[\"1\"]", "[0,4]", 4) == "is damaged: tensor 'w' has \"1\" in 'shape'");
-    CHECK(refused("F32", "{}", "[0,4]", 4) == "is damaged: tensor 'w' has no array 'shape'");
-    CHECK(refused("F32", "[18446744073709551615]", "[0,4]", 4) ==
-          "is damaged: tensor 'w' has 18446744073709551615 in 'shape'");
-    CHECK(refused("F32", "[100000000000000000000]", "[0,4]", 4) ==
-          "is damaged: tensor 'w' has 1e+20 in 'shape'");
-    CHECK(refused("F32", "[4294967296,4294967296]", "[0,0]", 0) ==
-          "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refused("U8", "[4611686018427387904,3,0]", "[0,0]", 0) ==
-          "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refused("U8", "[2305843009213693952]", "[0,0]", 0) ==
-          "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refused("F32", "[4611686018427387904,0]", "[0,0]", 0) == "was accepted");
-    CHECK(refused("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) ==
-          "is damaged: tensor 'w' has 4 bytes for F32[1,1,1,1,1,1,1,1,2]");
     CHECK(refused(safetensors("{\"w\":{\"shape\":[],\"data_offsets\":[0,0]}}", "")) ==
           "is damaged: tensor 'w' has the unknown type ''");
+    CHECK(refused("F32", "{}", "[0,4]", 4) == "is damaged: tensor 'w' has no array 'shape'");
+    for (const std::string bad : {"-1", "1.0", "\"1\"", "18446744073709551615", "1e+20"})
+      CHECK(refused("F32", "[" + bad + "]", "[0,4]", 4) ==
+            "is damaged: tensor 'w' has " + bad + " in 'shape'");
+    for (const char* const large : {"[4294967296,4294967296]", "[2305843009213693952]"})
+      CHECK(refused("F32", large, "[0,0]", 0) == "is damaged: tensor 'w' has a shape that overflows");
   }
 
   TEST_CASE("tensors that cannot be saved are refused, and the old file stays") {

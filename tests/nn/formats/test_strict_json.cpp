@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/strict_json.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -86,21 +85,5 @@ TEST_SUITE("nn/formats/strict_json") {
           "the list must be an object; got [1]");
     const std::string long_text = "\"" + std::string(200, 'y') + "\"";
     CHECK(refusal_of(long_text, size).size() < 150);
-  }
-
-  TEST_CASE("a text file is read whole, and what is none is refused") {
-    const TemporaryFolder folder;
-    const std::string text("a\0b\n\xff", 5);
-    write_bytes(folder.file("t"), text);
-    CHECK(read_text_file(folder.file("t")) == text);
-    write_bytes(folder.file("empty"), "");
-    CHECK(read_text_file(folder.file("empty")).empty());
-    CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file("none")); }) ==
-          folder.file("none") + ": cannot be opened: No such file or directory");
-    CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file(".")); }) ==
-          folder.file(".") + ": is not a file");
-    std::filesystem::resize_file(folder.file("empty"), 100'000'001);
-    CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file("empty")); }) ==
-          folder.file("empty") + ": 100000001 bytes are too many; the most are 100000000");
   }
 }
