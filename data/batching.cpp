@@ -30,20 +30,12 @@ void fill_row(std::int32_t* row, Index length, std::int32_t first, const std::ve
   std::fill(row, end, padding);
 }
 
-void fill_source(const TranslationBatch& batch, Index row, const std::vector<std::int32_t>& tokens) {
-  const Index length = batch.source_ids.size(1), used = static_cast<Index>(tokens.size()) + 1;
-  fill_row(batch.source_ids.data<std::int32_t>() + row * length, length, -1, tokens, kEnd, kPadding);
-  bool* const mask = batch.source_mask.data<bool>() + row * length;
-  std::fill(mask, mask + used, true);
-  std::fill(mask + used, mask + length, false);
-}
-
 }  // namespace
 
 TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config)
     : pairs_(std::move(pairs)), config_(config) {
-  const std::string limits = number_of(config.token_budget, "token") + " a batch and " +
-                             std::to_string(config.max_tokens) + " a sentence";
+  const std::string limits =
+      format("{} a batch and {} a sentence", number_of(config.token_budget, "token"), config.max_tokens);
   if (config.token_budget < 1 || config.max_tokens < 1) {
     throw DataError("[batching] budget and limit must be positive; got " + limits);
   }
@@ -58,9 +50,9 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
   pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), too_long), pairs_.end());
   dropped_ = read - dropped_empty_ - static_cast<Index>(pairs_.size());
   if (pairs_.empty()) {
-    throw DataError("[batching] no usable pairs; got " + std::to_string(read) + ", " +
-                    (dropped_ == read ? "all" : std::to_string(dropped_)) + " over the limit of " + limits +
-                    (dropped_empty_ > 0 ? " and " + std::to_string(dropped_empty_) + " without tokens" : ""));
+    throw DataError(
+        format("[batching] no usable pairs; got {}, {} over the limit of {} and {} without tokens", read,
+               dropped_, limits, dropped_empty_));
   }
   order_.resize(pairs_.size());
   order_epoch(0);
@@ -116,9 +108,8 @@ void TranslationBatches::order_batches(Index epoch) {
 
 void TranslationBatches::seek(BatchPosition position) {
   if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch()) {
-    throw DataError("[batching] a position is a batch of an epoch; got epoch " +
-                    std::to_string(position.epoch) + ", batch " + std::to_string(position.index) + " of " +
-                    std::to_string(batches_per_epoch()));
+    throw DataError(format("[batching] a position is a batch of an epoch; got epoch {}, batch {} of {}",
+                           position.epoch, position.index, batches_per_epoch()));
   }
   if (position.epoch != position_.epoch) {
     order_epoch(position.epoch);
@@ -144,7 +135,11 @@ TranslationBatch TranslationBatches::next(int rank, int ranks) {
                          empty(target_shape, DType::i32), empty(target_shape, DType::i32), 0};
   for (Index row = 0; row < rows; ++row) {
     const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
-    fill_source(batch, row, pair.source);
+    fill_row(batch.source_ids.data<std::int32_t>() + row * longest_source, longest_source, -1, pair.source,
+             kEnd, kPadding);
+    bool* const mask = batch.source_mask.data<bool>() + row * longest_source;
+    std::fill(mask, mask + longest_source, false);
+    std::fill(mask, mask + source_length(members[row]), true);
     std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
     std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
     fill_row(inputs, longest_target, kBegin, pair.target, -1, kPadding);

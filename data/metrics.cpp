@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <regex>
 #include <utility>
@@ -18,9 +17,9 @@ constexpr std::size_t kWordOrders = 4, kCharacterOrders = 6;
 void check_counts(const char* op, const std::vector<std::string>& hypotheses,
                   const std::vector<std::string>& references) {
   if (!hypotheses.empty() && hypotheses.size() == references.size()) return;
-  throw DataError(std::string("[") + op + "] every sentence has one hypothesis and one reference; got " +
-                  number_of(hypotheses.size(), "hypothesis", "hypotheses") + ", " +
-                  number_of(references.size(), "reference"));
+  throw DataError(format("[{}] every sentence has one hypothesis and one reference; got {}, {}", op,
+                         number_of(hypotheses.size(), "hypothesis", "hypotheses"),
+                         number_of(references.size(), "reference")));
 }
 
 /// The substitutions of mteval-v13a, in their order. Punctuation is a token wherever it is, but for ' - . and
@@ -41,14 +40,10 @@ const std::vector<std::pair<std::regex, std::string>>& rules_13a() {
   return rules;
 }
 
-/// Counts of the n-grams of one sentence, by order.
+/// Counts of the n-grams of one sentence, by order, of `units` that lie one behind the other in one string.
 template <std::size_t Orders>
-using NgramCounts = std::array<std::map<std::string_view, Index>, Orders>;
-
-/// N-grams of `units`, which lie one behind the other in one string with `gap` bytes between them.
-template <std::size_t Orders>
-NgramCounts<Orders> count_ngrams(const std::vector<std::string_view>& units) {
-  NgramCounts<Orders> counts;
+auto count_ngrams(const std::vector<std::string_view>& units) {
+  std::array<std::map<std::string_view, Index>, Orders> counts;
   for (std::size_t i = 0; i < units.size(); ++i) {
     for (std::size_t n = 0; n < Orders && i + n < units.size(); ++n) {
       const char* end = units[i + n].data() + units[i + n].size();
@@ -77,18 +72,7 @@ void add_matches(const std::vector<std::string_view>& hypothesis,
   }
 }
 
-/// The 13a tokens of a line, joined with one space.
-std::string join_13a(std::string_view line) {
-  std::string joined;
-  for (const std::string& token : tokenize_13a(line)) joined += (joined.empty() ? "" : " ") + token;
-  return joined;
-}
-
-std::string without_white_space(std::string_view line) {
-  std::string text;
-  for (const std::string_view word : split_white_space(line)) text += word;
-  return text;
-}
+std::string without_white_space(std::string_view line) { return joined(split_white_space(line), ""); }
 
 }  // namespace
 
@@ -104,13 +88,11 @@ std::string bleu_signature() {
 }
 
 std::string BleuScore::text() const {
-  char numbers[200];
   const double ratio = reference_length == 0 ? 0 : static_cast<double>(hypothesis_length) / reference_length;
-  std::snprintf(numbers, sizeof numbers,
-                " = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)", score,
-                precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
-                static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
-  return "BLEU|" + bleu_signature() + numbers;
+  return "BLEU|" + bleu_signature() + " = " +
+         format("{:.2f} {:.1f}/{:.1f}/{:.1f}/{:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})",
+                score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
+                hypothesis_length, reference_length);
 }
 
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
@@ -118,8 +100,8 @@ BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
   check_counts("corpus_bleu", hypotheses, references);
   std::array<Matches, kWordOrders> totals;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    const std::string hypothesis = join_13a(trim_end(hypotheses[i])),
-                      reference = join_13a(trim_end(references[i]));
+    const std::string hypothesis = joined(tokenize_13a(trim_end(hypotheses[i])), " "),
+                      reference = joined(tokenize_13a(trim_end(references[i])), " ");
     add_matches(split_white_space(hypothesis), split_white_space(reference), totals);
   }
   BleuScore bleu;

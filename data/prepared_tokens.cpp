@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/partial_folder.h>
@@ -48,8 +49,8 @@ class PieceEncoder {
       }
       begun_ = true;
     } catch (const DataError& error) {
-      const std::string from = ", counted from byte " + std::to_string(std::max<Index>(place_, 0));
-      throw DataError(name_, 0, error.what() + from + " of the file");
+      throw DataError(
+          name_, 0, format("{}, counted from byte {} of the file", error.what(), std::max<Index>(place_, 0)));
     }
     writer_.append(ids_);
     waiting_.erase(0, bytes);
@@ -164,8 +165,9 @@ PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
                               const std::string& folder) {
   if (!tokenizer.end()) {
     throw DataError(folder, 0,
-                    std::string("an answer ends with an end token, and the ") + tokenizer.kind() +
-                        " tokenizer has none; try --tokenizer sentencepiece, --tokenizer-model or --from");
+                    format("an answer ends with an end token, and the {} tokenizer has none; try --tokenizer "
+                           "sentencepiece, --tokenizer-model or --from",
+                           tokenizer.kind()));
   }
   const auto encoded = [&](const std::vector<Instruction>& part, bool marks) {
     return [&, marks](TokenFileWriter& writer) { encode_instructions(part, tokenizer, marks, writer); };

@@ -56,27 +56,19 @@ Index bytes_before(const TextDocument& document, Index number) {
 }
 
 /// "5 files (a, b, c and 2 more)".
-std::string count_text(const std::vector<std::string>& names, const char* one, const char* many) {
+std::string count_text(std::vector<std::string> names, const char* one, const char* many) {
   constexpr std::size_t kShown = 3;
-  std::string text = number_of(static_cast<Index>(names.size()), one, many);
-  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i == 0 ? " (" : ", ") + names[i];
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
-  return text + (names.empty() ? "" : ")");
+  const std::string count = number_of(names.size(), one, many);
+  const std::string more = names.size() > kShown ? format(" and {} more", names.size() - kShown) : "";
+  names.resize(std::min(kShown, names.size()));
+  return names.empty() ? count : format("{} ({}{})", count, joined(names, ", "), more);
 }
 
 }  // namespace
 
 void TextDocument::read(const std::function<void(std::string_view piece)>& reader) const {
-  if (memory.data() != nullptr) {
-    std::string_view left = memory.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes));
-    while (!left.empty()) {
-      std::string_view piece = left.substr(0, kBytesAtOnce);
-      if (piece.size() < left.size()) piece.remove_suffix(unfinished_utf8(piece));
-      reader(piece);
-      left.remove_prefix(piece.size());
-    }
-    return;
-  }
+  if (memory.data() != nullptr)
+    return reader(memory.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes)));
   std::ifstream file(name, std::ios::binary);
   if (!file) throw DataError(name, 0, std::string("cannot be opened: ") + std::strerror(errno));
   file.seekg(first);
@@ -191,8 +183,8 @@ TextSource TextCorpus::source() const {
 
 TextSplit TextCorpus::split(double validation_fraction) const {
   if (!(validation_fraction > 0 && validation_fraction < 1)) {
-    throw DataError("[corpus] the validation part is a fraction between 0 and 1; got " +
-                    std::to_string(validation_fraction));
+    throw DataError(
+        format("[corpus] the validation part is a fraction between 0 and 1; got {}", validation_fraction));
   }
   Index all = 0;
   std::vector<Index> counts;
@@ -205,8 +197,8 @@ TextSplit TextCorpus::split(double validation_fraction) const {
       static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
   if (cut < 1 || cut >= all) {
     throw DataError(documents_[0].name, 0,
-                    "is too short: of " + number_of(all, "character") + ", " + std::to_string(cut) +
-                        " would be for training and " + std::to_string(all - cut) + " for validation");
+                    format("is too short: of {}, {} would be for training and {} for validation",
+                           number_of(all, "character"), cut, all - cut));
   }
   TextCorpus train, validation;
   Index before = 0;

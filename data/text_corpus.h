@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// A part of a file, or of a text in memory, that is read in pieces of about a megabyte.
+/// A part of a file, which is read in pieces of about a megabyte, or of a text in memory, which is one piece.
 struct TextDocument {
   std::string name;  ///< the file's path, or what the text in memory is called
   /// Where the part begins, and its length.
@@ -40,16 +40,11 @@ class TextCorpus {
   const std::vector<TextDocument>& documents() const { return documents_; }
   /// The size of all documents together.
   Index bytes() const;
-  /// Entries of folders that were skipped because their names begin with a dot, or because they are not text.
-  const std::vector<std::string>& hidden() const { return hidden_; }
-  /// See hidden().
-  const std::vector<std::string>& not_text() const { return not_text_; }
   /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
   /// (x, y, z and 2 more)".
   std::string description() const;
   /// Checks that all of it is text: named files may hold anything, which only byte-level tokenizers accept.
-  /// Calls
-  /// `at_piece` for every piece that is read.
+  /// Calls `at_piece` for every piece that is read.
   /// Throws: DataError naming file, line and byte of what is not UTF-8, or a NUL
   void check_text(const std::function<void()>& at_piece = {}) const;
   /// All documents, one after the other.

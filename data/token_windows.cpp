@@ -38,9 +38,11 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
 TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed)
     : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
   if (length < 1 || length >= file_.size()) {
-    throw DataError(file_.path(), 0,
-                    "holds " + number_of(file_.size(), "token") + "; a window of " + std::to_string(length) +
-                        " and the token behind it do not fit; try a longer text or a shorter context");
+    throw DataError(
+        file_.path(), 0,
+        format("holds {}; a window of {} and the token behind it do not fit; try a longer text or a "
+               "shorter context",
+               number_of(file_.size(), "token"), length));
   }
 }
 
@@ -59,15 +61,6 @@ Index TokenWindows::sequential_start(Index window) const {
 }
 
 TokenBatch TokenWindows::batch(Index number, Index rows, Share share) const {
-  if (number < 0 || rows < 1) {
-    throw DataError("[windows] batches count from 0 and have a row; got batch " + std::to_string(number) +
-                    " of " + number_of(rows, "row"));
-  }
-  if (share.begin < 0 || share.size() < 1 || share.end > rows) {
-    throw DataError("[windows] a share has a row, and lies in the batch; got rows " +
-                    std::to_string(share.begin) + " to " + std::to_string(share.end) + " of " +
-                    std::to_string(rows));
-  }
   return read_batch(file_, share.size(), length_, [&](Index i) {
     const Index row = share.begin + i;
     return order_ == WindowOrder::random ? random_start(number, row) : sequential_start(number * rows + row);
@@ -76,13 +69,10 @@ TokenBatch TokenWindows::batch(Index number, Index rows, Share share) const {
 
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(Index height, const ReadRows& read)>& visit) {
-  if (length < 1 || rows < 1) {
-    throw DataError("[windows] a batch has rows and columns; got " + std::to_string(rows) + " x " +
-                    std::to_string(length));
-  }
   const Index targets = file.size() - 1;
   if (targets < 1) {
-    throw DataError(file.path(), 0, "holds " + number_of(file.size(), "token") + ": none has one before it");
+    throw DataError(file.path(), 0,
+                    format("holds {}: none has one before it", number_of(file.size(), "token")));
   }
   for (Index first = 0; first < targets;) {
     // Whole windows first, then the rest as a shorter one.

@@ -34,10 +34,9 @@ class TokenWindows {
 
   /// Batch `number`, counted from 0, of `rows` windows. In sequential order `rows` must be the same in every
   /// call, and a batch may reach from one epoch into the next.
-  /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
+  /// Throws: DataError as TokenFile::read
   TokenBatch batch(Index number, Index rows) const { return batch(number, rows, {0, rows}); }
-  /// Only the rows in `share` of that batch; the others are not read.
-  /// Throws: DataError also if they are none, or not all in the batch
+  /// Only the rows in `share` of that batch, one at least; the others are not read.
   TokenBatch batch(Index number, Index rows, Share share) const;
   /// The number of windows in an epoch: one fewer than fit into the file, so that epochs can start at
   /// different places, but at least one.

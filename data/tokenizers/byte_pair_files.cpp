@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -38,26 +39,13 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
     const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
     if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
       throw DataError(name, 0,
-                      "has " + number_of(size, "token") + ", so their ids are 0 to " +
-                          std::to_string(size - 1) + ", each once; \"" + token + "\" has " + value.dump());
+                      format("has {}, so their ids are 0 to {}, each once; \"{}\" has {}",
+                             number_of(size, "token"), size - 1, token, value.dump()));
     }
     taken[static_cast<std::size_t>(id)] = true;
     ids.emplace(token, static_cast<std::int32_t>(id));
   }
   return ids;
-}
-
-/// Calls `read` for each line of a list of merges, except the one with its version.
-template <class Read>
-void for_each_merge(std::string_view text, const Read& read) {
-  for (std::int64_t line = 1; !text.empty(); ++line) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view merge = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!merge.empty() && merge.back() == '\r') merge.remove_suffix(1);
-    const bool version = line == 1 && merge.substr(0, 8) == "#version";
-    if (!merge.empty() && !version) read(merge, line);
-  }
 }
 
 }  // namespace
@@ -93,26 +81,28 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string character = byte_pair_characters(std::string(1, static_cast<char>(byte)));
     const auto found = ids.find(character);
-    if (found == ids.end()) {
-      throw DataError(vocabulary_name, 0,
-                      "has no token for byte " + std::to_string(byte) + ", \"" + character + "\"");
-    }
+    if (found == ids.end())
+      throw DataError(vocabulary_name, 0, format("has no token for byte {}, \"{}\"", byte, character));
     result.bytes[byte] = found->second;
     made[static_cast<std::size_t>(found->second)] = true;
   }
-  std::unordered_set<std::string_view> seen;
-  seen.reserve(ids.size());
-  for_each_merge(merges, [&](std::string_view merge, std::int64_t line) {
+  std::unordered_set<std::string> seen;
+  std::istringstream lines(merges);
+  std::string merge;
+  for (std::int64_t line = 1; std::getline(lines, merge); ++line) {
+    if (!merge.empty() && merge.back() == '\r') merge.pop_back();
+    if (merge.empty() || (line == 1 && merge.compare(0, 8, "#version") == 0)) continue;
     const std::size_t space = merge.find(' ');
-    if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
+    if (space == std::string::npos || space != merge.rfind(' ')) {
       throw DataError(merges_name, line,
-                      "a merge is two tokens and a space between; got \"" + std::string(merge) + "\"");
+                      format("a merge is two tokens and a space between; got \"{}\"", merge));
     }
-    const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
+    const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
     const auto id_of = [&](const std::string& part) {
       const auto found = ids.find(part);
       if (found == ids.end() || !made[static_cast<std::size_t>(found->second)]) {
-        throw DataError(merges_name, line, "\"" + part + "\" is not a byte, and no earlier line makes it");
+        throw DataError(merges_name, line,
+                        format("\"{}\" is not a byte, and no earlier line makes it", part));
       }
       return found->second;
     };
@@ -120,13 +110,12 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     const auto whole = ids.find(left + right);
     if (whole == ids.end()) {
       throw DataError(merges_name, line,
-                      "makes \"" + left + right + "\", which " + vocabulary_name + " does not have");
+                      format("makes \"{}\", which {} does not have", left + right, vocabulary_name));
     }
-    if (!seen.insert(merge).second)
-      throw DataError(merges_name, line, "repeats \"" + std::string(merge) + "\"");
+    if (!seen.insert(merge).second) throw DataError(merges_name, line, format("repeats \"{}\"", merge));
     made[static_cast<std::size_t>(whole->second)] = true;
     result.merges.push_back({left_id, right_id, whole->second});
-  });
+  }
   for (const auto& [token, id] : ids) {
     if (!made[static_cast<std::size_t>(id)]) result.controls.emplace_back(id, token);
   }
@@ -163,8 +152,7 @@ BytePairFiles BytePairTokenizer::files() const {
 BytePairFiles byte_pair_files(const Tokenizer& tokenizer) {
   const auto* byte_pair = dynamic_cast<const BytePairTokenizer*>(&tokenizer.plain());
   if (byte_pair) return byte_pair->files();
-  throw DataError(std::string("[tokenizer] merges are those of a bpe tokenizer; got kind ") +
-                  tokenizer.kind());
+  throw DataError(format("[tokenizer] merges are those of a bpe tokenizer; got kind {}", tokenizer.kind()));
 }
 
 std::string BytePairTokenizer::serialize() const {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
 
@@ -35,14 +36,11 @@ WordCounts count_words_in(const TextSource& text) {
   return counts;
 }
 
-struct Pair {
-  Id left, right;
-  bool operator==(const Pair& other) const { return left == other.left && right == other.right; }
-};
+using Pair = std::pair<Id, Id>;
 
 struct PairHash {
   std::size_t operator()(const Pair& pair) const {
-    const auto parts = static_cast<std::uint64_t>(pair.left) << 32 | static_cast<std::uint32_t>(pair.right);
+    const auto parts = static_cast<std::uint64_t>(pair.first) << 32 | static_cast<std::uint32_t>(pair.second);
     return static_cast<std::size_t>(parts * 0x9e3779b97f4a7c15u);
   }
 };
@@ -78,8 +76,7 @@ class PairLearner {
       const auto found = places_.find(best.pair);
       if (found == places_.end() || found->second.count < 2) continue;
       if (found->second.count < best.count) {
-        queue_.push(
-            {found->second.count, best.pair});  // merges have used up some of them since it was queued
+        queue_.push({found->second.count, best.pair});  // merges have used up some since it was queued
         continue;
       }
       const std::vector<std::size_t> words = std::move(found->second.words);
@@ -110,8 +107,8 @@ class PairLearner {
     const std::string& token(Id id) const { return tokens[static_cast<std::size_t>(id)]; }
     bool operator()(const Candidate& a, const Candidate& b) const {
       if (a.count != b.count) return a.count < b.count;
-      const int order = token(a.pair.left).compare(token(b.pair.left));
-      return order != 0 ? order < 0 : token(a.pair.right) < token(b.pair.right);
+      const int order = token(a.pair.first).compare(token(b.pair.first));
+      return order != 0 ? order < 0 : token(a.pair.second) < token(b.pair.second);
     }
   };
 
@@ -123,9 +120,9 @@ class PairLearner {
 
   void merge(Pair pair, const std::vector<std::size_t>& words) {
     const auto result = static_cast<Id>(tokens_.size());
-    tokens_.push_back(tokens_[static_cast<std::size_t>(pair.left)] +
-                      tokens_[static_cast<std::size_t>(pair.right)]);
-    vocabulary_.merges.push_back({pair.left, pair.right, result});
+    tokens_.push_back(tokens_[static_cast<std::size_t>(pair.first)] +
+                      tokens_[static_cast<std::size_t>(pair.second)]);
+    vocabulary_.merges.push_back({pair.first, pair.second, result});
     created_.clear();
     for (const std::size_t word : words) merge_in(word, pair, result);
     places_.erase(pair);  // overlapping occurrences, as in "aaa", may have left a count
@@ -136,22 +133,21 @@ class PairLearner {
     Word& word = words_[place];
     std::vector<Id>& tokens = word.tokens;
     const auto create = [&](Pair created) {
-      const auto found = places_.find(created);
-      if (found == places_.end()) created_.push_back(created);
+      if (places_.count(created) == 0) created_.push_back(created);
       change(created, place, word.count);
     };
     std::size_t end = 0;  // the end of the tokens that are done
     for (std::size_t i = 0; i < tokens.size(); ++end) {
-      if (i + 1 == tokens.size() || !(Pair{tokens[i], tokens[i + 1]} == pair)) {
+      if (i + 1 == tokens.size() || Pair{tokens[i], tokens[i + 1]} != pair) {
         tokens[end] = tokens[i++];
         continue;
       }
       if (end > 0) {
-        change({tokens[end - 1], pair.left}, place, -word.count);
+        change({tokens[end - 1], pair.first}, place, -word.count);
         create({tokens[end - 1], result});
       }
       if (i + 2 < tokens.size()) {
-        change({pair.right, tokens[i + 2]}, place, -word.count);
+        change({pair.second, tokens[i + 2]}, place, -word.count);
         create({result, tokens[i + 2]});
       }
       tokens[end] = result;
@@ -172,8 +168,8 @@ class PairLearner {
 
 BytePairVocabulary learn_byte_pairs(const TextSource& text, Index vocabulary_size) {
   if (vocabulary_size < 257) {
-    throw DataError("[tokenizer] byte pairs need ids for 256 bytes and \"" + std::string(kEndOfText) +
-                    "\"; got a vocabulary of " + std::to_string(vocabulary_size));
+    throw DataError(format("[tokenizer] byte pairs need ids for 256 bytes and \"{}\"; got a vocabulary of {}",
+                           kEndOfText, vocabulary_size));
   }
   BytePairVocabulary vocabulary;
   PairLearner learner(count_words_in(text), vocabulary);

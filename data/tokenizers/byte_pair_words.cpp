@@ -1,5 +1,4 @@
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
-#include <tapeformer/data/tokenizers/unicode_classes.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <array>

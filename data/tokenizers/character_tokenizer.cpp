@@ -4,7 +4,6 @@
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
-#include <cstdio>
 #include <set>
 
 namespace tapeformer {
@@ -13,10 +12,9 @@ namespace {
 /// A code point as errors show it: "é" (U+00E9), U+000A.
 std::string shown(std::string_view character) {
   const char32_t point = decode_code_point(character);
-  char number[16];
-  std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(point));
+  const std::string number = format("U+{:04X}", static_cast<Index>(point));
   if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return number;
-  return "\"" + std::string(character) + "\" (" + number + ")";
+  return format("\"{}\" ({})", character, number);
 }
 
 class CharacterTokenizer : public Tokenizer {
@@ -39,9 +37,9 @@ class CharacterTokenizer : public Tokenizer {
       const std::string_view character = text.substr(i, step.length);
       const char32_t point = decode_code_point(character);
       if (point >= ids_.size() || ids_[point] < 0) {
-        throw DataError("[tokenizer] a character tokenizer knows the " +
-                        number_of(vocabulary_size(), "character") + " of its text only; got " +
-                        shown(character) + " at byte " + std::to_string(i));
+        throw DataError(
+            format("[tokenizer] a character tokenizer knows the {} of its text only; got {} at byte {}",
+                   number_of(vocabulary_size(), "character"), shown(character), i));
       }
       ids.push_back(ids_[point]);
       i += character.size();
@@ -73,7 +71,7 @@ std::unique_ptr<Tokenizer> read_characters(const std::string& payload, const std
   for (const std::string_view character : split_code_points(payload)) {
     if (character <= before) {
       throw DataError(name, 0,
-                      "is not a list of characters in order: " + shown(character) + " is out of place");
+                      format("is not a list of characters in order: {} is out of place", shown(character)));
     }
     before = character;
   }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
@@ -6,19 +7,6 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
-
-/// "word, space or bpe", each once.
-std::string list_of(std::vector<std::string> names) {
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  std::string list;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  return list;
-}
-
-}  // namespace
-
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += bytes_of(id);
@@ -34,7 +22,7 @@ std::string names_of(const TokenizerKinds& kinds) {
   std::vector<std::string> names;
   for (const TokenizerKind& kind : kinds)
     if (kind.train) names.push_back(kind.name);
-  return list_of(names);
+  return alternatives(names);
 }
 
 const TokenizerKind* find_kind(const TokenizerKinds& kinds, const std::string& name) {
@@ -45,7 +33,7 @@ const TokenizerKind* find_kind(const TokenizerKinds& kinds, const std::string& n
 
 const TokenizerKind& tokenizer_kind(const TokenizerKinds& kinds, const std::string& name) {
   if (const TokenizerKind* found = find_kind(kinds, name)) return *found;
-  throw DataError("[tokenizer] a kind is " + names_of(kinds) + "; got \"" + name + "\"");
+  throw DataError(format("[tokenizer] a kind is {}; got \"{}\"", names_of(kinds), name));
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerKinds& kinds, std::string_view content,
@@ -56,9 +44,10 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerKinds& kinds, std::str
     if (kind.in_files == file.kind) return kind.read(std::move(file.payload), name);
     known.push_back(kind.in_files);
   }
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   throw DataError(
       name, 0,
-      "holds a tokenizer of kind " + file.kind + "; one of kind " + list_of(known) + " is needed here");
+      format("holds a tokenizer of kind {}; one of kind {} is needed here", file.kind, alternatives(known)));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerKinds& kinds, const std::string& path) {

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
@@ -14,7 +15,6 @@ using tokenizer_json::AddedToken;
 using tokenizer_json::AddedTokens;
 
 constexpr const char* kControls = "controls";
-constexpr const char* kOldName = "begins_anew";  // of restarts_after_added, in files of earlier versions
 
 class ControlledTokenizer : public Tokenizer {
  public:
@@ -27,8 +27,8 @@ class ControlledTokenizer : public Tokenizer {
       const bool is_taken = token.id < plain_->vocabulary_size() && plain_->find(token.content) != token.id &&
                             plain_->bytes_of(token.id) != token.content;
       if (is_taken)
-        throw tokenizer_json::UnsupportedPart{"the added token \"" + token.content + "\" with the id " +
-                                              std::to_string(token.id) + " of another token"};
+        throw tokenizer_json::UnsupportedPart{
+            format("the added token \"{}\" with the id {} of another token", token.content, token.id)};
       texts_[token.id] = token.is_special ? "" : token.content;
       size_ = std::max<Index>(size_, token.id + Index{1});
     }
@@ -94,7 +94,7 @@ class ControlledTokenizer : public Tokenizer {
         {"begin_name", controls_.begin_name},
         {"ends", controls_.ends},
         {"added", controls_.added},
-        {controls_.restart_name, controls_.restarts_after_added},
+        {"restarts_after_added", controls_.restarts_after_added},
     };
     return write_tokenizer_file(kControls, described.dump() + "\n" + plain_->serialize());
   }
@@ -136,8 +136,7 @@ std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std
     described.at("begin_name").get_to(controls.begin_name);
     described.at("ends").get_to(controls.ends);
     controls.added = described.at("added");
-    if (described.contains(kOldName)) controls.restart_name = kOldName;
-    described.at(controls.restart_name).get_to(controls.restarts_after_added);
+    described.at("restarts_after_added").get_to(controls.restarts_after_added);
   } catch (const json::exception& error) {
     throw DataError(name, 0, "is damaged: " + reason_of(error));
   } catch (const CheckpointError& error) {

@@ -5,8 +5,7 @@
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
-#include <locale>
-#include <sstream>
+#include <cstdio>
 
 namespace tapeformer {
 namespace {
@@ -17,43 +16,38 @@ constexpr const char* kMagic = "tapeformer-tokenizer-1";
 
 void check_token(std::int32_t id, Index size) {
   if (id >= 0 && id < size) return;
-  throw DataError("[tokenizer] ids are in [0, vocabulary); got " + std::to_string(id) +
-                  " with a vocabulary of " + std::to_string(size));
+  throw DataError(format("[tokenizer] ids are in [0, vocabulary); got {} with a vocabulary of {}", id, size));
 }
 
 void check_utf8(std::string_view text, const char* kind, const char* where) {
   const std::size_t bad = find_invalid_utf8(text);
   if (bad == std::string_view::npos) return;
-  throw DataError(std::string("[tokenizer] the text of a ") + kind +
-                  " tokenizer is UTF-8; got something else at byte " + std::to_string(bad) + where);
+  throw DataError(format("[tokenizer] the text of a {} tokenizer is UTF-8; got something else at byte {}{}",
+                         kind, bad, where));
 }
 
 std::string write_tokenizer_file(const char* kind, const std::string& payload) {
-  std::ostringstream header;
-  header.imbue(std::locale::classic());  // the program's locale might group digits
-  header << kMagic << ' ' << kind << ' ' << payload.size() << ' ' << std::hex << hash_text(payload) << '\n';
-  return header.str() + payload;
+  return format("{} {} {} {:x}\n", kMagic, kind, payload.size(), hash_text(payload)) + payload;
 }
 
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name) {
   const std::size_t header_end = content.find('\n');
-  std::istringstream header{std::string(content.substr(0, header_end))};
-  header.imbue(std::locale::classic());
-  std::string magic;
-  TokenizerFile file;
+  const std::string header(content.substr(0, std::min<std::size_t>(header_end, 200)));
+  char magic[32], kind[32];
   std::size_t size = 0;
-  std::uint64_t checksum = 0;
-  if (!(header >> magic >> file.kind >> size >> std::hex >> checksum) || magic != kMagic) {
-    throw DataError(name, 0,
-                    std::string("is not a tokenizer file: it does not start with \"") + kMagic + " KIND\"");
+  unsigned long long sum = 0;
+  if (std::sscanf(header.c_str(), "%31s %31s %zu %llx", magic, kind, &size, &sum) != 4 ||
+      magic != std::string(kMagic)) {
+    throw DataError(name, 0, format("is not a tokenizer file: it does not start with \"{} KIND\"", kMagic));
   }
+  TokenizerFile file{kind, {}};
   file.payload = content.substr(std::min(header_end, content.size() - 1) + 1);
   if (file.payload.size() != size) {
     throw DataError(name, 0,
-                    "is damaged: its header promises " + number_of(size, "byte") + ", it has " +
-                        std::to_string(file.payload.size()));
+                    format("is damaged: its header promises {}, it has {}", number_of(size, "byte"),
+                           file.payload.size()));
   }
-  if (hash_text(file.payload) != checksum) {
+  if (hash_text(file.payload) != sum) {
     throw DataError(name, 0, "is damaged: its checksum does not match");
   }
   return file;

@@ -1,8 +1,8 @@
-#include <tapeformer/data/tokenizers/unicode_classes.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/utf8.h>
+#include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdio>
 
 namespace tapeformer {
 namespace {
@@ -46,12 +46,10 @@ std::size_t find_no_text(std::string_view text) { return std::min(find_invalid_u
 
 std::string no_text_message(char found, Index number, const char* of) {
   const unsigned byte = static_cast<unsigned char>(found);
-  char value[8];
-  std::snprintf(value, sizeof value, "0x%02x", byte);
   // A NUL, or the mark that UTF-16 begins with; of others the most common one.
-  const std::string encoding = byte == 0 || byte >= 0xfe ? "UTF-16" : "LATIN1";
-  return (byte == 0 ? "a NUL" : "invalid UTF-8") + (" at byte " + std::to_string(number)) + " of the " + of +
-         ": " + value + "; if it is " + encoding + ", try iconv -f " + encoding + " -t UTF-8";
+  const char* const encoding = byte == 0 || byte >= 0xfe ? "UTF-16" : "LATIN1";
+  return format("{} at byte {} of the {}: 0x{:02x}; if it is {}, try iconv -f {} -t UTF-8",
+                byte == 0 ? "a NUL" : "invalid UTF-8", number, of, byte, encoding, encoding);
 }
 
 char32_t decode_code_point(std::string_view text) {
@@ -70,6 +68,24 @@ std::vector<std::string_view> split_code_points(std::string_view text) {
     text.remove_prefix(points.back().size());
   }
   return points;
+}
+
+CharacterClass character_class(char32_t code_point) {
+  if ((code_point >= 0x09 && code_point <= 0x0d) || code_point == 0x85) return CharacterClass::space;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO: return CharacterClass::letter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO: return CharacterClass::number;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return CharacterClass::space;
+    default: return CharacterClass::other;
+  }
 }
 
 bool is_white_space(char32_t c) {
@@ -91,8 +107,6 @@ std::vector<std::string_view> split_white_space(std::string_view text) {
   if (start < text.size()) words.push_back(text.substr(start));
   return words;
 }
-
-std::size_t count_words(std::string_view text) { return split_white_space(text).size(); }
 
 std::string_view trim_end(std::string_view text) {
   std::size_t end = 0;

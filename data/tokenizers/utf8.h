@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/shape.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,14 +49,19 @@ char32_t decode_code_point(std::string_view text);
 /// The code points of valid UTF-8, as views into it.
 std::vector<std::string_view> split_code_points(std::string_view text);
 
+/// The classes of byte-level BPE: \p{L}, \p{N} and \s of regular expressions, and the rest.
+enum class CharacterClass : std::uint8_t { other, letter, number, space };
+
+/// The class of a code point up to U+10FFFF, as the published GPT-2 tokenizers (tiktoken, tokenizers) see it.
+/// Code points that no Unicode version has assigned yet are `other`; which ones they are depends on the
+/// version of utf8proc, whose tables these are: 2.8 knows Unicode 15.
+CharacterClass character_class(char32_t code_point);
+
 /// Unicode white space, including no-break spaces, as in Python's str.split().
 bool is_white_space(char32_t code_point);
 
 /// The words between white space, as views into `text`.
 std::vector<std::string_view> split_white_space(std::string_view text);
-
-/// The number of words between white space.
-std::size_t count_words(std::string_view text);
 
 /// `text` without the white space at its end.
 std::string_view trim_end(std::string_view text);

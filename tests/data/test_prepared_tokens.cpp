@@ -179,28 +179,17 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK((text_of(*tokenizer, whole.train) == text + other));
   }
 
-  TEST_CASE("progress counts the bytes of both parts") {
-    const TemporaryFolder folder;
-    const std::string text = lines(300'000, 20, 5);
-    std::vector<Index> seen;
-    prepare_tokens(split_of(text), LineTokenizer(), folder.file("tokens"), [&](Index done, Index total) {
-      CHECK(total == static_cast<Index>(text.size()));
-      seen.push_back(done);
-    });
-    CHECK(std::is_sorted(seen.begin(), seen.end()));
-    CHECK(seen.size() == 4);  // each part is longer than a piece
-    CHECK(seen.back() == static_cast<Index>(text.size()));
-  }
-
   TEST_CASE("an interrupted or failed preparation leaves nothing") {
     const TemporaryFolder folder;
     const std::string text = lines(300'000, 20, 6), path = folder.file("tokens");
     const LineTokenizer tokenizer;
-    for (const Index last : {1, 3, 4}) {
+    for (const Index last : {1, 2}) {
       Index calls = 0;
-      const auto stop = [&](Index, Index) {
+      const auto stop = [&](Index done, Index total) {
         CHECK(folder.count() == 1);
-        if (++calls == last) throw Error("stop");
+        CHECK(total == static_cast<Index>(text.size()));
+        CHECK((done == total) == (++calls == 2));
+        if (calls == last) throw Error("stop");
       };
       CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path, stop), "stop", Error);
       CHECK(folder.count() == 0);
@@ -275,14 +264,11 @@ TEST_SUITE("data/prepared_tokens") {
     writer.finish();
     CHECK_THROWS_AS(PreparedTokens::open(one), DataError);
     for (const char* name : {"/tokenizer", "/train.tokens", "/validation.tokens"}) {
-      std::filesystem::remove(other + name);
+      std::filesystem::rename(other + name, other + "/away");
       CHECK_THROWS_WITH_AS(PreparedTokens::open(other),
                            (other + name + ": cannot be opened: No such file or directory").c_str(),
                            DataError);
-      write_bytes(other + name, "x");
-      CHECK_THROWS_AS(PreparedTokens::open(other), DataError);
-      std::filesystem::remove_all(other);
-      prepare("uvwxyz", other);
+      std::filesystem::rename(other + "/away", other + name);
     }
   }
 }

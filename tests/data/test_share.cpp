@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/data/share.h>
 
-#include <vector>
-
 using namespace tapeformer;
 
 TEST_SUITE("data/share") {
@@ -23,17 +21,5 @@ TEST_SUITE("data/share") {
         CHECK(share_of(count, 0, ranks).size() == (count + ranks - 1) / ranks);
       }
     }
-  }
-
-  TEST_CASE("shares written out") {
-    const auto sizes = [](Index count, int ranks) {
-      std::vector<Index> all;
-      for (int rank = 0; rank < ranks; ++rank) all.push_back(share_of(count, rank, ranks).size());
-      return all;
-    };
-    CHECK(sizes(12, 1) == std::vector<Index>{12});
-    CHECK(sizes(12, 4) == std::vector<Index>{3, 3, 3, 3});
-    CHECK(sizes(8, 3) == std::vector<Index>{3, 3, 2});
-    CHECK(sizes(2, 4) == std::vector<Index>{1, 0, 1, 0});
   }
 }

@@ -75,36 +75,16 @@ std::string common_start(const std::string& a, const std::string& b) {
 }  // namespace
 
 TEST_SUITE("data/text_stream") {
-  TEST_CASE("text is shown as it comes") {
+  TEST_CASE("a character is shown when its last byte has come, and as U+FFFD if it does not") {
     CHECK(shown({"To", " be", "", ", é"}) == Strings{"To", " be", "", ", é", ""});
-    CHECK(shown({}) == Strings{""});
-  }
-
-  TEST_CASE("a character is shown when its last byte has come") {
     CHECK(shown({"a\xf0", "\x9f", "\x98", "\x80!"}) == Strings{"a", "", "", "😀!", ""});
-    CHECK(shown({"\xc3", "\xa9\xc3", "\xa9"}) == Strings{"", "é", "é", ""});
-  }
-
-  TEST_CASE("bytes that can begin no character become U+FFFD, one for what could have been one") {
-    CHECK(shown({"a\x80z"}) == Strings{"a\ufffdz", ""});
-    CHECK(shown({"\xff\xfe"}) == Strings{"\ufffd\ufffd", ""});
-    CHECK(shown({"\xf0\x9f\x98", "("}) == Strings{"", "\ufffd(", ""});  // three bytes, one U+FFFD
-    CHECK(shown({"\xe2\x82", "\xe2\x82", "\xac"}) == Strings{"", "\ufffd", "€", ""});
+    CHECK(shown({"\xf0\x9f\x98", "("}) == Strings{"", "\ufffd(", ""});            // three bytes, one U+FFFD
     CHECK(shown({"\xed", "\xa0\x80"}) == Strings{"", "\ufffd\ufffd\ufffd", ""});  // a surrogate
-    CHECK(shown({"\xf4", "\x90"}) == Strings{"", "\ufffd\ufffd", ""});
-    CHECK(shown({"\xc0\x80"}) == Strings{"\ufffd\ufffd", ""});
-  }
-
-  TEST_CASE("an unfinished character becomes U+FFFD at the end") {
-    CHECK(shown({"a\xf0\x9f\x98"}) == Strings{"a", "\ufffd"});
     CHECK(shown({"\xe2\x82", "\xc3"}) == Strings{"", "\ufffd", "\ufffd"});
   }
 
   TEST_CASE("a stop string and what follows it are not shown, wherever the tokens end") {
-    CHECK(shown({"one\n", "\ntwo"}, {"\n\n"}) == Strings{"one", "", ""});
-    CHECK(shown({"a END b"}, {"END"}) == Strings{"a ", ""});
     CHECK(shown({"a E", "N", "D", " b"}, {"END"}) == Strings{"a ", "", "", "", ""});
-    CHECK(shown({"END"}, {"END"}) == Strings{"", ""});
     const Pieces tokenizer({"x", "END", "y"});
     TextStream stream(tokenizer, {"END"});
     stream.add(0);
@@ -118,10 +98,8 @@ TEST_SUITE("data/text_stream") {
 
   TEST_CASE(
       "of several stop strings the one that is complete first counts, of two that end together the longer") {
-    CHECK(shown({"abcdef"}, {"abcdef", "cd"}) == Strings{"ab", ""});
     CHECK(shown({"abcd", "ef"}, {"abcdef", "cd"}) == Strings{"ab", "", ""});
     CHECK(shown({"xabc"}, {"bc", "abc"}) == Strings{"x", ""});
-    CHECK(shown({"xabc"}, {"abc", "bc"}) == Strings{"x", ""});
     CHECK(shown({"xaby"}, {"abz", "by"}) == Strings{"xa", ""});
   }
 

@@ -2,7 +2,7 @@
 """Makes tokenizer_json.json: small BPE tokenizers, and what the package tokenizers makes of awkward texts.
 
 Usage: python make_tokenizer_json.py
-Needs tokenizers.
+Needs tokenizers 0.23.
 """
 
 import json

@@ -2,6 +2,7 @@
 #include <pcre2.h>
 
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 
 #include <cstring>
@@ -59,8 +60,8 @@ struct Regex {
     code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
     if (!code)
-      throw UnsupportedPart{"the pattern " + written + ", which is not a regular expression (" +
-                            message_of(error) + " at byte " + std::to_string(where) + ")"};
+      throw UnsupportedPart{format("the pattern {}, which is not a regular expression ({} at byte {})",
+                                   written, message_of(error), where)};
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it cannot, patterns are interpreted
     limits.reset(pcre2_match_context_create(nullptr));
     pcre2_set_match_limit(limits.get(), kMostSteps);

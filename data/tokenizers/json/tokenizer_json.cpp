@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/added.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
@@ -59,17 +60,16 @@ class TokenizerJson : public Tokenizer {
     for (const AddedToken& token : added_.tokens()) last = std::max(last, token.id);
     const std::size_t count = model_.vocabulary().size() + added_.tokens().size();
     if (last >= static_cast<Index>(count) + kMostGaps)
-      throw UnsupportedPart{"the id " + std::to_string(last) + " among " + std::to_string(count) + " tokens"};
+      throw UnsupportedPart{format("the id {} among {} tokens", last, count)};
     tokens_.resize(static_cast<std::size_t>(last) + 1);
     const Decoder decode = make_decoder(part_of(file, "decoder"));
     for (const auto& [token, id] : model_.vocabulary()) {
-      if (id < 0) throw UnsupportedPart{"the id " + std::to_string(id)};
+      if (id < 0) throw UnsupportedPart{format("the id {}", id)};
       tokens_[static_cast<std::size_t>(id)] = {decode(token, true), decode(token, false)};
     }
     for (const AddedToken& token : added_.tokens()) {
       tokens_[static_cast<std::size_t>(token.id)] =
-          token.is_special ? Token{} : Token{decode(token.text, true), decode(token.text, false)};
-      tokens_[static_cast<std::size_t>(token.id)].is_silent = token.is_special;
+          token.is_special ? Token{{}, {}, true} : Token{decode(token.text, true), decode(token.text, false)};
     }
     const Ends ends = ends_of(part_of(file, "post_processor"));
     begin_ = find(ends.begin);
@@ -140,10 +140,10 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::str
     const Json file = parse_json<Json>(text, "it");
     return std::make_unique<TokenizerJson>(std::move(text), file);
   } catch (const UnsupportedPart& part) {
-    throw DataError(name, 0,
-                    "has " + part.what +
-                        ", which is not supported; try the model's tokenizer.model, or "
-                        "another tokenizer");
+    throw DataError(
+        name, 0,
+        format("has {}, which is not supported; try the model's tokenizer.model, or another tokenizer",
+               part.what));
   } catch (const Json::exception& error) {
     throw DataError(name, 0, std::string("is damaged: ") + reason_of(error));
   } catch (const CheckpointError& error) {

@@ -30,13 +30,9 @@ TEST_SUITE("data/tokenizers/byte_pair_files") {
     CHECK(byte_pair_characters("!~\xa1\xff") == "!~¡ÿ");
     CHECK(byte_pair_characters(std::string_view("\0\n \x7f\xa0\xad", 6)) == "ĀĊĠġłŃ");
     const auto order = byte_pair_order();
-    CHECK(order[0] == '!');
-    CHECK(order[93] == '~');
-    CHECK(order[94] == 0xa1);
+    CHECK(byte_pair_characters({reinterpret_cast<const char*>(order.data()), 95}).substr(92) == "}~¡");
     CHECK(order[187] == 0xff);
-    CHECK(order[188] == 0);
     CHECK(order[220] == ' ');
-    CHECK(order[255] == 0xad);
   }
 
   TEST_CASE("files that were written are read to the same tokenizer") {
@@ -76,23 +72,13 @@ TEST_SUITE("data/tokenizers/byte_pair_files") {
     const auto error_of = [](const std::string& vocabulary) {
       return message_of<DataError>([&] { parse_byte_pair_files(vocabulary, "v", "", "m"); });
     };
-    CHECK(error_of("[").find("v: is not a JSON object of tokens and their ids: ") == 0);
-    CHECK(error_of("[0,1]") == "v: is not a JSON object of tokens and their ids");
-    CHECK(error_of("7") == "v: is not a JSON object of tokens and their ids");
-    CHECK(error_of("{\"a\": \"b\"}") ==
-          "v: has 1 token, so their ids are 0 to 0, each once; \"a\" has \"b\"");
-    CHECK(error_of("{\"a\": 0, \"b\": 0}") ==
-          "v: has 2 tokens, so their ids are 0 to 1, each once; \"b\" has 0");
-    CHECK(error_of("{\"a\": 0, \"b\": 2}").find("\"b\" has 2") != std::string::npos);
-    CHECK(error_of("{\"a\": -1}").find("\"a\" has -1") != std::string::npos);
-    CHECK(error_of("{\"a\": 0.5}").find("\"a\" has 0.5") != std::string::npos);
-    CHECK(error_of("{\"a\": 18446744073709551615}").find("\"a\" has 18446744073709551615") !=
-          std::string::npos);
-    CHECK(error_of("{\"a\": 0, \"a\": 0}") ==
-          "v: is not a JSON object of tokens and their ids: it has \"a\" twice");
-    CHECK(error_of(vocabulary_with({}) + std::string("\0{", 2)).find("it is not JSON: it has a NUL byte") !=
-          std::string::npos);
-    CHECK(error_of("{\"a\": 0}") == "v: has no token for byte 0, \"Ā\"");
+    for (const char* other : {"[", "[0,1]", "7", R"({"a": 0, "a": 0})"})
+      CHECK(error_of(other).find("v: is not a JSON object of tokens and their ids") == 0);
+    CHECK(error_of(R"({"a": "b"})") == "v: has 1 token, so their ids are 0 to 0, each once; \"a\" has \"b\"");
+    for (const char* id : {"0", "2", "-1", "0.5", "18446744073709551615"})
+      CHECK(error_of(R"({"a": 0, "b": )" + std::string(id) + "}").find("\"b\" has " + std::string(id)) !=
+            std::string::npos);
+    CHECK(error_of(R"({"a": 0})") == "v: has no token for byte 0, \"Ā\"");
     CHECK(message_of<DataError>([] { load_byte_pair_tokenizer("/nonexistent/v", "/nonexistent/m"); }) ==
           "/nonexistent/v: cannot be opened: No such file or directory");
     const TemporaryFile vocabulary(vocabulary_with({})), merges("");
@@ -109,11 +95,8 @@ TEST_SUITE("data/tokenizers/byte_pair_files") {
     CHECK(error_of("#version: 0.2\na b\nab c\n") == "nothing was thrown");
     CHECK(error_of("") == "nothing was thrown");
     CHECK(error_of("a b\nabc\n") == "m:2: a merge is two tokens and a space between; got \"abc\"");
-    CHECK(error_of("a b c\n") == "m:1: a merge is two tokens and a space between; got \"a b c\"");
     CHECK(error_of("a b\n\nab d\n") == "m:3: makes \"abd\", which v does not have");
     CHECK(error_of("ab c\na b\n") == "m:1: \"ab\" is not a byte, and no earlier line makes it");
-    CHECK(error_of("a xyz\n") == "m:1: \"xyz\" is not a byte, and no earlier line makes it");
-    CHECK(error_of("a b\nab \n") == "m:2: \"\" is not a byte, and no earlier line makes it");
     CHECK(error_of("#version: 0.2\na b\na b\n") == "m:3: repeats \"a b\"");
     CHECK(error_of("a b\n#version: 0.2\n").find("m:2: ") == 0);
   }

@@ -87,28 +87,11 @@ TEST_SUITE("data/tokenizers/byte_pair_words") {
     CHECK(words_of("  \x85z") == Words{" ", " \x85", "z"});
   }
 
-  TEST_CASE("a cut leaves what may still change") {
+  TEST_CASE("the cut is the longest that nothing can spoil") {
     CHECK(safe_word_cut("") == 0);
-    CHECK(safe_word_cut("abc") == 0);
-    CHECK(safe_word_cut("abc de") == 3);
-    CHECK(safe_word_cut("abc ") == 3);
-    CHECK(safe_word_cut("it's") == 4);
-    CHECK(safe_word_cut("it'") == 2);
-    CHECK(safe_word_cut("it'r") == 2);
-    CHECK(safe_word_cut("it'x") == 3);
-    CHECK(safe_word_cut("it 'r") == 4);   // " '" is a word whatever follows the r
-    CHECK(safe_word_cut("a\n\nb") == 2);  // after the second line end, the head would be one word of two
-    CHECK(safe_word_cut("a\n\n'r") == 2);
-    CHECK(safe_word_cut("a\n\n b") == 3);
-    CHECK(safe_word_cut("a\u3000\u00a0b") == 4);
-    CHECK(safe_word_cut("a\u00a0b") == 3);
     CHECK(safe_word_cut("ab\xe2\x82") == 0);  // may become a letter
     CHECK(safe_word_cut("a b\xe2") == 1);
-    CHECK(safe_word_cut("a b\xff") == 3);
-    CHECK(safe_word_cut("\xf0\x9f\x98") == 0);
-  }
-
-  TEST_CASE("the cut is the longest that nothing can spoil") {
+    CHECK(safe_word_cut("a\u3000\u00a0b") == 4);
     const Words alphabet = {"a", "r", "l", "v", "e", "s", "'", "!", "1", " ", "\n", "\u00a0", "é"};
     Words endings = {""};
     for (const std::string& one : alphabet) {

@@ -72,19 +72,6 @@ TEST_SUITE("data/tokenizers/text_tokenizers") {
     }
   }
 
-  TEST_CASE("a long text takes no more time a byte than a short one") {
-    // A word, white space, marks, and words in a row: minutes, were any of it the square of the length.
-    for (const char* unit : {"t", " ", "\n", "to be", "L'\u00e9", "be\n  "}) {
-      std::string text;
-      while (text.size() < 1'000'000) text += unit;
-      for (const auto& tokenizer : tokenizers()) {
-        CAPTURE(tokenizer->kind());
-        CAPTURE(unit);
-        CHECK((tokenizer->decode(tokenizer->encode(text)) == text));
-      }
-    }
-  }
-
   TEST_CASE("tokenizers that are not for language models are refused by name") {
     const auto error_of = [](const std::string& content) {
       return message_of<DataError>([&] { parse_tokenizer(text_tokenizers(), content, "t"); });

@@ -4,20 +4,9 @@
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <locale>
 #include <string>
 
 using namespace tapeformer;
-
-namespace {
-
-/// 1.234.567, as in much of Europe.
-struct Grouped : std::numpunct<char> {
-  char do_thousands_sep() const override { return '.'; }
-  std::string do_grouping() const override { return "\3"; }
-};
-
-}  // namespace
 
 TEST_SUITE("data/tokenizers/tokenizer_file") {
   TEST_CASE("a file gives back kind and payload, whatever bytes they are") {
@@ -28,17 +17,6 @@ TEST_SUITE("data/tokenizers/tokenizer_file") {
     }
     CHECK(write_tokenizer_file("byte", "a") ==
           "tapeformer-tokenizer-1 byte 1 af63dc4c8601ec8c\na");  // FNV-1a
-  }
-
-  TEST_CASE("a program's locale does not change a file") {
-    const std::string expected = write_tokenizer_file("byte", std::string(1234, 'a'));
-    const std::locale before =
-        std::locale::global(std::locale(std::locale::classic(), new Grouped));  // which owns it
-    const std::string written = write_tokenizer_file("byte", std::string(1234, 'a'));
-    const TokenizerFile file = read_tokenizer_file(written, "t");
-    std::locale::global(before);
-    CHECK(written == expected);
-    CHECK(file.payload.size() == 1234);
   }
 
   TEST_CASE("damaged files are refused") {
