@@ -21,8 +21,7 @@ void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is
   if (x.device() != first.device()) {
     throw DeviceError(
         format("[{}] all operands must be on one device; got {} on {} and {} on {}; try to(Device), or "
-               "to(Device) of "
-               "the model",
+               "to(Device) of the model",
                op, first.describe(), first.device().text(), x.describe(), x.device().text()));
   }
 }

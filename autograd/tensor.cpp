@@ -182,8 +182,7 @@ void Tensor::require_host_readable() const {
   if (cuda::is_host_readable()) return;
   throw DeviceError(
       format("[data] the elements must be in the CPU's memory; got x={} on {}; try to(Device::cpu()), "
-             "to_vector() or "
-             "item()",
+             "to_vector() or item()",
              describe(), device().text()));
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/rule_optimizer.h>
 
 #include <cmath>
@@ -39,6 +41,8 @@ class AdamW : public RuleOptimizer<kernels::AdamWStep> {
         config_(config),
         steps_(parameters_.size(), 0) {
     check_fields("adamw", fields_of(config));
+    if (!(config.epsilon > 0))
+      throw Error(format("[adamw] epsilon must be positive; got {}", config.epsilon));
   }
   void visit_state(OptimizerVisitor& visitor) override {
     RuleOptimizer::visit_state(visitor);

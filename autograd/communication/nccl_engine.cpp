@@ -25,8 +25,7 @@ std::string remedy(ncclResult_t result) {
     return "try NCCL_DEBUG=WARN, which says more";
   return format(
       "/dev/shm, which ranks of one machine share, has {} of {} MiB left; if that is little try --ipc=host "
-      "or "
-      "--shm-size=1g where the container is started, else NCCL_DEBUG=WARN, which says more",
+      "or --shm-size=1g where the container is started, else NCCL_DEBUG=WARN, which says more",
       memory.f_bavail * memory.f_frsize >> 20, memory.f_blocks * memory.f_frsize >> 20);
 }
 

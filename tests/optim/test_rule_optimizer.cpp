@@ -135,6 +135,11 @@ TEST_SUITE("optim/rule_optimizer") {
     }
   }
 
+  TEST_CASE("settings that make no sense are refused by name") {
+    CHECK(message_of<Error>([] { AdamW({}, {0.9, 0.999, 0}); }) == "[adamw] epsilon must be positive; got 0");
+    CHECK(message_of<Error>([] { Lion({}, {1}); }) == "[lion] beta1 must be in [0, 1); got 1");
+  }
+
   TEST_CASE("without momentum AdamW does not lose a gradient that shrinks in what came before") {
     const Parameter x(Tensor::full({1}, 0));
     AdamW optimizer({x}, {0, 0, 1e-8, 0});

@@ -4,11 +4,13 @@ namespace tapeformer {
 namespace {
 
 PackedHeads one_head(const SingleHeadConfig& config) {
-  return resolved_heads("single_head", config.width, 0,
-                        {1, 1, config.key_width, or_else(config.value_width, config.key_width)});
+  const Index value_width = config.value_width == 0 ? config.key_width : config.value_width;
+  return resolved_heads("single_head", config.width, 0, {1, 1, config.key_width, value_width});
 }
 
-Index memory_width(const SingleHeadConfig& config) { return or_else(config.memory_width, config.width); }
+Index memory_width(const SingleHeadConfig& config) {
+  return config.memory_width == 0 ? config.width : config.memory_width;
+}
 
 }  // namespace
 
