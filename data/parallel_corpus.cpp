@@ -4,6 +4,10 @@
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+#include <ext/stdio_filebuf.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -40,9 +44,12 @@ bool is_first(const std::vector<Source>& sources, std::size_t i) {
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path)
-    : name_(name_of(path)), file_(path == kStandardInput ? "/dev/stdin" : path) {
-  if (!file_) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
+LineReader::LineReader(const std::string& path) : name_(name_of(path)) {
+  // Not /dev/stdin, which does not open where a socket is standard input, as under ssh.
+  const int file = path == kStandardInput ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  buffer_ = std::make_unique<__gnu_cxx::stdio_filebuf<char>>(file, std::ios::in);
+  file_.rdbuf(buffer_.get());
 }
 
 bool LineReader::next(std::string& line) {

@@ -3,7 +3,8 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
-#include <fstream>
+#include <istream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ class LineReader {
 
  private:
   const std::string name_;
-  std::ifstream file_;
+  std::unique_ptr<std::streambuf> buffer_;
+  std::istream file_{nullptr};
   Index number_ = 0;
 };
 

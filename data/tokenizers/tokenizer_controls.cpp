@@ -15,6 +15,7 @@ using tokenizer_json::AddedToken;
 using tokenizer_json::AddedTokens;
 
 constexpr const char* kControls = "controls";
+constexpr const char* kOldName = "begins_anew";  // of restarts_after_added, in files of earlier versions
 
 class ControlledTokenizer : public Tokenizer {
  public:
@@ -94,7 +95,7 @@ class ControlledTokenizer : public Tokenizer {
         {"begin_name", controls_.begin_name},
         {"ends", controls_.ends},
         {"added", controls_.added},
-        {"restarts_after_added", controls_.restarts_after_added},
+        {controls_.restart_name, controls_.restarts_after_added},
     };
     return write_tokenizer_file(kControls, described.dump() + "\n" + plain_->serialize());
   }
@@ -136,7 +137,8 @@ std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std
     described.at("begin_name").get_to(controls.begin_name);
     described.at("ends").get_to(controls.ends);
     controls.added = described.at("added");
-    described.at("restarts_after_added").get_to(controls.restarts_after_added);
+    if (described.contains(kOldName)) controls.restart_name = kOldName;
+    described.at(controls.restart_name).get_to(controls.restarts_after_added);
   } catch (const json::exception& error) {
     throw DataError(name, 0, "is damaged: " + reason_of(error));
   } catch (const CheckpointError& error) {

@@ -16,6 +16,7 @@ struct TokenizerControls {
   nlohmann::json added = nlohmann::json::array();
   /// Text behind an added token begins as a text of its own does, with a space where the kind puts one.
   bool restarts_after_added = true;
+  std::string restart_name = "restarts_after_added";  ///< as its file has it, whose bytes stay the same
 
   /// The controls that `tokenizer` has by itself.
   static TokenizerControls of(const Tokenizer& tokenizer);

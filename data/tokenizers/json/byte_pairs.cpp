@@ -26,7 +26,8 @@ BytePairModel::BytePairModel(const Json& part)
     if (const Json value = part.value(other, Json()); !value.is_null() && value != "" && value != 0)
       throw UnsupportedPart{std::string("a model with ") + other};
   for (const auto& [token, id] : part.at("vocab").items()) vocabulary_.emplace(token, id.get<std::int32_t>());
-  if (const Json unknown = part.value("unk_token", Json()); !unknown.is_null()) unknown_ = id_of(unknown);
+  if (const Json unknown = part.value("unk_token", Json()); !unknown.is_null() && unknown != "")
+    unknown_ = id_of(unknown);
   std::vector<BytePairMerge> merges;
   for (const Json& merge : part.at("merges")) {
     const auto [left, right] = sides_of(merge);

@@ -114,6 +114,11 @@ TEST_SUITE("data/tokenizers/tokenizer_controls") {
     const std::string sound =
         R"({"begin": null, "begin_name": "", "restarts_after_added": true, "ends": [], "added": )";
     CHECK(message(sound + "[]}\n" + of_plain) == "nothing was thrown");
+    const std::string older = write_tokenizer_file(
+        "controls", R"({"added":[],"begin":5,"begin_name":"","begins_anew":false,"ends":[2]})"
+                    "\n" +
+                        of_plain);
+    CHECK(parse_tokenizer(text_tokenizers(), older, "t")->serialize() == older);
     CHECK(message(sound + "[3]}\n" + of_plain).find("t: is damaged") == 0);
     CHECK(message(sound + R"([{"id": -1, "content": "a"}]})" + "\n" + of_plain) ==
           "t: has an added token without content or id");
