@@ -48,7 +48,7 @@ GradcheckInput named(const std::string& name) {
   return result;
 }
 
-/// What gradcheck() knows while it runs.
+/// The state of one gradcheck().
 class Check {
  public:
   Check(const std::function<Tensor()>& function, const Inputs& inputs, const GradcheckOptions& options)

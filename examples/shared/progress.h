@@ -17,7 +17,7 @@ namespace tapeformer {
 /// Seconds on a clock that never jumps, whatever is done to the time of day, and that does not count the
 /// time asleep of a machine, nor of a stopped process that calls tell_clock_of_running().
 double now_seconds();
-/// For tests: now_seconds() is from now on what `clock` says, or the true one again if that is empty.
+/// For tests: makes now_seconds() return clock(), or the true time again if `clock` is empty.
 void set_clock(std::function<double()> clock);
 /// To be called several times a second once it was called: what is longer than a second between two calls is
 /// time in which the process was stopped (Ctrl-Z, SIGSTOP).

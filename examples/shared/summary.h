@@ -23,9 +23,9 @@ std::string changes_text(const Config& config) {
 /// The parameters with their shapes and numbers of values, module by module, the total, and what is frozen.
 std::string parameters_text(Module& model);
 
-/// What one row of as many tokens as the model can have takes, part by part: FLOPs of the forward pass, bytes
-/// that are kept for the backward pass; FLOPs of both passes, and the bytes per token in the caches. Passes
-/// run once for that, in training mode; the model's gradients are cleared.
+/// The costs of one row of as many tokens as the model can have, part by part: FLOPs of the forward pass and
+/// bytes kept for the backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both
+/// passes once, in training mode, and clears the model's gradients.
 std::string costs_text(DecoderOnly& model);
 /// The costs with a source and a target of that length.
 std::string costs_text(EncoderDecoder& model);

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-// What attention layers with heads share: sizes and shapes, options from the context, and the cache.
+// Shared by attention layers with heads: sizes and shapes, options from the context, and the cache.
 
 /// A size, or its default if it is 0.
 inline Index or_else(Index size, Index fallback) { return size > 0 ? size : fallback; }

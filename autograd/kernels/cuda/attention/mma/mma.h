@@ -75,14 +75,15 @@ __device__ const BFloat16* rows_by_8(const BFloat16* tile) {
   return tile + (own_lane() % 8 + own_lane() / 16 * 8) * kPitch<kWidth> + own_lane() / 8 % 2 * 8;
 }
 
-/// a of 16 kRowTiles rows of a tile; `rows` comes from rows_by_16.
+/// Loads the factor `a` of 16 kRowTiles rows of a tile; `rows` comes from rows_by_16.
 template <int kWidth, int kRowTiles>
 __device__ void load_rows_of_a(unsigned (&a)[kRowTiles][4], const BFloat16* rows) {
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) load_matrix_x4(a[r], rows + r * 16 * kPitch<kWidth>);
 }
-/// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. a_at(at, loaded) returns a
-/// of the warp's rows and 16 columns from `at` on, perhaps in `loaded`; `moving` comes from rows_by_8.
+/// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. a_at(at, loaded) returns
+/// the factor `a` of the warp's rows and 16 columns from `at` on, perhaps in `loaded`; `moving` comes from
+/// rows_by_8.
 template <int kWidth, int kRowTiles, int kFragments, class Own>
 __device__ void multiply_moving(float (&products)[kRowTiles][kFragments][4], const BFloat16* moving,
                                 const Own& a_at) {

@@ -101,7 +101,8 @@ struct RowSums {
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
-/// True for the backward pass of modified scores; an additive mask, which may be large and learned, is one.
+/// True if the backward pass is that of modified scores, as with an additive mask, which may be large and
+/// learned.
 template <class T>
 bool is_modified(const AttentionShape& s, const AttentionOperands<T>& x) {
   return modifies(s, x) || x.bias != nullptr;
