@@ -89,40 +89,23 @@ void RandomLayer::add_attention() {
 }
 
 void RandomLayer::add_piece() {
-  switch (random_.below(9)) {
+  switch (random_.below(5)) {
     case 0: {
       const Tensor weight = square("weight"), bias = input("bias", {width_}, 0, 0.5);
       return piece("linear", [=](const Tensor& x) { return linear(x, weight, bias); });
     }
     case 1: {
-      const Tensor weight = input("weight", {width_}, 1, 0.3), bias = input("bias", {width_}, 0, 0.3);
-      return piece("layer norm", [=](const Tensor& x) { return layer_norm(x, weight, bias); });
-    }
-    case 2: {
-      const Tensor weight = input("weight", {width_}, 1, 0.3);
-      return piece("rms norm", [=](const Tensor& x) { return rms_norm(x, weight); });
-    }
-    case 3: {
       const Tensor temperature = number("temperature", 0, 4);
       return piece("softmax", [=](const Tensor& x) { return softmax(x * exp(temperature)); });
     }
-    case 4: {
-      const Tensor factor = number("factor", 0.5, 5);
-      return piece("exp", [=](const Tensor& x) { return exp(tanh(x) * factor); });
-    }
-    case 5: {
+    case 2: {
       const Tensor factor = number("factor", 0.5, 20);
       return piece("tanh", [=](const Tensor& x) { return tanh(x * factor) + x; });
     }
-    case 6: {
+    case 3: {
       const Tensor weight = square("weight");
       const double least = 0.05 + random_.uniform();
       return piece("division", [=](const Tensor& x) { return x / (least + pow(matmul(x, weight), 2)); });
-    }
-    case 7: {
-      const auto unary = std::vector<Unary>{Unary::gelu, Unary::silu, Unary::sigmoid, Unary::erf};
-      const Unary f = unary[static_cast<std::size_t>(random_.below(4))];
-      return piece(name_of(f), [=](const Tensor& x) { return tapeformer::unary(f, 3.0 * x) + x; });
     }
     default: return add_attention();
   }
