@@ -6,22 +6,29 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace tapeformer {
 namespace detail {
 
-/// The draws of a body that checkpoint() is running: collected in its first run, repeated in later ones.
+/// While it lives, checkpoint() runs a body, whose draws are collected first and repeated in later runs.
 struct Draws {
+  Draws(PooledVector<std::uint64_t>& drawn, bool repeats)
+      : numbers(drawn), again(repeats), outer(std::exchange(running, this)) {}
+  ~Draws() { running = outer; }
+  Draws(const Draws&) = delete;
+  Draws& operator=(const Draws&) = delete;
+
   PooledVector<std::uint64_t>& numbers;
   bool again;
+  Draws* outer;
   std::size_t next = 0;
-  Draws* outer = nullptr;
+  inline static thread_local Draws* running = nullptr;  // the innermost
 };
-inline thread_local Draws* running_draws = nullptr;
 
 [[noreturn]] inline void throw_not_the_same(const std::string& what) {
   throw TapeError("[checkpoint] the body must compute the same again; " + what +
-                  "; try changing modes and weights behind the reverse pass");
+                  "; try changing modes and weights after the reverse pass");
 }
 
 }  // namespace detail
@@ -30,12 +37,12 @@ inline thread_local Draws* running_draws = nullptr;
 /// checkpoint() runs its body again, it is the number of the first run, and draw() is not called.
 template <class F>
 std::uint64_t drawn(const F& draw) {
-  detail::Draws* again = detail::running_draws;
+  detail::Draws* again = detail::Draws::running;
   while (again != nullptr && !again->again) again = again->outer;
   if (again != nullptr && again->next == again->numbers.size())
     detail::throw_not_the_same("it drew " + number_of(again->next, "number") + " at first, and now more");
   const std::uint64_t number = again != nullptr ? again->numbers[again->next++] : draw();
-  for (detail::Draws* first = detail::running_draws; first != again; first = first->outer)
+  for (detail::Draws* first = detail::Draws::running; first != again; first = first->outer)
     first->numbers.push_back(number);
   return number;
 }

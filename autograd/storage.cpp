@@ -135,9 +135,9 @@ class Pool {
     if (!cache.was_open_) open();
     const std::lock_guard<std::mutex> lock(mutex_);
     count(-static_cast<std::int64_t>(size.bytes));
-    FreeList& free = free_[static_cast<std::size_t>(size.index)];
-    if (FreeList* own = cached(size)) own->move_to(free, batch_size(size.bytes));
-    free.push(block);
+    FreeList &shared = free_[static_cast<std::size_t>(size.index)], *own = cached(size);
+    if (own != nullptr) own->move_to(shared, batch_size(size.bytes));
+    (own != nullptr ? *own : shared).push(block);
   }
 
   PoolStatistics statistics() {

@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kMostGathered = 32 << 10;  // bytes up to which all ranks get all numbers, and add them all
+constexpr Index kMostGathered = 32 << 10;  // bytes up to which all ranks get all values, and add them all
 
 MPI_Datatype mpi_type(DType type) {
   switch (type) {

@@ -19,7 +19,7 @@ void check_mpi(int status, const char* doing);
 using FinishMpi = std::function<void(MPI_Request pending, const char* doing)>;
 
 /// Runs a request among all ranks. Sums are not MPI's, whose order is up to the library: every rank gets all
-/// ranks' numbers of its share, adds them in the order of the ranks, and the shares are gathered.
+/// ranks' values of its share, adds them in the order of the ranks, and the shares are gathered.
 void run_collective(const Communicator::Request& request, int rank, int size, PooledVector<char>& scratch,
                     const FinishMpi& finish);
 

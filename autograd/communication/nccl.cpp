@@ -37,33 +37,31 @@ struct Introduction {
 
 /// Also makes the id on rank 0.
 Introduction introduce_rank(int rank, int device, ncclUniqueId* id) {
-  if (device < 0 || device >= cuda::device_count()) {
-    return {format("there is no cuda:{}: {}; start as many ranks on each machine as it has GPUs", device,
-                   cuda::availability()),
-            {},
-            {}};
-  }
+  Introduction own;
   try {
+    if (device < 0 || device >= cuda::device_count()) {
+      throw DeviceError(format("there is no cuda:{}: {}; start as many ranks on each machine as it has GPUs",
+                               device, cuda::availability()));
+    }
     cuda::device_state(device);
-    Introduction own;
     int version = 0;
     cuda::nccl().get_version(&version);
     own.version = version_text(version);
     if (version < kOldestNccl) {
-      own.problem =
-          format("NCCL is too old; got {}; install {} or newer", own.version, version_text(kOldestNccl));
-      return own;
+      throw DeviceError(
+          format("NCCL is too old; got {}; install {} or newer", own.version, version_text(kOldestNccl)));
     }
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties");
     for (const char byte : properties.uuid.bytes)
       own.gpu += format("{:02x}", int{static_cast<unsigned char>(byte)});
     const ncclResult_t result = rank == 0 ? cuda::nccl().get_unique_id(id) : ncclSuccess;
-    if (result != ncclSuccess) own.problem = "NCCL has failed: " + nccl_failure_text(result, nullptr);
-    return own;
+    if (result != ncclSuccess)
+      throw DeviceError(format("NCCL has failed: {}", nccl_failure_text(result, nullptr)));
   } catch (const DeviceError& error) {
-    return {error.what(), {}, {}};
+    own.problem = error.what();
   }
+  return own;
 }
 
 /// Throws on all ranks alike unless each can take part, all by the same NCCL, on GPUs of their own.

@@ -156,19 +156,14 @@ ncclResult_t NcclEngine::issue(const Communicator::Request& request) {
   return ncclInvalidUsage;
 }
 
-std::shared_ptr<NcclOperation> NcclEngine::spare() {
-  if (spare_.empty()) return std::make_shared<NcclOperation>();
-  const auto operation = spare_.back();
-  spare_.pop_back();
-  return operation;
-}
-
 std::shared_ptr<NcclOperation> NcclEngine::start(const Communicator::Request& request, Index step) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   const cuda::DeviceState& state = cuda::device_state(device_);
   collect();
-  auto operation = spare();
+  if (spare_.empty()) spare_.push_back(std::make_shared<NcclOperation>());
+  const std::shared_ptr<NcclOperation> operation = std::move(spare_.back());
+  spare_.pop_back();
   operation->collective = request.collective;
   operation->type = request.x.dtype();
   operation->elements = request.x.elements();

@@ -57,7 +57,6 @@ class NcclEngine {
  private:
   ncclResult_t issue(const Communicator::Request& request);
   ncclResult_t settled();
-  std::shared_ptr<NcclOperation> spare();
   void collect();
   void look();
   void watch();

@@ -86,8 +86,8 @@ NumericDerivative CentralDifferences::extrapolated_from(int coarsest, std::size_
   NumericDerivative result{rows == 0 ? std::nan("") : best.back(), std::numeric_limits<double>::infinity()};
   for (std::size_t k = 1; k + 1 < rows; ++k) {
     // Where f has a narrow bump, coarse steps may agree that there is none.
-    const bool is_seen_anew = off[k] <= wanted && std::fabs(best[k] - result.value) > 2 * wanted;
-    if (off[k] < result.uncertainty || is_seen_anew) result = {best[k], off[k]};
+    const bool finds_a_bump = off[k] <= wanted && std::fabs(best[k] - result.value) > 2 * wanted;
+    if (off[k] < result.uncertainty || finds_a_bump) result = {best[k], off[k]};
   }
   return result;
 }

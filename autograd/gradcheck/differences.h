@@ -16,7 +16,7 @@ struct NumericDerivative {
   double value = 0, uncertainty = 0;
 };
 
-/// The derivatives at 0 of the numbers that `f(offset)` returns, by central differences, each taken once.
+/// The derivatives at 0 of the values that `f(offset)` returns, by central differences, each taken once.
 class CentralDifferences {
  public:
   /// The function of the offset.

@@ -1,8 +1,8 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/gradcheck/gradcheck.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
 namespace tapeformer {
@@ -11,16 +11,15 @@ namespace {
 double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
 
 std::string line_of(const char* part, const GradcheckInput& input) {
-  char line[256], relative[32] = "zero in theory   ";
-  if (!input.zero_in_theory()) {
-    std::snprintf(relative, sizeof relative, "relative %.2e", input.relative_error);
-  }
-  const std::string place = input.worst_element < 0 ? "" : "at " + std::to_string(input.worst_element) + ", ";
-  std::snprintf(line, sizeof line, "%-6s %-40s %s  absolute %.2e  %s%lld checked  ", part, input.name.c_str(),
-                relative, input.absolute_error, place.c_str(), static_cast<long long>(input.checked));
-  if (input.passed) return line + std::string("ok\n");
-  if (input.fault == kTooCoarse) return line + input.fault + "\n";
-  return line + std::string("WRONG") + (input.fault.empty() ? "\n" : ": " + input.fault + "\n");
+  const std::string relative =
+      input.zero_in_theory() ? "zero in theory   " : format("relative {:.2e}", input.relative_error);
+  const std::string place = input.worst_element < 0 ? "" : format("at {}, ", input.worst_element);
+  const std::string verdict = input.passed                ? "ok"
+                              : input.fault == kTooCoarse ? input.fault
+                              : input.fault.empty()       ? "WRONG"
+                                                          : "WRONG: " + input.fault;
+  return format("{:-6} {:-40} {}  absolute {:.2e}  {}{} checked  {}\n", part, input.name, relative,
+                input.absolute_error, place, input.checked, verdict);
 }
 
 }  // namespace

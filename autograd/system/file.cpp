@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 
 #include <fcntl.h>
@@ -97,8 +98,7 @@ template <class E>
 std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
   const OpenedFile<E> file(path);
   if (file.size() > most_bytes) {
-    throw E(path + ": " + std::to_string(file.size()) + " bytes are too many; the most are " +
-            std::to_string(most_bytes));
+    throw E(format("{}: {} bytes are too many; the most are {}", path, file.size(), most_bytes));
   }
   std::string text(file.size(), '\0');
   file.read(0, text.size(), text.data());

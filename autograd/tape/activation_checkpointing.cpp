@@ -37,17 +37,11 @@ struct Segment : Pooled {
   explicit Segment(ComposedFallback function) : body(std::move(function)) {}
 
   Tensor run(bool again) {
-    struct Running : detail::Draws {
-      Running(PooledVector<std::uint64_t>& drawn, bool is_again)
-          : Draws{drawn, is_again, 0, detail::running_draws} {
-        detail::running_draws = this;
-      }
-      ~Running() { detail::running_draws = outer; }
-    } running(numbers, again);
+    detail::Draws draws(numbers, again);
     Tensor y = body();
-    if (again && running.next != numbers.size()) {
-      detail::throw_not_the_same("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
-                                 std::to_string(running.next));
+    if (again && draws.next != numbers.size()) {
+      detail::throw_not_the_same(
+          format("it drew {} at first, and now {}", number_of(numbers.size(), "number"), draws.next));
     }
     return y;
   }
@@ -74,8 +68,8 @@ Tensor checkpoint(Tensors inputs, ComposedFallback body) {
               ComposedFallback::of([segment, shape] {
                 Tensor again = segment->run(true);
                 if (again.shape() != shape) {
-                  detail::throw_not_the_same("its result had the shape " + shape.text() +
-                                             " at first, and now is " + again.describe());
+                  detail::throw_not_the_same(format("its result had the shape {} at first, and now is {}",
+                                                    shape.text(), again.describe()));
                 }
                 return again;
               }));

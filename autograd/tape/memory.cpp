@@ -1,7 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
+#include <numeric>
 #include <ostream>
 
 namespace tapeformer {
@@ -27,67 +29,51 @@ TapeMemory Tape::memory() const {
 }
 
 void Tape::print(std::ostream& out) const {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    Index bytes = 0;
-    for (const Handle<Storage>& saved : node.saved) bytes += static_cast<Index>(saved->bytes);
-    for (std::int32_t k = 0; k < node.outputs; ++k) {
-      const Slot& slot = slots_[static_cast<std::size_t>(node.first_output + k)];
-      out << (k > 0 ? ", " : "") << '%' << node.first_output + k << ' ' << name_of(slot.dtype)
-          << slot.shape.text();
-    }
-    out << " = " << node.op << '(';
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const std::int32_t input = node.inputs[k];
-      out << (k > 0 ? ", " : "");
-      if (input < 0) {
-        out << "constant";
-        continue;
-      }
-      const Slot& slot = slots_[static_cast<std::size_t>(input)];
-      if (slot.parameter && !slot.parameter->name.empty()) {
-        out << slot.parameter->name;
-      } else if (slot.parameter) {
-        out << "parameter %" << input << ' ' << name_of(slot.dtype) << slot.shape.text();
-      } else {
-        out << '%' << input;
-      }
-    }
-    out << ")  saves " << bytes << " bytes\n";
+  const auto typed = [this](std::int32_t index) {
+    const Slot& slot = slots_[static_cast<std::size_t>(index)];
+    return format("%{} {}{}", index, name_of(slot.dtype), slot.shape.text());
+  };
+  const auto named = [&](std::int32_t index) {
+    if (index < 0) return std::string("constant");
+    const ParameterState* parameter = slots_[static_cast<std::size_t>(index)].parameter.get();
+    if (parameter == nullptr) return format("%{}", index);
+    return parameter->name.empty() ? "parameter " + typed(index) : parameter->name;
+  };
+  for (const Node& node : nodes_) {
+    std::vector<std::int32_t> outputs(static_cast<std::size_t>(node.outputs));
+    std::iota(outputs.begin(), outputs.end(), node.first_output);
+    std::size_t bytes = 0;
+    for (const Handle<Storage>& saved : node.saved) bytes += saved->bytes;
+    out << format("{} = {}({})  saves {} bytes\n", joined(outputs, ", ", typed), node.op,
+                  joined(node.inputs, ", ", named), bytes);
   }
 }
 
 void Tape::check_reached_parameters() const {
-  bool trains = false, forgot = false;
-  const auto is_forgotten = [](const ParameterState& parameter) {
-    return parameter.trainable && !parameter.optimized && parameter.name.empty();
-  };
-  for (const Slot& slot : slots_) {
-    if (!slot.parameter || !slot.parameter->has_gradient) continue;
-    trains = trains || slot.parameter->optimized;
-    forgot = forgot || is_forgotten(*slot.parameter);
-  }
-  if (!trains || !forgot) return;
-
-  std::string got;
+  bool trains = false;
+  std::vector<std::int32_t> forgotten;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const Slot& slot = slots_[i];
-    if (!slot.parameter || !slot.parameter->has_gradient || !is_forgotten(*slot.parameter)) continue;
-    got += (got.empty() ? "" : ", ") + slot.parameter->value.describe();
-    const auto reads = [&](const Node& node) {
-      return std::find(node.inputs.begin(), node.inputs.end(), static_cast<std::int32_t>(i)) !=
-             node.inputs.end();
-    };
-    const auto reader = std::find_if(nodes_.begin(), nodes_.end(), reads);
-    if (reader != nodes_.end()) got += std::string(" (read by ") + reader->op + ")";
+    const ParameterState* parameter = slots_[i].parameter.get();
+    if (parameter == nullptr || !parameter->has_gradient) continue;
+    trains = trains || parameter->optimized;
+    if (parameter->trainable && !parameter->optimized && parameter->name.empty())
+      forgotten.push_back(static_cast<std::int32_t>(i));
   }
-  throw TapeError(
+  if (!trains || forgotten.empty()) return;
+  const auto described = [this](std::int32_t slot) {
+    const auto reader = std::find_if(nodes_.begin(), nodes_.end(), [slot](const Node& node) {
+      return std::find(node.inputs.begin(), node.inputs.end(), slot) != node.inputs.end();
+    });
+    const Tensor& value = slots_[static_cast<std::size_t>(slot)].parameter->value;
+    return reader == nodes_.end() ? value.describe()
+                                  : format("{} (read by {})", value.describe(), reader->op);
+  };
+  throw TapeError(format(
       "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
-      "it "
-      "would be neither trained nor saved; got gradients of " +
-      got +
-      "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
-      "set_name() if you update it yourself");
+      "it would be neither trained nor saved; got gradients of {}; try visitor.parameter() or "
+      "visitor.child() in its module's visit(), set_trainable(false), or set_name() if you update it "
+      "yourself",
+      joined(forgotten, ", ", described)));
 }
 
 }  // namespace tapeformer

@@ -78,7 +78,7 @@ TEST_SUITE("autograd/tape/activation_checkpointing_misuse") {
     });
     const auto refusal = [&] { return message_of<TapeError>([&] { tape.gradients(sum(y), {a}); }); };
     const std::string rule = "[checkpoint] the body must compute the same again; ",
-                      remedy = "; try changing modes and weights behind the reverse pass";
+                      remedy = "; try changing modes and weights after the reverse pass";
     draws = 3;
     CHECK(refusal() == rule + "it drew 2 numbers at first, and now more" + remedy);
     draws = 1;

@@ -216,6 +216,6 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     model.eval();
     CHECK(message_of<TapeError>([&] { tape.backward(loss); }) ==
           "[checkpoint] the body must compute the same again; it drew 2 numbers at first, and now 0; try "
-          "changing modes and weights behind the reverse pass");
+          "changing modes and weights after the reverse pass");
   }
 }
