@@ -5,13 +5,13 @@
 set -euo pipefail
 
 required=(g++ cmake ninja-build libxtensor-dev libxtensor-blas-dev libxsimd-dev libopenblas-openmp-dev
-  libdnnl-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev nlohmann-json3-dev libcli11-dev
+  libdnnl-dev libsentencepiece-dev libutf8proc-dev libyaml-dev libpcre2-dev nlohmann-json3-dev libcli11-dev
   doctest-dev)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "This is not Debian or Ubuntu, so nothing is installed here. The build needs a C++17 compiler with OpenMP," \
     "CMake 3.25, Ninja, xtensor 0.24, xtensor-blas, xsimd, OpenBLAS (OpenMP variant), oneDNN, SentencePiece" \
-    "(with its training library), utf8proc, PCRE2, nlohmann-json, CLI11 and doctest; CMake now looks for them."
+    "(with its training library), utf8proc, libyaml, PCRE2, nlohmann-json, CLI11 and doctest; CMake now looks for them."
   exit 0
 fi
 

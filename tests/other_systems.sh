@@ -98,7 +98,7 @@ arm64() {
     apt-get -qq update
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends g++-aarch64-linux-gnu qemu-user-static \
       cmake ninja-build libxtensor-dev libxtensor-blas-dev libxsimd-dev nlohmann-json3-dev libcli11-dev doctest-dev \
-      lib{openblas-openmp,dnnl,sentencepiece,utf8proc,pcre2}-dev:arm64"
+      lib{openblas-openmp,dnnl,sentencepiece,utf8proc,yaml,pcre2}-dev:arm64"
   [ -e "$source" ] || git clone -q --no-hardlinks . "$source"
   git -C "$source" fetch -q "$PWD" HEAD
   git -C "$source" reset -q --hard FETCH_HEAD

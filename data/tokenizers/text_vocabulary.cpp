@@ -1,43 +1,135 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 
+#include <yaml.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 namespace tapeformer {
+namespace {
 
-bool is_text_vocabulary(const std::string& path) {
-  const std::string ending = std::filesystem::path(path).extension().string();
-  return ending == ".txt" || ending == ".vocab";
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= 18 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path) {
-  const std::set<std::string> special = {"<s>", "</s>", "<pad>", "<unk>"};
-  const std::vector<std::string> lines = read_lines(path);
-  const bool counts = lines.front().find(' ') != std::string::npos;
+bool is_special(const std::string& piece) {
+  static constexpr const char* kNames[] = {"<s>", "</s>", "<pad>", "<unk>"};
+  return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return piece == name; });
+}
+
+/// The first document of a YAML file.
+class YamlFile {
+ public:
+  explicit YamlFile(const std::string& path) : text_(read_file(path)) {
+    yaml_parser_initialize(&parser_);
+    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text_.data()),
+                                 text_.size());
+    if (yaml_parser_load(&parser_, &document_) == 0) {
+      const std::string problem = parser_.problem != nullptr ? parser_.problem : "there is no memory for it";
+      const std::size_t line =
+          parser_.error == YAML_READER_ERROR ? parser_.mark.line : parser_.problem_mark.line;
+      yaml_parser_delete(&parser_);
+      throw DataError(path, static_cast<Index>(line) + 1, "is not YAML: " + problem);
+    }
+  }
+  ~YamlFile() {
+    yaml_document_delete(&document_);
+    yaml_parser_delete(&parser_);
+  }
+  YamlFile(const YamlFile&) = delete;
+  YamlFile& operator=(const YamlFile&) = delete;
+
+  /// nullptr for a file without content.
+  const yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
+  const yaml_node_t& node(int number) { return *yaml_document_get_node(&document_, number); }
+
+ private:
+  const std::string text_;
+  yaml_parser_t parser_{};
+  yaml_document_t document_{};
+};
+
+/// The text of a scalar; "" for any other node.
+std::string text_of(const yaml_node_t& node) {
+  if (node.type != YAML_SCALAR_NODE) return {};
+  return {reinterpret_cast<const char*>(node.data.scalar.value), node.data.scalar.length};
+}
+
+std::vector<std::string> read_yaml(const std::string& path) {
+  YamlFile file(path);
+  const yaml_node_t* root = file.root();
+  if (root == nullptr) throw DataError(path, 0, "is empty");
+  if (root->type != YAML_MAPPING_NODE) throw DataError(path, 0, "is not a list of `piece: id`");
+  const auto& pairs = root->data.mapping.pairs;
+  const auto count = static_cast<std::size_t>(pairs.top - pairs.start);
+  std::vector<std::string> pieces(count);
+  std::vector<bool> given(count);
+  for (const yaml_node_pair_t* pair = pairs.start; pair != pairs.top; ++pair) {
+    const yaml_node_t &key = file.node(pair->key), &value = file.node(pair->value);
+    const auto line = static_cast<Index>(key.start_mark.line) + 1;
+    const std::string id = text_of(value);
+    if (key.type != YAML_SCALAR_NODE || !is_number(id)) throw DataError(path, line, "is not `piece: id`");
+    const auto at = static_cast<std::size_t>(std::stoull(id));
+    if (at >= count || given[at]) {
+      throw DataError(path, line,
+                      "has the id " + id + ", but the ids of " + number_of(count, "piece") +
+                          " are each of 0 to " + std::to_string(count - 1) + " once");
+    }
+    given[at] = true;
+    pieces[at] = text_of(key);
+  }
+  return pieces;
+}
+
+/// Lines `piece count`, or of a piece alone.
+std::vector<std::string> read_list(const std::string& path, const std::vector<std::string>& lines) {
   std::vector<std::string> pieces;
+  const bool counts = lines.front().find(' ') != std::string::npos;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::size_t end = std::min(lines[i].find_first_of(" \t"), lines[i].size());
-    const std::string piece = lines[i].substr(0, end), rest = lines[i].substr(end);
-    const bool is_count =
-        rest.size() > 1 && rest[0] == ' ' && rest.find_first_not_of("0123456789", 1) == std::string::npos;
-    if (piece.empty() || !(counts ? is_count : rest.empty())) {
+    const std::size_t space = lines[i].find_first_of(" \t");
+    const bool fits = counts ? space != std::string::npos && lines[i][space] == ' ' && space > 0 &&
+                                   is_number(std::string_view(lines[i]).substr(space + 1))
+                             : space == std::string::npos && !lines[i].empty();
+    if (!fits) {
       throw DataError(path, static_cast<Index>(i + 1),
                       counts
                           ? "is not `piece count`, as the first line is"
                           : "is not one piece, as the first line is; try the .model file of a SentencePiece "
                             "vocabulary");
     }
-    if (special.count(piece) == 0) pieces.push_back(piece);
+    pieces.push_back(lines[i].substr(0, space));
   }
+  return pieces;
+}
+
+}  // namespace
+
+bool is_text_vocabulary(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  return ending == ".yml" || ending == ".yaml" || ending == ".txt" || ending == ".vocab";
+}
+
+std::vector<std::string> read_text_vocabulary(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  const bool yaml = ending == ".yml" || ending == ".yaml";
+  std::vector<std::string> pieces = yaml ? read_yaml(path) : read_list(path, read_lines(path));
+  pieces.erase(std::remove_if(pieces.begin(), pieces.end(), is_special), pieces.end());
   if (pieces.empty()) throw DataError(path, 0, "holds no pieces");
+  return pieces;
+}
+
+std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path) {
   try {
-    return make_space_tokenizer(std::move(pieces));
+    return make_space_tokenizer(read_text_vocabulary(path));
   } catch (const DataError& error) {
-    throw DataError(path, 0, error.what());
+    const std::string what = error.what();
+    throw what.find(path) == 0 ? error : DataError(path, 0, what);
   }
 }
 

@@ -101,6 +101,9 @@ class FolderControls {
       demand("add_prefix_space", !example.empty() && plain_.bytes_of(example[0]).compare(0, 1, " ") == 0);
     }
     demand("split_special_tokens", false);
+    if (plain_.kind() == std::string("tokenizer_json") && flag("clean_up_tokenization_spaces") == true &&
+        fields_of(folder_ + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
+      demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
     if (plain_.kind() == std::string("sentencepiece"))
       controls_.restarts_after_added = flag("legacy").value_or(false);
   }

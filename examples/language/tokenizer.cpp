@@ -197,7 +197,7 @@ std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& fold
     if (kind == "byte") {
       ordered_json vocabulary = ordered_json::object();
       for (int byte = 0; byte < 256; ++byte)
-        vocabulary[byte_pair_characters(std::string(1, static_cast<char>(byte)))] = byte;
+        vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
       files = {vocabulary.dump(), "#version: 0.2\n"};
     } else {
       files = byte_pair_files(tokenizer);
@@ -211,8 +211,8 @@ std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& fold
   }
   for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
     config["added_tokens_decoder"][std::to_string(token.id)] = {
-        {"content", token.content}, {"lstrip", token.lstrip}, {"normalized", token.normalized},
-        {"rstrip", token.rstrip},   {"single_word", false},   {"special", token.is_special}};
+        {"content", token.content}, {"lstrip", token.lstrip},           {"normalized", token.normalized},
+        {"rstrip", token.rstrip},   {"single_word", token.single_word}, {"special", token.is_special}};
   }
   if (kind == "sentencepiece" || tokenizer.begin() != tokenizer.plain().begin())
     config["add_bos_token"] = tokenizer.begin().has_value();

@@ -19,7 +19,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Attention models, trained from scra
 # The libraries that a program with the static library links, and what headers include.
 set(needed libxtensor-dev nlohmann-json3-dev)
 if(kind STREQUAL "STATIC_LIBRARY")
-  list(APPEND needed libopenblas-openmp-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev)
+  list(APPEND needed libopenblas-openmp-dev libsentencepiece-dev libutf8proc-dev libyaml-dev libpcre2-dev)
   if(TAPEFORMER_DNNL_LIBRARY)
     list(APPEND needed libdnnl-dev)
   endif()

@@ -45,7 +45,7 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_vocabulary.path(
       "source_model", source_model,
       "a SentencePiece model for the source, instead of training one; or pieces of text that is "
-      "cut already: Marian's .vocab, fairseq's dict.txt");
+      "cut already: Marian's .yml or .vocab, fairseq's dict.txt");
   in_vocabulary.path("target_model", target_model, "the same for the target");
   in_model.path(
       "from", from,

@@ -39,7 +39,7 @@ void read_byte_pairs(const std::string& input);
 Seeds tokenizer_json_seeds();
 void read_tokenizer_json(const std::string& input);
 Seeds text_vocabulary_seeds();
-void read_text_vocabulary(const std::string& input);
+void read_vocabulary_text(const std::string& input);
 
 // texts.cpp
 Seeds tab_separated_seeds();

@@ -28,7 +28,7 @@ const std::vector<Parser>& parsers() {
                                             {"text_tokenizer", text_tokenizer_seeds, read_text_tokenizer},
                                             {"byte_pairs", byte_pairs_seeds, read_byte_pairs},
                                             {"tokenizer_json", tokenizer_json_seeds, read_tokenizer_json},
-                                            {"text_vocabulary", text_vocabulary_seeds, read_text_vocabulary},
+                                            {"text_vocabulary", text_vocabulary_seeds, read_vocabulary_text},
                                             {"tab_separated", tab_separated_seeds, read_tab_separated_pairs},
                                             {"line_aligned", line_aligned_seeds, read_line_aligned_pairs},
                                             {"corpus", corpus_seeds, read_corpus}};

@@ -112,7 +112,7 @@ void read_tokenizer_json(const std::string& input) {
 
 Seeds text_vocabulary_seeds() { return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\nthe\nd\xc3\xb6g\n"}; }
 
-void read_text_vocabulary(const std::string& input) {
+void read_vocabulary_text(const std::string& input) {
   use(*load_text_vocabulary(put_input("dict.txt", input)));
 }
 

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Makes tokenizer_json.json: small BPE tokenizers, and what the package tokenizers makes of awkward texts.
+"""Makes tokenizer_json.json: small tokenizers of every kind, and what the package tokenizers makes of awkward texts.
 
 Usage: python make_tokenizer_json.py
-Needs tokenizers 0.23.
+Needs tokenizers and sentencepiece.
 """
 
+import base64
+import io
 import json
 import pathlib
+import tempfile
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -27,8 +33,22 @@ def train(tokenizer, trainer):
 
 def added(tokenizer):
     tokenizer.add_special_tokens(["<|end|>", AddedToken("<sep>", single_word=False)])
-    tokenizer.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True)])
+    tokenizer.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True), AddedToken("mask", single_word=True)])
     return tokenizer
+
+
+def precompiled():
+    """SentencePiece's form of a few replacements, which are that of a single character, of a sequence, and to nothing."""
+    rules = ["41\t61", "42\t62 62", "20AC\t65 75 72", "FB01\t66 69", "65 301\t45", "200D\t", "3000\t20", "1F469\t77"]
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        file.write("\n".join(rules) + "\n")
+        file.flush()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=150, hard_vocab_limit=False,
+                                                 normalization_rule_tsv=file.name, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
 
 
 def tokenizers():
@@ -51,7 +71,7 @@ def tokenizers():
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     t.decoder = decoders.ByteLevel()
     train(t, trainers.BpeTrainer(vocab_size=330, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    t.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
     yield "byte-level BPE with a space put before", added(t)
 
     special = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
@@ -76,17 +96,42 @@ def tokenizers():
     t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     yield "BPE with a Metaspace at the start", added(t)
 
-    t = Tokenizer(models.BPE(unk_token="<unk>"))
-    t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
+    t = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
     t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated"), pre_tokenizers.Digits(True)])
     t.decoder = decoders.Fuse()
-    yield "BPE of words, punctuation and digits", added(train(t, trainers.BpeTrainer(vocab_size=260, special_tokens=["<unk>"], show_progress=False)))
+    yield "BPE with an end of words", added(train(t, trainers.BpeTrainer(vocab_size=260, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False)))
+
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    train(t, trainers.UnigramTrainer(vocab_size=260, special_tokens=["<s>", "<unk>", "</s>"], unk_token="<unk>", show_progress=False))
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    yield "Unigram, T5's", added(t)
 
     t = Tokenizer.from_str(t.to_str())
-    t.normalizer = normalizers.NFKD()
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(False), pre_tokenizers.Metaspace()])
-    t.decoder = decoders.Metaspace(prepend_scheme="always")
-    yield "BPE of words of letters with a mark", t
+    t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Strip()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    yield "Unigram without accents", t
+
+    data = json.loads(t.to_str())
+    data["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": precompiled()}]}
+    yield "Unigram with a map of SentencePiece", Tokenizer.from_str(json.dumps(data))
+
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    train(t, trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    t.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    yield "WordPiece, BERT's", added(t)
+
+    t = Tokenizer.from_str(t.to_str())
+    t.normalizer = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(False)])
+    t.decoder = decoders.WordPiece(cleanup=False)
+    yield "WordPiece with words of letters", t
 
     for behavior in ("removed", "merged_with_previous", "merged_with_next", "contiguous"):
         t = Tokenizer(models.BPE())

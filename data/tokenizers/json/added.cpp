@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/json/added.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
@@ -13,32 +14,37 @@ std::size_t last_length(std::string_view text) {
   return length;
 }
 
-/// Whether `text` begins with one of Unicode's White_Space.
-bool begins_with_space(std::string_view text) {
-  if (next_utf8(text).kind != Utf8Step::whole) return false;
-  const char32_t c = decode_code_point(text);
-  return is_white_space(c) && !(c >= 0x1c && c <= 0x1f);
+/// The first code point; U+FFFD where there is none.
+char32_t first_of(std::string_view text) {
+  return next_utf8(text).kind == Utf8Step::whole ? decode_code_point(text) : 0xfffd;
+}
+
+/// Whether the code point at the start of `text` is one of words, as the tokenizers package has it.
+bool begins_with_word(std::string_view text) {
+  static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
+  return next_utf8(text).kind == Utf8Step::whole &&
+         kWord(text.substr(0, code_point_length(text))).front().is_match;
 }
 
 }  // namespace
 
-AddedTokens::AddedTokens(const Json& list, const Vocabulary& vocabulary, Normalizer normalize)
+AddedTokens::AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, Normalizer normalize)
     : normalize_(std::move(normalize)) {
   for (const Json& entry : list) {
     AddedToken token;
     token.content = entry.at("content").get<std::string>();
     token.id = entry.at("id").get<std::int32_t>();
     token.is_special = entry.value("special", false);
+    token.single_word = entry.value("single_word", false);
     token.lstrip = entry.value("lstrip", false), token.rstrip = entry.value("rstrip", false);
     token.normalized = entry.value("normalized", !token.is_special);
     if (token.id < 0 || token.content.empty()) throw UnsupportedPart{"an added token without content or id"};
-    if (entry.value("single_word", false)) throw UnsupportedPart{"an added token with single_word"};
     const auto known = vocabulary.find(token.content);
     if (known != vocabulary.end() && known->second != token.id)
       throw UnsupportedPart{"the added token \"" + token.content +
                             "\" with another id than in the vocabulary"};
     token.text = token.normalized ? normalize_(token.content) : token.content;
-    if (!token.text.empty()) (token.normalized ? normalized_ : raw_).push_back({token.text, tokens_.size()});
+    (token.normalized ? normalized_ : raw_).push_back({token.text, tokens_.size()});
     tokens_.push_back(std::move(token));
   }
   for (std::vector<Wanted>* wanted : {&raw_, &normalized_})
@@ -52,25 +58,35 @@ std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
   std::vector<Part> parts;
   std::size_t before = 0;
   bool is_beginning[256] = {};
-  for (const Wanted& one : wanted) is_beginning[static_cast<unsigned char>(one.content[0])] = true;
+  for (const Wanted& one : wanted)
+    if (!one.content.empty()) is_beginning[static_cast<unsigned char>(one.content[0])] = true;
   for (std::size_t i = 0; i < text.size();) {
-    const auto is_here = [&](const Wanted& one) {
-      return text.compare(i, one.content.size(), one.content) == 0;
-    };
-    const auto found = is_beginning[static_cast<unsigned char>(text[i])]
-                           ? std::find_if(wanted.begin(), wanted.end(), is_here)
-                           : wanted.end();
-    if (found == wanted.end()) {
+    const Wanted* found = nullptr;
+    if (is_beginning[static_cast<unsigned char>(text[i])]) {
+      for (const Wanted& one : wanted) {
+        if (one.content.empty() || text.compare(i, one.content.size(), one.content) != 0) continue;
+        found = &one;
+        break;
+      }
+    }
+    if (found == nullptr) {
       ++i;
       continue;
     }
     const AddedToken& token = tokens_[found->token];
     std::size_t begin = i, end = i + found->content.size();
-    for (std::size_t at; token.lstrip && begin > before; begin = at) {
-      at = begin - last_length(text.substr(0, begin));
-      if (!begins_with_space(text.substr(at))) break;
+    const auto character_before = [&] { return text.substr(begin - last_length(text.substr(0, begin))); };
+    if (token.single_word) {
+      const bool left = begin > 0 && begins_with_word(character_before());
+      const bool right = end < text.size() && begins_with_word(text.substr(end));
+      if (left || right) {
+        i = end;
+        continue;
+      }
     }
-    while (token.rstrip && end < text.size() && begins_with_space(text.substr(end)))
+    while (token.lstrip && begin > before && is_space(first_of(character_before())))
+      begin -= last_length(text.substr(0, begin));
+    while (token.rstrip && end < text.size() && is_space(first_of(text.substr(end))))
       end += code_point_length(text.substr(end));
     if (begin > before) parts.push_back({text.substr(before, begin - before), nullptr});
     parts.push_back({text.substr(begin, end - begin), &token});

@@ -9,15 +9,16 @@ struct AddedToken {
   std::string content;
   std::string text;  ///< what is searched for, and decoded: normalised if the token is
   std::int32_t id = 0;
-  bool is_special = false;              ///< decoded to nothing
-  bool lstrip = false, rstrip = false;  ///< with the white space next to it
-  bool normalized = false;              ///< searched for in the normalised text
+  bool is_special = false;  ///< decoded to nothing
+  bool single_word = false, lstrip = false,
+       rstrip = false;      ///< alone between words; with the white space next to it
+  bool normalized = false;  ///< searched for in the normalised text
 };
 
 /// The added tokens of a file, and the parts of a text between them.
 class AddedTokens {
  public:
-  AddedTokens(const Json& list, const Vocabulary& vocabulary, Normalizer normalize);
+  AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, Normalizer normalize);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
   /// Appends the ids of added tokens, and calls rest(text, begins) for the normalised parts between, in turn;

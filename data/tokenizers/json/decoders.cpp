@@ -1,23 +1,31 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
-#include <charconv>
-
 namespace tapeformer::tokenizer_json {
 namespace {
 
-/// The inverse of byte_pair_characters(); a token with other characters is its own text.
-std::string from_byte_characters(const std::string& token, bool) {
-  static const std::unordered_map<std::string, char> kBytes = [] {
-    std::unordered_map<std::string, char> bytes;
-    for (int byte = 0; byte < 256; ++byte)
-      bytes.emplace(byte_pair_characters(std::string(1, static_cast<char>(byte))), static_cast<char>(byte));
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+/// The inverse of to_byte_characters; a token with other characters is its own text.
+std::string from_byte_characters(const std::string& token) {
+  static const std::unordered_map<std::string_view, char> kBytes = [] {
+    static std::string characters[256];
+    std::unordered_map<std::string_view, char> bytes;
+    for (int byte = 0; byte < 256; ++byte) {
+      characters[byte] = byte_pair_character(static_cast<unsigned char>(byte));
+      bytes.emplace(characters[byte], static_cast<char>(byte));
+    }
     return bytes;
   }();
   std::string result;
   for (const std::string_view character : split_code_points(token)) {
-    const auto byte = kBytes.find(std::string(character));
+    const auto byte = kBytes.find(character);
     if (byte == kBytes.end()) return token;
     result += byte->second;
   }
@@ -25,18 +33,42 @@ std::string from_byte_characters(const std::string& token, bool) {
 }
 
 std::string from_byte_token(const std::string& token, bool) {
-  std::uint8_t byte = 0;
-  const bool is_byte = token.size() == 6 && token.compare(0, 3, "<0x") == 0 && token[5] == '>' &&
-                       std::from_chars(&token[3], &token[5], byte, 16).ptr == &token[5];
-  return is_byte ? std::string(1, static_cast<char>(byte)) : token;
+  if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || token[5] != '>') return token;
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
+  const int high = digit(token[3]), low = digit(token[4]);
+  return high < 0 || low < 0 ? token : std::string(1, static_cast<char>(16 * high + low));
+}
+
+Decoder word_piece(const Json& part) {
+  const bool cleans = part.value("cleanup", true);
+  return [prefix = part.value("prefix", std::string("##")), cleans](const std::string& token, bool is_first) {
+    std::string text = token;
+    if (!is_first)
+      text = text.compare(0, prefix.size(), prefix) == 0 ? text.substr(prefix.size()) : " " + text;
+    if (!cleans) return text;
+    for (const auto& [from, to] : {std::pair(" .", "."),
+                                   {" ?", "?"},
+                                   {" !", "!"},
+                                   {" ,", ","},
+                                   {" ' ", "'"},
+                                   {" n't", "n't"},
+                                   {" 'm", "'m"},
+                                   {" do not", " don't"},
+                                   {" 's", "'s"},
+                                   {" 've", "'ve"},
+                                   {" 're", "'re"}})
+      text = replaced(text, from, to);
+    return text;
+  };
 }
 
 Decoder metaspace_decoder(const Json& part) {
   const bool drops =
       part.value("prepend_scheme", part.value("add_prefix_space", true) ? "always" : "never") != "never";
-  return [marks = make_matcher({{"String", part.at("replacement")}}), drops](const std::string& token,
-                                                                             bool is_first) {
-    return replaced(token, marks, is_first && drops ? "" : " ");
+  return [mark = part.at("replacement").get<std::string>(), drops](const std::string& token, bool is_first) {
+    return replaced(token, mark, is_first && drops ? "" : " ");
   };
 }
 
@@ -55,9 +87,10 @@ Decoder strip(const Json& part, bool after_join) {
 
 Decoder make_one(const Json& part, bool& is_joined) {
   const std::string type = type_of(part);
-  if (type == "ByteLevel") return from_byte_characters;
+  if (type == "ByteLevel") return [](const std::string& token, bool) { return from_byte_characters(token); };
   if (type == "ByteFallback") return from_byte_token;
   if (type == "Metaspace") return metaspace_decoder(part);
+  if (type == "WordPiece") return word_piece(part);
   if (type == "Strip") return strip(part, is_joined);
   if (type == "Replace") {
     return [matches = make_matcher(part.at("pattern")), content = part.at("content").get<std::string>()](

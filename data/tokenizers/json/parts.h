@@ -1,11 +1,10 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/byte_pair_merges.h>
-
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,12 +20,17 @@ struct UnsupportedPart {
   std::string what;
 };
 
+/// Unicode's White_Space.
+bool is_space(char32_t code_point);
+
 /// The type of a part; "none" for null.
 std::string type_of(const Json& part);
 
 /// Valid UTF-8 to valid UTF-8.
 using Normalizer = std::function<std::string(const std::string& text)>;
 Normalizer make_normalizer(const Json& part);
+/// The one of SentencePiece's models: `map` in base64 holds what replaces what.
+Normalizer make_precompiled_normalizer(const std::string& map);
 
 /// A part of a text, valid UTF-8.
 struct Piece {
@@ -37,26 +41,24 @@ struct Piece {
 using Splitter = std::function<void(std::vector<Piece>& pieces)>;
 Splitter make_splitter(const Json& part);
 
-using Vocabulary = std::unordered_map<std::string, std::int32_t>;
-
-/// From one piece to ids: merges of characters, the earliest in the file first.
-class BytePairModel {
+/// From one piece to ids.
+class Model {
  public:
-  explicit BytePairModel(const Json& part);
-
-  void encode(const std::string& piece, std::vector<std::int32_t>& ids) const;
+  using Vocabulary = std::unordered_map<std::string, std::int32_t>;
+  virtual ~Model() = default;
+  /// Throws:  DataError where a text cannot be encoded
+  virtual void encode(const std::string& piece, std::vector<std::int32_t>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
- private:
-  std::int32_t id_of(const std::string& token) const;
-  std::vector<std::int32_t> characters_of(const std::string& piece) const;
-
-  const bool ignores_merges_, fuses_unknown_;
+ protected:
+  /// The ids of "<0x0A>" and so on, by byte; none unless all are there.
+  std::vector<std::int32_t> byte_tokens() const;
   Vocabulary vocabulary_;
-  std::optional<std::int32_t> unknown_;
-  std::vector<std::int32_t> bytes_;  // the ids of "<0x00>" to "<0xFF>", or none
-  BytePairMerges merges_{{}};
 };
+std::unique_ptr<Model> make_model(const Json& part);
+std::unique_ptr<Model> make_byte_pair_model(const Json& part);
+std::unique_ptr<Model> make_unigram_model(const Json& part);
+std::unique_ptr<Model> make_word_piece_model(const Json& part);
 
 /// The text that a token adds, as its first token or as a later one. May be a part of a character.
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
@@ -75,5 +77,8 @@ Matcher make_regex(const std::string& pattern);
 std::string replaced(std::string_view text, const Matcher& matches, const std::string& content);
 /// From {"String": text} or {"Regex": pattern}.
 Matcher make_matcher(const Json& pattern);
+
+/// `text` in the characters that byte-level tokenizers write bytes with.
+std::string to_byte_characters(std::string_view text);
 
 }  // namespace tapeformer::tokenizer_json

@@ -1,7 +1,8 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 
-#include <set>
+#include <array>
 
 namespace tapeformer::tokenizer_json {
 namespace {
@@ -31,21 +32,22 @@ std::vector<std::string> divided(const std::vector<Match>& matches, const std::s
 }
 
 Splitter splitter_of(const Matcher& matches, const std::string& behavior, bool invert = false) {
-  const std::set<std::string> known{"Removed", "Isolated", "Contiguous", "MergedWithPrevious",
-                                    "MergedWithNext"};
-  if (known.count(behavior) == 0) throw UnsupportedPart{"a split with the behavior " + behavior};
-  return [matches, behavior, invert](std::vector<Piece>& pieces) {
-    std::vector<Piece> result;
-    for (const Piece& piece : pieces) {
-      std::vector<Match> found = matches(piece.text);
-      for (Match& match : found) match.is_match = match.is_match != invert;
-      const bool at_start = !found.empty() && (behavior != "Removed" || !found[0].is_match);
-      bool begins_text = piece.begins_text && at_start;
-      for (std::string& text : divided(found, behavior))
-        result.push_back({std::move(text), std::exchange(begins_text, false)});
-    }
-    pieces = std::move(result);
-  };
+  for (const char* known : {"Removed", "Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext"}) {
+    if (behavior != known) continue;
+    return [matches, behavior, invert](std::vector<Piece>& pieces) {
+      std::vector<Piece> result;
+      for (const Piece& piece : pieces) {
+        std::vector<Match> found = matches(piece.text);
+        for (Match& match : found) match.is_match = match.is_match != invert;
+        const bool at_start = !found.empty() && (behavior != "Removed" || !found[0].is_match);
+        bool begins_text = piece.begins_text && at_start;
+        for (std::string& text : divided(found, behavior))
+          result.push_back({std::move(text), std::exchange(begins_text, false)});
+      }
+      pieces = std::move(result);
+    };
+  }
+  throw UnsupportedPart{"a split with the behavior " + behavior};
 }
 
 /// Calls change(piece) for each.
@@ -70,7 +72,7 @@ Splitter byte_level(const Json& part) {
     }));
   }
   if (part.value("use_regex", true)) all.push_back(splitter_of(make_regex(kGpt2Pattern), "Isolated"));
-  all.push_back(each([](Piece& piece) { piece.text = byte_pair_characters(piece.text); }));
+  all.push_back(each([](Piece& piece) { piece.text = to_byte_characters(piece.text); }));
   return in_turn(std::move(all));
 }
 
@@ -92,6 +94,18 @@ Splitter metaspace_splitter(const Json& part) {
 
 }  // namespace
 
+std::string to_byte_characters(std::string_view text) {
+  static const std::array<std::string, 256> kCharacters = [] {
+    std::array<std::string, 256> characters;
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      characters[byte] = byte_pair_character(static_cast<unsigned char>(byte));
+    return characters;
+  }();
+  std::string result;
+  for (const char c : text) result += kCharacters[static_cast<unsigned char>(c)];
+  return result;
+}
+
 Splitter make_splitter(const Json& part) {
   const std::string type = type_of(part);
   if (type == "none") return [](std::vector<Piece>&) {};
@@ -108,10 +122,15 @@ Splitter make_splitter(const Json& part) {
   if (type == "Whitespace")
     return splitter_of(make_regex(R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)"), "Removed", true);
   if (type == "WhitespaceSplit") return splitter_of(make_regex(kSpace), "Removed");
+  if (type == "BertPreTokenizer")
+    return in_turn(
+        {splitter_of(make_regex(kSpace), "Removed"), splitter_of(make_regex(kPunctuation), "Isolated")});
   if (type == "Digits")
     return splitter_of(make_regex(kNumeral),
                        part.value("individual_digits", false) ? "Isolated" : "Contiguous");
   if (type == "Punctuation") return splitter_of(make_regex(kPunctuation), part.value("behavior", "Isolated"));
+  if (type == "CharDelimiterSplit")
+    return splitter_of(make_matcher({{"String", part.at("delimiter")}}), "Removed");
   throw UnsupportedPart{"a pre-tokenizer of type " + type};
 }
 

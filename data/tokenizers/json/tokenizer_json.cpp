@@ -22,6 +22,8 @@ struct Ends {
 Ends ends_of(const Json& part) {
   const std::string type = type_of(part);
   if (type == "none" || type == "ByteLevel") return {};
+  if (type == "BertProcessing" || type == "RobertaProcessing")
+    return {part.at("cls").at(0).get<std::string>(), part.at("sep").at(0).get<std::string>()};
   if (type == "Sequence") {
     Ends all;
     for (const Json& one : part.at("processors")) {
@@ -53,17 +55,17 @@ class TokenizerJson : public Tokenizer {
       : text_(std::move(text)),
         normalize_(make_normalizer(part_of(file, "normalizer"))),
         split_(make_splitter(part_of(file, "pre_tokenizer"))),
-        model_(file.at("model")),
-        added_(part_of(file, "added_tokens"), model_.vocabulary(), normalize_) {
+        model_(make_model(file.at("model"))),
+        added_(part_of(file, "added_tokens"), model_->vocabulary(), normalize_) {
     std::int32_t last = -1;
-    for (const auto& [token, id] : model_.vocabulary()) last = std::max(last, id);
+    for (const auto& [token, id] : model_->vocabulary()) last = std::max(last, id);
     for (const AddedToken& token : added_.tokens()) last = std::max(last, token.id);
-    const std::size_t count = model_.vocabulary().size() + added_.tokens().size();
+    const std::size_t count = model_->vocabulary().size() + added_.tokens().size();
     if (last >= static_cast<Index>(count) + kMostGaps)
       throw UnsupportedPart{format("the id {} among {} tokens", last, count)};
     tokens_.resize(static_cast<std::size_t>(last) + 1);
     const Decoder decode = make_decoder(part_of(file, "decoder"));
-    for (const auto& [token, id] : model_.vocabulary()) {
+    for (const auto& [token, id] : model_->vocabulary()) {
       if (id < 0) throw UnsupportedPart{format("the id {}", id)};
       tokens_[static_cast<std::size_t>(id)] = {decode(token, true), decode(token, false)};
     }
@@ -84,7 +86,7 @@ class TokenizerJson : public Tokenizer {
       std::vector<Piece> pieces = {{part, begins_text}};
       split_(pieces);
       for (const Piece& piece : pieces)
-        if (!piece.text.empty()) model_.encode(piece.text, ids);
+        if (!piece.text.empty()) model_->encode(piece.text, ids);
     });
   }
   using Tokenizer::encode;
@@ -109,8 +111,8 @@ class TokenizerJson : public Tokenizer {
   std::optional<std::int32_t> find(const std::string& token) const override {
     for (const AddedToken& added : added_.tokens())
       if (added.content == token) return added.id;
-    const auto found = model_.vocabulary().find(token);
-    return found == model_.vocabulary().end() ? std::nullopt : std::optional(found->second);
+    const auto found = model_->vocabulary().find(token);
+    return found == model_->vocabulary().end() ? std::nullopt : std::optional(found->second);
   }
   // safe_cut is 0: what a normaliser or a pattern makes of a text may depend on all that follows.
   const char* kind() const override { return "tokenizer_json"; }
@@ -127,7 +129,7 @@ class TokenizerJson : public Tokenizer {
   const std::string text_;
   const Normalizer normalize_;
   const Splitter split_;
-  const BytePairModel model_;
+  const std::unique_ptr<Model> model_;
   const AddedTokens added_;
   std::vector<Token> tokens_;
   std::optional<std::int32_t> begin_, end_;

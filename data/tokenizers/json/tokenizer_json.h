@@ -4,10 +4,10 @@
 
 namespace tapeformer {
 
-/// A tokenizer.json of Hugging Face's tokenizers: BPE with the usual normalisers, pre-tokenizers, decoders
-/// and added tokens, which are found in every text. The ids are those of the package's
-/// encode(text, add_special_tokens=False); begin() and end() are what its template adds. A text is encoded as
-/// a whole. Errors call the file `name`.
+/// A tokenizer.json of Hugging Face's tokenizers: BPE, Unigram or WordPiece with the usual normalisers,
+/// pre-tokenizers, decoders and added tokens, which are found in every text. The ids are those of the
+/// package's encode(text, add_special_tokens=False); begin() and end() are what its template adds. A text is
+/// encoded as a whole. Errors call the file `name`.
 /// Throws:  DataError naming the part that is not supported
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name);
 TokenizerKind text_tokenizer_json();

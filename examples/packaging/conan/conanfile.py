@@ -29,7 +29,7 @@ class Tapeformer(ConanFile):
     def system_requirements(self):
         """What is missing is named; with `-c tools.system.package_manager:mode=install` it is installed."""
         packages = ["libxtensor-dev", "libxtensor-blas-dev", "libxsimd-dev", "libopenblas-openmp-dev", "libdnnl-dev",
-                    "libsentencepiece-dev", "libutf8proc-dev", "libpcre2-dev",
+                    "libsentencepiece-dev", "libutf8proc-dev", "libyaml-dev", "libpcre2-dev",
                     "nlohmann-json3-dev"]
         if self.options.programs:
             packages.append("libcli11-dev")

@@ -188,6 +188,8 @@ TEST_SUITE("examples/language/folder_controls") {
     CHECK(holds(refused(merges(config(R"({"split_special_tokens": true})"))), "split_special_tokens=true"));
     CHECK(holds(refused(pieces(config(R"({"add_bos_token": 1})"))), "neither true nor false"));
     Files words = config(R"({"clean_up_tokenization_spaces": true})");
+    words["tokenizer.json"] = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1}}})";
+    CHECK(holds(refused(words), "clean_up_tokenization_spaces=true"));
     words["tokenizer.json"] = letters_json();
     CHECK(refused(words) == "nothing was thrown");
     words["tokenizer_config.json"] = R"({"add_eos_token": true})";

@@ -49,12 +49,26 @@ TEST_SUITE("data/tokenizers/json/tokenizer_json") {
     }
   }
 
+  TEST_CASE("a long text takes no more time a byte than a short one") {
+    // Minutes, were any part the square of the length.
+    for (const Json& one : golden_json().at("cases")) {
+      const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
+      for (const char* unit : {"t", " ", "the cat ", "e\u0301\u0323", "\u0323\u0301", "1", "<s> ", "\n"}) {
+        INFO(one.at("name"), ", ", unit);
+        std::string text;
+        while (text.size() < 300'000) text += unit;
+        CHECK(tokenizer->encode(text).size() <= text.size() + 1);
+      }
+    }
+  }
+
   TEST_CASE("a template's tokens begin and end a document, and special ones decode to nothing") {
-    const auto both =
-        parse_tokenizer_json(file_of("byte-level BPE with a space put before").dump(), "t.json");
-    CHECK(both->begin() == std::optional<std::int32_t>(0));
-    CHECK(both->end() == std::optional<std::int32_t>(1));
-    CHECK(both->bytes_of(1).empty());
+    const auto bert = parse_tokenizer_json(file_of("WordPiece, BERT's").dump(), "t.json");
+    REQUIRE(bert->begin());
+    REQUIRE(bert->end());
+    CHECK(*bert->begin() == 1);
+    CHECK(*bert->end() == 2);
+    CHECK(bert->bytes_of(1).empty());
     const auto llama = parse_tokenizer_json(file_of("BPE with byte_fallback, Llama 2's").dump(), "t.json");
     CHECK(llama->begin() == std::optional<std::int32_t>(1));
     CHECK_FALSE(llama->end());
@@ -65,7 +79,7 @@ TEST_SUITE("data/tokenizers/json/tokenizer_json") {
   }
 
   TEST_CASE("what is not supported or damaged is refused by name") {
-    const Json sound = file_of("BPE with byte_fallback, Llama 2's");
+    const Json sound = file_of("Unigram, T5's");
     const auto with = [&](const char* pointer, const Json& value) {
       Json file = sound;
       file[Json::json_pointer(pointer)] = value;
@@ -80,8 +94,8 @@ TEST_SUITE("data/tokenizers/json/tokenizer_json") {
     has(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), "a pre-tokenizer of type UnicodeScripts");
     has(with("/decoder", {{"type", "CTC"}}), "a decoder of type CTC");
     has(with("/post_processor", {{"type", "Other"}}), "a post-processor of type Other");
-    has(with("/model/type", "Unigram"), "a model of type Unigram");
-    has(with("/model/unk_token", "other"), "a use of \"other\", which is not in the vocabulary");
+    has(with("/model/type", "WordLevel"), "a model of type WordLevel");
+    has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
     has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
         "the pattern (a, which is not a regular expression");
     has(with("/model/vocab", "none"), "is damaged");
