@@ -7,10 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -25,54 +21,50 @@ const Words kSentence = {"the", "cat", "saw", "the", "dog", "and", "it", "slept"
 /// One picture: a layer, and how it is called. Several heads get the first five words, to stay small.
 struct Row {
   std::string name, title;
-  std::string kind = "mha";
-  std::function<void(AttentionConfig&)> choose = {};
-  std::function<void(AttentionContext&)> call = {};
+  std::function<void(AttentionConfig&, AttentionContext&)> choose;
   Index heads = 1;
+  std::string kind = "mha";
 };
 
 /// Variants of one head of multi-head attention, each with what it is about and nothing else. Kinds of
 /// attention_kinds() are added to them.
 std::vector<Row> variants() {
-  const auto causal = [](AttentionContext& context) { context.causal = true; };
+  using Config = AttentionConfig;
+  const auto causal = [](const std::function<void(Config&)>& change) {
+    return [change](Config& config, AttentionContext& context) {
+      context.causal = true;
+      change(config);
+    };
+  };
+  const auto prefix = [](Config&, AttentionContext& context) {
+    context.causal = true;
+    context.prefix_lengths = Tensor::from<std::int32_t>({4}, {1});
+  };
+  const auto window = [](Config&, AttentionContext& context) {
+    context.causal = true;
+    context.window_before = 2;
+  };
+  const auto buckets = [](Config& config) {
+    config.relative_bias = RelativeBias::buckets;
+    config.bias_buckets = 4, config.bias_distance = 4;
+  };
+  const auto alibi = [](Config& config) { config.relative_bias = RelativeBias::alibi; };
+  const auto sigmoid = [](Config& config) {
+    config.weighting = AttentionWeighting::sigmoid, config.sigmoid_keys = 8;
+  };
   return {
-      {"scaled_dot_product", "every word sees all", "mha"},
-      {"causal", "no word sees a later one", "mha", {}, causal},
-      {"prefix",
-       "the first four see each other",
-       "mha",
-       {},
-       [](AttentionContext& context) {
-         context.causal = true;
-         context.prefix_lengths = Tensor::from<std::int32_t>({4}, {1});
-       }},
-      {"window",
-       "a window of three",
-       "mha",
-       {},
-       [](AttentionContext& context) {
-         context.causal = true;
-         context.window_before = 2;
-       }},
-      {"rotary", "turned by positions", "mha", [](AttentionConfig& config) { config.rotary = true; }, causal},
-      {"qk_norm", "queries and keys of one length", "mha",
-       [](AttentionConfig& config) { config.qk_norm = QkNorm::rms; }, causal},
-      {"buckets", "a bias for each bucket of distances, four heads", "mha",
-       [](AttentionConfig& config) {
-         config.relative_bias = RelativeBias::buckets;
-         config.bias_buckets = 4, config.bias_distance = 4;
-       },
-       causal, kHeads},
-      {"alibi", "slopes of distance, four heads", "mha",
-       [](AttentionConfig& config) { config.relative_bias = RelativeBias::alibi; }, causal, kHeads},
-      {"softcap", "no score beyond 1", "mha", [](AttentionConfig& config) { config.softcap = 1; }, causal},
-      {"sigmoid", "each weight by itself", "mha",
-       [](AttentionConfig& config) {
-         config.weighting = AttentionWeighting::sigmoid, config.sigmoid_keys = 8;
-       },
-       causal},
-      {"sinks", "rows that add up to less than one, four heads", "mha",
-       [](AttentionConfig& config) { config.sinks = true; }, causal, kHeads},
+      {"scaled_dot_product", "every word sees all", [](Config&, AttentionContext&) {}},
+      {"causal", "no word sees a later one", causal([](Config&) {})},
+      {"prefix", "the first four see each other", prefix},
+      {"window", "a window of three", window},
+      {"rotary", "turned by positions", causal([](Config& config) { config.rotary = true; })},
+      {"qk_norm", "queries and keys of one length", causal([](Config& c) { c.qk_norm = QkNorm::rms; })},
+      {"buckets", "a bias for each bucket of distances, four heads", causal(buckets), kHeads},
+      {"alibi", "slopes of distance, four heads", causal(alibi), kHeads},
+      {"softcap", "no score beyond 1", causal([](Config& config) { config.softcap = 1; })},
+      {"sigmoid", "each weight by itself", causal(sigmoid)},
+      {"sinks", "rows that add up to less than one, four heads",
+       causal([](Config& config) { config.sinks = true; }), kHeads},
   };
 }
 
@@ -83,8 +75,10 @@ std::vector<Row> rows() {
   for (const AttentionKind& kind : attention_kinds()) {
     if (kind.can & kHasState || kind.name == "differential") continue;
     const bool is_causal = kind.can & kCanModelLanguage;
-    const auto call = [is_causal](AttentionContext& context) { context.causal = is_causal; };
-    all.push_back({kind.name, kind.title + " attention, four heads", kind.name, {}, call, kHeads});
+    const auto call = [is_causal](AttentionConfig&, AttentionContext& context) {
+      context.causal = is_causal;
+    };
+    all.push_back({kind.name, kind.title + " attention, four heads", call, kHeads, kind.name});
   }
   return all;
 }
@@ -105,7 +99,8 @@ Tensor weights_of(const Row& row, const Words& words) {
   AttentionConfig config;
   config.kind = row.kind;
   config.width = kWidth, config.heads = row.heads;
-  if (row.choose) row.choose(config);
+  AttentionContext context;
+  row.choose(config, context);
   Generator random(1);
   const std::unique_ptr<Attention> layer = make_attention(config, random);
   layer->to(DType::f64);
@@ -115,9 +110,7 @@ Tensor weights_of(const Row& row, const Words& words) {
   }
   const Tensor x_btc = embedded(words);
   Tensor weights_bhtt;
-  AttentionContext context;
   context.weights = &weights_bhtt;
-  if (row.call) row.call(context);
   (*layer)(x_btc, x_btc, context);
   const auto length = static_cast<Index>(words.size());
   return reshape(weights_bhtt, {row.heads, length, length});

@@ -13,7 +13,6 @@
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <cstdio>
-#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -126,14 +125,14 @@ int run(int argc, char** argv) {
   const Command export_command = line.command("export", "write a model for transformers, or as a GGUF file");
   export_options.add_to(export_command);
 
-  const ReportCommands reports(line);
+  const auto reports = add_report_commands(line);
   const SweepCommand sweep(line, argc, argv);
 
   line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
   try {
-    if (const std::optional<int> code = reports.execute()) return *code;
+    if (const std::optional<int> code = reports()) return *code;
     if (sweep.chosen()) return sweep.execute();
     if (train_command.chosen()) return train(train_options, train_command);
     if (generate_command.chosen()) {

@@ -21,7 +21,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -299,12 +298,12 @@ int run(int argc, char** argv) {
   evaluate_options.add_to(evaluate_command);
   search.add_to(evaluate_command);
 
-  const ReportCommands reports(line);
+  const auto reports = add_report_commands(line);
   const SweepCommand sweep(line, argc, argv);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
-  if (const std::optional<int> code = reports.execute()) return *code;
+  if (const std::optional<int> code = reports()) return *code;
   if (sweep.chosen()) return sweep.execute();
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {

@@ -2,9 +2,6 @@
 
 #include <tapeformer/examples/report/run_record.h>
 
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// The results of each run, and the options in which they differ: an object per run, with "run", "results"

@@ -20,30 +20,37 @@ int output_columns() {
 
 }  // namespace
 
-ReportCommands::ReportCommands(const CommandLine& line)
-    : report_(line.command("report", "draw runs, side by side, as one HTML file to look at in a browser")),
-      compare_(line.command("compare", "print the results of runs, and the options in which they differ")) {
-  report_.option("RUN", runs_, "run folders").required();
-  report_.option("--output", output_,
-                 "the file to write [report.html in the run folder; of several runs, in the current one]");
-  compare_.option("RUN", runs_, "run folders").required();
-  compare_.flag("--json", json_, "as JSON, with every digit");
-}
-
-std::optional<int> ReportCommands::execute() const {
-  if (!report_.chosen() && !compare_.chosen()) return {};
-  const std::vector<RunRecord> runs = read_runs(runs_);
-  if (report_.chosen()) {
-    const std::string by_default = runs.size() > 1 ? kReportPage : RunFolder(runs_.front()).file(kReportPage);
-    const std::string& path = output_.empty() ? by_default : output_;
-    write_atomically(path, report_page(report_data(runs)));
-    print("{}\n", path);
+std::function<std::optional<int>()> add_report_commands(const CommandLine& line) {
+  struct Options {
+    std::vector<std::string> runs;
+    std::string output;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  const Command report =
+      line.command("report", "draw runs, side by side, as one HTML file to look at in a browser");
+  report.option("RUN", options->runs, "run folders").required();
+  report.option("--output", options->output,
+                "the file to write [report.html in the run folder; of several runs, in the current one]");
+  const Command compare =
+      line.command("compare", "print the results of runs, and the options in which they differ");
+  compare.option("RUN", options->runs, "run folders").required();
+  compare.flag("--json", options->json, "as JSON, with every digit");
+  return [options, report, compare]() -> std::optional<int> {
+    if (!report.chosen() && !compare.chosen()) return {};
+    const std::vector<RunRecord> runs = read_runs(options->runs);
+    if (report.chosen()) {
+      std::string path = options->output;
+      if (path.empty()) path = runs.size() > 1 ? kReportPage : RunFolder(options->runs[0]).file(kReportPage);
+      write_atomically(path, report_page(report_data(runs)));
+      print("{}\n", path);
+      return kExitSuccess;
+    }
+    const Json comparison = comparison_json(runs);
+    print("{}", options->json ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                              : comparison_text(comparison, output_columns()));
     return kExitSuccess;
-  }
-  const Json comparison = comparison_json(runs);
-  print("{}", json_ ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                    : comparison_text(comparison, output_columns()));
-  return kExitSuccess;
+  };
 }
 
 }  // namespace tapeformer

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <string_view>
-#include <utility>
 
 namespace tapeformer {
 

@@ -3,9 +3,6 @@
 #include <tapeformer/autograd/tensor.h>
 #include <tapeformer/examples/report/run_record.h>
 
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 constexpr std::size_t kMostPoints = 2000;  ///< of a curve

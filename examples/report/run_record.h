@@ -3,8 +3,6 @@
 #include <tapeformer/examples/shared/run_folder.h>
 
 #include <limits>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 

@@ -2,7 +2,6 @@
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstring>
 

@@ -2,9 +2,7 @@
 
 #include <tapeformer/autograd/shape.h>
 
-#include <cstdint>
 #include <map>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/shape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/nn/formats/ends_with.h>
@@ -10,13 +9,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <string>
 #include <system_error>
-#include <type_traits>
 
 namespace tapeformer {
 namespace {

@@ -3,12 +3,7 @@
 #include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/shape.h>
 
-#include <functional>
-#include <initializer_list>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace CLI {  // which command_line.cpp alone includes: four seconds of compiling a file
 class App;

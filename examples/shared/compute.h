@@ -2,8 +2,6 @@
 
 #include <tapeformer/nn/module.h>
 
-#include <string>
-
 namespace tapeformer {
 
 class Command;

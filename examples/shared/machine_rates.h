@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 
 namespace tapeformer {
 
@@ -55,10 +54,8 @@ double peak_rate() {
 /// Bytes per second that memory or, where they fit, the caches can give to all threads, or to one if that is
 /// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else
 /// a = b + s c, which moves more than it says: a line that is stored is fetched first, and does not count.
-/// `clock()` in seconds.
 /// Source:  McCalpin 1995, "Memory bandwidth and machine balance in current high performance computers"
-template <class Clock>
-double bandwidth(double bytes, bool in_place, const Clock& clock) {
+inline double bandwidth(double bytes, bool in_place) {
   static std::map<std::pair<int, bool>, double> known;
   const int step = static_cast<int>(std::lround(4 * std::log2(std::clamp(bytes, 48e3, 768e6))));
   double& best = known[{step, in_place}];
@@ -80,7 +77,7 @@ double bandwidth(double bytes, bool in_place, const Clock& clock) {
   const double moved = 12.0 * static_cast<double>(count);
   const int calls = static_cast<int>(std::max(1.0, 4e6 / moved)), rounds = moved > 64e6 ? 10 : 50;
   for (int round = 0; round < rounds; ++round) {
-    const double begun = clock();
+    const double begun = now_seconds();
     for (int call = 0; call < calls; ++call) {
       if (round % 2 == 0) {
         kernels::parallel_ranges(count, count, pass);
@@ -88,7 +85,7 @@ double bandwidth(double bytes, bool in_place, const Clock& clock) {
         pass(0, count);
       }
     }
-    best = std::max(best, moved * calls / (clock() - begun));
+    best = std::max(best, moved * calls / (now_seconds() - begun));
   }
   return best;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 namespace tapeformer {
 

@@ -5,10 +5,6 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
-#include <functional>
-#include <string>
-#include <vector>
-
 // Options of a program, described as the fields of a configuration are: see config_field.h.
 namespace tapeformer {
 

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 namespace tapeformer {
 namespace {

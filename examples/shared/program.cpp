@@ -12,10 +12,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <new>
-#include <string>
 #include <thread>
 
 namespace tapeformer {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <iterator>
 #include <mutex>
 
 namespace tapeformer {

@@ -4,11 +4,7 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
-#include <functional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -40,7 +40,7 @@ void first_rank_first(Communicator& ranks, const std::function<void()>& body) {
   if (ranks.rank() == 0) ranks.barrier();
 }
 
-std::string share_machine(Communicator& ranks, Compute& compute, const std::string& root) {
+std::string share_machine(Communicator& ranks, Compute& compute) {
   if (ranks.size() == 1) return {};
   const std::string host = host_name(), processors = allowed_processors();
   const std::vector<std::string> hosts = ranks.gather(host);
@@ -51,7 +51,7 @@ std::string share_machine(Communicator& ranks, Compute& compute, const std::stri
     return {};
   }
   const Index together = count_of(ranks.gather(host + " " + processors), host + " " + processors);
-  const int quota = processor_quota(root);
+  const int quota = processor_quota();
   const Index allowed = std::count(processors.begin(), processors.end(), '1');
   const Index usable = quota > 0 ? std::min<Index>(quota, allowed) : allowed;
   if (compute.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr && together > 1)

@@ -6,10 +6,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <functional>
-#include <string>
-#include <vector>
-
 /// The processes of one run, which a launcher has started with the same command.
 namespace tapeformer {
 
@@ -17,9 +13,8 @@ namespace tapeformer {
 void first_rank_first(Communicator& ranks, const std::function<void()>& body);
 
 /// Divides the machine between its ranks: the threads, where several may use the same processors and nothing
-/// else says how many, or the GPUs. Returns what to tell the user, or nothing. The system's files about the
-/// processors' quota are under `root`.
-std::string share_machine(Communicator& ranks, Compute& compute, const std::string& root = "");
+/// else says how many, or the GPUs. Returns what to tell the user, or nothing.
+std::string share_machine(Communicator& ranks, Compute& compute);
 
 /// Refuses ranks that were started with another command, version or data: `state` is what a checkpoint says
 /// of the run. Throws: CommunicationError naming rank and option

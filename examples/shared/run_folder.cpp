@@ -6,7 +6,6 @@
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/formats/safetensors.h>
 
 #include <fcntl.h>
@@ -22,10 +21,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
-#include <map>
-#include <vector>
 
 namespace tapeformer {
 namespace {

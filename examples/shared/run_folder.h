@@ -5,13 +5,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <functional>
 #include <future>
 #include <limits>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 

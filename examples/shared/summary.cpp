@@ -5,8 +5,6 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/attention/cost.h>
 
-#include <functional>
-
 namespace tapeformer {
 namespace {
 

@@ -4,9 +4,6 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
-#include <string>
-#include <type_traits>
-
 namespace tapeformer {
 
 /// The fields of a configuration that are set, one a line.

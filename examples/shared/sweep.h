@@ -2,9 +2,6 @@
 
 #include <tapeformer/examples/shared/command_line.h>
 
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// One choice of values: its name ("learning-rate=1e-3,width=64") and the words that `train` gets.

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <string>
 #include <string_view>
 
 namespace tapeformer {

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <memory>
 #include <thread>
 
 namespace tapeformer {

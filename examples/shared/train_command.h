@@ -2,8 +2,6 @@
 
 #include <tapeformer/examples/train/start.h>
 
-#include <initializer_list>
-
 namespace tapeformer {
 
 /// Starts or resumes a run in its folder; returns the exit code.

@@ -5,7 +5,6 @@
 #include <tapeformer/examples/shared/training_options.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tapeformer {
 

@@ -3,10 +3,6 @@
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/optim/schedule.h>
 
-#include <cstdint>
-#include <initializer_list>
-#include <string>
-
 namespace tapeformer {
 
 class Command;

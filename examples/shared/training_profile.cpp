@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/machine_rates.h>
-#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/training_profile.h>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +20,7 @@ std::string cell(const char* pattern, double value) { return value > 0 ? format(
 MachineRates measure_machine_rates() {
   const auto bytes_per_second = [](double bytes) {
     const double octave = std::exp2(std::round(std::log2(std::clamp(bytes, 1.0, kLargest))));
-    return bandwidth(octave, true, now_seconds);
+    return bandwidth(octave, true);
   };
   return {peak_rate<float>(), bytes_per_second};
 }

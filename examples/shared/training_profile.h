@@ -4,11 +4,6 @@
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// What this machine can do at most: measured, with all threads.

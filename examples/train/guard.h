@@ -3,10 +3,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/train/passes.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace tapeformer {
 
 /// Stops a run at a step whose loss or gradient is not finite, or whose loss is far above the last ones.

@@ -4,11 +4,6 @@
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/examples/train/session.h>
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace tapeformer {
 
 /// A batch that was run forward and backward, and what is needed to run it again.

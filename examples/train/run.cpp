@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 namespace tapeformer {
 namespace {

@@ -15,7 +15,6 @@
 #include <ctime>
 #include <fstream>
 #include <thread>
-#include <utility>
 
 namespace tapeformer {
 namespace {

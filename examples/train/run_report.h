@@ -2,8 +2,6 @@
 
 #include <tapeformer/examples/train/passes.h>
 
-#include <memory>
-
 namespace tapeformer {
 
 /// Keeps the report of a run, report.json and its page, up to date.

@@ -12,8 +12,6 @@
 #include <tapeformer/examples/train/run.h>
 #include <tapeformer/examples/train/start.h>
 
-#include <optional>
-
 namespace tapeformer {
 namespace {
 

@@ -4,8 +4,6 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/train/task.h>
 
-#include <functional>
-
 namespace tapeformer {
 
 /// How a run is carried out. Nothing here changes what it computes, except last bits by threads and device,

@@ -6,11 +6,6 @@
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/module.h>
 
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace tapeformer {
 
 /// The input of one pass of the model.

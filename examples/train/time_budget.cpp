@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <utility>
 
 namespace tapeformer {
 namespace {

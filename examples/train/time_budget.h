@@ -2,9 +2,6 @@
 
 #include <tapeformer/examples/train/passes.h>
 
-#include <functional>
-#include <vector>
-
 namespace tapeformer {
 
 /// The measurements that a number of steps is chosen by.

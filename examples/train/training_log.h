@@ -2,11 +2,7 @@
 
 #include <tapeformer/examples/train/guard.h>
 
-#include <cstddef>
 #include <deque>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 

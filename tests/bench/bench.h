@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -20,9 +19,6 @@ int bench_train_step(int argc, char** argv);
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-/// Seconds of work by all threads of this process.
-inline double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

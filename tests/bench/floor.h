@@ -10,8 +10,6 @@
 #include <tapeformer/tests/bench/training.h>
 
 #include <algorithm>
-#include <array>
-#include <vector>
 
 namespace tapeformer {
 
@@ -95,7 +93,7 @@ struct SpeedOfLight {
 inline SpeedOfLight speed_of_light(Device device, DType type) {
   if (!device.is_cuda()) {
     const double peak = type == DType::f64 ? peak_rate<double>() : std::max(peak_rate<float>(), gemm_rate());
-    return {peak, bandwidth(768e6, true, now)};
+    return {peak, bandwidth(768e6, true)};
   }
   double rate = 0;
   for (Index size = 256; size <= 8192; size *= 2) {  // the larger, the faster, but not for slow devices

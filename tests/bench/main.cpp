@@ -3,7 +3,6 @@
 #include <tapeformer/tests/bench/bench.h>
 
 #include <cstdio>
-#include <string>
 
 namespace tapeformer {
 namespace {

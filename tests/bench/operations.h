@@ -18,13 +18,7 @@
 #include <tapeformer/optim/clip.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 

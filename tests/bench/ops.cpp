@@ -3,9 +3,9 @@
 // read and write, and its share of the bound: the least time that products at the machine's peak, or a sum
 // over as many bytes, would take, divided by the time. Operands stay where the call before left them, in the
 // caches if they fit.
-// Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [--processor-time] [CASE...]
+// Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [CASE...]
 //          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
-//          of --list; --processor-time: with one thread, the time on a machine that others use too
+//          of --list
 //        bench ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]
 //          the bound is a copy of a gibibyte and a product of 8192-wide matrices, both measured; --tiny: a
 //          rehearsal at small sizes
@@ -133,20 +133,16 @@ const std::map<std::string, DType>& types() {
   return all;
 }
 
-bool counts_processor_time = false;
-
 Device device;
 bool is_tiny = false;
-
-double clock_now() { return counts_processor_time ? processor_seconds() : now(); }
 
 /// The time of a call in seconds; short calls are timed several at a time.
 double time_of(const Work& work, double seconds) {
   const auto time_one = [&](int calls) {
-    const double begun = clock_now();
+    const double begun = now();
     for (int call = 0; call < calls; ++call) work.run();
     if (device.is_cuda()) cuda::synchronize(device.index);
-    return (clock_now() - begun) / calls;
+    return (now() - begun) / calls;
   };
   time_one(2);                                           // the pools grow
   const double enough = device.is_cuda() ? 1e-2 : 1e-4;  // a GPU is waited for at the end of them
@@ -168,7 +164,7 @@ double matrix_rate(DType type) {
 }
 
 double copy_rate(double bytes, bool in_place) {
-  if (!device.is_cuda()) return bandwidth(bytes, in_place, clock_now);
+  if (!device.is_cuda()) return bandwidth(bytes, in_place);
   static const double rate = gpu_copy_bandwidth(device, is_tiny ? 1 << 20 : 1 << 30);
   return rate;
 }
@@ -208,7 +204,6 @@ int tapeformer::bench_ops(int argc, char** argv) {
   line.option("--device", device_name, "cpu, cuda or cuda:N");
   line.flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
   line.option("--seconds", seconds, "so long a case, or five times", kNotNegative);
-  line.flag("--processor-time", counts_processor_time);
   line.flag("--list", lists, "the cases' names, and nothing else");
   line.flag("--ask", asks, "read cases from the input, and answer each at once");
   if (!line.read(argc, argv)) return 0;

@@ -5,7 +5,6 @@ Usage: torch_ops.py [--threads N] [--dtype f32|f64] [--seconds S] CASE...
        torch_ops.py --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--backend flash|cudnn] CASE...
                                on a GPU; --backend: of attention, [B, H, T, D] in one piece each; the one PyTorch takes unless given
        torch_ops.py --ask      reads cases from its input, a line each, and answers each at once
-       --processor-time: with one thread, the time on a machine that others use too
 A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; bench ops --list has the usual ones.
 """
 
@@ -206,16 +205,15 @@ OPERATIONS = {
 
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "tf32": torch.float32, "bf16": torch.bfloat16}
-clock = time.perf_counter  # or time.process_time
 
 
 def timed(run, calls=1):
-    begun = clock()
+    begun = time.perf_counter()
     for _ in range(calls):
         run()
     if on_gpu:
         torch.cuda.synchronize()
-    return (clock() - begun) / calls
+    return (time.perf_counter() - begun) / calls
 
 
 def time_of(run, seconds):
@@ -276,11 +274,7 @@ def main():
     parser.add_argument("--backend", choices=("flash", "cudnn"), help="of attention, on a GPU")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--ask", action="store_true")
-    parser.add_argument("--processor-time", action="store_true")
     arguments = parser.parse_args()
-    if arguments.processor_time:
-        global clock
-        clock = time.process_time
     torch.set_num_threads(arguments.threads)
     if arguments.device != "cpu":
         use_gpu(arguments)

@@ -210,7 +210,7 @@ void measure(const Workload& whole, const Options& options) {
   line["gflop"] = rounded(1e-9 * flops, 3), line["gflop_per_s"] = rounded(1e-9 * rate, 1);
   if (!on_gpu) {
     add_shares(line, rate, in_double);
-    line["copy_gb_per_s"] = rounded(1e-9 * bandwidth(768e6, true, now), 1);
+    line["copy_gb_per_s"] = rounded(1e-9 * bandwidth(768e6, true), 1);
     for (std::size_t i = 0; i < kPhases.size(); ++i)
       line["phases_ms"][kPhases[i]] =
           rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);

@@ -14,10 +14,6 @@
 #include <tapeformer/tests/bench/workloads.h>
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <memory>
-#include <vector>
 
 namespace tapeformer {
 

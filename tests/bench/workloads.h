@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/shape.h>
 
-#include <string>
 #include <vector>
 
 namespace tapeformer {

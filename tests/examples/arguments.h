@@ -8,8 +8,6 @@
 
 #include <iterator>
 #include <sstream>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 

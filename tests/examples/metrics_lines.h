@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <sstream>
-#include <string>
-#include <vector>
 
 namespace tapeformer {
 

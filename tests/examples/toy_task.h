@@ -15,9 +15,6 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace tapeformer {
 

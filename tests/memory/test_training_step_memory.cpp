@@ -15,7 +15,6 @@
 
 #include <cstdio>
 #include <deque>
-#include <string>
 
 using namespace tapeformer;
 

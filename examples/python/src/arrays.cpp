@@ -4,11 +4,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <vector>
 
 namespace nb = nanobind;
 

@@ -5,8 +5,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <string>
-
 // Tensors and the arrays of NumPy, PyTorch and other libraries.
 namespace tapeformer::python {
 

@@ -12,10 +12,6 @@
 
 #include <nanobind/stl/string.h>
 
-#include <string>
-#include <type_traits>
-#include <variant>
-
 namespace nb = nanobind;
 using namespace nb::literals;
 

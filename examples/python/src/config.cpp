@@ -3,9 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <type_traits>
-#include <variant>
-
 namespace nb = nanobind;
 
 namespace tapeformer::python {

@@ -5,9 +5,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <cstdint>
-#include <string>
-
 // Configurations as keyword arguments, from their tables of fields.
 namespace tapeformer::python {
 

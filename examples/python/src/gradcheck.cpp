@@ -6,10 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace nb = nanobind;
 using namespace nb::literals;
 

@@ -8,11 +8,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace nb = nanobind;
 using namespace nb::literals;
 

@@ -8,8 +8,6 @@
 
 #include <nanobind/stl/vector.h>
 
-#include <vector>
-
 namespace nb = nanobind;
 using namespace nb::literals;
 

@@ -5,8 +5,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <string>
-
 namespace nb = nanobind;
 using namespace nb::literals;
 

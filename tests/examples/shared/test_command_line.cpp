@@ -5,11 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 using namespace tapeformer;
 
 namespace {

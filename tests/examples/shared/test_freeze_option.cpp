@@ -71,21 +71,4 @@ TEST_SUITE("examples/freeze_option") {
       }
     }
   }
-
-  TEST_CASE("a pattern without a match and patterns that match all are refused, before there is a run") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    LanguageOptions options = tiny_options(temporary);
-    const auto refusal = [&](const std::vector<std::string>& patterns) {
-      options.training.freeze = patterns;
-      return message_of<Error>([&] { train_language_model(folder, options, {}); });
-    };
-    CHECK(refusal({"embedding.*", "layers.1.*"})
-              .find("[freeze] a pattern must match a parameter; got layers.1.*; the names are embedding.") ==
-          0);
-    CHECK(refusal({"*"}) ==
-          "[freeze] some parameters must be left to train; got patterns that match all; try fewer");
-    CHECK_FALSE(std::filesystem::exists(folder.file("config.json")));
-  }
 }

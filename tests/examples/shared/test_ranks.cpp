@@ -7,14 +7,11 @@
 #include <tapeformer/tests/reference/thread_communicator.h>
 
 #include <omp.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 using namespace tapeformer;
 using reference::as_ranks;
@@ -75,23 +72,6 @@ TEST_SUITE("examples/shared/ranks") {
       CHECK(share_machine(alone, compute).empty());
       CHECK(omp_get_max_threads() == all);
     });
-  }
-
-  TEST_CASE("ranks divide the quota of their control group, not the machine") {
-    if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-    const auto root =
-        std::filesystem::temp_directory_path() / ("tapeformer_ranks_" + std::to_string(getpid()));
-    std::filesystem::create_directories(root / "proc/self");
-    std::filesystem::create_directories(root / "sys/fs/cgroup");
-    std::ofstream(root / "proc/self/cgroup") << "0::/\n";
-    std::ofstream(root / "sys/fs/cgroup/cpu.max") << "100000 100000\n";
-    as_ranks(2, [&](Communicator& ranks) {
-      Compute compute{Device::cpu()};
-      const std::string note = share_machine(ranks, compute, root);
-      CHECK(omp_get_max_threads() == 1);
-      CHECK(note.find("note: 2 processes share 1 processor of ") == 0);
-    });
-    std::filesystem::remove_all(root);
   }
 
   TEST_CASE("a rank that was started otherwise is refused by what differs") {

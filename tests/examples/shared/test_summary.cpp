@@ -8,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include <sstream>
-#include <string>
 
 using namespace tapeformer;
 

@@ -82,16 +82,4 @@ TEST_SUITE("examples/shared/training_profile") {
     for (const Json& event : profile.trace().at("traceEvents")) shares += event.at("dur").get<double>();
     CHECK(shares <= 1e3 * std::stod(words_of(text, "a step")[0]) * 1.01);
   }
-
-  TEST_CASE("a profile of no steps measures nothing") {
-    TrainingProfile profile(0);
-    profile.begin_step();
-    CHECK_FALSE(profile.end_step());
-  }
-
-  TEST_CASE("the machine's rates are positive") {
-    const MachineRates machine = measure_machine_rates();
-    CHECK(machine.flops > 0);
-    CHECK(machine.bytes_per_second(1e5) > 0);
-  }
 }

@@ -9,8 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <memory>
-#include <vector>
 
 using namespace tapeformer;
 
