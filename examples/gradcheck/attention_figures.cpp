@@ -43,13 +43,13 @@ std::string all_text(const Tensor& x, int decimals = 4) {
 }
 
 /// The head of figures 3, 6 and 7: query, key and value are drawn in this order, as torch.nn.Linear draws.
-template <class Head>
-Head torch_head(std::uint64_t seed) {
+SingleHeadAttention torch_head(std::uint64_t seed, bool causal) {
   SingleHeadConfig config;
   config.width = kWidth;
   config.key_width = kHeadWidth;
+  config.causal = causal;
   Generator unused(0);
-  Head head(config, unused);
+  SingleHeadAttention head(config, unused);
   TorchGenerator torch(seed);
   for (Parameter& weight : head.parameters()) weight.set_value(torch.linear_weight(kHeadWidth, kWidth));
   return head;
@@ -109,8 +109,8 @@ void bare_matrices(const Tensor& x, std::vector<AttentionFigure>& figures) {
 
 void linear_layers(const Tensor& x, std::vector<AttentionFigure>& figures) {
   const Tensor x_btc = reshape(x, {1, kTokens, kWidth});
-  const Attended full = attend(torch_head<SingleHeadAttention>(789), x_btc);
-  const Attended causal = attend(torch_head<CausalAttention>(789), x_btc);
+  const Attended full = attend(torch_head(789, false), x_btc);
+  const Attended causal = attend(torch_head(789, true), x_btc);
   figures.push_back({"Linear layers: output",
                      "-0.0739 0.0713 / -0.0748 0.0703 / -0.0749 0.0702 / -0.0760 0.0685 / -0.0763 0.0679 / "
                      "-0.0754 0.0693",
@@ -140,7 +140,7 @@ void linear_layers(const Tensor& x, std::vector<AttentionFigure>& figures) {
 
 void causal_batch(const Tensor& x, std::vector<AttentionFigure>& figures) {
   const Tensor one = reshape(x, {1, kTokens, kWidth});
-  const Attended both = attend(torch_head<CausalAttention>(123), concat({one, one}, 0));
+  const Attended both = attend(torch_head(123, true), concat({one, one}, 0));
   const std::string published =
       "-0.4519 0.2216 / -0.5874 0.0058 / -0.6300 -0.0632 / -0.5675 -0.0843 / -0.5526 -0.0981 / "
       "-0.5299 -0.1081";

@@ -119,9 +119,10 @@ SingleHeadConfig single_head(const CheckSetting& setting) {
   return config;
 }
 
-template <class Layer>
-CheckCase single_head_case(CheckSetting& setting) {
-  return layer_case(setting, std::make_shared<Layer>(single_head(setting), setting.random));
+CheckCase single_head_case(CheckSetting& setting, bool causal) {
+  SingleHeadConfig config = single_head(setting);
+  config.causal = causal;
+  return layer_case(setting, std::make_shared<SingleHeadAttention>(config, setting.random));
 }
 
 CheckCase concatenated_case(CheckSetting& setting) {
@@ -267,8 +268,9 @@ std::vector<CheckedLayer> checked_layers() {
       {"packed_projection", only_self, true, packed_case},
       {"weightless", only_plain, false, weightless_case},
       {"matrices", only_plain, false, matrix_case},
-      {"single_head", all_masks, false, single_head_case<SingleHeadAttention>},
-      {"causal", all_masks, false, single_head_case<CausalAttention>},
+      {"single_head", all_masks, false,
+       [](CheckSetting& setting) { return single_head_case(setting, false); }},
+      {"causal", all_masks, false, [](CheckSetting& setting) { return single_head_case(setting, true); }},
       {"concatenated_heads", all_masks, false, concatenated_case},
   };
   add_kinds(layers);

@@ -24,7 +24,9 @@ void show_mask(const char* title, const AttentionMasks& masks) {
 
 int main() {
   Generator random(1);
-  const CausalAttention attention({kWidth}, random);
+  SingleHeadConfig config;
+  config.width = kWidth, config.causal = true;
+  const SingleHeadAttention attention(config, random);
   const Tensor x_1tc = Tensor::randn({1, kLength, kWidth}, random), before_1tc = attention(x_1tc, x_1tc);
   const Tensor changed_1tc = x_1tc.clone();
   changed_1tc.data<float>()[4 * kWidth] += 1;  // another word at position 4

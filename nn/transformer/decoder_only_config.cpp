@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
+#include <tapeformer/nn/transformer/load_model.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/nn/transformer/load_model.h>
 

@@ -1,9 +1,38 @@
+#include <tapeformer/autograd/config/config_json.h>
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
+
+std::string config_text(const char* model, const FieldList& fields) {
+  nlohmann::ordered_json json;
+  json["model"] = model;
+  write_fields(json, fields);
+  return json.dump(2) + "\n";
+}
+
+void read_config_text(const char* model, const std::string& text, FieldList&& fields,
+                      const std::function<void()>& check) {
+  const auto json = parse_json(text, "the model's configuration is damaged: it");
+  if (json.is_object() && json.contains("model_type") && !json.contains("model")) {
+    throw CheckpointError("the configuration is of transformers, model_type=" + json["model_type"].dump() +
+                          ", and not of a run; try load_hugging_face(), or load_checkpoint() in Python");
+  }
+  try {
+    if (json.at("model") != model)
+      throw Error(std::string("model must be ") + model + "; got " + json["model"].dump());
+    read_fields(json, std::move(fields),
+                {"model", "training", "vocabularies", "tokenizer_fingerprint", "data_fingerprint"});
+    check();
+  } catch (const nlohmann::json::exception& error) {
+    throw CheckpointError(std::string("the model's configuration is damaged: ") + reason_of(error));
+  } catch (const Error& error) {
+    throw CheckpointError(std::string("the model's configuration is not usable: ") + error.what());
+  }
+}
 
 void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
                         const std::function<void()>& make) {

@@ -1,16 +1,26 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/formats/strict_json.h>
-#include <tapeformer/nn/transformer/decoder_only_config.h>
-#include <tapeformer/nn/transformer/encoder_decoder.h>
 
 #include <fstream>
-#include <sstream>
+#include <functional>
+#include <optional>
 
-// Loads models from run folders, whose files may be damaged; to be included by sources only.
+// Models in run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {
+
+/// A model's configuration for the config.json of a run folder.
+std::string config_text(const char* model, const FieldList& fields);
+
+/// A field that the file lacks keeps its value; `check` looks at the whole. Programs may keep more than the
+/// fields in the file.
+/// Throws: CheckpointError naming what is wrong
+void read_config_text(const char* model, const std::string& text, FieldList&& fields,
+                      const std::function<void()>& check);
 
 /// Calls make(), which makes the model that a configuration with these fields describes, and refuses one far
 /// too large for its weights file before it takes all memory. One that is only a few times too large passes,

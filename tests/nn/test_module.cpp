@@ -109,23 +109,6 @@ TEST_SUITE("nn/module") {
     CHECK(net.dropout.active_probability() == 0.5);
   }
 
-  TEST_CASE("gradients add up over backward passes until they are cleared") {
-    Generator random(test_seed(1));
-    Net net(random);
-    net.eval();
-    const Tensor x = random_values({3, 2}, 2, DType::f32);
-    const auto pass = [&] {
-      Tape tape;
-      tape.backward(sum(net(x)));
-      return net.scale.gradient().clone();
-    };
-    const Tensor once = pass(), twice = pass();
-    CHECK(absolute_error(twice, once * 2) == 0);
-    net.clear_gradients();
-    CHECK_FALSE(net.scale.gradient().defined());
-    CHECK(absolute_error(pass(), once) == 0);
-  }
-
   TEST_CASE("to() converts every parameter and keeps ties") {
     Generator random(test_seed(1));
     Net net(random);

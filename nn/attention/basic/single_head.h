@@ -12,7 +12,7 @@ struct SingleHeadConfig {
   Index value_width = 0;   ///< E, of values and output; 0 for key_width
   double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
   double dropout = 0;      ///< on the attention weights
-  bool causal = false;     ///< no query sees later keys, whatever the context says
+  bool causal = false;     ///< no query sees later keys, whatever the context says (section 3.2.3)
   bool bias = false;       ///< of the projections
 };
 
@@ -37,22 +37,6 @@ class SingleHeadAttention : public Attention {
   bool causal_;
   Linear query_, key_, value_;
   Dropout dropout_;
-};
-
-/// Attention of one head in which no token sees a later one, with dropout on the weights.
-/// Math:    weight_ts = softmax over s <= t of scale q_t k_s; y = dropout(weight) v
-/// Shapes:  query [B, T, C], memory [B, S, C] -> y [B, T, E]
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3
-class CausalAttention : public SingleHeadAttention {
- public:
-  CausalAttention(const SingleHeadConfig& config, Generator& random)
-      : SingleHeadAttention(causal(config), random) {}
-
- private:
-  static SingleHeadConfig causal(SingleHeadConfig config) {
-    config.causal = true;
-    return config;
-  }
 };
 
 }  // namespace tapeformer

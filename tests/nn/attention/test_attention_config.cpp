@@ -7,39 +7,6 @@
 using namespace tapeformer;
 
 TEST_SUITE("nn/attention/attention_config") {
-  TEST_CASE(
-      "grouped, multi-query and latent attention come with the sizes that were asked for, or defaults") {
-    Generator random(test_seed(1));
-    AttentionConfig config;
-    config.width = 48, config.heads = 6;
-    const auto widths = [&](const char* kind) {
-      config.kind = kind;
-      return make_attention(config, random)->cache_widths();
-    };
-    const auto check = [&](const char* kind, Index key, Index value) {
-      const CacheWidths got = widths(kind);
-      CAPTURE(kind);
-      CHECK(got.key == key);
-      CHECK(got.value == value);
-    };
-    check("gqa", 3 * 8, 3 * 8);
-    check("mqa", 8, 8);
-    check("mla", 24 + 4, 0);
-    check("additive", 48, 48);
-    config.key_width = 10, config.value_width = 5;
-    check("mqa", 10, 5);
-    check("additive", 60, 30);
-    config.groups = 2;
-    check("gqa", 20, 10);
-    config.groups = 0, config.latent_width = 30, config.rotary_width = 6;
-    check("mla", 36, 0);
-    config.cross = true;
-    check("mla", 30, 0);
-    config = {};
-    config.width = 35, config.heads = 5;
-    check("gqa", 7, 7);  // 2 does not divide 5
-  }
-
   TEST_CASE("a config resolved has every size, and cross-attention is neither rotary nor packed") {
     AttentionConfig config;
     config.width = 48, config.heads = 6, config.rotary = true;
@@ -61,21 +28,6 @@ TEST_SUITE("nn/attention/attention_config") {
     config.kind = "additive", config.cross = false;
     CHECK(message_of<Error>([&] { config.check(); }).find("[attention] additive attention cannot rotate") ==
           0);
-  }
-
-  TEST_CASE("latent attention may take its queries from latents of their own") {
-    Generator random(test_seed(1));
-    AttentionConfig config;
-    config.kind = "mla", config.width = 12, config.heads = 3, config.query_latent_width = 5;
-    std::string names;
-    for (const auto& [name, parameter] : make_attention(config, random)->named_parameters()) {
-      if (name.find("query") == 0) names += name + " " + parameter.value().shape().text() + " ";
-    }
-    CHECK(names ==
-          "query_down.weight [5,12] query_norm.weight [5] query_up.weight [12,5] query_rotary.weight [6,5] ");
-    config.width = config.heads = 1;
-    config.query_latent_width = 0;
-    CHECK(make_attention(config, random)->cache_widths().key == 1 + 2);
   }
 
   TEST_CASE("every field survives the way through JSON") { check_every_field(AttentionConfig()); }

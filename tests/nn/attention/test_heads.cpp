@@ -109,24 +109,8 @@ TEST_SUITE("nn/attention/heads") {
     CHECK(refused(12, {4, 4, 0, 0}, -8) == "[op] no size may be negative; got kind=x, output_width=-8");
   }
 
-  TEST_CASE("columns become heads and go side by side again") {
-    const Tensor x = random_values({2, 3, 8}, 1);
-    const Tensor heads = split_heads(x, 4);
-    CHECK(heads.shape() == Shape{2, 3, 4, 2});
-    CHECK(same_bits(merge_heads(heads), x));
-  }
-
   TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
     for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
-  }
-
-  TEST_CASE("without a cache keys and values pass through, and masks stay as they are") {
-    AttentionOptions masks;
-    const KeyValueHeads own = fresh(3, 1);
-    const KeyValueHeads got = cached_heads(nullptr, true, kHeads, masks, [&] { return own; });
-    CHECK(got.key_bsgd.state() == own.key_bsgd.state());
-    CHECK(got.value_bsge.state() == own.value_bsge.state());
-    CHECK_FALSE(masks.key_lengths.defined());
   }
 
   TEST_CASE("self-attention sees all tokens so far, and masks grow to the cache's room") {
@@ -192,20 +176,5 @@ TEST_SUITE("nn/attention/heads") {
       CHECK_FALSE(masks.key_lengths.defined());  // the cache is full to the last token
     }
     CHECK(asked == 1);
-  }
-
-  TEST_CASE("options take over masks, weights and the layer's dropout") {
-    Generator random(test_seed(1));
-    Dropout dropout({0.25}, random);
-    AttentionContext context;
-    Tensor weights;
-    context.causal = true;
-    context.weights = &weights;
-    const AttentionOptions options = attention_options(context, dropout);
-    CHECK(options.causal);
-    CHECK(options.weights == &weights);
-    CHECK(options.dropout == 0.25);
-    dropout.eval();
-    CHECK(attention_options(context, dropout).dropout == 0);
   }
 }

@@ -1,4 +1,3 @@
-#include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/nn/transformer/config_variants.h>
@@ -129,34 +128,6 @@ std::string cached_decoder_leaks(const EncoderDecoder& model, CacheKind cache) {
 
 bool can_cache(const std::string& kind) { return attention_kind(kind).can & kCanCache; }
 
-/// Multi-head attention whose causal mask is off by one.
-class Leaky : public MultiHeadAttention {
- public:
-  using MultiHeadAttention::MultiHeadAttention;
-  Tensor operator()(const Tensor& query, const Tensor& memory,
-                    const AttentionContext& context = {}) const override {
-    AttentionContext wrong = context;
-    if (context.causal) wrong.causal = false, wrong.window_after = 1;
-    return MultiHeadAttention::operator()(query, memory, wrong);
-  }
-};
-
-/// While it lives, there is a kind "leaky".
-struct LeakyKind {
-  LeakyKind() {
-    AttentionKind kind = attention_kind("mha");
-    kind.name = "leaky";
-    kind.make = [](AttentionConfig config, Generator& random) {
-      config.kind = "mha";
-      return std::make_unique<Leaky>(config, random);
-    };
-    register_attention_kind(kind);
-  }
-  ~LeakyKind() { unregister_attention_kind(); }
-  LeakyKind(const LeakyKind&) = delete;
-  LeakyKind& operator=(const LeakyKind&) = delete;
-};
-
 }  // namespace
 
 TEST_SUITE("nn/transformer/causality") {
@@ -215,31 +186,6 @@ TEST_SUITE("nn/transformer/causality") {
         if (name.empty()) CHECK(cached_decoder_leaks(model, CacheKind::paged) == "");
       }
     }
-  }
-
-  TEST_CASE("a mask that is off by one is found, with and without caches") {
-    const LeakyKind registered;
-    // Two layers carry what leaks in one two places back.
-    const std::string expected =
-        "1 moves 0; 2 moves 0; 2 moves 1; 3 moves 1; 3 moves 2; 4 moves 2; 4 moves 3; 5 moves 3; 5 moves 4; ";
-    const DecoderOnly model = language_model(language_config({"leaky", PositionKind::learned}, kLength));
-    CHECK(leaks(model, tokens(kLength), every_place(kLength)) == expected);
-    const EncoderDecoder translation = translator(translation_config("leaky"));
-    CHECK(decoder_leaks(translation) == expected);
-    // In portions {0, 1}, {2, 3, 4}, {5} only what is there already leaks.
-    const std::string in_portions = "1 moves 0; 3 moves 2; 4 moves 2; 4 moves 3; ";
-    CHECK(cached_leaks(model, CacheKind::contiguous) == in_portions);
-    CHECK(cached_decoder_leaks(translation, CacheKind::paged) == in_portions);
-  }
-
-  TEST_CASE("a prefix that is too long by one token is found, and a token that changes nothing") {
-    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned, true}, kLength);
-    const DecoderOnly model = language_model(config);
-    const Logits longer = [&](const Tensor& ids) { return model(ids, ids_of({3, 1}, {2})); };
-    CHECK(leaks(longer, tokens(kLength), every_place(kLength), 2) == "2 moves 0; 2 moves 1; ");
-    const Tensor none = Tensor::zeros({kRows, kLength}, DType::i32);
-    const Logits same = [&](const Tensor&) { return model(none); };
-    CHECK(leaks(same, tokens(kLength), {4}) == "4 does not move its own; ");
   }
 
   TEST_CASE("names are read out of refusals") {

@@ -38,28 +38,6 @@ EncoderDecoderConfig unusual_translation() {
   return config;
 }
 
-/// Fields that came with the other kinds of attention.
-EncoderDecoderConfig rotary_config() {
-  EncoderDecoderConfig config = unusual_translation();
-  config.positions = PositionKind::rotary;
-  config.layer.attention.kind = "gqa";
-  config.layer.width = 12;
-  config.layer.attention.heads = 6;
-  config.layer.attention.groups = 2;
-  config.layer.attention.key_width = 8;
-  config.layer.attention.packed = false;
-  config.layer.attention.rotary = true;
-  config.layer.attention.rotations.base = 500;
-  config.layer.attention.rotations.layout = RotaryLayout::half_split;
-  config.layer.attention.rotations.width = 6;
-  config.layer.attention.rotations.max_positions = 99;
-  config.layer.attention.rotations.factor = 2;
-  config.layer.attention.rotations.original_context = 32;
-  config.layer.attention.rotations.low_frequency = 1.5;
-  config.layer.attention.rotations.high_frequency = 3.5;
-  return config;
-}
-
 bool has_text(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -82,8 +60,9 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
   }
 
   TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing else knows positions") {
-    EncoderDecoderConfig config = rotary_config();
-    config.layer.attention.rotary = false;  // the kind of positions says so
+    EncoderDecoderConfig config = unusual_translation();
+    config.positions = PositionKind::rotary;
+    config.layer.width = 12, config.layer.attention = {"gqa", 6};
     config.layer.dropout = 0;
     Generator random(test_seed(1));
     EncoderDecoder model(config, random);
