@@ -25,10 +25,6 @@ void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows,
   weight.copy_from(all);
 }
 
-void normal(const Tensor& weight, Generator& random, double standard_deviation) {
-  random.fill_normal(weight, 0, standard_deviation);
-}
-
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random) {
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
   random.fill_uniform(values, -bound, bound);

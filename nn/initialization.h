@@ -10,8 +10,6 @@ namespace tapeformer {
 void xavier_uniform(const Tensor& weight, Generator& random);
 /// Initialises a packed projection: each block of that many rows is initialised as a weight of its own.
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
-/// Normal with mean 0.
-void normal(const Tensor& weight, Generator& random, double standard_deviation);
 /// PyTorch's default for torch.nn.Linear, weight and bias: uniform in +-1 / sqrt(inputs).
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random);
 

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/positions.h>
 
 #include <cmath>
@@ -20,7 +19,7 @@ Index context_start(Index length, Index context) {
 Positions::Positions(const PositionsConfig& config, Generator& random) {
   if (config.kind == PositionKind::learned) {
     weight_ = Parameter(Tensor::empty({config.most, config.width}));
-    normal(weight_, random, 0.02);
+    random.fill_normal(weight_, 0, 0.02);
     return;
   }
   if (!has_table(config.kind)) return;

@@ -71,7 +71,7 @@ DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Gene
   xavier_uniform(output_.weight(), random);
   for (Linear* layer : {&query_, &key_value_, &output_}) clear_bias(*layer);
   if (config_.rotary) rotary_.emplace(config_.rotations, heads_.key_width / 2);
-  normal(lambda_vectors_, random, kVectorDeviation);
+  random.fill_normal(lambda_vectors_, 0, kVectorDeviation);
 }
 
 /// Rotates each of the two queries or keys that a head consists of.

@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/formats/ends_with.h>
-#include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
@@ -42,7 +41,7 @@ void initialise(Module& model, const DecoderOnlyConfig& config, Generator& rando
       const bool writes =
           ends_with(name, "attention.output.weight") || ends_with(name, "feed_forward.down.weight");
       if (!keeps_embedding || name != "embedding.weight")
-        normal(value, random, writes ? residual : kDeviation);
+        random.fill_normal(value, 0, writes ? residual : kDeviation);
     } else if (ends_with(name, "bias")) {
       value.copy_from(Tensor::zeros(value.shape()));
     }

@@ -6,16 +6,14 @@ namespace tapeformer {
 
 ConcatenatedHeads::ConcatenatedHeads(const ConcatenatedHeadsConfig& config, Generator& random) {
   SingleHeadConfig head = config.head;
-  const PackedHeads heads = resolved_heads("concatenated_heads", head.width, config.output_width,
+  const PackedHeads heads = resolved_heads("concatenated_heads", head.width, 0,
                                            {config.heads, config.heads, head.key_width,
                                             head.value_width == 0 ? head.key_width : head.value_width});
   head.key_width = heads.key_width;
   head.value_width = heads.value_width;
   for (Index h = 0; h < config.heads; ++h) heads_.emplace_back(head, random);
-  if (config.output) {
-    const Index outputs = or_else(config.output_width, head.width);
-    output_.emplace(LinearConfig{config.heads * head.value_width, outputs, true, {}}, random);
-  }
+  if (config.output)
+    output_.emplace(LinearConfig{config.heads * head.value_width, head.width, true, {}}, random);
 }
 
 Tensor ConcatenatedHeads::operator()(const Tensor& query, const Tensor& memory,

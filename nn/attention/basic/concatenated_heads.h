@@ -5,16 +5,15 @@
 namespace tapeformer {
 
 struct ConcatenatedHeadsConfig {
-  SingleHeadConfig head;   ///< of every head; its value_width 0 for output_width / heads, key_width likewise
-  Index heads = 1;         ///< H
-  bool output = false;     ///< mixes the heads by a projection to output_width
-  Index output_width = 0;  ///< O, of the projection, and what heads without widths share; 0 for the head's
+  SingleHeadConfig head;  ///< of every head; its key_width 0 for width / heads, value_width for key_width
+  Index heads = 1;        ///< H
+  bool output = false;    ///< mixes the heads by a projection to the width of the input
 };
 
 /// Multi-head attention in its plainest form: independent heads, concatenated. It computes what
 /// MultiHeadAttention does in one pass with the rows of all heads' projections. It keeps no cache.
 /// Math:    y = concat_h head_h(query, memory), or output(that)
-/// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, O]
+/// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, C]
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
 class ConcatenatedHeads : public Attention {
  public:

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/attention/pieces/distance_bias.h>
-#include <tapeformer/nn/initialization.h>
 
 #include <algorithm>
 
@@ -21,7 +20,7 @@ class BiasedScores : public AttentionPiece {
       return;
     }
     table_ = Parameter(Tensor::empty({config.bias_buckets, config.heads}));
-    normal(table_.value(), random, kTableDeviation);
+    random.fill_normal(table_.value(), 0, kTableDeviation);
     earlier_ids_ = distance_buckets({config.bias_buckets, false, config.bias_distance});
     both_ids_ = distance_buckets({config.bias_buckets, true, config.bias_distance});
   }

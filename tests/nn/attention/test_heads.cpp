@@ -92,14 +92,9 @@ TEST_SUITE("nn/attention/heads") {
       return message_of<Error>([&] { resolved_heads("op", width, output_width, heads, "kind=x, "); });
     };
     CHECK(refused(0, {1, 1, 2, 2}) == "[op] width and heads must be positive; got kind=x, width=0, heads=1");
-    CHECK(refused(12, {-1, 1, 2, 2}) ==
-          "[op] width and heads must be positive; got kind=x, width=12, heads=-1");
     CHECK(refused(12, {4, 3, 0, 0}) ==
           "[op] heads must be a multiple of groups; got kind=x, heads=4, groups=3");
-    CHECK(refused(12, {4, 0, 0, 0}) ==
-          "[op] heads must be a multiple of groups; got kind=x, heads=4, groups=0");
     CHECK(refused(12, {4, 4, -3, 0}) == "[op] no size may be negative; got kind=x, key_width=-3");
-    CHECK(refused(12, {4, 4, 0, -3}) == "[op] no size may be negative; got kind=x, value_width=-3");
     CHECK(refused(10, {4, 4, 3, 0}) ==
           "[op] width must be divisible by heads; got kind=x, width=10, heads=4; try a width that is a "
           "multiple of the heads");
