@@ -1,8 +1,8 @@
 #pragma once
 
-#include <tapeformer/nn/transformer/decoder_state.h>
 #include <tapeformer/nn/transformer/encoder_decoder_config.h>
 #include <tapeformer/nn/transformer/head_loss.h>
+#include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
 namespace tapeformer {
