@@ -94,55 +94,59 @@ kernels::Cuda cuda_tag(Device device);
 /// Throws:  DeviceError unless `x` lies where `like` does; for tensors that dispatch() does not see
 void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like);
 
+/// The second argument of dispatch().
+template <class... Arguments>
+std::tuple<const Arguments&...> operands(const Arguments&... arguments) {
+  return {arguments...};
+}
+
 /// Turns tensors into pointers and picks the kernel's device and type; nothing else does. Calls
 /// `kernel(device tag, pointers...)`: T* for a Tensor (nullptr when undefined), Write<T> for a GradientSlot;
 /// with wide(argument) in the wide type. The first defined argument that is not wide decides T (if all are
 /// wide, the first). The caller captures tensors of other types as pointers (Tensor::address) and checks
 /// their device with require_same_device().
 /// Throws:  DTypeError or DeviceError naming `op` and the tensors
-template <class Kernel, class... Arguments>
-void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
+template <class... Arguments, class Kernel>
+void dispatch(const char* op, const std::tuple<const Arguments&...>& arguments, Kernel&& kernel) {
   const OpTimer timer(op);
-  const auto prepared = std::make_tuple(detail::prepared(arguments)...);
-  std::apply(
-      [&](const auto&... x) {
-        const Tensor *first = nullptr, *first_wide = nullptr;
-        const auto find = [&](const Tensor& t, bool is_wide) {
-          const Tensor*& found = is_wide ? first_wide : first;
-          if (t.defined() && found == nullptr) found = &t;
-        };
-        (find(detail::tensor_of(x), x.is_wide), ...);
-        if (first == nullptr) first = first_wide;
-        if (first == nullptr) return;
-        (detail::check_operand(op, *first, detail::tensor_of(x), x.is_wide), ...);
-        if (is_profiled()) count_bytes(op, (detail::bytes_of(x) + ...));
-        const auto run = [&](auto on, auto zero) {
-          using T = decltype(zero);
-          kernel(on, detail::pointer<detail::Element<T, Arguments>>(x)...);
-        };
-        if (!first->device().is_cuda()) {
-          switch (first->dtype()) {
-            case DType::f32: return run(kernels::Cpu{}, float{});
-            case DType::f64: return run(kernels::Cpu{}, double{});
-            default: detail::throw_bf16_on_cpu(op, *first);
-          }
-        }
+  const auto use = [&](const auto&... x) {
+    const Tensor *first = nullptr, *first_wide = nullptr;
+    const auto find = [&](const Tensor& t, bool is_wide) {
+      const Tensor*& found = is_wide ? first_wide : first;
+      if (t.defined() && found == nullptr) found = &t;
+    };
+    (find(detail::tensor_of(x), x.is_wide), ...);
+    if (first == nullptr) first = first_wide;
+    if (first == nullptr) return;
+    (detail::check_operand(op, *first, detail::tensor_of(x), x.is_wide), ...);
+    if (is_profiled()) count_bytes(op, (detail::bytes_of(x) + ...));
+    const auto run = [&](auto on, auto zero) {
+      using T = decltype(zero);
+      kernel(on, detail::pointer<detail::Element<T, Arguments>>(x)...);
+    };
+    if (!first->device().is_cuda()) {
+      switch (first->dtype()) {
+        case DType::f32: return run(kernels::Cpu{}, float{});
+        case DType::f64: return run(kernels::Cpu{}, double{});
+        default: detail::throw_bf16_on_cpu(op, *first);
+      }
+    }
 #if defined(TAPEFORMER_CUDA)
-        const kernels::Cuda on = detail::cuda_tag(first->device());
-        try {
-          switch (first->dtype()) {
-            case DType::f32: return run(on, float{});
-            case DType::f64: return run(on, double{});
-            default: return run(on, BFloat16{});
-          }
-        } catch (const DeviceError& error) {
-          detail::throw_again(op, error, {&detail::tensor_of(x)...});
-        }
+    const kernels::Cuda on = detail::cuda_tag(first->device());
+    try {
+      switch (first->dtype()) {
+        case DType::f32: return run(on, float{});
+        case DType::f64: return run(on, double{});
+        default: return run(on, BFloat16{});
+      }
+    } catch (const DeviceError& error) {
+      detail::throw_again(op, error, {&detail::tensor_of(x)...});
+    }
 #else
-        detail::throw_without_cuda(op);
+    detail::throw_without_cuda(op);
 #endif
-      },
-      prepared);
+  };
+  std::apply([&](const auto&... x) { use(detail::prepared(x)...); }, arguments);
 }
 
 /// For kernels without floating arguments: calls `kernel(device tag)`.

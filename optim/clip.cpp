@@ -13,15 +13,12 @@ GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, doub
     return {zero, zero};
   }
   const Tensor norm = Tensor::empty({1}, DType::f64, like.device()), factor = Tensor::empty_like(norm);
-  dispatch(
-      "gradient_norm",
-      [&](auto on, auto* gradient) {
-        using T = std::remove_pointer_t<decltype(gradient)>;
-        count_bytes("gradient_norm", list.tensors().elements * Index{sizeof(T)});
-        kernels::gradient_norm<T>(on, list.tensors(), share, max_norm, norm.address<double>(),
-                                  factor.address<double>());
-      },
-      wide(like));
+  dispatch("gradient_norm", operands(wide(like)), [&](auto on, auto* gradient) {
+    using T = std::remove_pointer_t<decltype(gradient)>;
+    count_bytes("gradient_norm", list.tensors().elements * Index{sizeof(T)});
+    kernels::gradient_norm<T>(on, list.tensors(), share, max_norm, norm.address<double>(),
+                              factor.address<double>());
+  });
   return {norm, factor};
 }
 
@@ -50,10 +47,8 @@ double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_n
   if (!(factor < 1)) return norm;
   for (const Parameter& parameter : parameters) {
     const Tensor gradient = parameter.gradient();
-    dispatch(
-        "scale_gradients",
-        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); },
-        wide(gradient));
+    dispatch("scale_gradients", operands(wide(gradient)),
+             [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); });
   }
   return norm;
 }

@@ -30,13 +30,10 @@ bool MovingAverage::exchange_weights() {
   gather(0, list);
   list.end();
   if (list.empty()) return true;  // ranks divide the work, and this one has none of it
-  dispatch(
-      "moving_average",
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        kernels::exchange_values<T>(on, list.tensors());
-      },
-      wide(no_elements()));
+  dispatch("moving_average", operands(wide(no_elements())), [&](auto on, auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    kernels::exchange_values<T>(on, list.tensors());
+  });
   return true;
 }
 
@@ -46,14 +43,11 @@ void MovingAverage::gather(double weight, MultiTensorList& table) {
 }
 
 void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor& norm) {
-  dispatch(
-      "moving_average",
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        count_bytes("moving_average", 2 * tensors.elements * Index{sizeof(T)});
-        kernels::average_step<T>(on, tensors, weight_, norm.address<double>());
-      },
-      wide(no_elements()));
+  dispatch("moving_average", operands(wide(no_elements())), [&](auto on, auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    count_bytes("moving_average", 2 * tensors.elements * Index{sizeof(T)});
+    kernels::average_step<T>(on, tensors, weight_, norm.address<double>());
+  });
 }
 
 void MovingAverage::visit_state(OptimizerVisitor& visitor) {

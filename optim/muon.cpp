@@ -82,21 +82,18 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
   const double* const by = factor.address<double>();
   // Where operations read a narrower type, the products may be in it too.
   const bool is_narrow = parameters_[0].state()->shadow.defined();
-  dispatch(
-      "muon",
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        count_bytes("muon", tensors.bytes);
-        kernels::muon_momentum<T>(on, tensors, config_.momentum, config_.nesterov, by);
-        for (const Stack& stack : stacks_) {
-          const kernels::NewtonSchulz sizes{stack.count,     stack.rows,
-                                            stack.columns,   static_cast<int>(config_.newton_schulz_steps),
-                                            config_.epsilon, is_narrow};
-          kernels::newton_schulz(on, sizes, stack.updates.address<T>());
-        }
-        kernels::muon_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()), by);
-      },
-      wide(no_elements()));
+  dispatch("muon", operands(wide(no_elements())), [&](auto on, auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    count_bytes("muon", tensors.bytes);
+    kernels::muon_momentum<T>(on, tensors, config_.momentum, config_.nesterov, by);
+    for (const Stack& stack : stacks_) {
+      const kernels::NewtonSchulz sizes{stack.count,     stack.rows,
+                                        stack.columns,   static_cast<int>(config_.newton_schulz_steps),
+                                        config_.epsilon, is_narrow};
+      kernels::newton_schulz(on, sizes, stack.updates.address<T>());
+    }
+    kernels::muon_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()), by);
+  });
 }
 
 void Muon::visit_state(OptimizerVisitor& visitor) {

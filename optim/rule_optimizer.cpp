@@ -34,15 +34,12 @@ void RuleOptimizer<Step>::gather(double learning_rate, MultiTensorList& table) {
 template <class Step>
 void RuleOptimizer<Step>::update(const kernels::StepTensors& tensors, const Tensor& factor) {
   const char* const name = algorithm().c_str();
-  dispatch(
-      name,
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        count_bytes(name, tensors.bytes);
-        kernels::optimizer_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
-                                   factor.address<double>());
-      },
-      wide(no_elements()));
+  dispatch(name, operands(wide(no_elements())), [&](auto on, auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    count_bytes(name, tensors.bytes);
+    kernels::optimizer_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
+                               factor.address<double>());
+  });
 }
 
 template <class Step>

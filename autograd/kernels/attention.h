@@ -75,27 +75,15 @@ struct AttentionScoreGradients {
 
 /// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, the sink's included,
 /// or 0 for sigmoid; minus infinity for rows that see nothing, with or without a sink.
-template <class T>
-void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
-                       Wide<T>* log_sum);
-template <class T>
-void attention_forward(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
-                       Wide<T>* log_sum);
+TAPEFORMER_KERNEL(attention_forward, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                  Wide<T>* log_sum);
 
 /// From y, log_sum and dy [B, T, H, E].
-template <class T>
-void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
-                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
-template <class T>
-void attention_backward(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
-                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
+TAPEFORMER_KERNEL(attention_backward, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                  const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
 
 /// The gradients of what is added to the scores, and of parameters; computes scores and weights again.
-template <class T>
-void attention_score_gradients(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
-                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to);
-template <class T>
-void attention_score_gradients(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
-                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to);
+TAPEFORMER_KERNEL(attention_score_gradients, const AttentionShape& shape, const AttentionOperands<T>& x,
+                  const T* y, const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to);
 
 }  // namespace tapeformer::kernels

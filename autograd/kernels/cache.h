@@ -14,11 +14,8 @@ struct TokenPlaces {
 };
 
 /// held[r, positions[r]] = fresh[r]
-template <class T>
-void put_tokens(Cpu, const TokenPlaces& places, const T* keys, const T* values, T* held_keys, T* held_values);
-template <class T>
-void put_tokens(Cuda, const TokenPlaces& places, const T* keys, const T* values, T* held_keys,
-                T* held_values);
+TAPEFORMER_KERNEL(put_tokens, const TokenPlaces& places, const T* keys, const T* values, T* held_keys,
+                  T* held_values);
 
 /// lengths[r] = positions[r] + 1
 void lengths_up_to(Cpu, Index rows, const std::int32_t* positions, std::int32_t* lengths);

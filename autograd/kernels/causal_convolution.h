@@ -11,18 +11,11 @@ struct Convolution {
 };
 
 /// y[t] = x[t] + sum over j of weight[j] x[t - j], for each sequence and column, as far as there is a token.
-template <class T>
-void causal_convolution_forward(Cpu, const Convolution& sizes, const T* x, const T* weight, T* y);
-template <class T>
-void causal_convolution_forward(Cuda, const Convolution& sizes, const T* x, const T* weight, T* y);
+TAPEFORMER_KERNEL(causal_convolution_forward, const Convolution& sizes, const T* x, const T* weight, T* y);
 
 /// `partials` holds taps * width sums for each of the parts that a norm's backward has,
 /// normalize_parts(rows, width); nullptr if they are not needed. Added up they are dweight.
-template <class T>
-void causal_convolution_backward(Cpu, const Convolution& sizes, const T* x, const T* weight, const T* dy,
-                                 Wide<T>* partials, Write<T> dx);
-template <class T>
-void causal_convolution_backward(Cuda, const Convolution& sizes, const T* x, const T* weight, const T* dy,
-                                 Wide<T>* partials, Write<T> dx);
+TAPEFORMER_KERNEL(causal_convolution_backward, const Convolution& sizes, const T* x, const T* weight,
+                  const T* dy, Wide<T>* partials, Write<T> dx);
 
 }  // namespace tapeformer::kernels

@@ -20,17 +20,10 @@ TAPEFORMER_HOST_DEVICE inline std::uint32_t dropout_word(const PhiloxStream& str
 void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
 void dropout_mask(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
 /// y = kept ? scale * x : 0
-template <class T>
-void dropout_apply(Cpu, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
-template <class T>
-void dropout_apply(Cuda, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
+TAPEFORMER_KERNEL(dropout_apply, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
 
 /// Both the mask and y = kept ? scale * x : 0.
-template <class T>
-void dropout_forward(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
-                     const T* x, std::int32_t* mask, T* y);
-template <class T>
-void dropout_forward(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
-                     const T* x, std::int32_t* mask, T* y);
+TAPEFORMER_KERNEL(dropout_forward, const PhiloxStream& stream, Index count, std::uint32_t dropped,
+                  double scale, const T* x, std::int32_t* mask, T* y);
 
 }  // namespace tapeformer::kernels

@@ -50,42 +50,21 @@ struct Broadcast {
 inline Broadcast alike(Index count) { return {1, {count}, {1}, {1}, {1}}; }
 
 /// y = f(x).
-template <class T>
-void unary_forward(Cpu, Unary f, Index count, const T* x, T* y);
-template <class T>
-void unary_forward(Cuda, Unary f, Index count, const T* x, T* y);
+TAPEFORMER_KERNEL(unary_forward, Unary f, Index count, const T* x, T* y);
 /// dx = dy * f'(x); `saved` is y where saves_output(f), else x.
-template <class T>
-void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
-template <class T>
-void unary_backward(Cuda, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
+TAPEFORMER_KERNEL(unary_backward, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
 
 /// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x.
 template <class T>
 void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y);
 
-template <class T>
-void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
-template <class T>
-void binary(Cuda, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
+TAPEFORMER_KERNEL(binary, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
 /// y = factor * x + offset.
-template <class T>
-void affine(Cpu, Index count, double factor, double offset, const T* x, T* y);
-template <class T>
-void affine(Cuda, Index count, double factor, double offset, const T* x, T* y);
-template <class T>
-void power(Cpu, Index count, double exponent, const T* x, T* y);
-template <class T>
-void power(Cuda, Index count, double exponent, const T* x, T* y);
+TAPEFORMER_KERNEL(affine, Index count, double factor, double offset, const T* x, T* y);
+TAPEFORMER_KERNEL(power, Index count, double exponent, const T* x, T* y);
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
-template <class T>
-void where(Cpu, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
-template <class T>
-void where(Cuda, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
-template <class T>
-void equal(Cpu, const Broadcast& sizes, const T* a, const T* b, bool* y);
-template <class T>
-void equal(Cuda, const Broadcast& sizes, const T* a, const T* b, bool* y);
+TAPEFORMER_KERNEL(where, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
+TAPEFORMER_KERNEL(equal, const Broadcast& sizes, const T* a, const T* b, bool* y);
 void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 /// A sum of two weighted operands: x and y [rows, width], other [rows, width - first].
@@ -93,25 +72,16 @@ struct WeightedSum {
   Index rows = 0, width = 0, first = 0;
 };
 /// y = weights[0] x + weights[1] other in the columns from `first` on, x in those before.
-template <class T>
-void weighted_sum_forward(Cpu, const WeightedSum& sizes, const T* x, const T* other, const T* weights, T* y);
-template <class T>
-void weighted_sum_forward(Cuda, const WeightedSum& sizes, const T* x, const T* other, const T* weights, T* y);
+TAPEFORMER_KERNEL(weighted_sum_forward, const WeightedSum& sizes, const T* x, const T* other,
+                  const T* weights, T* y);
 /// The number of parts of weighted_sum_backward's sums; on the CPU it depends on the number of threads.
 Index weighted_sum_parts(Cpu, const WeightedSum& sizes);
 Index weighted_sum_parts(Cuda, const WeightedSum& sizes);
 /// partials [parts, 2]: the sums of dy x and of dy other, over parts of the rows; nullptr if not needed.
-template <class T>
-void weighted_sum_backward(Cpu, const WeightedSum& sizes, const T* x, const T* other, const T* weights,
-                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
-template <class T>
-void weighted_sum_backward(Cuda, const WeightedSum& sizes, const T* x, const T* other, const T* weights,
-                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
+TAPEFORMER_KERNEL(weighted_sum_backward, const WeightedSum& sizes, const T* x, const T* other,
+                  const T* weights, const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
 /// sum += x.
-template <class T>
-void add_in_place(Cpu, Index count, const T* x, T* sum);
-template <class T>
-void add_in_place(Cuda, Index count, const T* x, T* sum);
+TAPEFORMER_KERNEL(add_in_place, Index count, const T* x, T* sum);
 /// Position of the first NaN, or unless `nan_only` infinity; -1 if there is none.
 template <class T>
 Index first_non_finite(Cpu, Index count, const T* x, bool nan_only);

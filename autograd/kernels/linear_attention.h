@@ -41,21 +41,12 @@ struct LinearAttentionGradients {
 /// For each sequence and head S = a_t S + k_t u_t^T, y_t = scale S^T q_t, where a_t = exp(log_decay_t) and
 /// u_t = v_t, or with a beta beta_t (v_t - (a_t S)^T k_t). `kept` [batch, heads, segments, key_width,
 /// value_width] receives the states before each segment, unless it is nullptr; `last` the last one.
-template <class T>
-void linear_attention_forward(Cpu, const LinearAttention& sizes, const LinearAttentionOperands<T>& x, T* y,
-                              Wide<T>* kept, Wide<T>* last);
-template <class T>
-void linear_attention_forward(Cuda, const LinearAttention& sizes, const LinearAttentionOperands<T>& x, T* y,
-                              Wide<T>* kept, Wide<T>* last);
+TAPEFORMER_KERNEL(linear_attention_forward, const LinearAttention& sizes, const LinearAttentionOperands<T>& x,
+                  T* y, Wide<T>* kept, Wide<T>* last);
 
 /// `dlast` is the gradient of the last state, or nullptr.
-template <class T>
-void linear_attention_backward(Cpu, const LinearAttention& sizes, const LinearAttentionOperands<T>& x,
-                               const Wide<T>* kept, const T* dy, const Wide<T>* dlast,
-                               const LinearAttentionGradients<T>& to);
-template <class T>
-void linear_attention_backward(Cuda, const LinearAttention& sizes, const LinearAttentionOperands<T>& x,
-                               const Wide<T>* kept, const T* dy, const Wide<T>* dlast,
-                               const LinearAttentionGradients<T>& to);
+TAPEFORMER_KERNEL(linear_attention_backward, const LinearAttention& sizes,
+                  const LinearAttentionOperands<T>& x, const Wide<T>* kept, const T* dy, const Wide<T>* dlast,
+                  const LinearAttentionGradients<T>& to);
 
 }  // namespace tapeformer::kernels

@@ -18,40 +18,21 @@ struct CrossEntropy {
 
 /// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2]: the other rows' maximum and sum of
 /// exponentials, of capped logits.
-template <class T>
-void cross_entropy_forward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                           Wide<T>* statistics, double* losses);
-template <class T>
-void cross_entropy_forward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                           Wide<T>* statistics, double* losses);
+TAPEFORMER_KERNEL(cross_entropy_forward, const CrossEntropy& shape, const std::int32_t* targets,
+                  const T* logits, Wide<T>* statistics, double* losses);
 /// loss = the sum of losses [rows], in an order that depends only on `rows`, divided by *counted, the number
 /// of rows that are not ignored; 0 if there are none. T is f32 or f64.
-template <class T>
-void mean_loss(Cpu, Index rows, const double* losses, const std::int32_t* counted, T* loss);
-template <class T>
-void mean_loss(Cuda, Index rows, const double* losses, const std::int32_t* counted, T* loss);
+TAPEFORMER_KERNEL(mean_loss, Index rows, const double* losses, const std::int32_t* counted, T* loss);
 /// dlogits = *dloss / *counted * (softmax - smoothed target), with dloss = 1 if it is nullptr. dlogits may be
 /// the same memory as the logits.
-template <class T>
-void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
-                            const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
-                            const Wide<T>* dloss, Write<T> dlogits);
-template <class T>
-void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
-                            const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
-                            const Wide<T>* dloss, Write<T> dlogits);
+TAPEFORMER_KERNEL(cross_entropy_backward, const CrossEntropy& shape, const std::int32_t* targets,
+                  const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
+                  const Wide<T>* dloss, Write<T> dlogits);
 /// Both for dloss = 1: the losses, and dlogits in place of the logits. statistics [rows, 2] is scratch
 /// memory.
-template <class T>
-void cross_entropy_with_gradient(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
-                                 const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
-template <class T>
-void cross_entropy_with_gradient(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
-                                 const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
+TAPEFORMER_KERNEL(cross_entropy_with_gradient, const CrossEntropy& shape, const std::int32_t* targets,
+                  const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
 /// dx = *factor * gradient, for a gradient that was computed before the factor.
-template <class T>
-void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
-template <class T>
-void scale_gradient(Cuda, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
+TAPEFORMER_KERNEL(scale_gradient, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
 
 }  // namespace tapeformer::kernels

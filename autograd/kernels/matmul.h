@@ -14,6 +14,12 @@ struct Gemm {
   double scale = 1;
   Broadcast batch;  // sizes of the batch axes, with strides of a, b and c; no axes for a single product
 };
+/// A single product of dense matrices.
+inline Gemm dense_gemm(Index m, Index n, Index k, bool transpose_a, bool transpose_b) {
+  const auto lead = [](Index columns) { return columns > 1 ? columns : 1; };
+  return {m,       n, k, transpose_a, transpose_b, lead(transpose_a ? m : k), lead(transpose_b ? k : n),
+          lead(n), 1, {}};
+}
 
 template <class T>
 void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
@@ -24,24 +30,13 @@ void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<C> c);
 /// y [m, n] = f(x weight^T + bias), of one product; bias may be nullptr. If a reverse pass needs more of f
 /// than y, `saved`, of y's size, receives it: f' on the CPU, where it costs least now; on a GPU the argument
 /// of f, which costs least memory traffic. Otherwise `saved` is nullptr.
-template <class T>
-void linear_forward(Cpu, const Gemm& shape, const T* x, const T* weight, const T* bias,
-                    std::optional<Unary> f, T* saved, T* y);
-template <class T>
-void linear_forward(Cuda, const Gemm& shape, const T* x, const T* weight, const T* bias,
-                    std::optional<Unary> f, T* saved, T* y);
+TAPEFORMER_KERNEL(linear_forward, const Gemm& shape, const T* x, const T* weight, const T* bias,
+                  std::optional<Unary> f, T* saved, T* y);
 /// dz = dy f', from the `saved` of linear_forward(), or from y if f saves its output.
-template <class T>
-void linear_activation_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, T* dz);
-template <class T>
-void linear_activation_backward(Cuda, Unary f, Index count, const T* saved, const T* dy, T* dz);
+TAPEFORMER_KERNEL(linear_activation_backward, Unary f, Index count, const T* saved, const T* dy, T* dz);
 /// dweight [m, n] = scale dz^T x and dbias [m] = the sum of dz [k, m] over its rows; either may be nullptr.
-template <class T>
-void linear_weight_gradient(Cpu, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
-                            Write<Wide<T>> dbias);
-template <class T>
-void linear_weight_gradient(Cuda, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
-                            Write<Wide<T>> dbias);
+TAPEFORMER_KERNEL(linear_weight_gradient, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
+                  Write<Wide<T>> dbias);
 
 /// A sentence if products are slower than they could be (no oneDNN, or an OpenBLAS whose threads compete with
 /// OpenMP's), else an empty string. For programs too, which is why a shared library shows it.

@@ -6,10 +6,8 @@ namespace tapeformer::kernels {
 
 /// m = m + (1 - momentum) (g - m) and u = g + momentum (m - g), where g = factor gradient, m is state1 and u
 /// state2; without `nesterov` u = m. A NaN factor changes nothing.
-template <class T>
-void muon_momentum(Cpu, const StepTensors& all, double momentum, bool nesterov, const double* factor);
-template <class T>
-void muon_momentum(Cuda, const StepTensors& all, double momentum, bool nesterov, const double* factor);
+TAPEFORMER_KERNEL(muon_momentum, const StepTensors& all, double momentum, bool nesterov,
+                  const double* factor);
 
 /// `count` matrices of one shape, one after the other, and how they are made orthogonal.
 struct NewtonSchulz {
@@ -24,10 +22,7 @@ constexpr double kQuintic[] = {3.4445, -4.7750, 2.0315};
 /// Singular values s > 0 of each matrix x become about 1.
 /// Math:    x = x / max(|x|, epsilon), with |x| the root of the sum of squares; then, `steps` times,
 ///          A = x x^T, x = a x + (b A + c A^2) x; with x^T x from the right where that is smaller
-template <class T>
-void newton_schulz(Cpu, const NewtonSchulz& sizes, T* x);
-template <class T>
-void newton_schulz(Cuda, const NewtonSchulz& sizes, T* x);
+TAPEFORMER_KERNEL(newton_schulz, const NewtonSchulz& sizes, T* x);
 
 /// The settings of matrices of one shape.
 struct MuonStep {
@@ -37,9 +32,7 @@ struct MuonStep {
 
 /// x = x (1 - weight_decay) - learning_rate u, with u in state2, and the
 /// shadow. A NaN factor changes nothing; otherwise it does not count here.
-template <class T>
-void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index step_count, const double* factor);
-template <class T>
-void muon_step(Cuda, const StepTensors& all, const MuonStep* steps, Index step_count, const double* factor);
+TAPEFORMER_KERNEL(muon_step, const StepTensors& all, const MuonStep* steps, Index step_count,
+                  const double* factor);
 
 }  // namespace tapeformer::kernels

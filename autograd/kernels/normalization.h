@@ -25,14 +25,9 @@ struct BranchGradient {
 /// Rows of n values. `centred` subtracts the mean (layer norm); without it the mean counts as 0 (RMS norm).
 /// weight and bias may be nullptr, for 1 and 0. Writes for the backward: mean [rows], unless it is nullptr,
 /// and rstd [rows] = 1 / sqrt(variance + epsilon).
-template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, double epsilon, const T* x,
-                       const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
-                       Wide<T>* rstd);
-template <class T>
-void normalize_forward(Cuda, Index rows, Index n, bool centred, double epsilon, const T* x,
-                       const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
-                       Wide<T>* rstd);
+TAPEFORMER_KERNEL(normalize_forward, Index rows, Index n, bool centred, double epsilon, const T* x,
+                  const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
+                  Wide<T>* rstd);
 
 /// The number of parts of normalize_backward's sums over rows; on the CPU it depends on the number of
 /// threads.
@@ -41,14 +36,9 @@ Index normalize_parts(Cuda, Index rows, Index n);
 
 /// x is the input of the norm: the sum, if there was a branch. `partials` holds 2 n values for each part;
 /// nullptr if neither dweight nor dbias is needed. `branch` requires dx.
-template <class T>
-void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,
-                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                        const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias);
-template <class T>
-void normalize_backward(Cuda, Index rows, Index n, bool centred, const T* x, const T* weight,
-                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                        const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias);
+TAPEFORMER_KERNEL(normalize_backward, Index rows, Index n, bool centred, const T* x, const T* weight,
+                  const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                  const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias);
 
 /// RMS norms of the heads in rows of a packed projection: the first `queries` heads of `n` numbers with one
 /// weight, the `keys` heads behind them with another. The rest of a row is copied.
@@ -58,21 +48,12 @@ struct HeadNorms {
   TAPEFORMER_HOST_DEVICE Index heads() const { return queries + keys; }
 };
 /// x and y [rows, width]; rstd [rows, heads], for the backward.
-template <class T>
-void head_norms_forward(Cpu, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
-                        T* y, Wide<T>* rstd);
-template <class T>
-void head_norms_forward(Cuda, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
-                        T* y, Wide<T>* rstd);
+TAPEFORMER_KERNEL(head_norms_forward, const HeadNorms& sizes, const T* x, const T* query_weight,
+                  const T* key_weight, T* y, Wide<T>* rstd);
 /// `partials` holds 2 n values for each of normalize_parts(rows, width) parts; nullptr if no weight's
 /// gradient is needed.
-template <class T>
-void head_norms_backward(Cpu, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
-                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight);
-template <class T>
-void head_norms_backward(Cuda, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
-                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight);
+TAPEFORMER_KERNEL(head_norms_backward, const HeadNorms& sizes, const T* x, const T* query_weight,
+                  const T* key_weight, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                  Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight);
 
 }  // namespace tapeformer::kernels

@@ -44,10 +44,8 @@ TAPEFORMER_HOST_DEVICE inline double step_factor(double norm, double share, doub
 
 /// norm [1] = share times the Euclidean norm of all gradients together, summed in double in an order that
 /// depends only on the sizes; factor [1] = step_factor().
-template <class T>
-void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
-template <class T>
-void gradient_norm(Cuda, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
+TAPEFORMER_KERNEL(gradient_norm, const StepTensors& all, double share, double max_norm, double* norm,
+                  double* factor);
 
 /// One parameter's settings in a step of AdamW. The bias corrections are 1 - beta^step.
 struct AdamWStep {
@@ -156,21 +154,12 @@ template <class T, class Step>
 void optimizer_step(Cuda, const StepTensors& all, const Step* steps, Index step_count, const double* factor);
 
 /// state1 += weight (value - state1): a moving average of values. Changes nothing unless *norm is finite.
-template <class T>
-void average_step(Cpu, const StepTensors& all, double weight, const double* norm);
-template <class T>
-void average_step(Cuda, const StepTensors& all, double weight, const double* norm);
+TAPEFORMER_KERNEL(average_step, const StepTensors& all, double weight, const double* norm);
 
 /// Swaps values and state1. Shadows as above.
-template <class T>
-void exchange_values(Cpu, const StepTensors& all);
-template <class T>
-void exchange_values(Cuda, const StepTensors& all);
+TAPEFORMER_KERNEL(exchange_values, const StepTensors& all);
 
 /// x *= factor.
-template <class T>
-void scale_in_place(Cpu, Index count, double factor, T* x);
-template <class T>
-void scale_in_place(Cuda, Index count, double factor, T* x);
+TAPEFORMER_KERNEL(scale_in_place, Index count, double factor, T* x);
 
 }  // namespace tapeformer::kernels

@@ -17,10 +17,8 @@ struct TokenPositions {
 };
 /// table [positions, 2, pairs]: the cosines, then the sines of position * frequencies[i], computed in double.
 /// The frequencies are in the host's memory for every device. T is f32 or f64.
-template <class T>
-void rotary_table(Cpu, const TokenPositions& positions, Index pairs, const double* frequencies, T* table);
-template <class T>
-void rotary_table(Cuda, const TokenPositions& positions, Index pairs, const double* frequencies, T* table);
+TAPEFORMER_KERNEL(rotary_table, const TokenPositions& positions, Index pairs, const double* frequencies,
+                  T* table);
 
 /// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are rotated by the angles
 /// of table row r % period, backwards if `inverse`; the rest of the row is copied. y may be x.
@@ -30,9 +28,6 @@ struct Rotation {
   RotaryLayout layout = RotaryLayout::interleaved;
   bool inverse = false;
 };
-template <class T>
-void rotate(Cpu, const Rotation& shape, const Wide<T>* table, const T* x, Write<T> y);
-template <class T>
-void rotate(Cuda, const Rotation& shape, const Wide<T>* table, const T* x, Write<T> y);
+TAPEFORMER_KERNEL(rotate, const Rotation& shape, const Wide<T>* table, const T* x, Write<T> y);
 
 }  // namespace tapeformer::kernels

@@ -11,6 +11,12 @@ struct Cpu {};
 struct Cuda {
   int device = 0;
 };
+/// Declares a kernel's two overloads, templates over the type T; its parameters follow the name.
+#define TAPEFORMER_KERNEL(name, ...) \
+  template <class T>                 \
+  void name(Cpu, __VA_ARGS__);       \
+  template <class T>                 \
+  void name(Cuda, __VA_ARGS__)
 
 /// The type in which values of type T are computed, summed and kept as statistics: float for BFloat16, else
 /// T.

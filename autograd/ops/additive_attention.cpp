@@ -1,10 +1,8 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
-#include <tapeformer/autograd/ops/attention/check.h>
-#include <tapeformer/autograd/ops/attention/composed.h>
 #include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 
 namespace tapeformer {
@@ -13,14 +11,10 @@ namespace {
 void check(const char* op, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& weight,
            const AttentionOptions& options) {
   check_attention(op, query, key, value, options);
-  if (weight.shape() != Shape{query.size(2), query.size(3)}) {
-    throw ShapeError(std::string("[") + op + "] weight must be [H, D]; got weight=" + weight.describe() +
-                     ", query=" + query.describe() + "; try one row for every head of the query");
-  }
-  if (options.scale != 0) {
-    throw ShapeError(std::string("[") + op + "] additive scores have no scale; got scale=" +
-                     std::to_string(options.scale) + "; try 0, or a larger weight");
-  }
+  require(weight.shape() == Shape{query.size(2), query.size(3)}, op, "weight must be [H, D]",
+          {{"weight", weight}, {"query", query}}, "one row for every head of the query");
+  require(options.scale == 0, op, "additive scores have no scale", {{"scale", options.scale}},
+          "0, or a larger weight");
 }
 
 /// weight_h . tanh(query_t + key_s)
@@ -39,7 +33,7 @@ Tensor composed_additive_attention(const Tensor& query, const Tensor& key, const
   constexpr const char* kOp = "composed_additive_attention";
   check(kOp, query, key, value, weight, options);
   return composed_attention_of(
-      kOp, query, key, value, options,
+      query, key, value, options,
       [&](const Tensor& query_bthd, const Tensor& key_bshd) { return scores(query_bthd, key_bshd, weight); });
 }
 

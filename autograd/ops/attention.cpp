@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/autograd/ops/attention/check.h>
 #include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/shape.h>
 

@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -15,13 +16,9 @@ namespace {
 kernels::Convolution check_convolution(const Tensor& x, const Tensor& weight) {
   const Index width = x.rank() == 3 ? x.size(2) : 0;
   const Index taps = width > 0 ? weight.elements() / width : 0;
-  if (taps < 1 || (weight.shape() != Shape{taps, width} && weight.shape() != Shape{taps * width})) {
-    throw ShapeError(
-        "[causal_convolution] x must be [B, T, C], C at least 1, and weight [K, C] or [K C], K at least 1; "
-        "got "
-        "x=" +
-        x.describe() + ", weight=" + weight.describe() + "; try a weight of as many columns as x");
-  }
+  require(taps > 0 && (weight.shape() == Shape{taps, width} || weight.shape() == Shape{taps * width}),
+          "causal_convolution", "x must be [B, T, C], C at least 1, and weight [K, C] or [K C], K at least 1",
+          {{"x", x}, {"weight", weight}}, "a weight of as many columns as x");
   return {x.size(0), x.size(1), width, taps};
 }
 
@@ -39,28 +36,23 @@ Tensor composed(const kernels::Convolution& s, const Tensor& x, const Tensor& we
 Tensor causal_convolution(const Tensor& x, const Tensor& weight) {
   const kernels::Convolution sizes = check_convolution(x, weight);
   const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      "causal_convolution",
-      [&](auto on, auto* px, auto* pw, auto* py) {
-        kernels::causal_convolution_forward(on, sizes, px, pw, py);
-      },
-      x, weight, y);
+  dispatch("causal_convolution", operands(x, weight, y), [&](auto on, auto* px, auto* pw, auto* py) {
+    kernels::causal_convolution_forward(on, sizes, px, pw, py);
+  });
   return record_fused(
       "causal_convolution", {x, weight}, {x, weight}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        dispatch(
-            "causal_convolution",
-            [&](auto on, auto* px, auto* pw, auto* pd, auto dx, auto dw) {
-              using Sum = std::remove_pointer_t<decltype(dw.to)>;
-              const Index parts = kernels::normalize_parts(on, sizes.rows(), sizes.width);
-              const Index sums = sizes.taps * sizes.width;
-              Tensor partials;
-              if (dw) partials = Tensor::empty({parts, sums}, dtype_of<Sum>(), x.device());
-              Sum* held = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::causal_convolution_backward(on, sizes, px, pw, pd, held, dx);
-              if (dw) kernels::reduce_sum(on, 1, parts, sums, static_cast<const Sum*>(held), dw);
-            },
-            x, weight, dy, into[0], wide(into[1]));
+        dispatch("causal_convolution", operands(x, weight, dy, into[0], wide(into[1])),
+                 [&](auto on, auto* px, auto* pw, auto* pd, auto dx, auto dw) {
+                   using Sum = std::remove_pointer_t<decltype(dw.to)>;
+                   const Index parts = kernels::normalize_parts(on, sizes.rows(), sizes.width);
+                   const Index sums = sizes.taps * sizes.width;
+                   Tensor partials;
+                   if (dw) partials = Tensor::empty({parts, sums}, dtype_of<Sum>(), x.device());
+                   Sum* held = partials.defined() ? partials.address<Sum>() : nullptr;
+                   kernels::causal_convolution_backward(on, sizes, px, pw, pd, held, dx);
+                   if (dw) kernels::reduce_sum(on, 1, parts, sums, static_cast<const Sum*>(held), dw);
+                 });
       },
       [=] { return composed(sizes, x, weight); });
 }

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
@@ -18,23 +19,17 @@ Tensor record_masked(const Tensor& x, const Tensor& mask, double scale, const Te
       into[0] += masked(dy, mask, scale);
       return;
     }
-    dispatch(
-        "dropout",
-        [&](auto on, auto* from, auto to) {
-          kernels::dropout_apply(on, dy.elements(), mask.address<std::int32_t>(), scale, from, to);
-        },
-        dy, into[0]);
+    dispatch("dropout", operands(dy, into[0]), [&](auto on, auto* from, auto to) {
+      kernels::dropout_apply(on, dy.elements(), mask.address<std::int32_t>(), scale, from, to);
+    });
   });
 }
 
 Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
   const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      "dropout",
-      [&](auto on, auto* from, auto* to) {
-        kernels::dropout_apply(on, x.elements(), mask.address<std::int32_t>(), scale, from, {to, false});
-      },
-      x, y);
+  dispatch("dropout", operands(x, y), [&](auto on, auto* from, auto* to) {
+    kernels::dropout_apply(on, x.elements(), mask.address<std::int32_t>(), scale, from, {to, false});
+  });
   return record_masked(x, mask, scale, y);
 }
 
@@ -51,22 +46,17 @@ DropoutDraw draw_dropout(double probability, const DropoutKey& key) {
 }
 
 Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
-  if (!(probability >= 0 && probability <= 1)) {
-    throw ShapeError("[dropout] probability must be in [0, 1]; got " + std::to_string(probability) +
-                     " for x=" + x.describe());
-  }
+  require(probability >= 0 && probability <= 1, "dropout", "probability must be in [0, 1]",
+          {{"probability", probability}, {"x", x}});
   if (probability == 0) return x;
   if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean, x.device()), 0);
   const DropoutDraw draw = draw_dropout(probability, key);
   const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32, x.device());
   const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      "dropout",
-      [&](auto on, auto* from, auto* to) {
-        kernels::dropout_forward(on, draw.stream, x.elements(), draw.dropped, draw.kept_scale, from,
-                                 mask.address<std::int32_t>(), to);
-      },
-      x, y);
+  dispatch("dropout", operands(x, y), [&](auto on, auto* from, auto* to) {
+    kernels::dropout_forward(on, draw.stream, x.elements(), draw.dropped, draw.kept_scale, from,
+                             mask.address<std::int32_t>(), to);
+  });
   return record_masked(x, mask, draw.kept_scale, y);
 }
 

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/tape/tape.h>
@@ -18,8 +19,8 @@ Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
   const kernels::Broadcast walk = broadcast_walk(shape, a.shape(), b.shape(), shape);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
-  dispatch(
-      op, [&](auto on, auto* pa, auto* pb, auto* py) { kernels::binary(on, f, walk, pa, pb, py); }, a, b, y);
+  dispatch(op, operands(a, b, y),
+           [&](auto on, auto* pa, auto* pb, auto* py) { kernels::binary(on, f, walk, pa, pb, py); });
   return y;
 }
 
@@ -60,9 +61,8 @@ Tensor divide(const Tensor& a, const Tensor& b) {
 Tensor affine(const Tensor& x, double factor, double offset) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
-  dispatch(
-      "affine", [&](auto on, auto* from, auto* to) { kernels::affine(on, count, factor, offset, from, to); },
-      x, y);
+  dispatch("affine", operands(x, y),
+           [&](auto on, auto* from, auto* to) { kernels::affine(on, count, factor, offset, from, to); });
   return record("affine", {x}, {}, y,
                 [factor](const Tensor& dy, const Gradients& into) { into[0] += factor * dy; });
 }
@@ -79,12 +79,9 @@ kernels::WeightedSum check_weighted_sum(const Tensor& x, const Tensor& other, co
   const int rank = x.rank();
   const bool fits = rank > 0 && other.rank() == rank && other.size(-1) <= x.size(-1) &&
                     std::equal(x.shape().begin(), x.shape().end() - 1, other.shape().begin());
-  if (!fits || weights.shape() != Shape{2}) {
-    throw ShapeError(
-        "[weighted_sum] other must have x's shape, but for fewer columns perhaps, and weights two elements; "
-        "got x=" +
-        x.describe() + ", other=" + other.describe() + ", weights=" + weights.describe());
-  }
+  require(fits && weights.shape() == Shape{2}, "weighted_sum",
+          "other must have x's shape, but for fewer columns perhaps, and weights two elements",
+          {{"x", x}, {"other", other}, {"weights", weights}});
   return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
 }
 
@@ -100,27 +97,24 @@ Tensor composed_weighted_sum(const Tensor& x, const Tensor& other, const Tensor&
 Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
   const kernels::WeightedSum sizes = check_weighted_sum(x, other, weights);
   const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      "weighted_sum",
-      [&](auto on, auto* px, auto* po, auto* pw, auto* py) {
-        kernels::weighted_sum_forward(on, sizes, px, po, pw, py);
-      },
-      x, other, weights, y);
+  dispatch("weighted_sum", operands(x, other, weights, y),
+           [&](auto on, auto* px, auto* po, auto* pw, auto* py) {
+             kernels::weighted_sum_forward(on, sizes, px, po, pw, py);
+           });
   return record_fused(
       "weighted_sum", {x, other, weights}, {x, other, weights}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        dispatch(
-            "weighted_sum",
-            [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
-              using Sum = std::remove_pointer_t<decltype(dweights.to)>;
-              const Index parts = kernels::weighted_sum_parts(on, sizes);
-              Tensor partials;
-              if (dweights) partials = Tensor::empty({parts, 2}, dtype_of<Sum>(), x.device());
-              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
-              if (dweights) kernels::reduce_sum(on, 1, parts, 2, static_cast<const Sum*>(sums), dweights);
-            },
-            x, other, weights, dy, into[0], into[1], wide(into[2]));
+        dispatch("weighted_sum", operands(x, other, weights, dy, into[0], into[1], wide(into[2])),
+                 [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
+                   using Sum = std::remove_pointer_t<decltype(dweights.to)>;
+                   const Index parts = kernels::weighted_sum_parts(on, sizes);
+                   Tensor partials;
+                   if (dweights) partials = Tensor::empty({parts, 2}, dtype_of<Sum>(), x.device());
+                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+                   kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
+                   if (dweights)
+                     kernels::reduce_sum(on, 1, parts, 2, static_cast<const Sum*>(sums), dweights);
+                 });
       },
       [=] { return composed_weighted_sum(x, other, weights); });
 }
@@ -128,8 +122,8 @@ Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights)
 Tensor pow(const Tensor& x, double exponent) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
-  dispatch(
-      "pow", [&](auto on, auto* from, auto* to) { kernels::power(on, count, exponent, from, to); }, x, y);
+  dispatch("pow", operands(x, y),
+           [&](auto on, auto* from, auto* to) { kernels::power(on, count, exponent, from, to); });
   return record("pow", {x}, {x}, y, [x, exponent](const Tensor& dy, const Gradients& into) {
     // 0 * x^-1 would be a NaN at 0.
     into[0] += exponent == 0 ? affine(dy, 0, 0) : exponent * (dy * pow(x, exponent - 1));
@@ -140,17 +134,16 @@ Tensor unary(Unary f, const Tensor& x) {
   const char* op = name_of(f);
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
-  dispatch(
-      op, [&](auto on, auto* from, auto* to) { kernels::unary_forward(on, f, count, from, to); }, x, y);
+  dispatch(op, operands(x, y),
+           [&](auto on, auto* from, auto* to) { kernels::unary_forward(on, f, count, from, to); });
   const Tensor saved = kernels::saves_output(f) ? y : x;
   return record(op, {x}, {saved}, y, [f, op, saved, count](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
       return kernels::with_function(f, [&](auto function) { into[0] += function.gradient(saved, dy); });
     }
-    dispatch(
-        op,
-        [&](auto on, auto* s, auto* from, auto to) { kernels::unary_backward(on, f, count, s, from, to); },
-        saved, dy, into[0]);
+    dispatch(op, operands(saved, dy, into[0]), [&](auto on, auto* s, auto* from, auto to) {
+      kernels::unary_backward(on, f, count, s, from, to);
+    });
   });
 }
 
@@ -175,9 +168,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   require_same_device("where", "condition", condition, a);
   const bool* pick = condition.address<bool>();
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
-  dispatch(
-      "where", [&](auto on, auto* pa, auto* pb, auto* py) { kernels::where(on, walk, pick, pa, pb, py); }, a,
-      b, y);
+  dispatch("where", operands(a, b, y),
+           [&](auto on, auto* pa, auto* pb, auto* py) { kernels::where(on, walk, pick, pa, pb, py); });
   return record("where", {a, b}, {condition}, y, [condition](const Tensor& dy, const Gradients& into) {
     const Tensor zero = Tensor::scalar_like(dy, 0);
     if (into[0]) into[0] += where(condition, dy, zero);
@@ -194,8 +186,8 @@ Tensor equal(const Tensor& a, const Tensor& b) {
   const kernels::Broadcast walk = broadcast_walk(shape, a.shape(), b.shape(), shape);
   Tensor y = Tensor::empty(shape, DType::boolean, a.device());
   bool* to = y.address<bool>();
-  dispatch(
-      "equal", [&](auto on, auto* pa, auto* pb) { kernels::equal(on, walk, pa, pb, to); }, a, b);
+  dispatch("equal", operands(a, b),
+           [&](auto on, auto* pa, auto* pb) { kernels::equal(on, walk, pa, pb, to); });
   return y;
 }
 

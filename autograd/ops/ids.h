@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/ids.h>
+#include <tapeformer/autograd/ops/require.h>
 
 #include <cstdint>
 #include <optional>
@@ -11,9 +12,7 @@ namespace tapeformer {
 
 /// Throws:  DTypeError unless x is i32
 inline void require_i32(const char* op, const char* name, const Tensor& x) {
-  if (x.dtype() == DType::i32) return;
-  throw DTypeError(std::string("[") + op + "] " + name + " must be i32; got " + name + "=" + x.describe() +
-                   "; try to(DType::i32)");
+  require<DTypeError>(x.dtype() == DType::i32, op, "indices must be i32", {{name, x}}, "to(DType::i32)");
 }
 
 /// The number of ids that count by the rule, one of kernels/ids.h: i32 [1] on their device. If one is not
@@ -44,12 +43,12 @@ inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Ind
     std::string position;
     Index rest = error.position;
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      position = std::to_string(rest % shape[axis]) + (position.empty() ? "" : ",") + position;
+      position = format("{}{}{}", rest % shape[axis], position.empty() ? "" : ",", position);
       rest /= shape[axis];
     }
-    return std::string("[") + op + "] " + name + " must be in [0, " + std::to_string(end) + ")" +
-           (ignored ? ", or " + std::to_string(*ignored) + " (ignored)" : "") + "; got " +
-           std::to_string(error.value) + " at [" + position + "] of " + name + "=i32" + shape.text();
+    return format("[{}] {} must be in [0, {}){}; got {} at [{}] of {}=i32{}", op, name, end,
+                  ignored ? format(", or {} (ignored)", *ignored) : "", error.value, position, name,
+                  shape.text());
   };
   return count_by({0, end, ignored.value_or(kernels::IdRange::kNone)}, ids, describe);
 }

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -15,31 +16,29 @@ constexpr const char* kLinearAttention = "linear_attention";
 
 kernels::LinearAttention check_linear_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                 const LinearAttentionOptions& options) {
-  const auto require = [&](bool holds, const char* rule, const char* remedy) {
-    if (holds) return;
-    std::string got = "query=" + query.describe() + ", key=" + key.describe() + ", value=" + value.describe();
-    const auto add = [&](const char* name, const Tensor& x) {
-      if (x.defined()) got += std::string(", ") + name + "=" + x.describe();
-    };
-    add("log_decay", options.log_decay);
-    add("beta", options.beta);
-    add("state", options.state);
-    throw ShapeError(std::string("[") + kLinearAttention + "] " + rule + "; got " + got + "; try " + remedy);
-  };
-  require(query.rank() == 4 && key.shape() == query.shape() && value.rank() == 4 &&
-              value.shape() == Shape{query.size(0), query.size(1), query.size(2), value.size(3)} &&
-              query.size(3) > 0 && value.size(3) > 0,
-          "query and key must be [B, T, H, D], value [B, T, H, E], D and E at least 1",
-          "as many heads in all of them");
-  const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3), E = value.size(3);
   const Tensor &decay = options.log_decay, &beta = options.beta, &state = options.state;
-  require(!decay.defined() || decay.shape() == Shape{B, T, H} || decay.shape() == Shape{B, T, H, D},
-          "log_decay must be [B, T, H] or [B, T, H, D]",
-          "a decay for each head, or for each of its channels");
-  require(!beta.defined() || beta.shape() == Shape{B, T, H}, "beta must be [B, T, H]",
-          "one number for each head");
-  require(!state.defined() || state.shape() == Shape{B, H, D, E}, "state must be [B, H, D, E]",
-          "that of a call with as many rows");
+  const auto check = [&](bool holds, const char* rule, const char* remedy) {
+    require(holds, kLinearAttention, rule,
+            {{"query", query},
+             {"key", key},
+             {"value", value},
+             {"log_decay", decay},
+             {"beta", beta},
+             {"state", state}},
+            remedy);
+  };
+  check(query.rank() == 4 && key.shape() == query.shape() && value.rank() == 4 &&
+            value.shape() == Shape{query.size(0), query.size(1), query.size(2), value.size(3)} &&
+            query.size(3) > 0 && value.size(3) > 0,
+        "query and key must be [B, T, H, D], value [B, T, H, E], D and E at least 1",
+        "as many heads in all of them");
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3), E = value.size(3);
+  check(!decay.defined() || decay.shape() == Shape{B, T, H} || decay.shape() == Shape{B, T, H, D},
+        "log_decay must be [B, T, H] or [B, T, H, D]", "a decay for each head, or for each of its channels");
+  check(!beta.defined() || beta.shape() == Shape{B, T, H}, "beta must be [B, T, H]",
+        "one number for each head");
+  check(!state.defined() || state.shape() == Shape{B, H, D, E}, "state must be [B, H, D, E]",
+        "that of a call with as many rows");
   kernels::LinearAttention sizes{B, T, H, D, E};
   if (decay.defined()) sizes.decays = decay.rank() == 3 ? 1 : D;
   sizes.deltas = beta.defined();
@@ -105,13 +104,12 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
     kept = Tensor::empty({sizes.sequences(), sizes.segments(), sizes.state_size()}, type, y.device());
   }
   count_products(sizes, 1);
-  dispatch(
-      kLinearAttention,
-      [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* py, auto* held,
-          auto* pl) {
-        kernels::linear_attention_forward(on, sizes, {pq, pk, pv, pg, pb, ps}, py, held, pl);
-      },
-      query, key, value, wide(decay), beta, wide(state), y, wide(kept), wide(last));
+  dispatch(kLinearAttention,
+           operands(query, key, value, wide(decay), beta, wide(state), y, wide(kept), wide(last)),
+           [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* py, auto* held,
+               auto* pl) {
+             kernels::linear_attention_forward(on, sizes, {pq, pk, pv, pg, pb, ps}, py, held, pl);
+           });
   if (!is_recorded) {
     if (joins) *options.last_state = last;
     return y;
@@ -128,15 +126,14 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
           dlast = slice(gradient, 0, outputs, states.elements());
         }
         count_products(sizes, 2);
-        dispatch(
-            kLinearAttention,
-            [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* held, auto* pd,
-                auto* pl, auto dq, auto dk, auto dv, auto dg, auto db, auto ds) {
-              kernels::linear_attention_backward(on, sizes, {pq, pk, pv, pg, pb, ps}, held, pd, pl,
-                                                 {dq, dk, dv, dg, db, ds});
-            },
-            query, key, value, wide(decay), beta, wide(state), wide(kept), dy, wide(dlast), into[0], into[1],
-            into[2], wide(into[3]), into[4], wide(into[5]));
+        dispatch(kLinearAttention,
+                 operands(query, key, value, wide(decay), beta, wide(state), wide(kept), dy, wide(dlast),
+                          into[0], into[1], into[2], wide(into[3]), into[4], wide(into[5])),
+                 [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* held,
+                     auto* pd, auto* pl, auto dq, auto dk, auto dv, auto dg, auto db, auto ds) {
+                   kernels::linear_attention_backward(on, sizes, {pq, pk, pv, pg, pb, ps}, held, pd, pl,
+                                                      {dq, dk, dv, dg, db, ds});
+                 });
       },
       [=] {
         LinearAttentionOptions again{decay, beta, state, sizes.scale};

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -21,12 +22,10 @@ struct Stack {
 
 Stack stack_of(const char* op, const Shape& shape, bool by_head) {
   const int rank = shape.rank();
-  if (rank < (by_head ? 3 : 2)) {
-    throw ShapeError(std::string("[") + op + "] a factor must have at least " +
-                     (by_head ? "three axes" : "two axes") + "; got " + shape.text() + "; try reshape");
-  }
-  Stack stack;
   const int matrix_axes = by_head ? 3 : 2;
+  require(rank >= matrix_axes, op, "a factor must have at least two axes, by head three", {{"factor", shape}},
+          "reshape");
+  Stack stack;
   for (int axis = 0; axis < rank - matrix_axes; ++axis) {
     stack.batch_strides[axis] = shape.elements(axis + 1, rank);
     stack.batch.append(shape[axis]);
@@ -51,37 +50,26 @@ void aligned_strides(const Shape& batch, const Stack& stack, Index* strides) {
 }
 
 std::string describe(const char* name, const Factor& factor) {
-  return std::string(name) + "=" + factor.x.describe() + (factor.by_head ? " by head" : "") +
-         (factor.transposed ? " transposed" : "");
+  return format("{}={}{}{}", name, factor.x.describe(), factor.by_head ? " by head" : "",
+                factor.transposed ? " transposed" : "");
 }
 
 /// dz [rows, Out] -> dx = dz weight, dweight = dz^T x, dbias.
 void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
   const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
-  const auto product = [&](Index m, Index n, Index k, bool transpose_a) {
-    kernels::Gemm shape;
-    shape.m = m, shape.n = n, shape.k = k;
-    shape.transpose_a = transpose_a;
-    shape.lda = std::max<Index>(transpose_a ? m : k, 1), shape.ldb = shape.ldc = std::max<Index>(n, 1);
-    return shape;
-  };
   if (into[0]) {
     count_flops("linear", 2 * rows * out * in);
-    dispatch(
-        "linear",
-        [&](auto on, auto* pdz, auto* pw, auto to) {
-          kernels::gemm(on, product(rows, in, out, false), pdz, pw, to);
-        },
-        dz, weight, into[0]);
+    dispatch("linear", operands(dz, weight, into[0]), [&](auto on, auto* pdz, auto* pw, auto to) {
+      kernels::gemm(on, kernels::dense_gemm(rows, in, out, false, false), pdz, pw, to);
+    });
   }
   if (into[1]) count_flops("linear", 2 * rows * out * in);
   if (into[1] || into[2]) {
-    dispatch(
-        "linear",
-        [&](auto on, auto* pdz, auto* px, auto to_weight, auto to_bias) {
-          kernels::linear_weight_gradient(on, product(out, in, rows, true), pdz, px, to_weight, to_bias);
-        },
-        dz, x, wide(into[1]), wide(into[2]));
+    dispatch("linear", operands(dz, x, wide(into[1]), wide(into[2])),
+             [&](auto on, auto* pdz, auto* px, auto to_weight, auto to_bias) {
+               kernels::linear_weight_gradient(on, kernels::dense_gemm(out, in, rows, true, false), pdz, px,
+                                               to_weight, to_bias);
+             });
   }
 }
 
@@ -106,9 +94,8 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
   gemm.n = b.transposed ? stack_b.rows : stack_b.columns;
   const Index inner_b = b.transposed ? stack_b.columns : stack_b.rows;
   if (gemm.k != inner_b) {
-    throw ShapeError("[matmul] inner sizes must match; got " + describe("a", a) + ", " + describe("b", b) +
-                     " (" + std::to_string(gemm.k) + " != " + std::to_string(inner_b) +
-                     "); try transposed(b)");
+    throw ShapeError(format("[matmul] inner sizes must match; got {}, {} ({} != {}); try transposed(b)",
+                            describe("a", a), describe("b", b), gemm.k, inner_b));
   }
   if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head && gemm.k > 0) {
     // One large product is faster than a stack of small ones, and db needs no sum over the stack.
@@ -143,12 +130,9 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
   count_flops("matmul", 2 * batch.elements() * gemm.m * gemm.n * gemm.k);
 
   const Tensor y = Tensor::empty(shape, a.x.dtype(), a.x.device());
-  dispatch(
-      "matmul",
-      [&](auto on, auto* pa, auto* pb, auto* py) {
-        kernels::gemm(on, gemm, pa, pb, kernels::Write<std::remove_pointer_t<decltype(py)>>{py, false});
-      },
-      a.x, b.x, y);
+  dispatch("matmul", operands(a.x, b.x, y), [&](auto on, auto* pa, auto* pb, auto* py) {
+    kernels::gemm(on, gemm, pa, pb, kernels::Write<std::remove_pointer_t<decltype(py)>>{py, false});
+  });
   return record("matmul", {a.x, b.x}, {a.x, b.x}, y,
                 [a, b, scale, output_by_head](const Tensor& gradient, const Gradients& into) {
                   const Factor dy = output_by_head ? by_head(gradient) : Factor(gradient);
@@ -163,19 +147,19 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
                 });
 }
 
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require(weight.rank() == 2 && x.rank() > 0 && x.size(-1) == weight.size(1) &&
+              (!bias.defined() || bias.shape() == Shape{weight.size(0)}),
+          op, "x [..., In], weight [Out, In] and bias [Out] must fit",
+          {{"x", x}, {"weight", weight}, {"bias", bias}});
+}
+
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::optional<Unary> activation) {
-  if (weight.rank() != 2 || x.rank() < 1 || x.size(-1) != weight.size(1) ||
-      (bias.defined() && bias.shape() != Shape{weight.size(0)})) {
-    throw ShapeError("[linear] x [..., In], weight [Out, In] and bias [Out] must fit; got x=" + x.describe() +
-                     ", weight=" + weight.describe() + ", bias=" + bias.describe());
-  }
+  check_linear("linear", x, weight, bias);
   Shape shape = x.shape();
   shape.set(-1, weight.size(0));
   const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
-  kernels::Gemm gemm;
-  gemm.m = rows, gemm.n = out, gemm.k = in;
-  gemm.transpose_b = true;
-  gemm.lda = gemm.ldb = std::max<Index>(in, 1), gemm.ldc = std::max<Index>(out, 1);
+  const kernels::Gemm gemm = kernels::dense_gemm(rows, out, in, false, true);
   count_flops("linear", 2 * rows * out * in);
 
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
@@ -183,12 +167,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
   const bool derives =
       activation && !kernels::saves_output(*activation) && tape_for("linear", inputs, 3) != nullptr;
   const Tensor kept = derives ? Tensor::empty_like(y) : Tensor();
-  dispatch(
-      "linear",
-      [&](auto on, auto* px, auto* pw, auto* pb, auto* saved, auto* py) {
-        kernels::linear_forward(on, gemm, px, pw, pb, activation, saved, py);
-      },
-      x, weight, bias, kept, y);
+  dispatch("linear", operands(x, weight, bias, kept, y),
+           [&](auto on, auto* px, auto* pw, auto* pb, auto* saved, auto* py) {
+             kernels::linear_forward(on, gemm, px, pw, pb, activation, saved, py);
+           });
 
   const Tensor saved = activation ? (derives ? kept : y) : Tensor();
   return record_fused(
@@ -197,12 +179,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
         Tensor dz = dy;
         if (activation) {
           dz = Tensor::empty_like(dy);
-          dispatch(
-              "linear",
-              [&](auto on, auto* s, auto* from, auto* to) {
-                kernels::linear_activation_backward(on, *activation, dy.elements(), s, from, to);
-              },
-              saved, dy, dz);
+          dispatch("linear", operands(saved, dy, dz), [&](auto on, auto* s, auto* from, auto* to) {
+            kernels::linear_activation_backward(on, *activation, dy.elements(), s, from, to);
+          });
         }
         linear_backward(x, weight, dz, into);
       },

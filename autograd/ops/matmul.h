@@ -33,6 +33,9 @@ Factor by_head(Factor factor);
 /// Throws:  ShapeError if the inner sizes differ or the leading axes do not broadcast
 Tensor matmul(const Factor& a, const Factor& b, double scale = 1, bool output_by_head = false);
 
+/// Throws:  ShapeError in the name of `op` unless x [..., In], weight [Out, In] and bias, if any, fit
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+
 /// Affine map of the last axis, with an activation applied in the same pass.
 /// Math:    y = f(x weight^T + bias)
 /// Grad:    dz = dy f'(z); dx = dz weight, dweight = dz^T x, dbias = sum of dz over all but the last axis

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -21,10 +22,9 @@ Tensor composed(const Normalization& norm, const Tensor& x) {
 
 void check_normalization(const Normalization& norm, const Tensor& x) {
   const auto fits = [&](const Tensor& w) { return !w.defined() || w.shape() == Shape{x.size(-1)}; };
-  if (x.rank() > 0 && fits(norm.weight) && fits(norm.bias)) return;
-  throw ShapeError(std::string("[") + norm.op +
-                   "] weight and bias must have the size of x's last axis; got x=" + x.describe() +
-                   ", weight=" + norm.weight.describe() + ", bias=" + norm.bias.describe());
+  require(x.rank() > 0 && fits(norm.weight) && fits(norm.bias), norm.op,
+          "weight and bias must have the size of x's last axis",
+          {{"x", x}, {"weight", norm.weight}, {"bias", norm.bias}});
 }
 
 Tensor normalize(const Normalization& norm, const Tensor& x) {
@@ -33,28 +33,25 @@ Tensor normalize(const Normalization& norm, const Tensor& x) {
   const Tensor y = Tensor::empty_like(x);
   const Tensor rstd = Tensor::empty({rows}, wide(x.dtype()), x.device());
   const Tensor mean = norm.centred ? Tensor::empty_like(rstd) : Tensor();
-  dispatch(
-      norm.op,
-      [&](auto on, auto* px, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
-        kernels::normalize_forward(on, rows, n, norm.centred, norm.epsilon, px, {}, pw, pb, py, pm, pr);
-      },
-      x, norm.weight, norm.bias, y, wide(mean), wide(rstd));
+  dispatch(norm.op, operands(x, norm.weight, norm.bias, y, wide(mean), wide(rstd)),
+           [&](auto on, auto* px, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
+             kernels::normalize_forward(on, rows, n, norm.centred, norm.epsilon, px, {}, pw, pb, py, pm, pr);
+           });
   return record_fused(
       norm.op, {x, norm.weight, norm.bias}, {x, norm.weight, mean, rstd}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        dispatch(
-            norm.op,
-            [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
-              using Sum = std::remove_pointer_t<decltype(dw.to)>;
-              Tensor partials;  // of the sums over rows
-              if (dw || db)
-                partials =
-                    Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), x.device());
-              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx, {}, dw,
-                                          db);
-            },
-            x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
+        dispatch(norm.op,
+                 operands(x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2])),
+                 [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
+                   using Sum = std::remove_pointer_t<decltype(dw.to)>;
+                   Tensor partials;  // of the sums over rows
+                   if (dw || db)
+                     partials = Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(),
+                                              x.device());
+                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+                   kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx, {},
+                                               dw, db);
+                 });
       },
       [norm, x] { return composed(norm, x); });
 }
@@ -74,12 +71,12 @@ kernels::HeadNorms check_heads(const Tensor& x, Index queries, Index keys, const
   const bool fits = x.rank() > 0 && queries >= 0 && keys >= 0 && query_weight.rank() == 1 &&
                     query_weight.shape() == key_weight.shape() && query_weight.size(0) > 0 &&
                     (queries + keys) * query_weight.size(0) <= x.size(-1);
-  if (!fits) {
-    throw ShapeError(
-        "[packed_head_norms] rows must begin with heads of the weights' size; got x=" + x.describe() +
-        ", queries=" + std::to_string(queries) + ", keys=" + std::to_string(keys) +
-        ", query_weight=" + query_weight.describe() + ", key_weight=" + key_weight.describe());
-  }
+  require(fits, "packed_head_norms", "rows must begin with heads of the weights' size",
+          {{"x", x},
+           {"queries", queries},
+           {"keys", keys},
+           {"query_weight", query_weight},
+           {"key_weight", key_weight}});
   const Index rows = x.shape().elements(0, x.rank() - 1);
   return {rows, x.size(-1), query_weight.size(0), queries, keys, epsilon};
 }
@@ -105,28 +102,25 @@ Tensor packed_head_norms(const Tensor& x, Index queries, Index keys, const Tenso
   const kernels::HeadNorms sizes = check_heads(x, queries, keys, query_weight, key_weight, epsilon);
   const Tensor y = Tensor::empty_like(x);
   const Tensor rstd = Tensor::empty({sizes.rows, sizes.heads()}, wide(x.dtype()), x.device());
-  dispatch(
-      "packed_head_norms",
-      [&](auto on, auto* px, auto* pq, auto* pk, auto* py, auto* pr) {
-        kernels::head_norms_forward(on, sizes, px, pq, pk, py, pr);
-      },
-      x, query_weight, key_weight, y, wide(rstd));
+  dispatch("packed_head_norms", operands(x, query_weight, key_weight, y, wide(rstd)),
+           [&](auto on, auto* px, auto* pq, auto* pk, auto* py, auto* pr) {
+             kernels::head_norms_forward(on, sizes, px, pq, pk, py, pr);
+           });
   return record_fused(
       "packed_head_norms", {x, query_weight, key_weight}, {x, query_weight, key_weight, rstd}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        dispatch(
-            "packed_head_norms",
-            [&](auto on, auto* px, auto* pq, auto* pk, auto* pr, auto* pd, auto dx, auto dq, auto dk) {
-              using Sum = std::remove_pointer_t<decltype(dq.to)>;
-              Tensor partials;  // of the sums over rows
-              if (dq || dk) {
-                const Index parts = kernels::normalize_parts(on, sizes.rows, sizes.width);
-                partials = Tensor::empty({parts, 2, sizes.n}, dtype_of<Sum>(), x.device());
-              }
-              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::head_norms_backward(on, sizes, px, pq, pk, pr, pd, sums, dx, dq, dk);
-            },
-            x, query_weight, key_weight, wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
+        dispatch("packed_head_norms",
+                 operands(x, query_weight, key_weight, wide(rstd), dy, into[0], wide(into[1]), wide(into[2])),
+                 [&](auto on, auto* px, auto* pq, auto* pk, auto* pr, auto* pd, auto dx, auto dq, auto dk) {
+                   using Sum = std::remove_pointer_t<decltype(dq.to)>;
+                   Tensor partials;  // of the sums over rows
+                   if (dq || dk) {
+                     const Index parts = kernels::normalize_parts(on, sizes.rows, sizes.width);
+                     partials = Tensor::empty({parts, 2, sizes.n}, dtype_of<Sum>(), x.device());
+                   }
+                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+                   kernels::head_norms_backward(on, sizes, px, pq, pk, pr, pd, sums, dx, dq, dk);
+                 });
       },
       [=] { return composed_heads(sizes, x, query_weight, key_weight); });
 }

@@ -59,12 +59,9 @@ Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, DType type, const 
 /// Sums in the wide type, and rounds once at the end.
 Tensor sum_unrecorded(const char* op, const Tensor& x, const AxisFlags& reduced) {
   const auto sum = [op](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
-    dispatch(
-        op,
-        [&](auto on, auto* px, auto* py) {
-          kernels::reduce_sum(on, outer, n, inner, px, {py, false});
-        },
-        from, wide(to));
+    dispatch(op, operands(from, wide(to)), [&](auto on, auto* px, auto* py) {
+      kernels::reduce_sum(on, outer, n, inner, px, {py, false});
+    });
   };
   return reduce_runs(x, reduced, wide(x.dtype()), sum).to(x.dtype());
 }
@@ -91,27 +88,6 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
   const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
   return affine(sum(x, axes, keep_axes), 1 / count, 0);
-}
-
-Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
-  const AxisFlags reduced = flags_of(x.shape(), axes);
-  if (reduced_count(x.shape(), reduced) == 0) {
-    throw ShapeError("[max] there must be something to choose from; got x=" + x.describe());
-  }
-  const ReducedShapes shapes = reduced_shapes(x.shape(), reduced);
-  const Tensor largest = reduce_runs(
-      x, reduced, x.dtype(), [](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
-        dispatch(
-            "max", [&](auto on, auto* px, auto* py) { kernels::reduce_max(on, outer, n, inner, px, py); },
-            from, to);
-      });
-  const Tensor y = largest.alias(keep_axes ? shapes.kept : shapes.dropped);
-  return record("max", {x}, {x, largest}, y,
-                [x, largest = largest.detach()](const Tensor& dy, const Gradients& into) {
-                  const Tensor one = Tensor::scalar_like(x, 1), zero = Tensor::scalar_like(x, 0);
-                  const Tensor reaches = where(equal(x, largest), one, zero);
-                  into[0] += reaches * (reshape(dy, largest.shape()) / sum_to(reaches, largest.shape()));
-                });
 }
 
 Tensor var(const Tensor& x, const Axes& axes, bool keep_axes, double correction) {

@@ -5,14 +5,12 @@
 namespace tapeformer {
 
 /// Reductions over `axes`, or over all axes if none are given.
-/// Math:    sum x, sum x / n, max x, sum (x - mean)^2 / (n - correction)
-/// Grad:    max shares dy evenly among the elements that reach the maximum
+/// Math:    sum x, sum x / n, sum (x - mean)^2 / (n - correction)
 /// Shapes:  x -> x without `axes`, or with size 1 there if keep_axes
-/// Saves:   nothing for sum and mean; x and the maxima for max; x for var
-/// Throws:  ShapeError if an axis is outside [-rank, rank), or max is over nothing
+/// Saves:   nothing for sum and mean, x for var
+/// Throws:  ShapeError if an axis is outside [-rank, rank)
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 /// `correction` 1 is the unbiased estimate (PyTorch's default), 0 is the population's variance.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, double correction = 1);
 

@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -49,10 +50,8 @@ Tensor gradient_of_sum(const Tensor& brought, const Tensor& sum) {
 SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tensor& branch,
                          const BranchDropout& dropped) {
   check_normalization(norm, x);
-  if (branch.shape() != x.shape()) {
-    throw ShapeError(std::string("[") + norm.op + "] x and branch must have one shape; got x=" +
-                     x.describe() + ", branch=" + branch.describe());
-  }
+  require(branch.shape() == x.shape(), norm.op, "x and branch must have one shape",
+          {{"x", x}, {"branch", branch}});
   const auto [probability, key] = dropped;
   if (!(probability >= 0 && probability < 1)) {  // 1 drops the whole branch, and dropout() refuses others
     const Tensor sum = x + dropout(branch, probability, key);
@@ -65,14 +64,13 @@ SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tenso
   const Tensor rstd = Tensor::empty({rows}, wide(x.dtype()), x.device());
   const Tensor mean = norm.centred ? Tensor::empty_like(rstd) : Tensor();
   dispatch(
-      norm.op,
+      norm.op, operands(x, branch, sum, norm.weight, norm.bias, y, wide(mean), wide(rstd)),
       [&](auto on, auto* px, auto* added, auto* total, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
         using T = std::remove_pointer_t<decltype(py)>;
         const kernels::Branch<T> joins{added, mask.address(), static_cast<kernels::Wide<T>>(mask.scale),
                                        total};
         kernels::normalize_forward(on, rows, n, norm.centred, norm.epsilon, px, joins, pw, pb, py, pm, pr);
-      },
-      x, branch, sum, norm.weight, norm.bias, y, wide(mean), wide(rstd));
+      });
   const Tensor inputs[] = {x, branch, norm.weight, norm.bias};
   Tape* tape = tape_for(norm.op, inputs, 4);
   if (tape == nullptr) return {sum, y};
@@ -93,6 +91,8 @@ SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tenso
     const Tensor dbranch = shares ? Tensor::empty_like(sum) : dx;
     dispatch(
         norm.op,
+        operands(sum, norm.weight, wide(mean), wide(rstd), dy, dx, shares ? dbranch : Tensor(), wide(into[2]),
+                 wide(into[3])),
         [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto* to, auto* branch_to, auto dw,
             auto db) {
           using T = std::remove_pointer_t<decltype(branch_to)>;
@@ -105,9 +105,7 @@ SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tenso
           const kernels::BranchGradient<T> shared{mask.address(), static_cast<Sum>(mask.scale), branch_to};
           kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums,
                                       kernels::Write<T>{to, dsum.defined()}, shared, dw, db);
-        },
-        sum, norm.weight, wide(mean), wide(rstd), dy, dx, shares ? dbranch : Tensor(), wide(into[2]),
-        wide(into[3]));
+        });
     if (into[0]) into[0] += dx;
     if (into[1]) into[1] += dbranch;
   };

@@ -28,42 +28,40 @@ struct RotaryConfig {
   double attention_factor = 1;
 };
 
-/// Rotary position embedding: rotates each pair of a head's components by an angle proportional to the
-/// position, so that the product of a query and a key depends only on their distance.
-/// Math:    (y_a, y_b) = c (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
-///          c = attention_factor,
-///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split; a negative position
-///          rotates the other way
-/// Grad:    dx = c dy rotated by the opposite angle
-/// Shapes:  x [B, T, H, D], positions i32 [T] or [B, T] -> y [B, T, H, D]
-/// Saves:   the cosine and sine of each position and pair
-/// Throws:  ShapeError if the shapes do not fit, the width is odd, a position is beyond the limit or
-///          base, factor and the two frequencies make no angle; DTypeError unless positions are i32
-/// Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; interpolation: Chen et al. 2023, arXiv:2306.15595;
-///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783; YaRN: Peng et al. 2023, arXiv:2309.00071
-Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {});
-
-/// rotary() for the first `heads` heads, of `head_width` each, of wider rows: the queries and keys of a
-/// packed projection. The rest of a row is copied.
-/// Shapes:  x [B, T, N], N >= heads * head_width -> y [B, T, N]
-Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
-                     const RotaryConfig& config = {});
-
 /// The cosines and sines of positions, computed once for all layers with the same angles.
 struct RotaryAngles {
   Tensor table;  ///< [T or B, T, 2, pairs]: cosines, then sines; f32 with bf16
   RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
 };
-/// The angles for heads of `head_width` components of type `type`.
-/// Throws:  as rotary
+/// The angles for heads of `head_width` components of type `type`, at positions i32 [T] or [B, T].
+/// Throws:  ShapeError if the width is odd, a position is beyond the limit or base, factor and the two
+///          frequencies make no angle; DTypeError unless positions are i32
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, const Tensor& positions, DType type);
 /// The angles of positions first, first + 1 ..., `length` of them; on a GPU nothing is read from the host.
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index first, Index length,
                            DType type, Device device);
-/// rotary() with known angles. If x is the only handle to its memory, the result overwrites it.
+
+/// Rotary position embedding: rotates each pair of a head's components by an angle proportional to the
+/// position, so that the product of a query and a key depends only on their distance. If x is the only handle
+/// to its memory, the result overwrites it.
+/// Math:    (y_a, y_b) = c (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
+///          c = attention_factor,
+///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split; a negative position
+///          rotates the other way
+/// Grad:    dx = c dy rotated by the opposite angle
+/// Shapes:  x [B, T, H, D], angles of [T] or [B, T] -> y [B, T, H, D]
+/// Saves:   the cosine and sine of each position and pair
 /// Throws:  ShapeError if the shapes do not fit
+/// Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; interpolation: Chen et al. 2023, arXiv:2306.15595;
+///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783; YaRN: Peng et al. 2023, arXiv:2309.00071
 Tensor rotary(Tensor x, const RotaryAngles& angles);
-/// packed_rotary() with known angles.
+/// rotary() for one call, with angles of its own.
+inline Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {}) {
+  return rotary(x, rotary_angles(config, x.size(3), positions, x.dtype()));
+}
+/// rotary() for the first `heads` heads, of `head_width` each, of wider rows: the queries and keys of a
+/// packed projection. The rest of a row is copied.
+/// Shapes:  x [B, T, N], N >= heads * head_width -> y [B, T, N]
 Tensor packed_rotary(Tensor x, Index heads, Index head_width, const RotaryAngles& angles);
 
 }  // namespace tapeformer

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/ids.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
@@ -18,28 +19,19 @@ Tensor copy_strided(const char* op, const Tensor& x, const Shape& shape, const I
     walk.strides_a[axis] = strides[axis];
   }
   walk = merged(walk);
-  kernels::StridedView view;
-  view.axes = walk.axes == 0 ? 1 : walk.axes;
-  view.sizes[0] = 1;
-  for (int axis = 0; axis < walk.axes; ++axis) {
-    view.sizes[axis] = walk.sizes[axis];
-    view.strides[axis] = walk.strides_a[axis];
-  }
+  if (walk.axes == 0) walk.axes = 1, walk.sizes[0] = 1;
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  dispatch(
-      op, [&](auto on, auto* from, auto* to) { kernels::copy_strided(on, view, from, to); }, x, y);
+  dispatch(op, operands(x, y),
+           [&](auto on, auto* from, auto* to) { kernels::copy_strided(on, walk, from, to); });
   return y;
 }
 
 /// Copies x [outer, width] into columns [to, to + width) of y, or those columns of x into y.
 void copy_columns(const char* op, Index outer, Index width, Index width_x, Index from, Index width_y,
                   Index to, const Tensor& x, const Tensor& y) {
-  dispatch(
-      op,
-      [&](auto on, auto* px, auto* py) {
-        kernels::copy_columns(on, outer, width, width_x, from, width_y, to, px, py);
-      },
-      x, y);
+  dispatch(op, operands(x, y), [&](auto on, auto* px, auto* py) {
+    kernels::copy_columns(on, outer, width, width_x, from, width_y, to, px, py);
+  });
 }
 
 Shape with_size(Shape shape, int axis, Index size) {
@@ -57,22 +49,18 @@ Tensor slice_unrecorded(const Tensor& x, int axis, Index from, Index size) {
 
 Tensor zeros_like(const Shape& shape, const Tensor& x) {
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  dispatch(
-      "zeros", [&](auto on, auto* to) { kernels::fill(on, shape.elements(), 0, to); }, y);
+  dispatch("zeros", operands(y), [&](auto on, auto* to) { kernels::fill(on, shape.elements(), 0, to); });
   return y;
 }
 
 void check_index(const char* op, const Tensor& x, int axis, const Tensor& index, Index size) {
   bool fits = index.rank() == x.rank();
   for (int a = 0; fits && a < x.rank(); ++a) fits = a == axis || index.size(a) == x.size(a);
-  if (!fits) {
-    throw ShapeError(std::string("[") + op + "] index must match x but for axis " + std::to_string(axis) +
-                     "; got x=" + x.describe() + ", index=" + index.describe());
-  }
+  require(fits, op, "index must match x but for one axis", {{"axis", axis}, {"x", x}, {"index", index}});
   require_same_device(op, "index", index, x);
   count_by({0, size}, index, [op, size, got = index.describe()](const cuda::DeviceErrorSlot& error) {
-    return std::string("[") + op + "] indices must be in [0, " + std::to_string(size) + "); got " +
-           std::to_string(error.value) + " at element " + std::to_string(error.position) + " of index=" + got;
+    return format("[{}] indices must be in [0, {}); got {} at element {} of index={}", op, size, error.value,
+                  error.position, got);
   });
 }
 
@@ -103,9 +91,8 @@ Tensor permute(const Tensor& x, const Axes& order) {
     shape.append(x.size(axis));
     inverse[static_cast<std::size_t>(axis)] = static_cast<int>(i);
   }
-  if (static_cast<int>(order.size()) != x.rank() || std::count(inverse.begin(), inverse.end(), -1) > 0) {
-    throw ShapeError("[permute] the order must name every axis once; got x=" + x.describe());
-  }
+  require(static_cast<int>(order.size()) == x.rank() && std::count(inverse.begin(), inverse.end(), -1) == 0,
+          "permute", "the order must name every axis once", {{"x", x}});
   const Tensor y = copy_strided("permute", x, shape, strides);
   return record("permute", {x}, {}, y,
                 [inverse](const Tensor& dy, const Gradients& into) { into[0] += permute(dy, inverse); });
@@ -114,17 +101,15 @@ Tensor permute(const Tensor& x, const Axes& order) {
 Tensor transpose(const Tensor& x) {
   Axes order;
   for (int axis = 0; axis < x.rank(); ++axis) order.push_back(axis);
-  if (x.rank() < 2) throw ShapeError("[transpose] x must have at least two axes; got x=" + x.describe());
+  require(x.rank() >= 2, "transpose", "x must have at least two axes", {{"x", x}});
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return permute(x, order);
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  if (broadcast_shapes("broadcast_to", x.shape(), shape) != shape) {
-    throw ShapeError("[broadcast_to] x must broadcast to the shape; got x=" + x.describe() +
-                     ", shape=" + shape.text());
-  }
+  require(broadcast_shapes("broadcast_to", x.shape(), shape) == shape, "broadcast_to",
+          "x must broadcast to the shape", {{"x", x}, {"shape", shape}});
   Index strides[Shape::kMaxRank] = {};
   broadcast_strides(shape, x.shape(), strides);
   const Tensor y = copy_strided("broadcast_to", x, shape, strides);
@@ -139,10 +124,9 @@ Tensor concat(const TensorList& parts, int axis) {
   PooledVector<Index> sizes;
   Index size = 0;
   for (const Tensor& part : parts) {
-    if (part.rank() != first.rank() || with_size(part.shape(), at, 0) != with_size(first.shape(), at, 0)) {
-      throw ShapeError("[concat] parts must be equal but for axis " + std::to_string(at) + "; got " +
-                       first.describe() + " and " + part.describe());
-    }
+    require(part.rank() == first.rank() && with_size(part.shape(), at, 0) == with_size(first.shape(), at, 0),
+            "concat", "parts must be equal but for one axis",
+            {{"axis", at}, {"first", first}, {"part", part}});
     sizes.push_back(part.size(at));
     size += part.size(at);
   }
@@ -166,11 +150,8 @@ Tensor concat(const TensorList& parts, int axis) {
 
 Tensor slice(const Tensor& x, int axis, Index from, Index size) {
   const int at = x.shape().checked_axis(axis);
-  if (from < 0 || size < 0 || from + size > x.size(at)) {
-    throw ShapeError("[slice] the range must be inside the axis; got x=" + x.describe() +
-                     ", axis=" + std::to_string(axis) + ", from=" + std::to_string(from) +
-                     ", size=" + std::to_string(size));
-  }
+  require(from >= 0 && size >= 0 && from + size <= x.size(at), "slice", "the range must be inside the axis",
+          {{"x", x}, {"axis", axis}, {"from", from}, {"size", size}});
   if (size == x.size(at)) return x;
   const Tensor y = slice_unrecorded(x, at, from, size);
   return record("slice", {x}, {}, y, [at, from, whole = x.size(at)](const Tensor& dy, const Gradients& into) {
@@ -185,10 +166,8 @@ TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
     total += size;
     smallest = std::min(smallest, size);
   }
-  if (total != x.size(at) || smallest < 0) {
-    throw ShapeError("[split] sizes must add up to the axis, none below 0; got x=" + x.describe() +
-                     ", axis=" + std::to_string(axis) + ", sum of sizes=" + std::to_string(total));
-  }
+  require(total == x.size(at) && smallest >= 0, "split", "sizes must add up to the axis, none below 0",
+          {{"x", x}, {"axis", axis}, {"sum of sizes", total}});
   TensorList parts;
   Index from = 0;
   for (const Index size : sizes) {
@@ -211,10 +190,8 @@ TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
 
 Tensor pad(const Tensor& x, int axis, Index from, Index size) {
   const int at = x.shape().checked_axis(axis);
-  if (from < 0 || from + x.size(at) > size) {
-    throw ShapeError("[pad] x must fit; got x=" + x.describe() + ", from=" + std::to_string(from) +
-                     ", size=" + std::to_string(size));
-  }
+  require(from >= 0 && from + x.size(at) <= size, "pad", "x must fit",
+          {{"x", x}, {"from", from}, {"size", size}});
   Tensor y = zeros_like(with_size(x.shape(), at, size), x);
   const Index inner = x.shape().elements(at + 1, x.rank()), width = x.size(at) * inner;
   copy_columns("pad", x.shape().elements(0, at), width, width, 0, size * inner, from * inner, x, y);
@@ -230,9 +207,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   const Index outer = x.shape().elements(0, at), inner = x.shape().elements(at + 1, x.rank());
   const Index n = x.size(at), m = index.size(at);
   const std::int32_t* picks = index.address<std::int32_t>();
-  dispatch(
-      "gather", [&](auto on, auto* px, auto* py) { kernels::gather(on, outer, n, m, inner, picks, px, py); },
-      x, y);
+  dispatch("gather", operands(x, y),
+           [&](auto on, auto* px, auto* py) { kernels::gather(on, outer, n, m, inner, picks, px, py); });
   return record("gather", {x}, {index}, y, [at, index, n](const Tensor& dy, const Gradients& into) {
     into[0] += scatter_add(dy, at, index, n);
   });
@@ -245,10 +221,9 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, Index size) {
   const Index outer = x.shape().elements(0, at), inner = x.shape().elements(at + 1, x.rank());
   const Index m = index.size(at);
   const std::int32_t* picks = index.address<std::int32_t>();
-  dispatch(
-      "scatter_add",
-      [&](auto on, auto* px, auto* py) { kernels::scatter_add(on, outer, size, m, inner, picks, px, py); }, x,
-      y);
+  dispatch("scatter_add", operands(x, y), [&](auto on, auto* px, auto* py) {
+    kernels::scatter_add(on, outer, size, m, inner, picks, px, py);
+  });
   return record("scatter_add", {x}, {index}, y,
                 [at, index](const Tensor& dy, const Gradients& into) { into[0] += gather(dy, at, index); });
 }

@@ -13,25 +13,22 @@ namespace tapeformer {
 namespace {
 
 /// Softmax over the last axis of [rows, n], or its logarithm. dispatch() picks device and type: it calls the
-/// lambda with a device tag (`on`) and one typed pointer for each tensor after it. A gradient slot such as
-/// into[0] arrives as a Write: the pointer, and whether to assign or to add. In a recorded pass (second
-/// derivatives) the backward uses operations instead of the kernel.
+/// lambda with a device tag (`on`) and one typed pointer for each operand. A gradient slot such as into[0]
+/// arrives as a Write: the pointer, and whether to assign or to add. In a recorded pass (second derivatives)
+/// the backward uses operations instead of the kernel.
 Tensor softmax_last(const char* op, bool is_log, const Tensor& x) {
   const Index n = x.size(-1), rows = x.elements() / std::max<Index>(n, 1);
   const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      op, [&](auto on, auto* px, auto* py) { kernels::softmax_forward(on, is_log, rows, n, px, py); }, x, y);
+  dispatch(op, operands(x, y),
+           [&](auto on, auto* px, auto* py) { kernels::softmax_forward(on, is_log, rows, n, px, py); });
   return record(op, {x}, {y}, y, [=](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
       into[0] += is_log ? dy - exp(y) * sum(dy, {-1}, true) : y * (dy - sum(y * dy, {-1}, true));
       return;
     }
-    dispatch(
-        op,
-        [&](auto on, auto* py, auto* from, auto to) {
-          kernels::softmax_backward(on, is_log, rows, n, py, from, to);
-        },
-        y, dy, into[0]);
+    dispatch(op, operands(y, dy, into[0]), [&](auto on, auto* py, auto* from, auto to) {
+      kernels::softmax_backward(on, is_log, rows, n, py, from, to);
+    });
   });
 }
 

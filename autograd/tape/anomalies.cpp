@@ -18,10 +18,9 @@ Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
   Index found = -1;
   const Index count = x.elements();
-  dispatch(
-      "anomaly",
-      [&](auto on, auto* from) { found = kernels::first_non_finite(on, count, from, sought == Sought::nan); },
-      x);
+  dispatch("anomaly", operands(x), [&](auto on, auto* from) {
+    found = kernels::first_non_finite(on, count, from, sought == Sought::nan);
+  });
   return found;
 }
 

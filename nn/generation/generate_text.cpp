@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <algorithm>

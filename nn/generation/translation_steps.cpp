@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/generation/translation_steps.h>

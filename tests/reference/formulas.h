@@ -21,7 +21,7 @@ OpResult norm_formula(const Tensor& x, const Tensor& weight, const Tensor& bias,
 /// The mean cross-entropy of logits [..., N], and their gradient, with the targets as distributions.
 OpResult cross_entropy_formula(const Tensor& logits, const Tensor& targets,
                                const CrossEntropyOptions& options, double dloss);
-/// "sum", "mean", "max" or "var" over some axes.
+/// "sum", "mean" or "var" over some axes.
 Tensor reduction_formula(const std::string& name, const Tensor& x, const std::vector<int>& axes);
 /// U f(S) V^T, where x = U S V^T is the singular value decomposition of x [M, N].
 Tensor with_singular_values(const Tensor& x, const std::function<double(double)>& f);

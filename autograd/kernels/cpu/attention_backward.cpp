@@ -105,13 +105,8 @@ class AttentionBackward {
 
   void run_head(Index b, Index head, Index r, Index key, Index count, DropoutWords& words, T* dquery,
                 T* dweight, T* memory) const {
-    for (Index t = 0; t < s_.queries; t += kQueryBlock) {
-      const Index end = std::min(s_.queries, t + kQueryBlock);
-      const KeyRange range = keys_of(s_, b, t, end);
-      const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
-      if (low >= high) continue;
-      const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
-      const Tile tile{b, head, t, end - t, key + skipped, high - key - skipped};
+    for_tiles<T>(s_, b, head, 0, s_.queries, key, count, [&](const Tile& tile, Index skipped) {
+      const Index t = tile.query;
       dscores_.pack_queries(tile, memory);
       dscores_.find(tile, skipped, memory + at_deltas_ + r * s_.queries + t, words, memory);
       if (s_.function != ScoreFunction::none) apply_slopes(tile, memory);
@@ -125,7 +120,7 @@ class AttentionBackward {
                                 {memory + dscores_.at_queries, row_d},
                                 {memory + dscores_.at_keys + skipped * row_d, row_d},
                                 {dquery + t * row_d, row_d}, {dkeys, row_d}, dweight);
-    }
+    });
   }
 
   /// From the gradients of the function's values to those of raw scores.

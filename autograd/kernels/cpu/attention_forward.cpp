@@ -75,15 +75,9 @@ class AttentionForward {
       const Index count = std::min(kKeyBlock, all.to - key);
       pack_keys(b, group, from, to, key, count, memory);
       for (Index r = 0; r < heads_; ++r) {
-        for (Index t = from; t < to; t += kQueryBlock) {
-          const Index end = std::min(to, t + kQueryBlock);
-          const KeyRange range = keys_of(s_, b, t, end);
-          const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
-          if (low >= high) continue;
-          const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
-          const Tile tile{b, group * heads_ + r, t, end - t, key + skipped, high - key - skipped};
-          run_tile(tile, skipped, begin(r, t), words, memory);
-        }
+        for_tiles<T>(s_, b, group * heads_ + r, from, to, key, count, [&](const Tile& tile, Index skipped) {
+          run_tile(tile, skipped, begin(r, tile.query), words, memory);
+        });
       }
     }
     for (Index r = 0; r < heads_; ++r) finish(b, group * heads_ + r, from, to, begin(r, from), memory);

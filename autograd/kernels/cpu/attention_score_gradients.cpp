@@ -84,19 +84,14 @@ class AttentionScoreSums {
     const KeyRange all = keys_of(s_, b, from, to);
     if (all.from >= key + count || all.to <= key) return;
     dscores_.pack_keys(b, head, head + 1, from, to, key, count, memory);
-    for (Index t = from; t < to; t += kQueryBlock) {
-      const Index end = std::min(to, t + kQueryBlock);
-      const KeyRange range = keys_of(s_, b, t, end);
-      const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
-      if (low >= high) continue;
-      const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
-      const Tile tile{b, head, t, end - t, key + skipped, high - key - skipped};
+    for_tiles<T>(s_, b, head, from, to, key, count, [&](const Tile& tile, Index skipped) {
       T deltas[kQueryBlock] = {};
-      if (!dscores_.sees_whole_rows) dscores_.find_deltas(b, head, t, end, deltas);
+      if (!dscores_.sees_whole_rows)
+        dscores_.find_deltas(b, head, tile.query, tile.query + tile.rows, deltas);
       dscores_.pack_queries(tile, memory);
       dscores_.find(tile, skipped, deltas, words, memory);
       each(tile, memory);
-    }
+    });
   }
 
   /// The gradient of a mask that depends on the query.

@@ -52,6 +52,21 @@ struct Tile {
   Index b, head, query, rows, key, columns;
 };
 
+/// Calls each(tile, skipped) for the blocks of the queries [from, to) of a head that see one of the keys
+/// [key, key + count); a tile begins `skipped` keys after `key`, whole vectors.
+template <class T, class F>
+void for_tiles(const AttentionShape& s, Index b, Index head, Index from, Index to, Index key, Index count,
+               const F& each) {
+  for (Index t = from; t < to; t += kQueryBlock) {
+    const Index end = std::min(to, t + kQueryBlock);
+    const KeyRange range = keys_of(s, b, t, end);
+    const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
+    if (low >= high) continue;
+    const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
+    each(Tile{b, head, t, end - t, key + skipped, high - key - skipped}, skipped);
+  }
+}
+
 /// Calls combine(value, mask element) for each of `values`; the mask's elements are `step` apart.
 template <class V, class M, class F>
 void combine_row(Index count, V* values, const M* mask, Index step, const F& combine) {

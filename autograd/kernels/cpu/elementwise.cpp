@@ -29,6 +29,16 @@ void for_each_run(const Broadcast& s, const Row& row) {
   });
 }
 
+/// y = f(a, b)
+template <class T, class F>
+void compare(const Broadcast& s, const T* a, const T* b, bool* y, const F& f) {
+  const int last = s.axes - 1;
+  const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
+  for_each_run(s, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
+    for (Index i = 0; i < length; ++i) y[from_y + i] = f(a[from_a + i * step_a], b[from_b + i * step_b]);
+  });
+}
+
 /// Inlined with constant steps, and the condition read as bytes, so that the loop is vectorised (g++ 12
 /// branches on a bool).
 template <class T>
@@ -142,19 +152,11 @@ void where(Cpu, const Broadcast& s, const bool* condition, const T* a, const T* 
 
 template <class T>
 void equal(Cpu, const Broadcast& s, const T* a, const T* b, bool* y) {
-  const int last = s.axes - 1;
-  const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
-  for_each_run(s, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
-    for (Index i = 0; i < length; ++i) y[from_y + i] = a[from_a + i * step_a] == b[from_b + i * step_b];
-  });
+  compare(s, a, b, y, std::equal_to<>());
 }
 
 void logical_and(Cpu, const Broadcast& s, const bool* a, const bool* b, bool* y) {
-  const int last = s.axes - 1;
-  const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
-  for_each_run(s, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
-    for (Index i = 0; i < length; ++i) y[from_y + i] = a[from_a + i * step_a] && b[from_b + i * step_b];
-  });
+  compare(s, a, b, y, std::logical_and<>());
 }
 
 template <class T>

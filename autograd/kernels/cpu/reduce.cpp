@@ -71,25 +71,7 @@ void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T
   });
 }
 
-template <class T>
-void reduce_max(Cpu, Index outer, Index n, Index inner, const T* x, T* y) {
-  parallel_ranges(outer, n * inner, [&](Index from, Index to) {
-    for (Index o = from; o < to; ++o) {
-      const T* block = x + o * n * inner;
-      T* largest = y + o * inner;
-      std::copy(block, block + inner, largest);
-      for (Index row = 1; row < n; ++row) {
-        const T* line = block + row * inner;
-        for (Index i = 0; i < inner; ++i)
-          largest[i] = line[i] > largest[i] || line[i] != line[i] ? line[i] : largest[i];
-      }
-    }
-  });
-}
-
 template void reduce_sum(Cpu, Index, Index, Index, const float*, Write<float>);
 template void reduce_sum(Cpu, Index, Index, Index, const double*, Write<double>);
-template void reduce_max(Cpu, Index, Index, Index, const float*, float*);
-template void reduce_max(Cpu, Index, Index, Index, const double*, double*);
 
 }  // namespace tapeformer::kernels

@@ -6,19 +6,13 @@
 namespace tapeformer::kernels {
 
 template <class T>
-void copy_strided(Cpu, const StridedView& view, const T* x, T* y) {
+void copy_strided(Cpu, const Broadcast& view, const T* x, T* y) {
   const int last = view.axes - 1;
-  const Index length = view.sizes[last], step = view.strides[last];
-  Index runs = 1;
-  for (int axis = 0; axis < last; ++axis) runs *= view.sizes[axis];
-  parallel_ranges(runs, length, [&](Index from, Index to) {
+  const Index length = view.sizes[last], step = view.strides_a[last];
+  if (length == 0) return;
+  parallel_ranges(view.elements() / length, length, [&](Index from, Index to) {
     for (Index run = from; run < to; ++run) {
-      Index offset = 0, rest = run;
-      for (int axis = last - 1; axis >= 0; --axis) {
-        offset += rest % view.sizes[axis] * view.strides[axis];
-        rest /= view.sizes[axis];
-      }
-      const T* source = x + offset;
+      const T* source = x + view.offsets(run, last).a;
       T* target = y + run * length;
       if (step == 1) {
         std::copy(source, source + length, target);
@@ -69,7 +63,7 @@ void scatter_add(Cpu, Index outer, Index n, Index m, Index inner, const std::int
 }
 
 #define INSTANTIATE(T)                                                                      \
-  template void copy_strided(Cpu, const StridedView&, const T*, T*);                        \
+  template void copy_strided(Cpu, const Broadcast&, const T*, T*);                          \
   template void copy_columns(Cpu, Index, Index, Index, Index, Index, Index, const T*, T*);  \
   template void fill(Cpu, Index, double, T*);                                               \
   template void gather(Cpu, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \

@@ -150,15 +150,9 @@ void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T
   reduce(on, "sum_rows", 1, rows, n, lead, std::plus<>{}, Wide<T>(0), x, y);
 }
 
-template <class T>
-void reduce_max(Cuda on, Index outer, Index n, Index inner, const T* x, T* y) {
-  reduce(on, "reduce_max", outer, n, inner, inner, Larger{}, kMinusInfinity<Wide<T>>, x, Write<T>{y, false});
-}
-
 #define INSTANTIATE(T)                                                           \
   template void reduce_sum(Cuda, Index, Index, Index, const T*, Write<Wide<T>>); \
-  template void sum_rows(Cuda, Index, Index, Index, const T*, Write<Wide<T>>);   \
-  template void reduce_max(Cuda, Index, Index, Index, const T*, T*);
+  template void sum_rows(Cuda, Index, Index, Index, const T*, Write<Wide<T>>);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -5,15 +5,15 @@ namespace tapeformer::kernels {
 namespace {
 
 template <class T>
-__global__ void copy_strided_kernel(Index count, bool packed, StridedView view, const T* x, T* y) {
+__global__ void copy_strided_kernel(Index count, bool packed, Broadcast view, const T* x, T* y) {
   for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
     Index offset = 0, rest = i;
     for (int axis = view.axes - 1; axis > 0; --axis) {
       const Division place = divide(rest, view.sizes[axis]);
-      offset += place.remainder * view.strides[axis];
+      offset += place.remainder * view.strides_a[axis];
       rest = place.quotient;
     }
-    store_pack(y + i, load_pack<decltype(size)::value>(x + offset + rest * view.strides[0]));
+    store_pack(y + i, load_pack<decltype(size)::value>(x + offset + rest * view.strides_a[0]));
   });
 }
 
@@ -60,14 +60,14 @@ __global__ void scatter_add_kernel(Index count, Index n, Index m, Index inner, c
 }  // namespace
 
 template <class T>
-void copy_strided(Cuda on, const StridedView& view, const T* x, T* y) {
+void copy_strided(Cuda on, const Broadcast& view, const T* x, T* y) {
   constexpr int N = kCommonPack<T>;
   const int last = view.axes - 1;
   Index count = 1;
-  bool packed = are_packed(x, y) && view.strides[last] == 1 && view.sizes[last] % N == 0;
+  bool packed = are_packed(x, y) && view.strides_a[last] == 1 && view.sizes[last] % N == 0;
   for (int axis = 0; axis < view.axes; ++axis) {
     count *= view.sizes[axis];
-    packed = packed && (axis == last || view.strides[axis] % N == 0);
+    packed = packed && (axis == last || view.strides_a[axis] % N == 0);
   }
   launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for_packs<N>(count, packed), count, packed, view,
          x, y);
@@ -104,7 +104,7 @@ void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std:
 }
 
 #define INSTANTIATE(T)                                                                       \
-  template void copy_strided(Cuda, const StridedView&, const T*, T*);                        \
+  template void copy_strided(Cuda, const Broadcast&, const T*, T*);                          \
   template void copy_columns(Cuda, Index, Index, Index, Index, Index, Index, const T*, T*);  \
   template void fill(Cuda, Index, double, T*);                                               \
   template void gather(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \

@@ -1,6 +1,3 @@
-#include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/ops/attention/check.h>
-#include <tapeformer/autograd/ops/attention/composed.h>
 #include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
@@ -10,52 +7,16 @@
 #include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/tape/tape.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace tapeformer {
 namespace {
 
-/// True if a row of x that `mask` leaves out has a number that is not finite, or so large that a product
-/// overflows.
-bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
-  constexpr double kHarmless = 1e15;
-  const Index width = x.size(2) / mask.size(2) * x.size(3);
-  const bool* real = mask.data<bool>();
-  bool harmful = false;
-  dispatch(
-      op,
-      [&](auto, const auto* values) {
-        using Value = kernels::Wide<std::decay_t<decltype(*values)>>;
-        for (Index row = 0; row < mask.elements(); ++row) {
-          if (real[row]) continue;
-#pragma omp simd reduction(|| : harmful)
-          for (Index i = row * width; i < (row + 1) * width; ++i) {
-            harmful = harmful || !(std::abs(static_cast<Value>(values[i])) < kHarmless);
-          }
-        }
-      },
-      x);
-  return harmful;
-}
-
-/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out. Their factors are exactly zero, so
-/// only harmful values need this; the check is a pass over the masked rows, and usually saves one over all of
-/// x. On a GPU the host would have to wait for the check.
-Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
-  if (!mask.defined() || (!x.device().is_cuda() && !is_harmful_outside(op, x, mask))) return x;
+/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out, and in its gradient: they may hold
+/// anything, and their factors are exactly zero.
+Tensor without_masked(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return x;
   return where(mask.alias({x.size(0), x.size(1), mask.size(2), 1}), x, Tensor::scalar_like(x, 0));
-}
-
-/// y, zero in the rows that `mask` leaves out, with zeros there for its gradient, which may hold anything.
-Tensor without_masked_gradient(const Tensor& y, const Tensor& mask) {
-  if (!mask.defined()) return y;
-  if (!y.device().is_cuda()) {  // elsewhere the host would have to wait
-    const bool* const first = mask.data<bool>();
-    if (std::find(first, first + mask.elements(), false) == first + mask.elements()) return y;
-  }
-  return where(mask.alias({y.size(0), y.size(1), mask.size(2), 1}), y, Tensor::scalar_like(y, 0));
 }
 
 /// [B, S, G, D] -> [B, S, H, D]: repeats every head for each query head that shares it.
@@ -103,7 +64,7 @@ Tensor both(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
+Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores) {
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
   const VisibleKeys visible = visible_keys(options, B, T, S, query.device());
@@ -116,9 +77,9 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
     seen = seen_rows(may_attend, {B, H, T, S}, key.size(2));
   else if (may_attend.defined())  // the same for all heads
     seen = seen_rows(may_attend, {B, 1, T, S}, 1);
-  const Tensor query_bthd = without_masked(op, query, seen.queries);
-  const Tensor key_bshd = repeated(without_masked(op, key, seen.keys), H);
-  const Tensor value_bshe = repeated(without_masked(op, value, seen.keys), H);
+  const Tensor query_bthd = without_masked(query, seen.queries);
+  const Tensor key_bshd = repeated(without_masked(key, seen.keys), H);
+  const Tensor value_bshe = repeated(without_masked(value, seen.keys), H);
 
   Tensor scores_bhts = modified(scores(query_bthd, key_bshd), may_attend, options);
   if (options.mask.defined() && options.mask.dtype() != DType::boolean) {
@@ -133,14 +94,14 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
                                   : softmax_with_sinks(scores_bhts, options.sinks);
   if (options.weights != nullptr) *options.weights = weights_bhts;
   const Tensor kept_bhts = dropout(weights_bhts, options.dropout, options.dropout_key);
-  return without_masked_gradient(matmul(kept_bhts, by_head(value_bshe), 1, true), seen.queries);
+  return without_masked(matmul(kept_bhts, by_head(value_bshe), 1, true), seen.queries);
 }
 
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
   constexpr const char* kOp = "composed_attention";
   check_attention(kOp, query, key, value, options);
-  return composed_attention_of(kOp, query, key, value, options,
+  return composed_attention_of(query, key, value, options,
                                [&](const Tensor& query_bthd, const Tensor& key_bshd) {
                                  return matmul(by_head(query_bthd), transposed(by_head(key_bshd)),
                                                attention_scale(options, query.size(3)));

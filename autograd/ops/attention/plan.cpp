@@ -84,15 +84,14 @@ Tensor tiled_attention(const char* op, const AttentionPlan& plan, const Attentio
   const Tensor y = Tensor::empty({n.batch, n.queries, n.heads, n.value_width}, query.dtype(), query.device());
   const Tensor log_sum = Tensor::empty({n.batch, n.heads, n.queries}, wide(query.dtype()), query.device());
   count_products(op, plan, 1, 1);
-  dispatch(
-      op,
-      [&](auto on, auto* pq, auto* pk, auto* pv, auto* weight, auto* pb, auto* pr, auto* pp, auto* ps,
-          auto* py, auto* sums) {
-        if (is_packed) pk = pq + key, pv = pq + value;
-        kernels::attention_forward(on, plan.shape, {pq, pk, pv, weight, pb, pr, pp, ps}, py, sums);
-      },
-      query, in.key, in.value, in.weight, wide(bias), wide(relative), wide(parameter), wide(sinks), y,
-      wide(log_sum));
+  dispatch(op,
+           operands(query, in.key, in.value, in.weight, wide(bias), wide(relative), wide(parameter),
+                    wide(sinks), y, wide(log_sum)),
+           [&](auto on, auto* pq, auto* pk, auto* pv, auto* weight, auto* pb, auto* pr, auto* pp, auto* ps,
+               auto* py, auto* sums) {
+             if (is_packed) pk = pq + key, pv = pq + value;
+             kernels::attention_forward(on, plan.shape, {pq, pk, pv, weight, pb, pr, pp, ps}, py, sums);
+           });
   return record_fused(
       op, {query, in.key, in.value, in.weight, bias, relative, parameter, sinks},
       {query, in.key, in.value, in.weight, y, log_sum, plan.visible.from, plan.visible.to, plan.positions,
@@ -102,16 +101,16 @@ Tensor tiled_attention(const char* op, const AttentionPlan& plan, const Attentio
         const auto backward = [&](const auto& run, const auto&... gradients) {
           dispatch(
               op,
+              operands(query, in.key, in.value, in.weight, wide(plan.bias()),
+                       wide(plan.options.relative_bias), wide(plan.options.score_parameter),
+                       wide(plan.options.sinks), y, wide(log_sum), dy, gradients...),
               [&](auto on, auto* pq, auto* pk, auto* pv, auto* weight, auto* pb, auto* pr, auto* pp, auto* ps,
                   auto* py, auto* sums, auto* pd, const auto&... to) {
                 if (is_packed) pk = pq + key, pv = pq + value;
                 const kernels::AttentionOperands<std::remove_const_t<std::remove_pointer_t<decltype(pq)>>> x{
                     pq, pk, pv, weight, pb, pr, pp, ps};
                 run(on, x, py, sums, pd, to...);
-              },
-              query, in.key, in.value, in.weight, wide(plan.bias()), wide(plan.options.relative_bias),
-              wide(plan.options.score_parameter), wide(plan.options.sinks), y, wide(log_sum), dy,
-              gradients...);
+              });
         };
         if (into[0] || into[1] || into[2] || into[3]) {
           count_products(op, plan, in.weight.defined() ? 4 : 3, 2);

@@ -5,7 +5,20 @@
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/tape/tape.h>
 
+#include <functional>
+
 namespace tapeformer {
+
+// The parts of every kind of attention: checks, the kernels' argument, the tiled and the composed path.
+
+/// Checks the inputs [B, T, H, D], [B, S, G, D] and [B, S, G, E] and the options of every kind of attention.
+/// Throws:  ShapeError, DTypeError naming `op`, the shapes and a remedy
+void check_attention(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
+                     const AttentionOptions& options);
+
+/// check_attention() for queries, keys and values in one projection.
+void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
+                            const AttentionOptions& options);
 
 struct AttentionSizes {
   Index batch, queries, keys;    // B, T, S
@@ -48,5 +61,14 @@ Tensor tiled_attention(const char* op, const AttentionPlan& plan, const Attentio
 /// visible keys. Pairs that a mask removes are computed all the same, and count. On a GPU a profile waits for
 /// the ranges.
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width);
+
+/// query [B, T, H, D], key [B, S, H, D] -> scores [B, H, T, S]
+using AttentionScores = std::function<Tensor(const Tensor& query, const Tensor& key)>;
+
+/// Attention in plain operations around any scores. Rows that the masks leave out are first set to
+/// zero, and grouped heads are repeated; then come the additive mask, the masks,
+/// softmax, dropout and the values. The inputs must have been checked.
+Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options, const AttentionScores& scores);
 
 }  // namespace tapeformer

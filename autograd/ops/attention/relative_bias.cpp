@@ -1,30 +1,16 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/attention/relative_bias.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <string>
 
 namespace tapeformer {
 namespace {
-
-/// Calls got() for the text of an error alone: a step builds none.
-template <class Got>
-void require(bool holds, const char* op, const char* rule, const Got& got, const char* remedy) {
-  if (holds) return;
-  throw ShapeError(std::string("[") + op + "] " + rule + "; got " + got() + "; try " + remedy);
-}
-
-std::string text_of(const DistanceBuckets& buckets) {
-  return "count=" + std::to_string(buckets.count) +
-         ", bidirectional=" + (buckets.bidirectional ? "true" : "false") +
-         ", max_distance=" + std::to_string(buckets.max_distance);
-}
 
 /// Buckets of one direction.
 Index buckets_of_direction(const DistanceBuckets& buckets) {
@@ -34,9 +20,7 @@ Index buckets_of_direction(const DistanceBuckets& buckets) {
 }  // namespace
 
 Tensor alibi_slopes(Index heads, Device device) {
-  require(
-      heads > 0, "alibi_slopes", "there must be heads", [&] { return "heads=" + std::to_string(heads); },
-      "the number of query heads");
+  require(heads > 0, "alibi_slopes", "there must be heads", {{"heads", heads}}, "the number of query heads");
   Index power = 1;
   while (2 * power <= heads) power *= 2;
   const Tensor slopes = Tensor::empty({heads}, DType::f32, Device::cpu());
@@ -49,10 +33,8 @@ Tensor alibi_slopes(Index heads, Device device) {
 }
 
 Tensor alibi_bias(const Tensor& slopes, Index reach) {
-  require(
-      slopes.rank() == 1 && reach >= 0, "alibi_bias", "slopes must be [H], and the reach not negative",
-      [&] { return "slopes=" + slopes.describe() + ", reach=" + std::to_string(reach); },
-      "alibi_slopes(heads), and max(T, S) - 1");
+  require(slopes.rank() == 1 && reach >= 0, "alibi_bias", "slopes must be [H], and the reach not negative",
+          {{"slopes", slopes}, {"reach", reach}}, "alibi_slopes(heads), and max(T, S) - 1");
   // From 0 to 2 R on the device, without an upload: steps are captured as CUDA graphs.
   const Index count = 2 * reach + 1;
   const Tensor entries = query_positions({}, 1, count, count, slopes.device()).to(slopes.dtype());
@@ -75,10 +57,10 @@ Index bucket_of(Index r, const DistanceBuckets& buckets) {
 
 Tensor distance_buckets(const DistanceBuckets& buckets, Device device) {
   const Index near = buckets_of_direction(buckets) / 2, most = buckets.max_distance;
-  require(
-      near > 0 && most > near, "distance_buckets",
-      "every direction must have two buckets, and max_distance lie beyond the near half of them",
-      [&] { return text_of(buckets); }, "32 buckets up to 128");
+  require(near > 0 && most > near, "distance_buckets",
+          "every direction must have two buckets, and max_distance lie beyond the near half of them",
+          {{"count", buckets.count}, {"bidirectional", buckets.bidirectional}, {"max_distance", most}},
+          "32 buckets up to 128");
   const Tensor ids = Tensor::empty({2 * most + 1}, DType::i32, Device::cpu());
   for (Index r = -most; r <= most; ++r)
     ids.data<std::int32_t>()[r + most] = static_cast<std::int32_t>(bucket_of(r, buckets));
@@ -86,13 +68,9 @@ Tensor distance_buckets(const DistanceBuckets& buckets, Device device) {
 }
 
 Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach) {
-  require(
-      table.rank() == 2 && ids.rank() == 1 && ids.elements() % 2 == 1 && reach >= 0, "bucketed_bias",
-      "the table must be [N, H], ids [2 M + 1], and the reach not negative",
-      [&] {
-        return "table=" + table.describe() + ", ids=" + ids.describe() + ", reach=" + std::to_string(reach);
-      },
-      "distance_buckets(), and max(T, S) - 1");
+  require(table.rank() == 2 && ids.rank() == 1 && ids.elements() % 2 == 1 && reach >= 0, "bucketed_bias",
+          "the table must be [N, H], ids [2 M + 1], and the reach not negative",
+          {{"table", table}, {"ids", ids}, {"reach", reach}}, "distance_buckets(), and max(T, S) - 1");
   const Index most = ids.elements() / 2;
   const Tensor near = permute(embedding(table, ids), {1, 0});
   if (reach <= most) return slice(near, 1, most - reach, 2 * reach + 1);
@@ -100,15 +78,6 @@ Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach) {
     return broadcast_to(slice(near, 1, end, 1), {table.size(1), reach - most});
   };
   return concat({far(0), near, far(2 * most)}, 1);
-}
-
-Tensor bucketed_bias(const Tensor& table, Index reach, const DistanceBuckets& buckets) {
-  const Tensor ids = distance_buckets(buckets, table.device());
-  require(
-      table.rank() == 2 && table.size(0) == buckets.count, "bucketed_bias",
-      "the table must be [N, H] with a row for every bucket",
-      [&] { return "table=" + table.describe() + ", " + text_of(buckets); }, "a table of count rows");
-  return bucketed_bias(table, ids, reach);
 }
 
 }  // namespace tapeformer

@@ -45,10 +45,4 @@ Tensor distance_buckets(const DistanceBuckets& buckets, Device device = default_
 /// Throws:  ShapeError unless the table has rows, the ids are of that shape, and R is not negative
 Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach);
 
-/// As above, but makes the ids on the host; a layer keeps them instead.
-/// Shapes:  table [N, H] -> [H, 2 R + 1]
-/// Throws:  ShapeError unless the table has a row for each bucket, R is not negative, and every direction has
-///          at least two buckets and a max_distance beyond the near ones
-Tensor bucketed_bias(const Tensor& table, Index reach, const DistanceBuckets& buckets = {});
-
 }  // namespace tapeformer

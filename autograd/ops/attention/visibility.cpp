@@ -79,10 +79,6 @@ Tensor pairs_left_in(const Tensor& mask) {
   if (!mask.defined() || mask.dtype() == DType::boolean) return mask;
   const Tensor values = mask.to(wide(mask.dtype()));
   const Tensor out = equal(values, Tensor::scalar_like(values, -std::numeric_limits<double>::infinity()));
-  if (!out.device().is_cuda()) {  // elsewhere the host would have to wait
-    const bool* const first = out.data<bool>();
-    if (std::find(first, first + out.elements(), true) == first + out.elements()) return {};
-  }
   const Tensor numbers = out.to(values.dtype());
   return equal(numbers, Tensor::scalar_like(numbers, 0));
 }

@@ -22,7 +22,7 @@ Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, D
 /// [B, H, T, S] or [B, 1, T, S]: a relative bias [H, 2 R + 1] or [1, 2 R + 1] for every pair.
 Tensor relative_pairs(const Tensor& relative_bias, const Tensor& positions, Index S);
 
-/// bool, of the shape of `mask`: true for the pairs that it keeps; undefined if it is known to keep all.
+/// bool, of the shape of `mask`: true for the pairs that it keeps; undefined without a mask.
 Tensor pairs_left_in(const Tensor& mask);
 
 /// bool [B, T, H]: the queries that see a key. bool [B, S, G]: the keys that a query of their group sees.

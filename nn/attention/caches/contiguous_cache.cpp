@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
 
 #include <algorithm>

@@ -26,13 +26,10 @@ Tensor KvCache::lengths(Device device) const {
 void KvCache::copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
                           const Tensor& y, Index length_y, Index to) {
   const Index width = y.size(2);
-  dispatch(
-      "kv_cache",
-      [&](auto on, auto* source, auto* target) {
-        kernels::copy_columns(on, rows, count * width, length_x * width, from * width, length_y * width,
-                              to * width, source, target);
-      },
-      x, y);
+  dispatch("kv_cache", operands(x, y), [&](auto on, auto* source, auto* target) {
+    kernels::copy_columns(on, rows, count * width, length_x * width, from * width, length_y * width,
+                          to * width, source, target);
+  });
 }
 
 void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& cached_keys,
@@ -40,12 +37,10 @@ void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& c
   require_same_device("kv_cache", "positions", step_.positions, keys);
   const kernels::TokenPlaces places{rows(), cached_keys.size(1), widths_.key, widths_.value,
                                     step_.positions.address<std::int32_t>()};
-  dispatch(
-      "kv_cache",
-      [&](auto on, auto* fresh_keys, auto* fresh_values, auto* keys_there, auto* values_there) {
-        kernels::put_tokens(on, places, fresh_keys, fresh_values, keys_there, values_there);
-      },
-      keys, values, cached_keys, cached_values);
+  dispatch("kv_cache", operands(keys, values, cached_keys, cached_values),
+           [&](auto on, auto* fresh_keys, auto* fresh_values, auto* keys_there, auto* values_there) {
+             kernels::put_tokens(on, places, fresh_keys, fresh_values, keys_there, values_there);
+           });
 }
 
 void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const {

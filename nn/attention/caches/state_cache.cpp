@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 

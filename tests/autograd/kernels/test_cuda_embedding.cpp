@@ -161,7 +161,9 @@ TEST_SUITE("autograd/kernels/cuda_rotary") {
           for (const Shape& shape : {Shape{5}, Shape{2, 5}}) {
             const Tensor positions = host_ids(shape, 1000, random);
             const Function turn = [&](const auto& in) {
-              return packed_rotary(in[0], 2, head_width, positions.to(in[0].device()), config);
+              return packed_rotary(
+                  in[0], 2, head_width,
+                  rotary_angles(config, head_width, positions.to(in[0].device()), in[0].dtype()));
             };
             const auto expected = with_gradients(turn, {x}, dy),
                        got = with_gradients(turn, {on_gpu(x)}, on_gpu(dy));

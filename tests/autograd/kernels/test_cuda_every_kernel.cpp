@@ -196,7 +196,8 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
         config.layout = layout;
         check_gpu(
             [&](const auto& in) {
-              return packed_rotary(in[0], 2, width, positions.to(in[0].device()), config);
+              return packed_rotary(in[0], 2, width,
+                                   rotary_angles(config, width, positions.to(in[0].device()), in[0].dtype()));
             },
             {host_normal({2, 5, 3 * width}, random)}, random);
         const Tensor packed = host_normal({2, 5, 3 * 64 + 32}, random);

@@ -63,7 +63,8 @@ inline void check_within(const OpResult& got, const OpResult& exact, const OpRes
   }
 }
 
-/// Compares `op`, in f64 and in f32, with an f64 result worked out another way.
+/// Compares `op`, in f64 and in f32, with an f64 result worked out another way, and gradients that are added
+/// to those of another use.
 inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed,
                      const OpResult& expected, double tolerance = 1e-11, double tolerance_f32 = 1e-5) {
   for (const DType type : {DType::f64, DType::f32}) {
@@ -78,6 +79,10 @@ inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tens
       CAPTURE(i);
       CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), most);
     }
+    const OpResult twice = run_op([&](const auto& in) { return add(op(in), op(in)); }, converted, seed);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      CHECK_BELOW(relative_error(twice.gradients[i], add(expected.gradients[i], expected.gradients[i])),
+                  most);
   }
 }
 
@@ -94,18 +99,6 @@ inline void check_golden(const std::string& name_of_case, const std::vector<std:
     expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
   }
   check_op(op, inputs, golden.tensor(name_of_case, "seed"), expected);
-}
-
-/// A case of a golden file in f32, for which `bound` says how far each element may be off.
-inline void check_golden_f32(const Golden& golden, const std::string& name_of_case,
-                             const std::vector<std::string>& names, const Op& op, const OpResult& bound) {
-  std::vector<Tensor> inputs;
-  OpResult expected{golden.tensor(name_of_case, "out"), {}};
-  for (const std::string& name : names) {
-    inputs.push_back(golden.tensor(name_of_case, "in." + name, DType::f32));
-    expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
-  }
-  check_within(run_op(op, inputs, golden.tensor(name_of_case, "seed")), expected, bound);
 }
 
 /// Both orders of derivative, into the table that the tests print.

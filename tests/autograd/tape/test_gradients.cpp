@@ -69,12 +69,9 @@ TEST_SUITE("autograd/tape/gradients") {
       const Tensor y =
           record("twice", {x}, {}, 2.0 * x.value().detach(), [&](const Tensor& dy, const Gradients& into) {
             const Tensor operand = refused ? dy.to(DType::f32) : dy;
-            dispatch(
-                "twice",
-                [&](auto, auto* from, auto to) {
-                  for (Index i = 0; i < 2; ++i) to.to[i] = 2 * from[i];
-                },
-                operand, into[0]);
+            dispatch("twice", operands(operand, into[0]), [&](auto, auto* from, auto to) {
+              for (Index i = 0; i < 2; ++i) to.to[i] = 2 * from[i];
+            });
           });
       if (refused) {
         CHECK_THROWS_AS(tape.backward(sum(y)), DTypeError);

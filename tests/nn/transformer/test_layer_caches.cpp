@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/picked_rows.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>

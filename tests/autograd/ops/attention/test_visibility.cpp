@@ -129,9 +129,7 @@ TEST_SUITE("autograd/ops/attention/visibility") {
   TEST_CASE(
       "an additive mask leaves in what is not minus infinity; rows are seen head by head, group by group") {
     CHECK(!pairs_left_in(Tensor()).defined());
-    const Tensor all = pairs_left_in(values({0, -3e38, kNan}, {3}));  // a GPU does not tell
-    CHECK(all.defined() == default_device().is_cuda());
-    if (all.defined()) CHECK(all.to_vector<bool>() == std::vector<bool>{true, true, true});
+    CHECK(pairs_left_in(values({0, -3e38, kNan}, {3})).to_vector<bool>() == std::vector<bool>(3, true));
     const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});
     const Tensor pairs = pairs_left_in(mask);
     CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});

@@ -19,10 +19,10 @@ TEST_SUITE("nn/attention/pieces/distance_bias") {
                   {{}, [](auto&, AttentionOptions& options) {
                      options.relative_bias = alibi_bias(alibi_slopes(4).to(DType::f64), 40);
                    }});
-    check_formula(buckets,
-                  {{}, [](auto& p, AttentionOptions& options) {
-                     options.relative_bias = bucketed_bias(p["relative_bias.weight"], 40, {8, false, 20});
-                   }});
+    check_formula(buckets, {{}, [](auto& p, AttentionOptions& options) {
+                              options.relative_bias = bucketed_bias(p["relative_bias.weight"],
+                                                                    distance_buckets({8, false, 20}), 40);
+                            }});
   }
 
   TEST_CASE("without a causal mask, buckets tell both directions apart") {
@@ -30,11 +30,11 @@ TEST_SUITE("nn/attention/pieces/distance_bias") {
     MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
     const LayerInputs in(config, 5);
     const Tensor expected =
-        by_formula(layer, config, in,
-                   {{}, [](auto& p, AttentionOptions& options) {
-                      options.causal = false;
-                      options.relative_bias = bucketed_bias(p["relative_bias.weight"], 4, {8, true, 20});
-                    }});
+        by_formula(layer, config, in, {{}, [](auto& p, AttentionOptions& options) {
+                                         options.causal = false;
+                                         options.relative_bias = bucketed_bias(
+                                             p["relative_bias.weight"], distance_buckets({8, true, 20}), 4);
+                                       }});
     CHECK_BELOW(relative_error(layer(in.x, in.x), expected), 1e-13);
   }
 
