@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 /// Shared by the .cu files. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
@@ -17,6 +18,9 @@ namespace tapeformer::kernels {
 
 constexpr int kWarp = 32;
 constexpr int kBlock = 256;  // the default number of threads of a block
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 #if defined(__CUDACC__)
 /// The dynamic shared memory of a block.
@@ -92,7 +96,7 @@ __device__ void for_each_index(Index count, F&& f) {
 template <class T, class F>
 __device__ T warp_reduce(T value, F&& f) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2)
-    value = f(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
+    value = f(value, __shfl_xor_sync(kAllLanes, value, offset));
   return value;
 }
 template <class T>

@@ -12,7 +12,7 @@ __device__ unsigned vote_on_bits(const PhiloxStream& stream, Index first_group, 
   const PhiloxBlock random = stream.block(first_group * (kDropoutGroup / 4) + own_lane());
   unsigned votes[4];
 #pragma unroll
-  for (int w = 0; w < 4; ++w) votes[w] = __ballot_sync(0xFFFFFFFFu, random.word[w] >= dropped);
+  for (int w = 0; w < 4; ++w) votes[w] = __ballot_sync(kAllLanes, random.word[w] >= dropped);
   const unsigned low = of % 2 == 0 ? votes[0] : votes[2], high = of % 2 == 0 ? votes[1] : votes[3];
   return of / 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
 }

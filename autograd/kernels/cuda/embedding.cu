@@ -50,7 +50,6 @@ __device__ void add_pack(Pack<W, N>& sums, const Pack<W, N>& values) {
 template <int N, class T>
 __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> dtable, Wide<T>* pieces) {
   using W = Wide<T>;
-  constexpr unsigned kAll = 0xFFFFFFFFu;
   const auto [chunk, column] = place_of_warp<N>();
   const Index first = chunk * kRun, own = first + own_lane(), end = first + kRun;
   if (first >= rows.count) return;  // the whole warp
@@ -59,18 +58,18 @@ __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> d
   const std::int32_t own_position = own < rows.count ? rows.positions[own] : 0;
   const std::int32_t before = first > 0 ? rows.ids[first - 1] : -1;
   const std::int32_t after = end < rows.count ? rows.ids[end] : -1;
-  bool began_before = before == __shfl_sync(kAll, own_id, 0);
+  bool began_before = before == __shfl_sync(kAllLanes, own_id, 0);
   Pack<W, N> sums{};
   for (int base = 0; base < kRun; base += kAtOnce) {
     std::int32_t ids[kAtOnce + 1];
     Pack<T, N> values[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      ids[u] = __shfl_sync(kAll, own_id, base + u);
-      const Index position = __shfl_sync(kAll, own_position, base + u);
+      ids[u] = __shfl_sync(kAllLanes, own_id, base + u);
+      const Index position = __shfl_sync(kAllLanes, own_position, base + u);
       if (ids[u] < none && column < rows.width) values[u] = load_pack<N>(dy + position * rows.width + column);
     }
-    const std::int32_t next = __shfl_sync(kAll, own_id, (base + kAtOnce) % kWarp);
+    const std::int32_t next = __shfl_sync(kAllLanes, own_id, (base + kAtOnce) % kWarp);
     ids[kAtOnce] = base + kAtOnce < kRun ? next : after;
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {

@@ -27,7 +27,7 @@ __device__ bool is_counted(const CrossEntropy& s, std::int32_t target) {
 template <class T>
 __device__ Wide<T> exponential(Wide<T> x) {
   if constexpr (sizeof(T) == 2) {
-    return exp2_approx(x * 1.44269504088896340736f);
+    return exp2_approx(x * kLog2E);
   } else {
     return exp(x);
   }

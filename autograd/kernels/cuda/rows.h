@@ -55,8 +55,6 @@ struct Larger {
     return b > a || b != b ? b : a;
   }
 };
-template <class T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 inline Index row_blocks(Index count) { return std::min(count, kMaxRowBlocks); }
 

@@ -31,10 +31,10 @@ __device__ void for_each_round(const Pass& pass, Use&& use) {
     std::int32_t key = i < pass.count ? pass.keys[i] : pass.end;
     if (key < 0 || key > pass.end) key = pass.end;
     const int digit = static_cast<int>(static_cast<unsigned>(key) >> pass.shift) % kDigits;
-    unsigned same = __ballot_sync(0xFFFFFFFFu, i < pass.count);
+    unsigned same = __ballot_sync(kAllLanes, i < pass.count);
     for (int bit = 0; bit < kDigitBits; ++bit) {
       const bool is_set = (digit >> bit & 1) != 0;
-      const unsigned votes = __ballot_sync(0xFFFFFFFFu, is_set);
+      const unsigned votes = __ballot_sync(kAllLanes, is_set);
       same &= is_set ? votes : ~votes;
     }
     use(i, key, digit, same);

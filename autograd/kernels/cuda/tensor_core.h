@@ -69,8 +69,8 @@ __device__ inline unsigned pack_bf16(float low, float high) {
 }
 
 /// The least and the greatest of the lanes' numbers. The compiler then knows that all lanes have the same.
-__device__ inline int least_of_warp(int x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
-__device__ inline int most_of_warp(int x) { return __reduce_max_sync(0xFFFFFFFFu, x); }
+__device__ inline int least_of_warp(int x) { return __reduce_min_sync(kAllLanes, x); }
+__device__ inline int most_of_warp(int x) { return __reduce_max_sync(kAllLanes, x); }
 
 /// 2^x within 2 units in the last place; 0 for minus infinity.
 __device__ inline float exp2_approx(float x) {
@@ -80,6 +80,8 @@ __device__ inline float exp2_approx(float x) {
 }
 
 #endif
+
+constexpr float kLog2E = 1.44269504088896341f;
 
 /// The same number, but expressions of it are computed where they are used, instead of once before a loop and
 /// kept in registers, which sums and scores need.

@@ -27,7 +27,7 @@ struct Bf16Form : F {
 template <class F>
 struct CheapForm : SavesInput<Bf16Form<F>> {
   static constexpr bool is_cheap = true;
-  static constexpr float kLog2E = 1.44269504088896340736f, kInverseSqrt2 = 0.70710678118654752440f;
+  static constexpr float kInverseSqrt2 = 0.70710678118654752440f;
   static constexpr float kInverseSqrt2Pi = 0.39894228040143267794f, kSqrt2OverPi = 0.79788456080286535588f;
   static constexpr float kGeluCubic = 0.044715f;
 };

@@ -51,30 +51,6 @@ std::vector<Tensor> inputs_of(const Kind& kind, Index B, Index T, Index H, Gener
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_linear_attention") {
-  TEST_CASE("values, last states and gradients are the CPU's") {
-    Generator random(test_seed(1));
-    for (const Kind& kind : kKinds) {
-      for (const Index length : {1, 16, 35, 81}) {
-        CAPTURE(kind.decays);
-        CAPTURE(kind.deltas);
-        CAPTURE(length);
-        const std::vector<Tensor> x = inputs_of(kind, 1, length, 2, random);
-        const Function f = attention_of(kind, true);
-        const Tensor dy = host_normal(f(x).shape(), random);
-        const std::vector<Tensor> expected = with_gradients(f, x, dy);
-        for (const DType type : {DType::f64, DType::f32}) {
-          std::vector<Tensor> there;
-          for (const Tensor& t : x) there.push_back(on_gpu(t.to(type)));
-          const std::vector<Tensor> got = with_gradients(f, there, on_gpu(dy.to(type)));
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            CAPTURE(i);
-            CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 1e-5);
-          }
-        }
-      }
-    }
-  }
-
   TEST_CASE("in bf16, with decays and states in f32, as near as plain operations") {
     Generator random(test_seed(2));
     for (const Kind& kind : kKinds) {

@@ -44,7 +44,7 @@ __device__ Span find_span(const ForwardCase& c, const HopperPlace& place) {
   const auto least = [](int a, int b) { return min(a, b); };
   const auto most = [](int a, int b) { return max(a, b); };
   return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
-          warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
+          warp_reduce(span.all_to, least), __all_sync(kAllLanes, span.is_whole) != 0};
 }
 
 /// One warp for each tile of queries of each batch entry.

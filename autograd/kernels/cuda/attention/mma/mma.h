@@ -14,8 +14,8 @@ namespace tapeformer::kernels {
 // 2 j + c is for key 8 j + 2 t + c of the tile, which is element [j][c] of the row's fragments.
 
 constexpr int kKeyTile = 64, kKeyFragments = kKeyTile / 8;
-constexpr unsigned kAllLanes = 0xFFFFFFFFu, kAllSeen = 0xFFFFu;
-constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+constexpr unsigned kAllSeen = 0xFFFFu;
+constexpr float kLn2 = 0.693147180559945309f;
 /// The unit of scores, in nats. It is a bit where they are only products. Masks are added in nats: in bits a
 /// mask of the lowest f32 overflows, and one of -1e9 is rounded to another value than in log_sum.
 template <bool kMasks>
@@ -25,7 +25,7 @@ template <bool kMasks>
 __device__ float exponential(float score) {
   return exp2_approx(kMasks ? score * kLog2E : score);
 }
-constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the score of a masked pair
+constexpr float kNothing = kMinusInfinity<float>;  // the score of a masked pair
 
 /// The distance of rows in a tile: an odd number of 16 bytes, so that eight rows are in different banks.
 template <int kWidth>

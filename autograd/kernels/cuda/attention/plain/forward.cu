@@ -17,7 +17,7 @@ __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
   const int first = static_cast<int>(threadIdx.x) % kThreads;
   const auto reduce = [&](W value, const auto& f) {
     for (int offset = kThreads / 2; offset > 0; offset /= 2)
-      value = f(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
+      value = f(value, __shfl_xor_sync(kAllLanes, value, offset));
     return value;
   };
   W most = largest;
@@ -42,7 +42,7 @@ __device__ void find_sigmoids(W* scores, int columns, W& largest) {
     scores[c] = sigmoid(scores[c]);
   }
   for (int offset = kThreads / 2; offset > 0; offset /= 2)
-    sees = __shfl_xor_sync(0xFFFFFFFFu, static_cast<int>(sees), offset) != 0 || sees;
+    sees = __shfl_xor_sync(kAllLanes, static_cast<int>(sees), offset) != 0 || sees;
   if (sees) largest = W(0);
 }
 

@@ -23,9 +23,6 @@ constexpr int kTile = kSide* kPairs<W>;
 constexpr int kColumns = kPiece / kSide;
 
 template <class W>
-constexpr W kMinusInfinity = -std::numeric_limits<W>::infinity();
-
-template <class W>
 using Pairs = W[kPairs<W>][kPairs<W>];
 /// Calls f(i, j) for each of this thread's pairs.
 template <class W, class F>
@@ -262,7 +259,7 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const AttentionO
       visible |= bit_of<W>(i, j);
       is_seen = true;
     }
-    const unsigned seen_by = __ballot_sync(0xFFFFFFFFu, is_seen);
+    const unsigned seen_by = __ballot_sync(kAllLanes, is_seen);
     if (own_lane() == 0) tile.seen_by[own_warp()][j] = seen_by;
   }
   return visible;
