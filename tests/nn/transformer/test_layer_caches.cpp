@@ -4,6 +4,7 @@
 #include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <doctest/doctest.h>
 
