@@ -83,14 +83,13 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     }
   }
 
-  TEST_CASE("sums and maxima, in parts and of more rows and columns than there are blocks too") {
+  TEST_CASE("sums, in parts and of more rows and columns than there are blocks too") {
     Generator random(test_seed(2));
     for (const Shape& shape : {Shape{2, 9, 1}, Shape{kManyRows, 1025, 1}, Shape{1, 4200, 1},
                                Shape{2, 300, 40}, Shape{kManyRows, 2, 2}}) {
       CAPTURE(shape.text());
       const Tensor x = host_normal(shape, random, DType::f32), there = on_gpu(x);
       CHECK_BELOW(relative_error(readable(sum(there, {1})), readable(sum(x, {1}))), 1e-5);
-      CHECK(same_values(max(there, {1}), max(x, {1})));
     }
     const Tensor x = on_gpu(host_normal({kManyRows, 1025}, random, DType::f32));
     CHECK_BELOW(relative_error(readable(softmax(x)), softmax(readable(x))), 1e-5);

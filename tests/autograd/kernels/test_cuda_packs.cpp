@@ -126,7 +126,7 @@ TEST_SUITE("autograd/kernels/cuda_packs") {
     }
   }
 
-  TEST_CASE("sums and maxima of rows and columns that packs divide or do not, in parts and not") {
+  TEST_CASE("sums of rows and columns that packs divide or do not, in parts and not") {
     Generator random(test_seed(5));
     for (const Shape& shape :
          {Shape{2, 1, 1},    Shape{2, 32, 31},   Shape{2, 33, 65},   Shape{2, 257, 2},    Shape{2, 4099, 33},
@@ -140,7 +140,6 @@ TEST_SUITE("autograd/kernels/cuda_packs") {
         for (const Index shift : {0, 1}) {
           const Tensor there = on_gpu(x.to(type), shift);
           CHECK(same_values(sum(there, {1}), sum(x.to(wide(type)), {1}).to(type)));
-          if (shape[1] > 0) CHECK(same_values(max(there, {1}), max(x.to(wide(type)), {1}).to(type)));
         }
       }
     }
