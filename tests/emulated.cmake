@@ -51,7 +51,7 @@ tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFO
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
 list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
-shared_model|formats/safetensors|attention/(additive|latent_cached)|transformer/(causality|encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
+shared_model|formats/safetensors|attention/additive|transformer/(causality|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()

@@ -12,8 +12,9 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
   if (context.cache == nullptr) return (*convolution)(x);
   if (context.convolutions == nullptr)
     throw Error(
-        "[decoder_only_layer] a layer with short convolutions needs their caches beside its own; "
-        "got none; try the caches of DecoderOnly::start()");
+        "[decoder_only_layer] a layer with short convolutions needs their caches next to its own; got none; "
+        "try "
+        "the caches of DecoderOnly::start()");
   return (*convolution)(x, context.convolutions[number]);
 }
 

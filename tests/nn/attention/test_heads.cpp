@@ -156,20 +156,4 @@ TEST_SUITE("nn/attention/heads") {
     CHECK(options.mask.state() == mask.state());
     CHECK_FALSE(options.key_lengths.defined());
   }
-
-  TEST_CASE("cross-attention asks for the memory's keys and values once") {
-    const auto cache = make_cache({CacheKind::contiguous, 3, 1}, {3, 2});
-    int asked = 0;
-    for (int call = 0; call < 3; ++call) {
-      AttentionOptions masks;
-      const KeyValueHeads own = fresh(3, 1);
-      const KeyValueHeads got = cached_heads(cache.get(), false, kHeads, masks, [&] {
-        ++asked;
-        return own;
-      });
-      CHECK(same_bits(got.key_bsgd, own.key_bsgd));
-      CHECK_FALSE(masks.key_lengths.defined());  // the cache is full to the last token
-    }
-    CHECK(asked == 1);
-  }
 }

