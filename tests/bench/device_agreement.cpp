@@ -33,7 +33,7 @@ struct Run {
 Run trained(Run run, int steps, const Workload& workload) {
   TrainingVariant variant;
   variant.type = run.type;
-  variant.compute = {run.device, run.precision};
+  variant.compute = {run.device, run.precision, false};
   // Not relu: at its kink a rounding decides whether an element has a gradient, and the losses go apart.
   variant.activation = Unary::gelu;
   variant.redraws = false;
