@@ -161,6 +161,17 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     }
   }
 
+  TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
+    for (const Index rows : {0, 40}) {
+      const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
+      const auto got =
+          with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
+                         seed_of(DType::f32, Device::cuda()));
+      CHECK(got[0].item() == 0);
+      for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
+    }
+  }
+
   TEST_CASE("classes that cannot be have no part in it, a NaN shows") {
     Generator random(test_seed(8));
     for (const Index classes : {40, 1100, 9000}) {

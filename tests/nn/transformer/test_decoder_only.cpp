@@ -220,6 +220,16 @@ TEST_SUITE("nn/transformer/decoder_only") {
     }
   }
 
+  TEST_CASE("layers with a state have no attention weights") {
+    DecoderOnlyConfig config = tiny_config();
+    config.attention.kind = "gated_deltanet", config.attention_pattern = "DF";
+    config.positions = PositionKind::rotary;
+    DecoderOnly model = tiny_model(config);
+    model.eval();
+    const std::vector<Tensor> weights = model.attention_weights(ids());
+    for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
+  }
+
   TEST_CASE("each dropout reaches its place, in training only") {
     for (const int place : {0, 1, 2, 3}) {
       DecoderOnlyConfig config = tiny_config();
