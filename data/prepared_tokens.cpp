@@ -98,23 +98,16 @@ void encode_instructions(const std::vector<Instruction>& instructions, const Tok
   }
 }
 
-/// A token file of a prepared folder.
-struct PreparedPart {
-  const char* name;
-  Index vocabulary;
-  WriteTokens write;
-};
-
+/// Writes token files by name; those of marks have a vocabulary of 2.
 PreparedTokens write_parts(const Tokenizer& tokenizer, const std::string& folder,
-                           const std::vector<PreparedPart>& parts) {
+                           const std::vector<std::pair<const char*, WriteTokens>>& parts) {
   const std::string content = tokenizer.serialize();
-  std::vector<std::string> names = {kTokenizer};
-  for (const PreparedPart& part : parts) names.emplace_back(part.name);
-  PartialFolder partial(folder, std::move(names));
-  for (const PreparedPart& part : parts) {
-    TokenFileWriter writer(partial.file(part.name), part.vocabulary, hash_text(content),
-                           partial.finished(part.name));
-    part.write(writer);
+  PartialFolder partial(folder, {kTokenizer, kTrain, kTrainAnswers, kValidation, kValidationAnswers});
+  for (const auto& [name, write] : parts) {
+    const bool marks = name == kTrainAnswers || name == kValidationAnswers;
+    TokenFileWriter writer(partial.file(name), marks ? 2 : tokenizer.vocabulary_size(), hash_text(content),
+                           partial.finished(name));
+    write(writer);
     writer.finish();
   }
   AtomicFile<> file(partial.file(kTokenizer), partial.finished(kTokenizer));
@@ -142,8 +135,7 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
 
 PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::string& folder,
                                      const WriteTokens& train, const WriteTokens& validation) {
-  const Index vocabulary = tokenizer.vocabulary_size();
-  return write_parts(tokenizer, folder, {{kTrain, vocabulary, train}, {kValidation, vocabulary, validation}});
+  return write_parts(tokenizer, folder, {{kTrain, train}, {kValidation, validation}});
 }
 
 PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
@@ -172,12 +164,11 @@ PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
   const auto encoded = [&](const std::vector<Instruction>& part, bool marks) {
     return [&, marks](TokenFileWriter& writer) { encode_instructions(part, tokenizer, marks, writer); };
   };
-  const Index vocabulary = tokenizer.vocabulary_size();
   return write_parts(tokenizer, folder,
-                     {{kTrain, vocabulary, encoded(train, false)},
-                      {kTrainAnswers, 2, encoded(train, true)},
-                      {kValidation, vocabulary, encoded(validation, false)},
-                      {kValidationAnswers, 2, encoded(validation, true)}});
+                     {{kTrain, encoded(train, false)},
+                      {kTrainAnswers, encoded(train, true)},
+                      {kValidation, encoded(validation, false)},
+                      {kValidationAnswers, encoded(validation, true)}});
 }
 
 }  // namespace tapeformer

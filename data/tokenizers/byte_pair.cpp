@@ -44,26 +44,15 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary)
   for (std::size_t byte = 0; byte < 256; ++byte) token(vocabulary_.bytes[byte]) = static_cast<char>(byte);
   for (const BytePairMerge& merge : merges_.list())
     token(merge.result) = token(merge.left) + token(merge.right);
-  std::size_t slots = 2;
-  while (slots < 2 * tokens_.size()) slots *= 2;
-  words_.resize(slots, -1);
   std::vector<std::int32_t> ids;
   for (std::int32_t id = 0; id <= highest; ++id) {
     if (token(id).empty()) continue;
     ids.clear();
     encode_word(token(id), ids);  // not in words_ yet, so it is merged
-    if (ids.size() == 1) words_[word_slot(token(id))] = id;
+    if (ids.size() == 1) words_.emplace(token(id), id);
   }
   end_ = find(kEndOfText);
   seen_.resize(kSeenWords);
-}
-
-std::size_t BytePairTokenizer::word_slot(std::string_view word) const {
-  const std::size_t mask = words_.size() - 1;
-  std::size_t slot = hash_word(word) & mask;
-  while (words_[slot] >= 0 && tokens_[static_cast<std::size_t>(words_[slot])] != word)
-    slot = (slot + 1) & mask;
-  return slot;
 }
 
 void BytePairTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
@@ -95,8 +84,7 @@ void BytePairTokenizer::encode_seen_word(std::string_view word, std::vector<std:
 }
 
 void BytePairTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
-  const std::int32_t whole = words_[word_slot(word)];
-  if (whole >= 0) return ids.push_back(whole);
+  if (const auto whole = words_.find(word); whole != words_.end()) return ids.push_back(whole->second);
   std::int32_t few[64];
   std::vector<std::int32_t> many(word.size() > std::size(few) ? word.size() : 0);
   std::int32_t* const tokens = many.empty() ? few : many.data();

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <mutex>
+#include <unordered_map>
 
 namespace tapeformer {
 
@@ -80,17 +81,13 @@ class BytePairTokenizer : public Tokenizer {
     std::int32_t ids[kMostIds];
   };
 
-  /// The slot of a word, or the empty one where it belongs.
-  std::size_t word_slot(std::string_view word) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   void encode_seen_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   BytePairVocabulary vocabulary_;  // without its merges
   BytePairMerges merges_;
-  std::vector<std::string> tokens_;  // bytes by id; empty for controls
-  // A hash table with open addressing, of a size that is a power of two: tokens that their bytes merge to; -1
-  // for an empty slot.
-  std::vector<std::int32_t> words_;
+  std::vector<std::string> tokens_;                           // bytes by id; empty for controls
+  std::unordered_map<std::string_view, std::int32_t> words_;  // tokens that their bytes merge to
   std::optional<std::int32_t> end_;
   mutable std::vector<SeenWord> seen_;  // by hash; each slot keeps its latest word
   mutable std::mutex seen_mutex_;       // a thread that finds it locked works without the cache

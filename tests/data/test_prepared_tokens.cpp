@@ -4,7 +4,6 @@
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
-#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/seed.h>
@@ -155,28 +154,6 @@ TEST_SUITE("data/prepared_tokens") {
     // Split again, the middle of a document neither begins nor ends.
     const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
     CHECK(read_all(middle.train) == head);
-  }
-
-  TEST_CASE("the tokens of SentencePiece are as a prompt's: begin, the text's own ids, and then end") {
-    const TemporaryFolder folder;
-    const std::string text = "the dog and\nthe cat\n\n and  the dog ";
-    const auto tokenizer = train_sentencepiece_tokenizer([&](const auto& reader) { reader(text); }, 280);
-    const std::string other = std::string(200'000, 'a') + text,
-                      paths[] = {folder.file("1"), folder.file("2")};
-    write_bytes(paths[0], text);
-    write_bytes(paths[1], other);
-    const TextCorpus corpus = TextCorpus::open({paths[0], paths[1]});
-    Ids expected = {1};
-    tokenizer->encode(text, expected);
-    expected.insert(expected.end(), {2, 1});
-    tokenizer->encode(other, expected);
-    expected.push_back(2);
-    const PreparedTokens tokens = prepare_tokens({corpus, corpus}, *tokenizer, folder.file("tokens"));
-    CHECK((read_all(tokens.train) == expected));
-    const PreparedTokens whole =
-        prepare_tokens({corpus, corpus}, *tokenizer, folder.file("whole"), {}, false);
-    CHECK((read_all(whole.train) == tokenizer->encode(text + other)));
-    CHECK((text_of(*tokenizer, whole.train) == text + other));
   }
 
   TEST_CASE("an interrupted or failed preparation leaves nothing") {

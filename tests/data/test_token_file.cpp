@@ -104,17 +104,15 @@ TEST_SUITE("data/token_file") {
     const std::string path = folder.file("tokens");
     write_tokens(path, 10, {1, 2, 3});
     const TokenFile file = TokenFile::open(path);
-    std::int32_t id;
-    const auto message = [&](const std::string& range) { return path + ": holds 3 ids; asked for " + range; };
-    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), message("1 id from 3").c_str(), DataError);
-    CHECK_THROWS_WITH_AS(file.read(-1, 1, &id), message("1 id from -1").c_str(), DataError);
-    CHECK_THROWS_WITH_AS(file.read(0, -1, &id), message("-1 ids from 0").c_str(), DataError);
+    std::int32_t id = 0;
+    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), (path + ": holds 3 ids; asked for 1 id from 3").c_str(),
+                         DataError);
     constexpr Index kLargest = std::numeric_limits<Index>::max();
-    CHECK_THROWS_AS(file.read(0, 4, &id), DataError);
-    CHECK_THROWS_AS(file.read(kLargest, 1, &id), DataError);
-    CHECK_THROWS_AS(file.read(1, kLargest, &id), DataError);
+    for (const auto& [first, count] :
+         {std::pair<Index, Index>(-1, 1), {0, -1}, {0, 4}, {kLargest, 1}, {1, kLargest}})
+      CHECK_THROWS_AS(file.read(first, count, &id), DataError);
     CHECK_NOTHROW(file.read(3, 0, &id));
-    CHECK_NOTHROW(file.read(2, 1, &id));
+    file.read(2, 1, &id);
     CHECK(id == 3);
   }
 

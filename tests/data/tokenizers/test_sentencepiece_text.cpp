@@ -238,14 +238,6 @@ TEST_SUITE("data/tokenizers/sentencepiece_text") {
     CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
   }
 
-  TEST_CASE("the vocabulary is at most what is asked for: a short text has fewer pieces") {
-    const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(kStory, 1000), 4096);
-    CHECK(tokenizer->vocabulary_size() > 320);
-    CHECK(tokenizer->vocabulary_size() < 4096);
-    CHECK(tokenizer->decode(tokenizer->encode(kStory)) == kStory);
-    CHECK(trained().vocabulary_size() == 320);
-  }
-
   TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
     CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");

@@ -25,19 +25,22 @@ const std::string kNotInFiles =
     " attention groups attention_bias attention_output_bias norm_bias feed_forward_bias rotary_layout "
     "rotary_low_frequency rotary_high_frequency rotary_max_positions zero_init embedding_dropout "
     "residual_dropout feed_forward_dropout attention_dropout qk_norm_epsilon full_attention bias_buckets "
-    "bias_distance ";
+    "bias_distance windows ";
 
 /// The first field that `read` has otherwise than `config`.
 std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig& read) {
   const FieldList ours = fields_of(config), theirs = fields_of(read);
   for (std::size_t i = 0; i < ours.size(); ++i) {
     const std::string &name = ours[i].name, value = ours[i].text();
-    const bool is_derived = value == "0" && (name == "head_width" || name == "feed_forward");
+    const bool is_derived =
+        value == "0" && (name == "head_width" || name == "feed_forward" || name == "window_rotary_base");
     const bool is_idle = name.find("rotary_") == 0 && config.positions != PositionKind::rotary;
     if (kNotInFiles.find(" " + name + " ") == std::string::npos && !is_derived && !is_idle &&
         value != theirs[i].text())
       return name;
   }
+  for (Index layer = 0; layer < config.layers; ++layer)
+    if (config.has_window(layer) != read.has_window(layer)) return "windows";
   return {};
 }
 
