@@ -43,16 +43,6 @@ TEST_SUITE("nn/norm") {
     }
   }
 
-  TEST_CASE("it starts as plain normalisation, its parameters called weight and bias") {
-    Norm norm({NormKind::layer, 2, 1e-5, true});
-    const auto parameters = norm.named_parameters();
-    REQUIRE(parameters.size() == 2);
-    CHECK(parameters[0].first == "weight");
-    CHECK(parameters[0].second.value().to_vector<float>() == std::vector<float>{1, 1});
-    CHECK(parameters[1].first == "bias");
-    CHECK(parameters[1].second.value().to_vector<float>() == std::vector<float>{0, 0});
-  }
-
   TEST_CASE("another width is refused") {
     CHECK(message_of<ShapeError>([] {
             Norm({NormKind::layer, 3, 1e-5, true})(Tensor::zeros({2, 4}));

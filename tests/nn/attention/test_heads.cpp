@@ -134,15 +134,6 @@ TEST_SUITE("nn/attention/heads") {
     }
   }
 
-  TEST_CASE("a mask for every key alike stays as it is") {
-    const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
-    AttentionOptions masks;
-    masks.mask = values({1, 2, 3}, {3, 1});
-    const Tensor mask = masks.mask;
-    cached_heads(cache.get(), true, kHeads, masks, [&] { return fresh(3, 1); });
-    CHECK(masks.mask.state() == mask.state());
-  }
-
   TEST_CASE("where a tape records, the spare room stays behind, so that masks get their gradients") {
     const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
     append_heads(*cache, fresh(3, 1));

@@ -45,20 +45,4 @@ TEST_SUITE("nn/transformer/token_input") {
       CHECK_BELOW(deviation(x_btc.at(16 + i), expected), 1e-6);
     }
   }
-
-  TEST_CASE("dropout takes from the sum of both, in training only") {
-    Generator random(test_seed(3));
-    TokenInput input({5, 64, 0.5, PositionKind::learned, 8, 1}, random);
-    const Tensor ids = Tensor::from<std::int32_t>({4, 0}, {1, 2});
-    const Tensor dropped = input(ids);
-    input.eval();
-    const Tensor whole = input(ids);
-    int zeros = 0;
-    for (Index i = 0; i < whole.elements(); ++i) {
-      zeros += dropped.at(i) == 0 ? 1 : 0;
-      if (dropped.at(i) != 0) CHECK_BELOW(deviation(dropped.at(i), 2 * whole.at(i)), 1e-6);
-    }
-    CHECK(zeros > 40);
-    CHECK(zeros < 88);
-  }
 }
