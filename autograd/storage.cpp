@@ -90,7 +90,7 @@ class Cache {
   /// False if there is no room.
   bool put(SizeClass size, void* block) {
     FreeList& free = free_[static_cast<std::size_t>(size.index)];
-    // Room for two batches keeps a thread away from the pool that allocates and frees in turn.
+    // Thanks to room for two batches, a thread that allocates and frees in turn seldom needs the pool.
     if (!open_ || free.count >= 2 * batch_size(size.bytes)) return false;
     count(-static_cast<std::int64_t>(size.bytes));
     free.push(block);

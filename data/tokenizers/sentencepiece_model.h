@@ -14,7 +14,7 @@ namespace tapeformer {
 /// U+2581, the library's mark for a space.
 constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
 
-/// A model with its own ids. A file is trusted as the library trusts it.
+/// A model with its own ids. The library checks the file.
 class SentencePieceModel {
  public:
   /// `content` is that of a model file. Throws: DataError naming `name` if it is not

@@ -33,7 +33,7 @@ class RunLock {
   int file_ = -1;
 };
 
-/// A folder for files that nobody keeps, which is removed with it. Throws: DataError
+/// A temporary folder, which is removed with its files at the end of its scope. Throws: DataError
 class ScratchFolder {
  public:
   ScratchFolder();

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/heads.h>
@@ -17,6 +18,7 @@ void check_columns(const char* name, const Tensor& mask, Index held) {
 }
 
 void check_lengths(const Tensor& key_lengths, Index held) {
+  require_i32("attention", "key_lengths", key_lengths);
   for (const std::int32_t length : key_lengths.to(Device::cpu()).to_vector<std::int32_t>())
     if (length > held)
       throw ShapeError(

@@ -13,8 +13,7 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
   if (context.convolutions == nullptr)
     throw Error(
         "[decoder_only_layer] a layer with short convolutions needs their caches next to its own; got none; "
-        "try "
-        "the caches of DecoderOnly::start()");
+        "try the caches of DecoderOnly::start()");
   return (*convolution)(x, context.convolutions[number]);
 }
 
