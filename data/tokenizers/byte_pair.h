@@ -19,8 +19,9 @@ struct BytePairVocabulary {
 /// The control token that ends a document.
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// The character that represents a byte in GPT-2's files: itself if it is printable, else one from U+0100 on.
-std::string byte_pair_character(unsigned char byte);
+/// The characters that represent bytes in GPT-2's files: a byte itself if it is printable, else one from
+/// U+0100 on.
+std::string byte_pair_characters(std::string_view bytes);
 
 /// The bytes in the order of their ids: printable ones come first.
 std::array<unsigned char, 256> byte_pair_order();

@@ -50,7 +50,7 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-std::string byte_pair_character(unsigned char byte) {
+std::string byte_pair_characters(std::string_view bytes) {
   static const std::array<std::string, 256> characters = [] {
     std::array<std::string, 256> all;
     unsigned next = 0x100;
@@ -61,7 +61,9 @@ std::string byte_pair_character(unsigned char byte) {
     }
     return all;
   }();
-  return characters[byte];
+  std::string result;
+  for (const char byte : bytes) result += characters[static_cast<unsigned char>(byte)];
+  return result;
 }
 
 std::array<unsigned char, 256> byte_pair_order() {
@@ -77,7 +79,7 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
   std::vector<bool> made(ids.size());  // whether a token is a byte or the result of a merge so far
   BytePairVocabulary result;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const std::string character = byte_pair_character(static_cast<unsigned char>(byte));
+    const std::string character = byte_pair_characters(std::string(1, static_cast<char>(byte)));
     const auto found = ids.find(character);
     if (found == ids.end())
       throw DataError(vocabulary_name, 0, format("has no token for byte {}, \"{}\"", byte, character));
@@ -131,11 +133,7 @@ std::unique_ptr<Tokenizer> load_byte_pair_tokenizer(const std::string& vocabular
 
 BytePairFiles BytePairTokenizer::files() const {
   std::vector<std::string> names;
-  for (const std::string& token : tokens_) {
-    std::string name;
-    for (const char byte : token) name += byte_pair_character(static_cast<unsigned char>(byte));
-    names.push_back(std::move(name));
-  }
+  for (const std::string& token : tokens_) names.push_back(byte_pair_characters(token));
   for (const auto& [id, name] : vocabulary_.controls) names[static_cast<std::size_t>(id)] = name;
   BytePairFiles files;
   for (const std::string& name : names) {

@@ -53,12 +53,6 @@ void add_controls(GgufMetadata& metadata, std::optional<std::int32_t> begin,
   metadata.emplace_back("tokenizer.ggml.add_bos_token", adds_begin);
 }
 
-std::string visible(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += byte_pair_character(static_cast<unsigned char>(byte));
-  return text;
-}
-
 /// Merges that make every character of more than one byte, from the left. No other text has them, because a
 /// character's first byte is never within another.
 std::vector<std::string> merges_of_characters(const Tokenizer& tokenizer) {
@@ -67,7 +61,8 @@ std::vector<std::string> merges_of_characters(const Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     const std::string bytes = tokenizer.bytes_of(id);
     for (std::size_t i = 1; i < bytes.size(); ++i) {
-      const std::string merge = visible(bytes.substr(0, i)) + " " + visible(bytes.substr(i, 1));
+      const std::string merge =
+          byte_pair_characters(bytes.substr(0, i)) + " " + byte_pair_characters(bytes.substr(i, 1));
       if (seen.insert(merge).second) merges.push_back(merge);
     }
   }
@@ -94,7 +89,7 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
     while (std::getline(lines, line)) merges.push_back(line);
   } else {
     for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-      vocabulary.add(visible(tokenizer.bytes_of(id)), kNormal);
+      vocabulary.add(byte_pair_characters(tokenizer.bytes_of(id)), kNormal);
     if (kind == "character") merges = merges_of_characters(tokenizer);
   }
   if (ends.empty()) ends = {static_cast<std::int32_t>(tokenizer.vocabulary_size()) - 1};

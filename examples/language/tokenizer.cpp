@@ -197,7 +197,7 @@ std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& fold
     if (kind == "byte") {
       ordered_json vocabulary = ordered_json::object();
       for (int byte = 0; byte < 256; ++byte)
-        vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
+        vocabulary[byte_pair_characters(std::string(1, static_cast<char>(byte)))] = byte;
       files = {vocabulary.dump(), "#version: 0.2\n"};
     } else {
       files = byte_pair_files(tokenizer);

@@ -12,20 +12,17 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-/// The inverse of to_byte_characters; a token with other characters is its own text.
+/// The inverse of byte_pair_characters(); a token with other characters is its own text.
 std::string from_byte_characters(const std::string& token) {
-  static const std::unordered_map<std::string_view, char> kBytes = [] {
-    static std::string characters[256];
-    std::unordered_map<std::string_view, char> bytes;
-    for (int byte = 0; byte < 256; ++byte) {
-      characters[byte] = byte_pair_character(static_cast<unsigned char>(byte));
-      bytes.emplace(characters[byte], static_cast<char>(byte));
-    }
+  static const std::unordered_map<std::string, char> kBytes = [] {
+    std::unordered_map<std::string, char> bytes;
+    for (int byte = 0; byte < 256; ++byte)
+      bytes.emplace(byte_pair_characters(std::string(1, static_cast<char>(byte))), static_cast<char>(byte));
     return bytes;
   }();
   std::string result;
   for (const std::string_view character : split_code_points(token)) {
-    const auto byte = kBytes.find(character);
+    const auto byte = kBytes.find(std::string(character));
     if (byte == kBytes.end()) return token;
     result += byte->second;
   }

@@ -78,7 +78,4 @@ std::string replaced(std::string_view text, const Matcher& matches, const std::s
 /// From {"String": text} or {"Regex": pattern}.
 Matcher make_matcher(const Json& pattern);
 
-/// `text` in the characters that byte-level tokenizers write bytes with.
-std::string to_byte_characters(std::string_view text);
-
 }  // namespace tapeformer::tokenizer_json

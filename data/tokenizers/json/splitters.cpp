@@ -2,8 +2,6 @@
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 
-#include <array>
-
 namespace tapeformer::tokenizer_json {
 namespace {
 
@@ -72,7 +70,7 @@ Splitter byte_level(const Json& part) {
     }));
   }
   if (part.value("use_regex", true)) all.push_back(splitter_of(make_regex(kGpt2Pattern), "Isolated"));
-  all.push_back(each([](Piece& piece) { piece.text = to_byte_characters(piece.text); }));
+  all.push_back(each([](Piece& piece) { piece.text = byte_pair_characters(piece.text); }));
   return in_turn(std::move(all));
 }
 
@@ -93,18 +91,6 @@ Splitter metaspace_splitter(const Json& part) {
 }
 
 }  // namespace
-
-std::string to_byte_characters(std::string_view text) {
-  static const std::array<std::string, 256> kCharacters = [] {
-    std::array<std::string, 256> characters;
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      characters[byte] = byte_pair_character(static_cast<unsigned char>(byte));
-    return characters;
-  }();
-  std::string result;
-  for (const char c : text) result += kCharacters[static_cast<unsigned char>(c)];
-  return result;
-}
 
 Splitter make_splitter(const Json& part) {
   const std::string type = type_of(part);
