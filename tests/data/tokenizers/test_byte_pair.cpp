@@ -144,6 +144,8 @@ TEST_SUITE("data/tokenizers/byte_pair") {
     CHECK(tokenizer.encode("ab") == Ids{257});
     CHECK_FALSE(tokenizer.end());
     CHECK(tokenizer.vocabulary_size() == 259);
+    vocabulary.merges.push_back({id('a'), 256, 259});  // its text is 258's
+    CHECK(BytePairTokenizer(vocabulary).encode("abc") == Ids{259});
   }
 
   TEST_CASE("threads may share a tokenizer") {
