@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
-#include <tapeformer/examples/gradcheck/attention_figures.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/option_table.h>
@@ -22,7 +21,7 @@ struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
   std::string json;
   ComputeOptions compute;
-  bool list = false, self_test = false, figures = false, cost = false;
+  bool list = false, self_test = false, cost = false;
 
   bool json_to_output() const { return json == "-"; }
 };
@@ -118,8 +117,6 @@ void describe(const Command& command, Options& options) {
                "plant faults in recorded backward passes, and see that each is noticed");
   command.flag("--cost", options.cost,
                "parameters, FLOPs, activations and cache of each kind of attention at the chosen sizes");
-  command.flag("--figures", options.figures,
-               "reproduce published figures of attention to every printed decimal");
   command.option("--json", options.json, "write the results as JSON to this file; to standard output without")
       .optional_value("-", "[FILE]");
 
@@ -144,7 +141,6 @@ void describe(const Command& command, Options& options) {
 /// Refuses options that a listing, a table or the self-test ignores. Throws: Error
 void refuse_ignored(const Command& command, const Options& options) {
   if (options.list) command.refuse_all_but({"--list", "--layer", "--mode"}, "with --list");
-  if (options.figures) command.refuse_all_but({"--figures"}, "with --figures");
   if (options.cost) {
     command.refuse_all_but({"--cost", "--dtype", "--batch", "--queries", "--width", "--heads", "--groups",
                             "--head-width", "--value-width", "--latent-width", "--hidden-width"},
@@ -176,13 +172,11 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --dtype f32                      how far single precision is off\n"
       "  gradcheck_attention --json results.json              every input's errors\n"
       "  gradcheck_attention --self-test                      would it notice a wrong gradient?\n"
-      "  gradcheck_attention --cost --queries 2048 --width 1024 --heads 16 --dtype f32\n"
-      "  gradcheck_attention --figures                        published numbers beside ours");
+      "  gradcheck_attention --cost --queries 2048 --width 1024 --heads 16 --dtype f32");
   Options options;
   describe(line, options);
   if (!line.read(argc, argv)) return kExitSuccess;
   refuse_ignored(line, options);
-  if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();
   if (options.cost) {
     print_attention_cost(std::cout, options.sizes, options.type == "f64" ? DType::f64 : DType::f32);

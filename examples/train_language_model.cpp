@@ -1,10 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/llm_c_tokens.h>
 #include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/generate.h>
-#include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
-#include <tapeformer/examples/language/token_conversion.h>
+#include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/shared/command_line.h>
@@ -39,7 +40,7 @@ int start(const RunFolder& folder, const TrainingControl& control, const TrainOp
   if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
   language.check();
   language.refuse_ignored(command);
-  language.make_paths_absolute();
+  make_absolute(fields_of(language));
   const auto tidy_up = [&] {
     if (folder.writes() && !folder.has_checkpoint()) discard_language_data(folder);
   };
@@ -82,6 +83,28 @@ int prepare(const PrepareOptions& options, const Command& command) {
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
   print("{}: {} tokens to train on, {} to validate on; a {} tokenizer of {}\n", options.output,
         data.train.size(), data.validation.size(), data.tokenizer->kind(), data.tokenizer->vocabulary_size());
+  return kExitSuccess;
+}
+
+struct TokenConversionOptions {
+  std::string output, tokenizer_model;
+  std::vector<std::string> train, validation;
+
+  void add_to(const Command& command) {
+    command.option("--output", output, "the folder to write, for train --tokens; it must not hold anything")
+        .required();
+    command.option("--train", train, "llm.c's .bin files to train on").required();
+    command.option("--validation", validation, "llm.c's .bin files to validate on").required();
+    command.option("--tokenizer-model", tokenizer_model, "the files' tokenizer: a folder with one, or a file")
+        .required();
+  }
+};
+
+int convert_tokens(const TokenConversionOptions& options) {
+  const PreparedTokens made = prepare_llm_c_tokens(options.train, options.validation,
+                                                   *find_tokenizer(options.tokenizer_model), options.output);
+  print("{}: {} tokens to train on, {} to validate on\n", options.output, made.train.size(),
+        made.validation.size());
   return kExitSuccess;
 }
 
@@ -149,7 +172,9 @@ int run(int argc, char** argv) {
       export_options.refuse_ignored(export_command);
       return export_model(export_options);
     }
-    print("{}", language_fields());
+    const DecoderOnlyConfig model;
+    const LanguageOptions options;
+    print("{}", fields_document("train_language_model", fields_of(model), fields_of(options)));
     return kExitSuccess;
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());

@@ -5,14 +5,13 @@
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/run_record.h>
-#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/sweep.h>
 #include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/train/start.h>
 #include <tapeformer/examples/translation/heat_map.h>
-#include <tapeformer/examples/translation/presets.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
 
@@ -151,9 +150,9 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
   batching.shuffle = false;
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
-    const TargetLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
+    const TextLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
     scores["left_out"] = batches.dropped() + batches.dropped_empty();
-    scores.update(loss_json(loss.nats, loss.tokens, loss.text));
+    scores.update(loss.json());
     const std::string left_out = left_out_text(batches, trained.model.max_length);
     return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") + "loss         " +
            loss.to_string() + "\n";
@@ -179,7 +178,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     print("{}", summary_of(run.model));
     return kExitSuccess;
   }
-  const TranslationOptions trained = trained_options(RunFolder(options.run));
+  const TranslationOptions trained = options_of<TranslationOptions>(RunFolder(options.run));
   Progress progress;
   const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
                                                            : options.text.read(options.swap);
@@ -205,7 +204,8 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     hypotheses.push_back(run.words.target->decode(found.tokens));
   }
   progress.clear();
-  const std::vector<std::string> references = targets_of(pairs);
+  std::vector<std::string> references;
+  for (const TextPair& pair : pairs) references.push_back(pair.target);
   if (!options.output.empty()) {
     std::string text;
     for (const std::string& line : hypotheses) text += line + "\n";
@@ -238,13 +238,13 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
 int start(const RunFolder& folder, const TrainingControl& control, TranslationOptions options,
           const Command& command) {
   if (!options.from.empty()) {
-    check_trained(options.from);
-    take_fine_tuned(options, trained_options(RunFolder(options.from)), command);
+    check_translation_run(options.from);
+    take_fine_tuned(options, options_of<TranslationOptions>(RunFolder(options.from)), command);
   }
   options.training.adapt(command);
   options.check();
   options.refuse_ignored(command);
-  options.make_paths_absolute();
+  make_absolute(fields_of(options));
   return start_training(folder, control, [&](const Json*, Progress& progress) {
     return std::make_unique<TranslationTask>(options, progress);
   });
@@ -307,7 +307,8 @@ int run(int argc, char** argv) {
   if (sweep.chosen()) return sweep.execute();
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {
-    print("{}", translation_fields());
+    const EncoderDecoderConfig model;
+    print("{}", fields_document("train_translation", fields_of(model), fields_of(TranslationOptions())));
     return kExitSuccess;
   }
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;

@@ -59,7 +59,7 @@ fi
   " translate "* | " evaluate "*) set -- "$@" --max-tokens 2 ;;
 esac' ;;
       gradcheck_attention) echo 'case " $* " in
-  *" --cost "* | *" --list "* | *" --figures "* | *" f32 "*) ;;
+  *" --cost "* | *" --list "* | *" f32 "*) ;;
   *" --self-test "*) set -- "$@" --layer additive ;;
   *) set -- "$@" --elements 1 ;;
 esac' ;;

@@ -1,12 +1,23 @@
 #pragma once
 
-#include <tapeformer/examples/gradcheck/layer_case.h>
+#include <tapeformer/examples/gradcheck/attention_modes.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
+
+/// A layer with its inputs, ready for the gradient check.
+struct CheckCase {
+  std::shared_ptr<Module> module;    ///< null for an operation
+  NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
+  std::function<Tensor()> function;  ///< computes the output; every call gives the same
+  Index parameters = 0;
+  double magnifies = 1;  ///< the tolerance in f32, times that of the options
+};
 
 /// One row of the table: a layer in a mode.
 struct AttentionCheck {
@@ -15,12 +26,16 @@ struct AttentionCheck {
   std::function<CheckCase(const CheckSizes&, DType)> make;
 };
 
-/// Every layer in every mode that it supports.
+/// Every kind of attention, every other layer and operation, and the kinds with options set, in every mode
+/// that they support.
 std::vector<AttentionCheck> attention_checks();
 
 /// The checks of the named layers and modes; an empty list selects all. "self" and "cross" may be left out of
 /// a mode's name. Throws: Error that lists the known names
 std::vector<AttentionCheck> selected_checks(const std::vector<std::string>& layers,
                                             const std::vector<std::string>& modes);
+
+/// A layer of this kind, of these sizes.
+AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& kind);
 
 }  // namespace tapeformer

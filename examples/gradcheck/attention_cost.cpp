@@ -1,5 +1,5 @@
+#include <tapeformer/examples/gradcheck/attention_checks.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
-#include <tapeformer/examples/gradcheck/attention_layers.h>
 #include <tapeformer/examples/shared/progress.h>
 
 #include <ostream>

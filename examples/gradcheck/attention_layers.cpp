@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/examples/gradcheck/attention_layers.h>
+#include <tapeformer/examples/gradcheck/layer_case.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/basic/concatenated_heads.h>
 #include <tapeformer/nn/attention/basic/self_attention.h>
@@ -12,23 +12,25 @@
 namespace tapeformer {
 namespace {
 
-Index memory_width(const CheckSetting& setting) {
-  return setting.cross ? setting.sizes.memory_width : setting.sizes.width;
-}
-
-// --- which modes a layer takes ---------------------------------------------------------------------------
+/// A layer to be checked in the modes that it takes.
+struct CheckedLayer {
+  std::string name;
+  std::function<bool(const AttentionMode&)> takes;
+  bool masks_by_head;  ///< a mask may differ from head to head
+  std::function<CheckCase(CheckSetting&)> make;
+};
 
 bool all_masks(const AttentionMode& mode) { return !mode.positions; }
-bool only_plain(const AttentionMode& mode) { return !mode.cross && !mode.wants_context; }
+bool only_plain(const AttentionMode& mode) { return !mode.cross && mode.plain; }
 bool only_self(const AttentionMode& mode) { return !mode.cross && !mode.positions; }
-bool without_masks(const AttentionMode& mode) { return !mode.wants_context; }
+bool without_masks(const AttentionMode& mode) { return mode.plain; }
 bool everything(const AttentionMode&) { return true; }
 bool self_with_positions(const AttentionMode& mode) { return !mode.cross; }
 bool only_causal(const AttentionMode& mode) { return mode.name == "self causal"; }
 
-// --- the operations --------------------------------------------------------------------------------------
-
-using AttentionFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+Index memory_width(const CheckSetting& setting) {
+  return setting.cross ? setting.sizes.memory_width : setting.sizes.width;
+}
 
 AttentionOptions options_of(const CheckSetting& setting) {
   AttentionOptions options(setting.context);
@@ -37,19 +39,25 @@ AttentionOptions options_of(const CheckSetting& setting) {
   return options;
 }
 
-CheckCase attention_case(CheckSetting& setting, AttentionFunction attention) {
+Tensor random_queries(CheckSetting& setting, Index width) {
+  return setting.normal({setting.batch, setting.queries, setting.sizes.heads, width});
+}
+Tensor random_keys(CheckSetting& setting, Index width) {
+  return setting.normal({setting.batch, setting.keys, setting.sizes.groups, width});
+}
+
+template <Tensor (*attention)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&)>
+CheckCase attention_case(CheckSetting& setting) {
   const CheckSizes& sizes = setting.sizes;
-  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.head_width});
-  const Tensor key = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.head_width});
-  const Tensor value = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.value_width});
+  const Tensor query = random_queries(setting, sizes.head_width),
+               key = random_keys(setting, sizes.head_width), value = random_keys(setting, sizes.value_width);
   return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
                         [=, options = options_of(setting)] { return attention(query, key, value, options); });
 }
 
 /// Query, key and value are one tensor.
 CheckCase one_tensor_case(CheckSetting& setting) {
-  const CheckSizes& sizes = setting.sizes;
-  const Tensor x = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.head_width});
+  const Tensor x = random_queries(setting, setting.sizes.head_width);
   return operation_case(setting, {{"x", x}}, [x, options = options_of(setting)] {
     return scaled_dot_product_attention(x, x, x, options);
   });
@@ -60,7 +68,7 @@ CheckCase one_tensor_case(CheckSetting& setting) {
 CheckCase aliases_case(CheckSetting& setting) {
   const CheckSizes& sizes = setting.sizes;
   const Shape shape{setting.batch, setting.keys, sizes.heads, sizes.head_width};
-  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.head_width});
+  const Tensor query = random_queries(setting, sizes.head_width);
   const Tensor key = setting.cross ? setting.normal(shape) : query.alias(shape);
   const Tensor value = key.alias({setting.batch, setting.keys, sizes.heads * sizes.head_width});
   return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
@@ -69,15 +77,14 @@ CheckCase aliases_case(CheckSetting& setting) {
                         });
 }
 
-using AdditiveFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                    const AttentionOptions&);
-
-CheckCase additive_case(CheckSetting& setting, AdditiveFunction attention) {
+template <Tensor (*attention)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                              const AttentionOptions&)>
+CheckCase additive_case(CheckSetting& setting) {
   const CheckSizes& sizes = setting.sizes;
-  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.hidden_width});
-  const Tensor key = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.hidden_width});
-  const Tensor value = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.value_width});
-  const Tensor weight = setting.normal({sizes.heads, sizes.hidden_width});
+  const Tensor query = random_queries(setting, sizes.hidden_width),
+               key = random_keys(setting, sizes.hidden_width),
+               value = random_keys(setting, sizes.value_width),
+               weight = setting.normal({sizes.heads, sizes.hidden_width});
   return operation_case(
       setting, {{"query", query}, {"key", key}, {"value", value}, {"weight", weight}},
       [=, options = options_of(setting)] { return attention(query, key, value, weight, options); });
@@ -91,8 +98,6 @@ CheckCase packed_case(CheckSetting& setting) {
     return packed_attention(packed, heads, options);
   });
 }
-
-// --- the layers ------------------------------------------------------------------------------------------
 
 CheckCase weightless_case(CheckSetting& setting) {
   const Streams streams = streams_of(setting);
@@ -147,17 +152,16 @@ AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind
   return config;
 }
 
-using Adjust = std::function<void(AttentionConfig&)>;
-
 /// `adjust` sets the options that a row of the table is about.
-std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind, const Adjust& adjust = {}) {
+std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind,
+                                                  const std::function<void(AttentionConfig&)>& adjust = {}) {
   return [kind, adjust](CheckSetting& setting) {
-    AttentionConfig config = config_of(setting, attention_kind(kind));
+    const AttentionKind& row = attention_kind(kind);
+    AttentionConfig config = config_of(setting, row);
     if (adjust) adjust(config);
     CheckCase result = layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                                   config.sequence_first);
     // The norm of a short vector divides what was rounded before by little.
-    const AttentionKind& row = attention_kind(kind);
     if ((row.can & kHasState) || row.uses("lambda_initial")) result.magnifies = 100;
     return result;
   };
@@ -238,6 +242,51 @@ void add_pieces(std::vector<CheckedLayer>& layers) {
   }
 }
 
+std::vector<CheckedLayer> checked_layers() {
+  std::vector<CheckedLayer> layers = {
+      {"scaled_dot_product", all_masks, true, attention_case<scaled_dot_product_attention>},
+      {"scaled_dot_product_one_tensor", only_self, true, one_tensor_case},
+      {"scaled_dot_product_aliases", all_masks, true, aliases_case},
+      {"composed", all_masks, true, attention_case<composed_attention>},
+      {"additive_scores", all_masks, true, additive_case<additive_attention>},
+      {"additive_scores_composed", all_masks, true, additive_case<composed_additive_attention>},
+      {"packed_projection", only_self, true, packed_case},
+      {"weightless", only_plain, false, weightless_case},
+      {"matrices", only_plain, false, matrix_case},
+      {"single_head", all_masks, false,
+       [](CheckSetting& setting) { return single_head_case(setting, false); }},
+      {"causal", all_masks, false, [](CheckSetting& setting) { return single_head_case(setting, true); }},
+      {"concatenated_heads", all_masks, false, concatenated_case},
+  };
+  add_kinds(layers);
+  add_pieces(layers);
+  const auto add = [&](const char* name, const auto& takes, const auto& make) {
+    layers.push_back({name, takes, true, make});
+  };
+  add("multi_head_packed", only_self, kind_with("mha", [](AttentionConfig& c) { c.packed = true; }));
+  add("multi_head_three_inputs", all_masks, three_inputs_case);
+  add("multi_head_sequence_first", all_masks, kind_with("mha", [](AttentionConfig& c) {
+        c.sequence_first = true;
+        c.output_dropout = c.dropout;
+        c.bias = false;
+      }));
+  add("grouped_query_shared_keys", only_self, shared_keys_case);
+  add("multi_head_output_width", without_masks,
+      kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; }));
+  add("latent_low_rank_queries", everything, kind_with("mla", low_rank_queries));
+  add("latent_absorbed_no_norm", everything, kind_with("mla", [](AttentionConfig& c) {
+        low_rank_queries(c);
+        c.form = LatentForm::absorbed;
+        c.norm = false;
+      }));
+  add("gated_linear_low_rank", only_causal,
+      kind_with("gla", [](AttentionConfig& c) { c.own["decay_rank"] = 2; }));
+  add("kimi_delta_no_convolution", only_causal,
+      kind_with("kda", [](AttentionConfig& c) { c.own["convolution_taps"] = 0; }));
+  add("residual_post_norm", all_masks, sublayer_case);
+  return layers;
+}
+
 }  // namespace
 
 AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& kind) {
@@ -251,59 +300,19 @@ AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& k
   return config;
 }
 
-std::vector<CheckedLayer> checked_layers() {
-  const auto operation = [](AttentionFunction attention) {
-    return [attention](CheckSetting& setting) { return attention_case(setting, attention); };
-  };
-  const auto additive = [](AdditiveFunction attention) {
-    return [attention](CheckSetting& setting) { return additive_case(setting, attention); };
-  };
-  std::vector<CheckedLayer> layers = {
-      {"scaled_dot_product", all_masks, true, operation(&scaled_dot_product_attention)},
-      {"scaled_dot_product_one_tensor", only_self, true, one_tensor_case},
-      {"scaled_dot_product_aliases", all_masks, true, aliases_case},
-      {"composed", all_masks, true, operation(&composed_attention)},
-      {"additive_scores", all_masks, true, additive(&additive_attention)},
-      {"additive_scores_composed", all_masks, true, additive(&composed_additive_attention)},
-      {"packed_projection", only_self, true, packed_case},
-      {"weightless", only_plain, false, weightless_case},
-      {"matrices", only_plain, false, matrix_case},
-      {"single_head", all_masks, false,
-       [](CheckSetting& setting) { return single_head_case(setting, false); }},
-      {"causal", all_masks, false, [](CheckSetting& setting) { return single_head_case(setting, true); }},
-      {"concatenated_heads", all_masks, false, concatenated_case},
-  };
-  add_kinds(layers);
-  add_pieces(layers);
-  const std::vector<CheckedLayer> variants = {
-      {"multi_head_packed", only_self, true, kind_with("mha", [](AttentionConfig& c) { c.packed = true; })},
-      {"multi_head_three_inputs", all_masks, true, three_inputs_case},
-      {"multi_head_sequence_first", all_masks, true,
-       kind_with("mha",
-                 [](AttentionConfig& c) {
-                   c.sequence_first = true;
-                   c.output_dropout = c.dropout;
-                   c.bias = false;
-                 })},
-      {"grouped_query_shared_keys", only_self, true, shared_keys_case},
-      {"multi_head_output_width", without_masks, true,
-       kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},
-      {"latent_low_rank_queries", everything, true, kind_with("mla", low_rank_queries)},
-      {"latent_absorbed_no_norm", everything, true,
-       kind_with("mla",
-                 [](AttentionConfig& c) {
-                   low_rank_queries(c);
-                   c.form = LatentForm::absorbed;
-                   c.norm = false;
-                 })},
-      {"gated_linear_low_rank", only_causal, true,
-       kind_with("gla", [](AttentionConfig& c) { c.own["decay_rank"] = 2; })},
-      {"kimi_delta_no_convolution", only_causal, true,
-       kind_with("kda", [](AttentionConfig& c) { c.own["convolution_taps"] = 0; })},
-      {"residual_post_norm", all_masks, true, sublayer_case},
-  };
-  layers.insert(layers.end(), variants.begin(), variants.end());
-  return layers;
+std::vector<AttentionCheck> attention_checks() {
+  std::vector<AttentionCheck> checks;
+  for (const CheckedLayer& layer : checked_layers()) {
+    for (const AttentionMode& mode : attention_modes()) {
+      if (!layer.takes(mode)) continue;
+      checks.push_back({layer.name, mode, [layer, mode](const CheckSizes& sizes, DType type) {
+                          CheckSetting setting =
+                              setting_of(mode, sizes, layer.masks_by_head ? sizes.heads : 1, type);
+                          return layer.make(setting);
+                        }});
+    }
+  }
+  return checks;
 }
 
 }  // namespace tapeformer

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/gradcheck/attention_modes.h>
 
 #include <algorithm>
@@ -24,11 +23,8 @@ Tensor real_tokens(Index batch, Index length) {
 
 /// Masks about a third of the pairs, and everything for the first query.
 Tensor random_places(CheckSetting& setting, Index heads) {
-  const Index row = setting.keys;
-  return boolean_mask({setting.batch, heads, setting.queries, setting.keys}, [&](Index i) {
-    const bool drawn = setting.random.uniform() > 0.35;
-    return drawn && i >= row;
-  });
+  return boolean_mask({setting.batch, heads, setting.queries, setting.keys},
+                      [&](Index i) { return setting.random.uniform() > 0.35 && i >= setting.keys; });
 }
 
 Tensor per_row(Index batch, Index first, Index last) {
@@ -48,108 +44,80 @@ Tensor sequence_starts(Index batch, Index length) {
   return Tensor::from(starts, {batch + 1});
 }
 
-using Apply = std::function<void(CheckSetting&, Index heads)>;
-struct Mask {
-  AttentionMode mode;
-  Apply apply;
-  bool only_self = false, only_cross = false;
-};
-
-AttentionMode named(const char* name) {
-  AttentionMode mode;
-  mode.name = name;
-  mode.wants_context = *name != '\0';
-  return mode;
-}
-
-/// The modes that self- and cross-attention share.
-std::vector<Mask> masks() {
-  std::vector<Mask> all;
-  const auto add = [&](const char* name, const Apply& apply) -> Mask& {
-    all.push_back({named(name), apply});
-    return all.back();
-  };
-  add("", [](CheckSetting&, Index) {});
-  add("causal", [](CheckSetting& s, Index) { s.context.causal = true; });
-  add("causal top-left", [](CheckSetting& s, Index) {
-    s.context.causal = true;
-    s.context.alignment = CausalAlignment::top_left;
-  }).only_cross = true;
-  add("key padding", [](CheckSetting& s, Index) { s.context.key_mask = real_tokens(s.batch, s.keys); });
-  add("query padding", [](CheckSetting& s, Index) {
-    s.context.key_mask = real_tokens(s.batch, s.keys);
-    s.context.query_mask = real_tokens(s.batch, s.queries);
-  });
-  add("nothing to see", [](CheckSetting& s, Index) {  // the first row of the batch
-    s.context.key_mask = boolean_mask({s.batch, s.keys}, [&](Index i) { return i >= s.keys; });
-  });
-  add("key lengths",
-      [](CheckSetting& s, Index) { s.context.key_lengths = per_row(s.batch, s.keys - 2, s.keys - 1); });
-  add("boolean mask", [](CheckSetting& s, Index heads) { s.context.mask = random_places(s, heads); });
-  add("additive mask", [](CheckSetting& s, Index) {
-    const Tensor mask = s.normal({s.queries, s.keys}).to(Device::cpu()).to(DType::f64);
-    for (Index i = 1; i < mask.elements(); i += 3)
-      mask.data<double>()[i] = -std::numeric_limits<double>::infinity();
-    s.context.mask = mask.to(s.type);
-  });
-  add("learned bias", [](CheckSetting& s, Index heads) {
-    s.context.mask = s.normal({heads, s.queries, s.keys});
-    s.inputs.emplace_back("mask", s.context.mask);
-  });
-  add("prefix", [](CheckSetting& s, Index) {
-    s.context.causal = true;
-    s.context.prefix_lengths = per_row(s.batch, s.keys / 2, s.keys - 1);
-  });
-  add("window", [](CheckSetting& s, Index) {
-    s.context.causal = true;
-    s.context.window_before = 1;
-  });
-  add("two-sided window", [](CheckSetting& s, Index) {
-    s.context.window_before = 1;
-    s.context.window_after = 2;
-  });
-  add("dropout", [](CheckSetting&, Index) {}).mode.dropout = true;
-  add("packed", [](CheckSetting& s, Index) {
-    s.context.query_starts = sequence_starts(s.sizes.batch, s.sizes.queries);
-    if (s.cross) s.context.key_starts = sequence_starts(s.sizes.batch, s.sizes.keys);
-  }).mode.packed = true;
-  Mask& positions = add("position ids", [](CheckSetting& s, Index) {
-    s.context.positions = Tensor::empty({s.batch, s.queries}, DType::i32, Device::cpu());
-    for (Index i = 0; i < s.batch * s.queries; ++i)
-      s.context.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(1 + i * i % 11);
-  });
-  positions.mode.positions = positions.only_self = true;
-  add("all together", [](CheckSetting& s, Index heads) {
-    s.context.causal = true;
-    s.context.window_before = std::max<Index>(2, s.keys - 3);
-    s.context.key_mask = real_tokens(s.batch, s.keys);
-    s.context.mask = random_places(s, heads);
-  }).mode.dropout = true;
-  return all;
-}
-
-std::string name_in(const Mask& mask, bool cross) {
-  const std::string kind = cross ? "cross" : "self";
-  return mask.mode.name.empty() ? kind : kind + " " + mask.mode.name;
-}
-
 }  // namespace
 
-Tensor CheckSetting::normal(const Shape& shape, double mean, double deviation) {
+Tensor CheckSetting::normal(const Shape& shape) {
   const Tensor x = Tensor::empty(shape, type, sizes.device);
-  random.fill_normal(x, mean, deviation);
+  random.fill_normal(x, 0, 1);
   return x;
 }
 
 std::vector<AttentionMode> attention_modes() {
-  std::vector<AttentionMode> modes;
+  std::vector<AttentionMode> modes = {{"self", false, true}};
   for (const bool cross : {false, true}) {
-    for (const Mask& mask : masks()) {
-      if (cross ? mask.only_self : mask.only_cross) continue;
-      modes.push_back(mask.mode);
-      modes.back().name = name_in(mask, cross);
-      modes.back().cross = cross;
+    if (cross) modes.push_back({"cross", true, true});
+    using Apply = std::function<void(CheckSetting&, Index)>;
+    const auto add = [&](const std::string& name, const Apply& apply) -> AttentionMode& {
+      return modes.emplace_back(AttentionMode{(cross ? "cross " : "self ") + name, cross, false, apply});
+    };
+    add("causal", [](CheckSetting& s, Index) { s.context.causal = true; });
+    if (cross) {
+      add("causal top-left", [](CheckSetting& s, Index) {
+        s.context.causal = true;
+        s.context.alignment = CausalAlignment::top_left;
+      });
     }
+    add("key padding", [](CheckSetting& s, Index) { s.context.key_mask = real_tokens(s.batch, s.keys); });
+    add("query padding", [](CheckSetting& s, Index) {
+      s.context.key_mask = real_tokens(s.batch, s.keys);
+      s.context.query_mask = real_tokens(s.batch, s.queries);
+    });
+    add("nothing to see", [](CheckSetting& s, Index) {  // the first row of the batch
+      s.context.key_mask = boolean_mask({s.batch, s.keys}, [&](Index i) { return i >= s.keys; });
+    });
+    add("key lengths",
+        [](CheckSetting& s, Index) { s.context.key_lengths = per_row(s.batch, s.keys - 2, s.keys - 1); });
+    add("boolean mask", [](CheckSetting& s, Index heads) { s.context.mask = random_places(s, heads); });
+    add("additive mask", [](CheckSetting& s, Index) {
+      const Tensor mask = s.normal({s.queries, s.keys}).to(Device::cpu()).to(DType::f64);
+      for (Index i = 1; i < mask.elements(); i += 3)
+        mask.data<double>()[i] = -std::numeric_limits<double>::infinity();
+      s.context.mask = mask.to(s.type);
+    });
+    add("learned bias", [](CheckSetting& s, Index heads) {
+      s.context.mask = s.normal({heads, s.queries, s.keys});
+      s.inputs.emplace_back("mask", s.context.mask);
+    });
+    add("prefix", [](CheckSetting& s, Index) {
+      s.context.causal = true;
+      s.context.prefix_lengths = per_row(s.batch, s.keys / 2, s.keys - 1);
+    });
+    add("window", [](CheckSetting& s, Index) {
+      s.context.causal = true;
+      s.context.window_before = 1;
+    });
+    add("two-sided window", [](CheckSetting& s, Index) {
+      s.context.window_before = 1;
+      s.context.window_after = 2;
+    });
+    add("dropout", {}).dropout = true;
+    add("packed", [](CheckSetting& s, Index) {
+      s.context.query_starts = sequence_starts(s.sizes.batch, s.sizes.queries);
+      if (s.cross) s.context.key_starts = sequence_starts(s.sizes.batch, s.sizes.keys);
+    }).packed = true;
+    if (!cross) {
+      add("position ids", [](CheckSetting& s, Index) {
+        s.context.positions = Tensor::empty({s.batch, s.queries}, DType::i32, Device::cpu());
+        for (Index i = 0; i < s.batch * s.queries; ++i)
+          s.context.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(1 + i * i % 11);
+      }).positions = true;
+    }
+    add("all together", [](CheckSetting& s, Index heads) {
+      s.context.causal = true;
+      s.context.window_before = std::max<Index>(2, s.keys - 3);
+      s.context.key_mask = real_tokens(s.batch, s.keys);
+      s.context.mask = random_places(s, heads);
+    }).dropout = true;
   }
   return modes;
 }
@@ -164,12 +132,8 @@ CheckSetting setting_of(const AttentionMode& mode, const CheckSizes& sizes, Inde
                        rows * sizes.queries,
                        rows * keys,
                        mode.dropout ? sizes.dropout : 0,
-                       {},
-                       {},
                        Generator(sizes.seed)};
-  for (const Mask& mask : masks()) {
-    if (name_in(mask, mode.cross) == mode.name) mask.apply(setting, heads);
-  }
+  if (mode.apply) mode.apply(setting, heads);
   AttentionContext& context = setting.context;
   for (Tensor* x : {&context.mask, &context.key_mask, &context.query_mask, &context.key_lengths,
                     &context.prefix_lengths, &context.query_starts, &context.key_starts, &context.positions})

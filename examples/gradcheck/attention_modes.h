@@ -36,14 +36,18 @@ struct CheckSizes {
   }
 };
 
+struct CheckSetting;
+
 /// One way to call an attention layer.
 struct AttentionMode {
-  std::string name;            ///< "cross causal"
-  bool cross = false;          ///< queries and keys come from different tensors
-  bool dropout = false;        ///< on the weights, with the same mask in every evaluation
-  bool packed = false;         ///< sequences of several lengths packed in one row
-  bool positions = false;      ///< explicit position ids, for rotary layers
-  bool wants_context = false;  ///< needs masks or other options of AttentionContext
+  std::string name;    ///< "cross causal"
+  bool cross = false;  ///< queries and keys come from different tensors
+  bool plain = false;  ///< without masks or other options of AttentionContext
+  /// Sets the masks and options, of which some differ by head.
+  std::function<void(CheckSetting&, Index heads)> apply = {};
+  bool dropout = false;    ///< on the weights, with the same mask in every evaluation
+  bool packed = false;     ///< sequences of several lengths packed in one row
+  bool positions = false;  ///< explicit position ids, for rotary layers
 };
 
 /// A mode with its tensors, ready for a layer.
@@ -53,12 +57,12 @@ struct CheckSetting {
   bool cross;
   Index batch, queries, keys;
   double dropout;
-  AttentionContext context;
-  NamedTensors inputs;  ///< an additive mask, whose gradient is checked too
-  Generator random;     ///< draws the layer's values
+  Generator random;  ///< draws the layer's values
+  AttentionContext context = {};
+  NamedTensors inputs = {};  ///< an additive mask, whose gradient is checked too
 
   /// Standard normal values on the device; f32 values are the rounded f64 values.
-  Tensor normal(const Shape& shape, double mean = 0, double deviation = 1);
+  Tensor normal(const Shape& shape);
 };
 
 std::vector<AttentionMode> attention_modes();

@@ -1,23 +1,11 @@
 #pragma once
 
-#include <tapeformer/examples/gradcheck/attention_modes.h>
+#include <tapeformer/examples/gradcheck/attention_checks.h>
 
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace tapeformer {
-
-/// A layer with its inputs, ready for the gradient check.
-struct CheckCase {
-  std::shared_ptr<Module> module;    ///< null for an operation
-  NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
-  std::function<Tensor()> function;  ///< computes the output; every call gives the same
-  Index parameters = 0;
-  double magnifies = 1;  ///< the tolerance in f32, times that of the options
-};
 
 /// An operation without parameters. A learned mask of the setting becomes an input.
 template <class Call>
@@ -43,13 +31,9 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
   for (auto& [name, parameter] : layer->named_parameters()) {
     // Divisors stay away from zero: gains, caps of scores, and by small vectors 1 - lambda.
     const bool is_gain = name.find("norm.weight") != std::string::npos, is_cap = name == "softcap";
-    const Tensor& value = parameter.value();
-    setting.random.fill_normal(value,
-                               is_cap    ? 2
-                               : is_gain ? 1
-                                         : 0,
-                               is_cap || name == "lambda_vectors" ? 0.1 : 0.4);
-    result.inputs.emplace_back(name, value);
+    const double mean = is_cap ? 2 : is_gain ? 1 : 0;
+    setting.random.fill_normal(parameter.value(), mean, is_cap || name == "lambda_vectors" ? 0.1 : 0.4);
+    result.inputs.emplace_back(name, parameter.value());
   }
   result.parameters = layer->parameter_count();
   result.module = std::move(layer);

@@ -65,7 +65,9 @@ struct WorstInput {
   double relative = 0, absolute = 0;
   std::string where;  ///< "query.weight[12]", of second derivatives "second query.weight[12]"
 };
-WorstInput worst_of(const std::vector<GradcheckInput>& inputs);
+/// The worst of `worst` and these; `part` is what precedes their names.
+WorstInput worst_of(const std::vector<GradcheckInput>& inputs, const std::string& part = {},
+                    WorstInput worst = {});
 /// The worst of all comparisons.
 WorstInput worst_of(const GradcheckReport& report);
 /// "again query.weight: another pass gives other bits" for each fault whose kind is known.

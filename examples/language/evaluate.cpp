@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
+#include <tapeformer/examples/language/loss.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
@@ -12,8 +13,6 @@
 #include <tapeformer/nn/formats/family.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -30,11 +29,6 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 }
 
 }  // namespace
-
-std::string loss_text(const MeanLoss& loss) {
-  return format("{:.4f} nats per token, perplexity ", loss.nats) + number_text(std::exp(loss.nats)) +
-         text_units(loss.total_nats(), loss.text);
-}
 
 void EvaluateOptions::add_to(const Command& command) {
   command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
@@ -82,8 +76,7 @@ int evaluate(const EvaluateOptions& options) {
   const Index most = run.model.config().context;
   const Index context =
       chosen(options.context, trained ? trained->model.context : std::min(most, kMostUnaskedContext));
-  if (context > most)
-    throw Error("--context " + std::to_string(context) + " is more than the model's " + std::to_string(most));
+  if (context > most) throw Error(format("--context {} is more than the model's {}", context, most));
   const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);
   const HeadLossConfig head{trained ? trained->fused_head : true, trained ? trained->head_chunk : 0};
 
@@ -100,17 +93,14 @@ int evaluate(const EvaluateOptions& options) {
   const std::uint64_t seed = options.seed.value_or(trained ? trained->training.seed : 1);
   const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head,
                                 trained ? document_end(*trained, *run.tokenizer) : std::nullopt);
-  const MeanLoss exact = measure.exact(run.model, progress, check);
-  const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
+  const TextLoss exact = measure.exact(run.model, progress, check);
+  const EstimatedLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
   progress.clear();
   if (options.json) {
-    const auto json_of = [](const MeanLoss& loss) {
-      return loss_json(loss.total_nats(), static_cast<double>(loss.tokens), loss.text);
-    };
-    Json estimated = json_of(estimate);
+    Json estimated = estimate.json();
     if (batches > 1) estimated["standard_error"] = estimate.standard_error;
     print("{}\n", Json({{"tokens", measure.file().size()},
-                        {"exact", json_of(exact)},
+                        {"exact", exact.json()},
                         {"estimated", std::move(estimated)}})
                       .dump(2));
     return kExitSuccess;
@@ -121,8 +111,8 @@ int evaluate(const EvaluateOptions& options) {
     print("rows       of {}; the model takes up to {}: see --context\n", number_of(context, "token"), most);
   }
   if (compute.device.is_cuda()) progress.log(compute.usage_text());
-  print("exact      {}\n", loss_text(exact));
-  print("estimated  {}{} (from {} of {} x {})\n", loss_text(estimate), estimate.error_text(),
+  print("exact      {}\n", exact.to_string());
+  print("estimated  {}{} (from {} of {} x {})\n", estimate.to_string(), estimate.error_text(),
         number_of(batches, "random batch", "random batches"), batch, context);
   return kExitSuccess;
 }

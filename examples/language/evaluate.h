@@ -1,6 +1,5 @@
 #pragma once
 
-#include <tapeformer/examples/language/loss.h>
 #include <tapeformer/examples/shared/compute.h>
 
 #include <optional>
@@ -10,10 +9,6 @@
 namespace tapeformer {
 
 class Command;
-
-/// "1.4697 nats per token, perplexity 4.348, perplexity per word 2907, 2.1203 bits per byte", the last two
-/// only if the text is known.
-std::string loss_text(const MeanLoss& loss);
 
 /// The options of `evaluate`.
 struct EvaluateOptions {

@@ -1,9 +1,8 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/language/export_format.h>
+#include <tapeformer/autograd/format.h>
+#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/program.h>
-#include <tapeformer/examples/shared/run_folder.h>
 
 #include <algorithm>
 #include <map>
@@ -16,67 +15,52 @@ const std::vector<ExportFormat>& export_formats() {
   return formats;
 }
 
+/// An option as it is given.
+std::string given(const ConfigField& option) {
+  const std::string flag = flag_of(option.name), text = option.text();
+  if (std::holds_alternative<bool>(option.zero())) return text == "true" ? flag : flag + "=" + text;
+  return flag + " " + (text.empty() ? "''" : text);
+}
+
+using Changes = std::vector<std::pair<std::string, std::string>>;  // what there is, and what is wanted
+
 /// An expression's changes as options of the program, or as fields of config.json where it has none.
-struct ChangedOptions {
-  std::vector<std::string> has, wants;
-
-  ChangedOptions(const DecoderOnlyConfig& config, const Expression& expression) {
-    static const std::map<std::string, std::string> others = {{"attention_bias", "bias"},
-                                                              {"feed_forward_bias", "bias"},
-                                                              {"activation", "feed_forward_kind"},
-                                                              {"gated", "feed_forward_kind"}};
-    LanguageOptions now, then;
-    now.model = config, then.model = expression.nearest;
-    const FieldList options = fields_of(now), wanted = fields_of(then);
-    for (const FieldChange& change : expression.changes) {
-      const auto other = others.find(change.field);
-      const std::string& name = other == others.end() ? change.field : other->second;
-      const auto option = std::find_if(options.begin(), options.end(),
-                                       [&](const ConfigField& field) { return field.name == name; });
-      const std::size_t i = static_cast<std::size_t>(option - options.begin());
-      if (option == options.end() || option->value() == wanted[i].value()) {
-        add(change.field + "=" + change.has, change.field + "=" + change.wants);
-      } else {
-        add(given(*option), given(wanted[i]));
-      }
-    }
+Changes changed_options(const DecoderOnlyConfig& config, const Expression& expression) {
+  static const std::map<std::string, std::string> others = {{"attention_bias", "bias"},
+                                                            {"feed_forward_bias", "bias"},
+                                                            {"activation", "feed_forward_kind"},
+                                                            {"gated", "feed_forward_kind"}};
+  LanguageOptions now, then;
+  now.model = config, then.model = expression.nearest;
+  const FieldList options = fields_of(now), wanted = fields_of(then);
+  Changes changes;
+  for (const FieldChange& change : expression.changes) {
+    const auto other = others.find(change.field);
+    const std::string& name = other == others.end() ? change.field : other->second;
+    std::size_t i = 0;
+    while (i < options.size() && options[i].name != name) ++i;
+    const bool is_option = i < options.size() && options[i].value() != wanted[i].value();
+    const auto added = is_option
+                           ? std::pair(given(options[i]), given(wanted[i]))
+                           : std::pair(change.field + "=" + change.has, change.field + "=" + change.wants);
+    if (std::find(changes.begin(), changes.end(), added) == changes.end()) changes.push_back(added);
   }
-
- private:
-  static std::string given(const ConfigField& option) {
-    const std::string flag = flag_of(option.name), text = option.text();
-    if (std::holds_alternative<bool>(option.zero())) return text == "true" ? flag : flag + "=" + text;
-    return flag + " " + (text.empty() ? "''" : text);
-  }
-  void add(const std::string& one, const std::string& other) {
-    if (std::find(has.begin(), has.end(), one) != has.end()) return;
-    has.push_back(one);
-    wants.push_back(other);
-  }
-};
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
+  return changes;
 }
 
-const ExportFormat& format_named(const std::string& name) {
-  return *std::find_if(export_formats().begin(), export_formats().end(),
-                       [&](const ExportFormat& format) { return name == format.models.name; });
-}
+std::string wants_text(const Changes& changes) { return joined(changes, " ", &Changes::value_type::second); }
 
 /// Throws: CheckpointError that says what the format wants instead
 void require_expressed(const DecoderOnlyConfig& config, const ModelFormat& models) {
   const Expression expression = expression_in(models, config);
   if (expression.changes.empty()) return;
-  const ChangedOptions options(config, expression);
+  const Changes changes = changed_options(config, expression);
   std::string remedy;
   for (const ExportFormat& other : export_formats())
     if (expression_in(other.models, config).changes.empty())
       remedy += std::string("--format ") + other.models.name + ", or ";
-  throw CheckpointError(expression.refusal(joined(options.has, ", "),
-                                           remedy + "a model trained with " + joined(options.wants, " ")));
+  throw CheckpointError(expression.refusal(joined(changes, ", ", &Changes::value_type::first),
+                                           remedy + "a model trained with " + wants_text(changes)));
 }
 
 }  // namespace
@@ -108,24 +92,23 @@ std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* token
   std::vector<std::pair<std::string, std::string>> texts;  // of formats with the same one, their names
   for (const ExportFormat& format : export_formats()) {
     const Expression expression = expression_in(format.models, config);
-    const std::vector<std::string> wants = ChangedOptions(config, expression).wants;
+    const std::string wants = wants_text(changed_options(config, expression));
     std::string text = " not, for its tokenizer";
     if (!tokenizer || format.has_tokenizer(*tokenizer, config.vocabulary))
-      text =
-          (wants.empty() ? "" : " only with " + joined(wants, " ")) + " (" + expression.family->title + ")";
+      text = (wants.empty() ? "" : " only with " + wants) + " (" + expression.family->title + ")";
     if (!texts.empty() && texts.back().second == text)
       texts.back().first += std::string(" and ") + format.models.name;
     else
       texts.emplace_back(format.models.name, text);
   }
-  std::vector<std::string> lines;
-  for (const auto& [names, text] : texts) lines.push_back(names + text);
-  return joined(lines, "; ");
+  return joined(texts, "; ", [](const auto& of) { return of.first + of.second; });
 }
 
 int export_model(const ExportOptions& options) {
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
-  const ExportFormat& format = format_named(options.format);
+  const ExportFormat& format =
+      *std::find_if(export_formats().begin(), export_formats().end(),
+                    [&](const ExportFormat& known) { return options.format == known.models.name; });
   require_expressed(run.model.config(), format.models);
   format.write(run, options);
   return kExitSuccess;

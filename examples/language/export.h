@@ -1,13 +1,12 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/tokenizer.h>
-#include <tapeformer/nn/transformer/decoder_only_config.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/nn/formats/expression.h>
 
 #include <string>
+#include <vector>
 
 namespace tapeformer {
-
-class Command;
 
 struct ExportOptions {
   std::string run, output, tokenizer_model, format = "transformers", type = "f16";
@@ -17,6 +16,19 @@ struct ExportOptions {
   /// Throws: Error naming an option that the format takes no notice of
   void refuse_ignored(const Command& command) const;
 };
+
+/// A format that `export` writes, in a file of its own.
+struct ExportFormat {
+  const ModelFormat& models;                  ///< its name, and what it expresses
+  std::string help;                           ///< what --format calls it
+  std::vector<const char*> own_options = {};  ///< options of `export` for this format alone
+  /// False for a tokenizer that the format lacks, of a model with `rows` tokens.
+  bool (*has_tokenizer)(const Tokenizer& tokenizer, Index rows);
+  /// Writes a model that the format expresses. Leaves nothing behind after an error.
+  void (*write)(LanguageRun& run, const ExportOptions& options);
+};
+ExportFormat transformers_export();
+ExportFormat gguf_export();
 
 /// The formats that a model is or would be exported to: "transformers (GPT-2); gguf only with
 /// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, whether the format has that too.

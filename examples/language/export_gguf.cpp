@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/language/export_format.h>
+#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/partial_folder.h>
-#include <tapeformer/examples/language/export_format.h>
+#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/formats/hugging_face.h>

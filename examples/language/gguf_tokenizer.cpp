@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
@@ -26,8 +27,7 @@ struct Vocabulary {
   }
   /// Up to `rows`, with the tokens that were added to the tokenizer's own.
   void fill_up(Index rows, const Tokenizer& tokenizer) {
-    while (static_cast<Index>(tokens.size()) < rows)
-      add("[PAD" + std::to_string(tokens.size()) + "]", kUnused);
+    while (static_cast<Index>(tokens.size()) < rows) add(format("[PAD{}]", tokens.size()), kUnused);
     for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
       tokens.at(static_cast<std::size_t>(token.id)) = token.content;
       types.at(static_cast<std::size_t>(token.id)) = token.is_special ? kControl : kUserDefined;
@@ -46,8 +46,10 @@ void add_controls(GgufMetadata& metadata, std::optional<std::int32_t> begin,
   constexpr const char* kNames[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                     "tokenizer.ggml.eom_token_id"};
   if (ends.size() > std::size(kNames))
-    throw DataError("[tokenizer] GGUF can express 3 end tokens; got " + std::to_string(ends.size()) +
-                    "; try fewer in generation_config.json's eos_token_id");
+    throw DataError(
+        format("[tokenizer] GGUF can express 3 end tokens; got {}; try fewer in "
+               "generation_config.json's eos_token_id",
+               ends.size()));
   add_id(metadata, "tokenizer.ggml.bos_token_id", begin);
   for (std::size_t i = 0; i < ends.size(); ++i) add_id(metadata, kNames[i], ends[i]);
   metadata.emplace_back("tokenizer.ggml.add_bos_token", adds_begin);

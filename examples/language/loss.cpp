@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/data/hash.h>
@@ -27,32 +28,32 @@ double student_t(Index freedom) {
                                                           : 1.96 + (2.372 + (2.82 + 2.56 / n) / n) / n;
 }
 
-/// Lets each row begin with a prompt.
-void set_prefixes(LanguageBatch& batch, std::uint64_t seed, Index first) {
+/// Lets each row begin with a prompt; returns the prompts' lengths.
+Tensor set_prefixes(const TokenBatch& batch, std::uint64_t seed, Index first) {
   const Index rows = batch.inputs.size(0), length = batch.inputs.size(1);
-  batch.prefix_lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
-  std::int32_t* const targets = batch.targets.data<std::int32_t>();
+  std::vector<std::int32_t> lengths;
   for (Index row = 0; row < rows; ++row) {
     const auto place = static_cast<std::uint64_t>(first + row);
     const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
     const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
-    batch.prefix_lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
+    lengths.push_back(static_cast<std::int32_t>(prefix));
     // The last token of the prompt predicts the first one after it.
-    std::fill_n(targets + row * length, prefix - 1, -1);
+    std::fill_n(batch.targets.data<std::int32_t>() + row * length, prefix - 1, -1);
   }
+  return Tensor::from(lengths, {rows}).to(Device::cpu());
 }
 
 /// Cuts the rows at document ends, and joins them to one. Starts are as many as there might be, so that all
 /// batches of a shape are alike: for the documents that there are not, they are the end of the row.
-void set_documents_apart(LanguageBatch& batch, std::int32_t document_end) {
+PackedDocuments set_documents_apart(TokenBatch& batch, std::int32_t document_end) {
   const Index length = batch.inputs.size(1), tokens = batch.inputs.elements();
-  batch.inputs = reshape(batch.inputs, {1, tokens}), batch.targets = reshape(batch.targets, {1, tokens});
-  batch.documents = {Tensor::empty({tokens + 1}, DType::i32, Device::cpu()),
-                     Tensor::empty({1, tokens}, DType::i32, Device::cpu())};
+  batch = {reshape(batch.inputs, {1, tokens}), reshape(batch.targets, {1, tokens})};
+  const PackedDocuments documents{Tensor::empty({tokens + 1}, DType::i32, Device::cpu()),
+                                  Tensor::empty({1, tokens}, DType::i32, Device::cpu())};
   const std::int32_t* const ids = batch.inputs.data<std::int32_t>();
   std::int32_t *const targets = batch.targets.data<std::int32_t>(),
-                      *start = batch.documents.starts.data<std::int32_t>(),
-                      *const positions = batch.documents.positions.data<std::int32_t>();
+                      *start = documents.starts.data<std::int32_t>(),
+                      *const positions = documents.positions.data<std::int32_t>();
   std::fill_n(start, tokens + 1, static_cast<std::int32_t>(tokens));
   Index first = 0;
   for (Index i = 0; i < tokens; ++i) {
@@ -60,34 +61,35 @@ void set_documents_apart(LanguageBatch& batch, std::int32_t document_end) {
     if (ids[i] == document_end) targets[i] = -1;  // the next document's first token
     positions[i] = static_cast<std::int32_t>(i - first);
   }
+  return documents;
 }
 
 }  // namespace
 
-LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index first, std::optional<std::int32_t> document_end) {
-  LanguageBatch result{std::move(batch.inputs), std::move(batch.targets), {}, {}, 0};
-  if (config.prefix) set_prefixes(result, seed, first);
-  if (document_end) set_documents_apart(result, *document_end);
-  const std::int32_t* const targets = result.targets.data<std::int32_t>();
-  const Index ignored = std::count(targets, targets + result.targets.elements(), -1);
-  result.counted = result.targets.elements() - ignored;
-  return result;
+Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
+                     std::optional<std::int32_t> document_end) {
+  Tensor prefix_lengths;
+  PackedDocuments documents;
+  if (config.prefix) prefix_lengths = set_prefixes(batch, seed, first);
+  if (document_end) documents = set_documents_apart(batch, *document_end);
+  const std::int32_t* const targets = batch.targets.data<std::int32_t>();
+  const Index all = batch.targets.elements(), counted = all - std::count(targets, targets + all, -1);
+  return {{batch.inputs, batch.targets, prefix_lengths, documents.starts, documents.positions},
+          counted,
+          counted > 0 ? all : 0};
 }
 
-void ignore_targets(LanguageBatch& batch) {
-  std::fill_n(batch.targets.data<std::int32_t>(), batch.targets.elements(), -1);
-  batch.counted = 0;
+void ignore_targets(Batch& batch) {
+  std::fill_n(batch.tensors[1].data<std::int32_t>(), batch.tensors[1].elements(), -1);
+  batch.counted = batch.tokens = 0;
 }
 
-LanguageBatch LanguageBatch::to(Device device) const {
-  const Tensor lengths = prefix_lengths.defined() ? prefix_lengths.to(device) : prefix_lengths;
-  PackedDocuments there;
-  if (documents.starts.defined()) there = {documents.starts.to(device), documents.positions.to(device)};
-  return {inputs.to(device), targets.to(device), lengths, there, counted};
+Tensor language_loss(const DecoderOnly& model, const Batch& batch, const HeadLossConfig& head) {
+  const std::vector<Tensor>& x = batch.tensors;
+  return model.loss(x[0], x[1], x[2], head, {x[3], x[4]});
 }
 
-std::string MeanLoss::error_text() const {
+std::string EstimatedLoss::error_text() const {
   return batches < 2 ? "" : format(" ± {:.4f}", student_t(batches - 1) * standard_error);
 }
 
@@ -109,17 +111,14 @@ class LanguageMeasure::Sum {
       sums_.insert(sums_.end(), {0, 0, 0, 0});
       return;
     }
-    const LanguageBatch batch =
+    const Batch batch =
         language_batch(model_.config(), read(share), seed, first + share.begin, measure_.document_end_);
-    const LanguageBatch there = batch.to(model_.device());
-    const double loss =
-        model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_, there.documents)
-            .item();
-    const std::int32_t *const inputs = batch.inputs.data<std::int32_t>(), *const targets =
-                                                                              batch.targets
-                                                                                  .data<std::int32_t>();
+    const double loss = language_loss(model_, batch.to(model_.device()), measure_.head_).item();
+    const std::int32_t *const inputs = batch.tensors[0].data<std::int32_t>(), *const targets =
+                                                                                  batch.tensors[1]
+                                                                                      .data<std::int32_t>();
     TextSize text;
-    for (Index i = 0; i < batch.targets.elements(); ++i)
+    for (Index i = 0; i < batch.tensors[1].elements(); ++i)
       if (targets[i] >= 0) text += measure_.size_of(targets[i], inputs[i]);
     const auto counted = static_cast<double>(batch.counted);
     sums_.insert(sums_.end(),
@@ -130,7 +129,7 @@ class LanguageMeasure::Sum {
         [&](Share share) { return measure_.windows_.batch(number, measure_.rows_, share); });
   }
   /// The mean, with the standard error from the variation between batches. All ranks must call it.
-  MeanLoss mean() const {
+  EstimatedLoss mean() const {
     const std::vector<double> sums = ranks_.sum(sums_);
     double nats = 0, tokens = 0, bytes = 0, words = 0, count = 0, mean = 0, squares = 0;
     for (auto batch = sums.begin(); batch != sums.end(); batch += 4) {
@@ -148,9 +147,7 @@ class LanguageMeasure::Sum {
                       "has no answer in the rows that were measured; try --validation-kind exact, or more "
                       "--validation-batches");
     }
-    return {nats / tokens,
-            static_cast<Index>(tokens),
-            {static_cast<Index>(bytes), static_cast<Index>(words)},
+    return {{nats, tokens, {static_cast<Index>(bytes), static_cast<Index>(words)}},
             static_cast<Index>(count),
             count < 2 ? 0 : std::sqrt(squares / (count - 1) / count)};
   }
@@ -188,7 +185,7 @@ TextSize LanguageMeasure::size_of(std::int32_t token, std::int32_t before) const
   return after_white_space ? text.after_white_space : text.after_word;
 }
 
-MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check,
+TextLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check,
                                 Communicator& ranks) const {
   Sum sum(*this, model, ranks);
   Index windows = 0;
@@ -199,19 +196,16 @@ MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Ch
     const Index targets = file().size() - 1, seen = std::min(windows * length_, targets);
     progress.status("validating " + count_text(seen) + "/" + count_text(targets) + " tokens");
   });
-  MeanLoss result = sum.mean();
-  result.batches = 0;
-  result.standard_error = 0;
-  return result;
+  return sum.mean();
 }
 
-MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
-                                   const Check& check, Communicator& ranks) const {
+EstimatedLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
+                                        const Check& check, Communicator& ranks) const {
   Sum sum(*this, model, ranks);
   for (Index i = 0; i < batches; ++i) {
     if (check) check();
     sum.add_random(number * batches + i, rows_);
-    progress.status("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
+    progress.status(format("validating {}/{}", i + 1, batches));
   }
   return sum.mean();
 }

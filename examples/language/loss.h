@@ -1,10 +1,9 @@
 #pragma once
 
-#include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
-#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/text_measure.h>
+#include <tapeformer/examples/train/task.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
 #include <functional>
@@ -14,36 +13,25 @@
 
 namespace tapeformer {
 
-/// A batch as a model trains on it. For a model with a prefix, each row begins with a prompt that sees
-/// itself in both directions and holds no targets. With documents apart, all rows are one row of documents.
-struct LanguageBatch {
-  Tensor inputs, targets;     ///< i32 [B, T]; a target of -1 does not count
-  Tensor prefix_lengths;      ///< i32 [B], or undefined
-  PackedDocuments documents;  ///< defined where they are apart; always as many, most of them empty
-  Index counted = 0;          ///< targets that count
-
-  /// Batches are made on the CPU and moved by this.
-  LanguageBatch to(Device device) const;
-};
-
-/// Uses the tensors of `batch` without a copy. Prefix lengths in 1 .. T - 1 are a function of (seed, first +
-/// row), where `first` is the number of the first row among all rows. With `document_end`, documents are
-/// apart: each row begins one, and so does each token after an end, which is not a target itself.
-LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index first, std::optional<std::int32_t> document_end = {});
+/// A batch as a model trains on it: inputs and targets, i32 [B, T], where a target of -1 does not count;
+/// prefix lengths, i32 [B], and starts and positions of documents, or undefined. For a model with a prefix,
+/// each row begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in
+/// 1 .. T - 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
+/// `document_end`, all rows are one row of documents: each row begins one, and so does each token after an
+/// end, which is not a target itself.
+/// Uses the tensors of `batch` without a copy.
+Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
+                     std::optional<std::int32_t> document_end = {});
 /// Lets none of the batch's targets count.
-void ignore_targets(LanguageBatch& batch);
+void ignore_targets(Batch& batch);
+/// The mean loss of the targets that count.
+Tensor language_loss(const DecoderOnly& model, const Batch& batch, const HeadLossConfig& head = {});
 
-/// A mean over targets.
-struct MeanLoss {
-  double nats = 0;  ///< per token
-  Index tokens = 0;
-  TextSize text;              ///< the bytes and words of these tokens; 0 if unknown
-  Index batches = 0;          ///< the number of batches drawn; 0 for an exact mean
-  double standard_error = 0;  ///< of `nats`, from the variation between batches; 0 for fewer than two
+/// The loss of random batches.
+struct EstimatedLoss : TextLoss {
+  Index batches = 0;          ///< the number drawn
+  double standard_error = 0;  ///< of the mean, from the variation between batches; 0 for fewer than two
 
-  /// The loss of all these tokens together.
-  double total_nats() const { return nats * static_cast<double>(tokens); }
   /// " ± 0.0021", within which the exact mean is in 95 of 100 cases; empty if the standard error is unknown.
   std::string error_text() const;
 };
@@ -63,11 +51,11 @@ class LanguageMeasure {
   /// token except the first is a target once; for a model with a prefix, only those after the prefix of
   /// their window. Its length follows from the window's place and depends neither on the seed nor on the
   /// batch size.
-  MeanLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
+  TextLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
                  Communicator& ranks = *communicator_alone()) const;
   /// The mean over `batches` random batches, different ones for each `number`.
-  MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
-                    const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
+  EstimatedLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
+                         const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
   /// A loss that is finite if the weights are: of the first `rows` rows of random batch `number`, by this
   /// process alone, with the inputs as targets, since few rows may hold no answer.
   double trial(DecoderOnly& model, Index number, Index rows) const;

@@ -1,11 +1,8 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/language/options.h>
-#include <tapeformer/examples/language/presets.h>
-#include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/optim/piecewise_constant.h>
 
 #include <algorithm>
@@ -35,16 +32,14 @@ std::string feed_forward_name(const DecoderOnlyConfig& config) {
 }  // namespace
 
 void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name) {
-  std::string names;
   for (const FeedForwardKind& kind : kFeedForwardKinds) {
-    if (kind.name == name) {
-      model.activation = kind.activation;
-      model.gated = kind.gated;
-      return;
-    }
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    if (kind.name != name) continue;
+    model.activation = kind.activation;
+    model.gated = kind.gated;
+    return;
   }
-  throw Error("the feed-forward network must be one of " + names + "; got " + name);
+  throw Error(format("the feed-forward network must be one of {}; got {}",
+                     joined(kFeedForwardKinds, ", ", &FeedForwardKind::name), name));
 }
 
 void set_bias(DecoderOnlyConfig& model, bool bias) {
@@ -128,21 +123,19 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
   set_feed_forward_kind(model, "gelu");
   set_bias(model, false);
   for (const char* options : preset_named(language_presets(), preset).options)
-    from_json(parse_json(options), *this);
+    read_options(parse_json(options), fields_of(*this));
 }
 
 void LanguageDataOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
 void LanguageOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
-
-void LanguageOptions::make_paths_absolute() { make_absolute(fields_of(*this)); }
 
 void LanguageDataOptions::check() const {
   check_options(fields_of(*this));
   const TokenizerKind* kind = find_kind(text_tokenizers(), tokenizer);
   require(kind != nullptr, "--tokenizer must be " + names_of(text_tokenizers()) + "; got " + tokenizer);
   require(vocabulary >= kind->least_vocabulary,
-          "--vocabulary must be at least " + std::to_string(kind->least_vocabulary) + " with --tokenizer " +
-              tokenizer + ", which has all bytes; got " + std::to_string(vocabulary));
+          format("--vocabulary must be at least {} with --tokenizer {}, which has all bytes; got {}",
+                 kind->least_vocabulary, tokenizer, vocabulary));
   for (const std::string& path : corpus)
     require(!path.empty(), "--corpus must name a file or folder; got nothing");
   for (const std::string& path : validation)
@@ -180,8 +173,7 @@ void LanguageOptions::check() const {
     if (text.empty()) return;
     try {
       const Index largest = PiecewiseConstant(text, 1).largest();
-      require(most == 0 || largest <= most,
-              "goes up to " + std::to_string(largest) + ", and --context is " + std::to_string(most));
+      require(most == 0 || largest <= most, format("goes up to {}, and --context is {}", largest, most));
     } catch (const Error& error) {
       throw Error(std::string(flag) + ": " + error.what());
     }
@@ -247,20 +239,6 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   data.refuse_ignored(command);
   training.refuse_ignored(command);
-}
-
-std::string language_fields() {
-  const DecoderOnlyConfig model;
-  const LanguageOptions options;
-  return fields_document("train_language_model", fields_of(model), fields_of(options));
-}
-
-void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) {
-  write_fields(json, fields_of(options));
-}
-
-void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
-  read_options(json, fields_of(options));
 }
 
 void adapt_preset(LanguageOptions& options, const Command& command) {

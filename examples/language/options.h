@@ -1,16 +1,14 @@
 #pragma once
 
+#include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/presets.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 #include <vector>
 
 namespace tapeformer {
-
-class Command;
 
 /// The text, and its tokenizer.
 struct LanguageDataOptions {
@@ -61,8 +59,6 @@ struct LanguageOptions {
 
   /// As the preset of this name, for whatever it leaves open as the first preset. Throws: Error
   explicit LanguageOptions(const std::string& preset_name = {});
-  /// So that a run can be resumed and evaluated from another folder.
-  void make_paths_absolute();
   /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
   /// How batches change their shape in the course of the run, from step 0 on.
@@ -77,13 +73,8 @@ struct LanguageOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// Output of the command `fields`: the fields of the model and of these options.
-std::string language_fields();
-
-void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
-/// An option that an older run lacks takes its default.
-/// Throws: CheckpointError that names an unusable or unknown option
-void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
+/// The first is the one that is used when none is named.
+const std::vector<Preset>& language_presets();
 
 // Options that are not a field of the model one to one.
 

@@ -1,4 +1,4 @@
-#include <tapeformer/examples/language/presets.h>
+#include <tapeformer/examples/language/options.h>
 
 namespace tapeformer {
 namespace {

@@ -10,37 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
-#include <filesystem>
 
 namespace tapeformer {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// Throws unless the folder has a config.json, and, where it is ours, weights.
 void check_folder(const std::string& folder) {
-  if (!fs::is_directory(folder))
-    throw CheckpointError(folder +
-                          ": is not a folder; try a run folder, or a checkpoint folder of transformers");
-  if (!fs::exists(folder + "/config.json")) {
-    throw CheckpointError(
-        folder +
-        ": has no config.json, which says what model its weights are; try a run folder, or a "
-        "checkpoint folder of transformers");
-  }
-  if (fs::exists(folder + "/source.vocabulary")) {
-    throw CheckpointError(folder +
-                          ": is a run of train_translation; try one of train_language_model, or a "
-                          "checkpoint folder of transformers");
-  }
-}
-
-void check_trained(const std::string& folder) {
-  if (fs::exists(folder + "/weights.safetensors")) return;
-  throw CheckpointError(
-      folder +
-      ": has no weights.safetensors: the training has not reached its first validation; go on "
-      "with train --resume");
+  check_run_folder(folder, "source.vocabulary", "train_translation",
+                   "a run folder of train_language_model, or a checkpoint folder of transformers");
 }
 
 DecoderOnly load_model(const std::string& folder, Index average) {
@@ -73,28 +49,26 @@ std::optional<LanguageOptions> training_in(const std::string& folder) {
 }
 
 LanguageRun LanguageRun::load(const std::string& folder, Index average, const std::string& tokenizer_path) {
-  LanguageRun run{load_model(folder, average),
-                  find_tokenizer(tokenizer_path.empty() ? folder : tokenizer_path)};
-  if (const Index rows = run.model.config().vocabulary; run.tokenizer->vocabulary_size() > rows) {
-    throw DataError(tokenizer_path.empty() ? folder : tokenizer_path, 0,
-                    "is a tokenizer of " + number_of(run.tokenizer->vocabulary_size(), "token") +
-                        ", and the model has " + std::to_string(rows));
-  } else if (!tokenizer_path.empty() && run.tokenizer->vocabulary_size() < rows) {
-    std::fprintf(stderr, "note: %s has %s, and the model %lld; is it the model's own?\n",
-                 tokenizer_path.c_str(), number_of(run.tokenizer->vocabulary_size(), "token").c_str(),
-                 static_cast<long long>(rows));
-  }
-  if (!is_hugging_face(folder) && tokenizer_path.empty()) {
-    const Json config = RunFolder(folder).config();
-    const auto found = config.find("tokenizer_fingerprint");
-    if (found != config.end() && !found->is_number_unsigned())
-      throw CheckpointError(folder +
-                            "/config.json: is not of this program: tokenizer_fingerprint is not a number");
-    if (found == config.end() || found->get<std::uint64_t>() != hash_text(run.tokenizer->serialize())) {
-      throw DataError(folder + "/" + kTokenizerFile, 0,
-                      "is not the tokenizer that the weights were trained with; restore it");
-    }
-  }
+  const std::string& from = tokenizer_path.empty() ? folder : tokenizer_path;
+  LanguageRun run{load_model(folder, average), find_tokenizer(from)};
+  const Index rows = run.model.config().vocabulary, tokens = run.tokenizer->vocabulary_size();
+  if (tokens > rows)
+    throw DataError(from, 0,
+                    format("is a tokenizer of {}, and the model has {}", number_of(tokens, "token"), rows));
+  if (!tokenizer_path.empty() && tokens < rows)
+    std::fputs(format("note: {} has {}, and the model {}; is it the model's own?\n", tokenizer_path,
+                      number_of(tokens, "token"), rows)
+                   .c_str(),
+               stderr);
+  if (is_hugging_face(folder) || !tokenizer_path.empty()) return run;
+  const Json config = RunFolder(folder).config();
+  const auto found = config.find("tokenizer_fingerprint");
+  if (found != config.end() && !found->is_number_unsigned())
+    throw CheckpointError(folder +
+                          "/config.json: is not of this program: tokenizer_fingerprint is not a number");
+  if (found == config.end() || found->get<std::uint64_t>() != hash_text(run.tokenizer->serialize()))
+    throw DataError(folder + "/" + kTokenizerFile, 0,
+                    "is not the tokenizer that the weights were trained with; restore it");
   return run;
 }
 

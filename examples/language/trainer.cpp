@@ -1,13 +1,11 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/text_stream.h>
-#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>
@@ -39,13 +37,13 @@ std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) 
   const Index rows = model_config_in(options.from).vocabulary;
   if (tokenizer->vocabulary_size() == rows) return tokenizer;
   throw DataError(path, 0,
-                  "is a tokenizer of " + std::to_string(tokenizer->vocabulary_size()) +
-                      " tokens, and the model in " + options.from + " has " + std::to_string(rows) +
-                      "; try the one that it was trained with");
+                  format("is a tokenizer of {} tokens, and the model in {} has {}; try the one that it "
+                         "was trained with",
+                         tokenizer->vocabulary_size(), options.from, rows));
 }
 
 /// "1024 tokens per step", or a range if the number changes.
-std::string tokens_a_step(const std::vector<BatchShape>& shapes, Index accumulate) {
+std::string tokens_per_step(const std::vector<BatchShape>& shapes, Index accumulate) {
   std::set<Index> counts;
   for (const BatchShape& shape : shapes) counts.insert(accumulate * shape.rows * shape.context);
   const std::string least = counts.size() > 1 ? std::to_string(*counts.begin()) + " to " : "";
@@ -93,25 +91,19 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
       measure_(data_.validation, *data_.tokenizer, options_.batch, options_.model.context,
                options_.training.seed, options_.head_loss(), document_end(options_, *data_.tokenizer)),
       plan_(validation_plan(options_, data_.validation.size())) {
-  for (const TokenFile* file : {&data_.train, &data_.validation}) {
-    if (file->vocabulary() > model_.config().vocabulary) {
+  for (const TokenFile* file : {&data_.train, &data_.validation})
+    if (file->vocabulary() > model_.config().vocabulary)
       throw DataError(file->path(), 0,
-                      "has a vocabulary of " + std::to_string(file->vocabulary()) +
-                          ", and the model one of " + std::to_string(model_.config().vocabulary));
-    }
-  }
+                      format("has a vocabulary of {}, and the model one of {}", file->vocabulary(),
+                             model_.config().vocabulary));
   windows(options_.model.context);  // throws if the text is too short
   model_.recompute_layers(options_.training.recompute_layers);
-  progress.log(count_text(data_.train.size()) + " tokens to train on, " +
-               count_text(data_.validation.size()) + " to validate on; " +
-               tokens_a_step(shapes_, options_.training.accumulate));
-  progress.log(changes_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
-               number_of(omp_get_max_threads(), "thread"));
+  progress.log(format("{} tokens to train on, {} to validate on; {}", count_text(data_.train.size()),
+                      count_text(data_.validation.size()),
+                      tokens_per_step(shapes_, options_.training.accumulate)));
+  progress.log(format("{}; {} parameters; {}", changes_text(model_.config()),
+                      count_text(model_.parameter_count()), number_of(omp_get_max_threads(), "thread")));
 }
-
-std::string LanguageTask::summary() { return summary_of(model_); }
-
-std::string LanguageTask::exports() const { return exports_text(model_.config(), data_.tokenizer.get()); }
 
 void LanguageTask::set_steps(Index steps, bool is_begun) {
   options_.training.set_steps(steps, is_begun);
@@ -151,39 +143,29 @@ Batch LanguageTask::batch(Index number, BatchShare share) {
   Share rows = share_of(all.rows, share.rank, share.ranks);
   const bool counts = rows.size() > 0;
   if (!counts) rows = {0, 1};  // all ranks compute the same graph
-  LanguageBatch here = language_batch(model_.config(), windows(all.context).batch(number, all.rows, rows),
-                                      options_.training.seed, number * all.rows + rows.begin,
-                                      document_end(options_, *data_.tokenizer));
+  Batch here = language_batch(model_.config(), windows(all.context).batch(number, all.rows, rows),
+                              options_.training.seed, number * all.rows + rows.begin,
+                              document_end(options_, *data_.tokenizer));
   if (!counts) ignore_targets(here);
-  here = here.to(model_.device());
-  return {{here.inputs, here.targets, here.prefix_lengths, here.documents.starts, here.documents.positions},
-          here.counted,
-          here.counted > 0 ? here.inputs.elements() : 0};
+  return here.to(model_.device());
 }
 
-Tensor LanguageTask::loss(const Batch& batch) {
-  const auto &inputs = batch.tensors[0], &targets = batch.tensors[1], &prefix_lengths = batch.tensors[2];
-  return model_.loss(inputs, targets, prefix_lengths, options_.head_loss(),
-                     {batch.tensors[3], batch.tensors[4]});
-}
+Tensor LanguageTask::loss(const Batch& batch) { return language_loss(model_, batch, options_.head_loss()); }
 
 Validation LanguageTask::validate(Progress& progress) {
   Validation result;
   if (plan_.exact) {
-    const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
-    result.loss = exact.nats;
-    if (exact.text.bytes > 0)
-      result.further.emplace_back("bits_per_byte", bits_per_byte(exact.total_nats(), exact.text));
-    if (exact.text.words > 0)
-      result.further.emplace_back("word_perplexity", word_perplexity(exact.total_nats(), exact.text));
+    const TextLoss exact = measure_.exact(model_, progress, {}, ranks());
+    result.loss = exact.mean();
+    result.further = exact.units();
   }
   if (plan_.batches > 0) {
-    const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress, {}, ranks());
-    if (!plan_.exact) result.loss = estimate.nats;
-    result.further.emplace_back("estimated_loss", estimate.nats);
+    const EstimatedLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress, {}, ranks());
+    if (!plan_.exact) result.loss = estimate.mean();
+    result.further.emplace_back("estimated_loss", estimate.mean());
     const std::string error = estimate.error_text();
     result.remark = plan_.exact
-                        ? format(", estimated {:.4f}", estimate.nats) + error
+                        ? format(", estimated {:.4f}{}", estimate.mean(), error)
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   return result;
@@ -276,20 +258,17 @@ Json LanguageTask::conclude(Progress& progress) {
   Json result;
   std::string said;
   if (plan_.exact_end) {
-    const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
-    result["best_loss"] = exact.nats;
-    if (exact.text.bytes > 0) result["best_bits_per_byte"] = bits_per_byte(exact.total_nats(), exact.text);
-    if (exact.text.words > 0)
-      result["best_word_perplexity"] = word_perplexity(exact.total_nats(), exact.text);
-    said = loss_text(exact);
+    const TextLoss exact = measure_.exact(model_, progress, {}, ranks());
+    result["best_loss"] = exact.mean();
+    for (const auto& [unit, value] : exact.units()) result["best_" + unit] = value;
+    said = exact.to_string();
   }
   if (plan_.end_batches > 0) {
     // The same batches as in `evaluate`.
-    const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress, {}, ranks());
-    result["best_estimated_loss"] = estimate.nats;
-    said += (said.empty() ? "" : "; ") +
-            ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +
-            format(" {:.4f}", estimate.nats) + estimate.error_text();
+    const EstimatedLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress, {}, ranks());
+    result["best_estimated_loss"] = estimate.mean();
+    said += format("{}estimated from {} {:.4f}{}", said.empty() ? "" : "; ",
+                   number_of(plan_.end_batches, "batch", "batches"), estimate.mean(), estimate.error_text());
   }
   progress.log("the best weights: " + said);
   return result;

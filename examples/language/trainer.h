@@ -1,8 +1,9 @@
 #pragma once
 
 #include <tapeformer/examples/language/data.h>
-#include <tapeformer/examples/language/evaluate.h>
+#include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/loss.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/train/start.h>
 
 namespace tapeformer {
@@ -46,8 +47,8 @@ class LanguageTask : public TrainingTask {
   void save_state(Json& state) const override;
   /// Throws: DataError if the checkpoint is of other data
   void load_state(const Json& state) override;
-  std::string summary() override;
-  std::string exports() const override;
+  std::string summary() override { return summary_of(model_); }
+  std::string exports() const override { return exports_text(model_.config(), data_.tokenizer.get()); }
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_language_model"; }
 

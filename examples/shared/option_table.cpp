@@ -94,6 +94,24 @@ void read_options(const nlohmann::ordered_json& json, FieldList&& fields) {
   }
 }
 
+void check_run_folder(const std::string& folder, const char* file_of_other, const char* other,
+                      const char* remedy) {
+  const bool is_other = std::filesystem::exists(folder + "/" + file_of_other);
+  if (std::filesystem::exists(folder + "/config.json") && !is_other) return;
+  throw CheckpointError(format("{}: {}; try {}", folder,
+                               !std::filesystem::is_directory(folder) ? "is not a folder"
+                               : is_other                             ? std::string("is a run of ") + other
+                                                                      : "is not a run: it has no config.json",
+                               remedy));
+}
+
+void check_trained(const std::string& folder) {
+  if (std::filesystem::exists(folder + "/weights.safetensors")) return;
+  throw CheckpointError(folder +
+                        ": has no weights.safetensors: the run has not reached its first validation; "
+                        "continue it with train --resume");
+}
+
 void read_options(const RunFolder& folder, FieldList&& fields) {
   // To measure a model or train it further takes none of these options of steps, which may have been retired.
   static constexpr const char* kOfSteps[] = {

@@ -47,6 +47,23 @@ void make_absolute(FieldList&& fields);
 /// Throws: CheckpointError that names an unusable or unknown option
 void read_options(const nlohmann::ordered_json& json, FieldList&& fields);
 
+// The options of a run to JSON and back; from_json() is as read_options().
+template <class Options, class = decltype(Options::training)>
+void to_json(nlohmann::ordered_json& json, const Options& options) {
+  write_fields(json, fields_of(options));
+}
+template <class Options, class = decltype(Options::training)>
+void from_json(const nlohmann::ordered_json& json, Options& options) {
+  read_options(json, fields_of(options));
+}
+
+/// Throws: CheckpointError unless `folder` has a config.json and is not a run of the program `other`, whose
+///         runs alone have `file_of_other`; `remedy` says what to try
+void check_run_folder(const std::string& folder, const char* file_of_other, const char* other,
+                      const char* remedy);
+/// Throws: CheckpointError if the run in the folder has no weights yet
+void check_trained(const std::string& folder);
+
 /// Reads the options in the config.json of a run. Throws: CheckpointError
 void read_options(const RunFolder& folder, FieldList&& fields);
 template <class Options>

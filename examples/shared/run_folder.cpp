@@ -147,11 +147,9 @@ ScratchFolder::~ScratchFolder() {
 }
 
 void RunFolder::refuse_if_used() const {
-  if (!writes_) return;
-  if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
+  if (writes_ && (has_checkpoint() || fs::exists(file("weights.safetensors"))))
     throw DataError(path_, 0,
                     "holds a training already; try --resume to continue it, or another --run folder");
-  }
 }
 
 Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }

@@ -20,25 +20,25 @@ TextSize size_of_text(std::string_view text, bool after_white_space) {
   return size;
 }
 
-double bits_per_byte(double nats, const TextSize& size) {
-  return size.bytes == 0 ? 0 : nats / (std::log(2.0) * static_cast<double>(size.bytes));
+std::vector<std::pair<std::string, double>> TextLoss::units() const {
+  std::vector<std::pair<std::string, double>> units;
+  const auto bytes = static_cast<double>(text.bytes), words = static_cast<double>(text.words);
+  if (bytes > 0) units.emplace_back("bits_per_byte", nats / (std::log(2.0) * bytes));
+  if (words > 0) units.emplace_back("word_perplexity", std::exp(nats / words));
+  return units;
 }
 
-double word_perplexity(double nats, const TextSize& size) {
-  return size.words == 0 ? 0 : std::exp(nats / static_cast<double>(size.words));
+std::string TextLoss::to_string() const {
+  std::string said = format("{:.4f} nats per token, perplexity {}", mean(), number_text(std::exp(mean())));
+  for (const auto& [unit, value] : units())
+    said += unit == "bits_per_byte" ? format(", {:.4f} bits per byte", value)
+                                    : ", perplexity per word " + number_text(value);
+  return said;
 }
 
-std::string text_units(double nats, const TextSize& size) {
-  std::string text;
-  if (size.words > 0) text += ", perplexity per word " + number_text(word_perplexity(nats, size));
-  if (size.bytes > 0) text += format(", {:.4f} bits per byte", bits_per_byte(nats, size));
-  return text;
-}
-
-nlohmann::ordered_json loss_json(double nats, double tokens, const TextSize& size) {
-  nlohmann::ordered_json json = {{"loss", nats / tokens}, {"perplexity", std::exp(nats / tokens)}};
-  if (size.words > 0) json["word_perplexity"] = word_perplexity(nats, size);
-  if (size.bytes > 0) json["bits_per_byte"] = bits_per_byte(nats, size);
+nlohmann::ordered_json TextLoss::json() const {
+  nlohmann::ordered_json json = {{"loss", mean()}, {"perplexity", std::exp(mean())}};
+  for (const auto& [unit, value] : units()) json[unit] = value;
   return json;
 }
 

@@ -13,6 +13,14 @@ struct Batch {
   std::vector<Tensor> tensors;  ///< on the model's device, in an order of the task's own
   Index counted = 0;            ///< tokens in the loss, which is their mean
   Index tokens = 0;             ///< tokens computed, for the speed
+
+  /// Batches are made on the CPU and moved by this. Undefined tensors stay undefined.
+  Batch to(Device device) const {
+    Batch moved = *this;
+    for (Tensor& x : moved.tensors)
+      if (x.defined()) x = x.to(device);
+    return moved;
+  }
 };
 
 /// The part of each batch that a process computes.

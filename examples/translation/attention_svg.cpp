@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/translation/attention_svg.h>
-#include <tapeformer/examples/translation/xml_text.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kLongestLabel = 24;  // in characters
+constexpr std::size_t kLongestLabel = 24, kLongestTitle = 120;  // in characters
 constexpr int kMargin = 16, kGap = 28, kBarWidth = 12, kLegendWidth = 64;
 
 /// "#rrggbb" for x in [0, 1], from near white over green to dark blue; the lightness in Oklab falls linearly.
@@ -34,18 +34,64 @@ std::string color(double x) {
                 byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
 
-/// A label for XML: `text`, cut to length, and `whole`, which shows when pointed at.
+/// A character as it is shown.
+struct Character {
+  char32_t point;
+  std::string utf8;
+};
+
+/// Takes one character off the front of `text`; what is not UTF-8 goes byte by byte.
+Character take_character(std::string_view& text) {
+  const Utf8Step step = next_utf8(text);
+  const bool valid = step.kind == Utf8Step::whole;
+  const std::string_view bytes = text.substr(0, valid ? step.length : 1);
+  const char32_t point = valid ? decode_code_point(text) : 0xFFFD;
+  text.remove_prefix(bytes.size());
+  if (point < 0x20 || point == 0x7F) {  // the control's symbol, U+2400 to U+2421
+    const auto last = static_cast<char>(point < 0x20 ? 0x80 + point : 0xA1);
+    return {point < 0x20 ? 0x2400 + point : 0x2421, std::string("\xE2\x90") + last};
+  }
+  // The C1 controls, the two that XML forbids, and those that turn the direction of what follows.
+  const bool hidden = (point >= 0x80 && point < 0xA0) || (point & 0xFFFE) == 0xFFFE ||
+                      (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+  if (hidden || !valid) return {0xFFFD, "�"};
+  switch (point) {
+    case '&': return {point, "&amp;"};
+    case '<': return {point, "&lt;"};
+    case '>': return {point, "&gt;"};
+    case '"': return {point, "&quot;"};
+    case '\'': return {point, "&apos;"};
+    default: return {point, std::string(bytes)};
+  }
+}
+
+/// The approximate width in a sans-serif font, in units of the font size.
+double width_of(char32_t point) {
+  const bool broad = (point >= 'A' && point <= 'Z') || point == 'm' || point == 'w';
+  return point >= 0x1100 ? 1.05 : broad ? 0.85 : 0.66;
+}
+
+/// Any bytes as text for XML: cut to length, and whole, which shows when pointed at.
 struct Label {
   std::string text, whole;
   double width = 0;  // in units of the font size
+
+  Label(std::string_view bytes, std::size_t longest) {
+    std::size_t count = 0, cut = 0;  // `cut` is where the ellipsis goes
+    while (!bytes.empty()) {
+      Character shown = take_character(bytes);
+      if (shown.point == ' ' && (count == 0 || bytes.empty())) shown = {0xB7, "·"};
+      if (++count == longest) cut = whole.size();
+      if (count <= longest) width += width_of(shown.point);
+      whole += shown.utf8;
+    }
+    text = count > longest ? whole.substr(0, cut) + "…" : whole;
+  }
 };
 
 std::vector<Label> labels_of(const std::vector<std::string>& texts) {
   std::vector<Label> labels;
-  for (const std::string& text : texts) {
-    const XmlText shown(text, kLongestLabel);
-    labels.push_back({shown.escaped, XmlText(text).escaped, shown.width});
-  }
+  for (const std::string& text : texts) labels.emplace_back(text, kLongestLabel);
   return labels;
 }
 
@@ -61,15 +107,17 @@ void check(const Tensor& weights, std::size_t rows, std::size_t columns) {
                     weights.size(-1) == static_cast<Index>(columns) && weights.elements() > 0;
   if (!fits) {
     throw ShapeError(
-        "[heat_map] weights must be [T, S] or [H, T, S] and not empty, with T row and S column labels; "
-        "got weights=" +
-        weights.describe() + " with " + std::to_string(rows) + " and " + std::to_string(columns) +
-        " labels; try one sentence of the batch");
+        format("[heat_map] weights must be [T, S] or [H, T, S] and not empty, with T row and S "
+               "column labels; got weights={} with {} and {} labels; try one sentence of the "
+               "batch",
+               weights.describe(), rows, columns));
   }
   for (Index i = 0; i < weights.elements(); ++i) {
     if (weights.at(i) >= 0 && std::isfinite(weights.at(i))) continue;
-    throw Error("[heat_map] weights must be finite and not negative; got " + format("{}", weights.at(i)) +
-                " in weights=" + weights.describe() + "; try the weights behind the softmax");
+    throw Error(
+        format("[heat_map] weights must be finite and not negative; got {} in weights={}; try the "
+               "weights behind the softmax",
+               weights.at(i), weights.describe()));
   }
 }
 
@@ -110,16 +158,13 @@ class Picture {
     const int panel_rows = (count + most_across - 1) / most_across;
     const int across = (count + panel_rows - 1) / panel_rows;
     const int panels_right = kMargin + across * (panel_width_ + kGap);
-    const int title_room = std::max(panels_right + kLegendWidth - 2 * kMargin, kLeastTitleWidth);
-    const std::vector<XmlText> title = xml_lines(options.title, static_cast<double>(title_room) / kTitleFont);
-    double title_width = 0;
-    for (const XmlText& line : title) title_width = std::max(title_width, line.width);
-    const int title_height = title.empty() ? 0 : static_cast<int>(title.size()) * kTitleLine + kTitleFont;
+    const Label title(options.title, kLongestTitle);
+    const int title_height = title.text.empty() ? 0 : 32;
     const int panels_bottom = kMargin + title_height + panel_rows * (panel_height_ + kGap) - kGap;
     const int legend_top = kMargin + title_height + top_;
     const int legend_height = std::clamp(cell_ * static_cast<int>(rows.size()), 80, 240);
-    begin(std::max(panels_right + kLegendWidth, kMargin * 2 + static_cast<int>(title_width * kTitleFont)),
-          std::max(panels_bottom, legend_top + legend_height) + kMargin, XmlText(options.title), title);
+    begin(std::max(panels_right + kLegendWidth, kMargin * 2 + static_cast<int>(title.width * kTitleFont)),
+          std::max(panels_bottom, legend_top + legend_height) + kMargin, title);
     for (int i = 0; i < count; ++i) {
       panel(i, kMargin + i % across * (panel_width_ + kGap),
             kMargin + title_height + i / across * (panel_height_ + kGap), several);
@@ -131,22 +176,19 @@ class Picture {
   const std::string& svg() const { return svg_; }
 
  private:
-  static constexpr int kTitleFont = 14, kTitleLine = 18, kLeastTitleWidth = 480, kHeading = 22;
+  static constexpr int kTitleFont = 14, kHeading = 22;
 
-  void begin(int width, int height, const XmlText& whole_title, const std::vector<XmlText>& title) {
+  void begin(int width, int height, const Label& title) {
     svg_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
            format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} "
                "{}\" "
                "font-family=\"'DejaVu Sans', Verdana, sans-serif\" font-size=\"{}\" fill=\"#222\">\n",
                width, height, width, height, font_);
-    if (!title.empty()) svg_ += "<title>" + whole_title.escaped + "</title>\n";
+    if (!title.text.empty()) svg_ += "<title>" + title.whole + "</title>\n";
     svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-    for (std::size_t line = 0; line < title.size(); ++line) {
-      svg_ += format("<text x=\"{}\" y=\"{}\" font-size=\"{}\">", kMargin,
-                     kMargin + kTitleFont + static_cast<int>(line) * kTitleLine, kTitleFont) +
-              title[line].escaped + "</text>\n";
-    }
+    if (!title.text.empty())
+      text(title, format("x=\"{}\" y=\"{}\" font-size=\"{}\"", kMargin, kMargin + kTitleFont, kTitleFont));
   }
 
   void text(const Label& label, const std::string& where) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/built_in_corpus.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
@@ -11,7 +12,6 @@
 #include <algorithm>
 
 namespace tapeformer {
-
 namespace {
 
 /// Cuts a part of the built-in corpus to what `option` asks for.
@@ -19,10 +19,10 @@ namespace {
 void keep_first(std::vector<TextPair>& part, Index count, const char* option, Index asked) {
   if (count > static_cast<Index>(part.size())) {
     throw DataError(
-        "[built-in corpus] it has 15000 pairs to train on and 2000 to hold out; got " + std::string(option) +
-        " " + std::to_string(asked) +
-        "; try fewer, or a text of your own (--pairs). Runs that earlier versions trained on more pairs "
-        "cannot go on");
+        format("[built-in corpus] it has 15000 pairs to train on and 2000 to hold out; got {} {}; try fewer, "
+               "or a text "
+               "of your own (--pairs). Runs that earlier versions trained on more pairs cannot go on",
+               option, asked));
   }
   part.resize(static_cast<std::size_t>(count));
 }
@@ -32,18 +32,14 @@ std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokeniz
 }  // namespace
 
 Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::ordered_json& config) {
-  Vocabularies result;
   const auto load_side = [&](const std::string& side) {
     const std::string path = folder + "/" + side + ".vocabulary";
     std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(sentence_tokenizers(), path);
-    if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>()) {
+    if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>())
       throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
-    }
     return tokenizer;
   };
-  result.source = load_side("source");
-  result.target = load_side("target");
-  return result;
+  return {load_side("source"), load_side("target")};
 }
 
 nlohmann::ordered_json Vocabularies::description() const {
@@ -63,10 +59,9 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
   } else {
     const std::string& path = options.text.name();
     std::vector<TextPair> pairs = options.text.read(options.swap);
-    report = path + ": " + std::to_string(pairs.size()) + " pairs";
-    if (options.max_words > 0) {
+    report = format("{}: {} pairs", path, pairs.size());
+    if (options.max_words > 0)
       report = path + ": " + filter_by_words(pairs, options.max_words, path).text(options.max_words);
-    }
     if (options.validation.empty()) {
       sources = count_sources(pairs);
       split =
@@ -77,13 +72,13 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
       if (!options.test.empty()) split.test = options.test.read(options.swap);
     }
   }
-  report += "; train " + std::to_string(split.train.size()) + ", validation " +
-            std::to_string(split.validation.size()) + ", test " + std::to_string(split.test.size());
-  if (const Index out = options.sentences_held_out(sources); sources > 0 && out > sources / 5) {
-    report += "\nnote: " + std::to_string(out) + " of " + std::to_string(sources) +
-              " source sentences are held out, more than a fifth; try a smaller --held-out, or files of your "
-              "own with --validation-pairs";
-  }
+  report += format("; train {}, validation {}, test {}", split.train.size(), split.validation.size(),
+                   split.test.size());
+  if (const Index out = options.sentences_held_out(sources); sources > 0 && out > sources / 5)
+    report += format(
+        "\nnote: {} of {} source sentences are held out, more than a fifth; try a smaller "
+        "--held-out, or files of your own with --validation-pairs",
+        out, sources);
   return split;
 }
 
@@ -100,14 +95,10 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
                                             : is_text_vocabulary(model) ? load_text_vocabulary(model)
                                                                         : load_sentencepiece_model(model));
   };
-  Vocabularies result;
-  if (options.model.tie_embeddings) {
-    result.source = result.target = make(options.source_model, true, true);
-  } else {
-    result.source = make(options.source_model, true, false);
-    result.target = make(options.target_model, false, true);
-  }
-  return result;
+  if (!options.model.tie_embeddings)
+    return {make(options.source_model, true, false), make(options.target_model, false, true)};
+  const auto shared = make(options.source_model, true, true);
+  return {shared, shared};
 }
 
 std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::string& line) {
@@ -117,10 +108,8 @@ std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs) {
   std::vector<EncodedPair> encoded;
-  encoded.reserve(pairs.size());
-  for (const TextPair& pair : pairs) {
+  for (const TextPair& pair : pairs)
     encoded.push_back({vocabularies.source->encode(pair.source), vocabularies.target->encode(pair.target)});
-  }
   return encoded;
 }
 
@@ -131,12 +120,6 @@ std::uint64_t fingerprint(const CorpusSplit& corpus) {
     for (const TextPair& pair : *part) hash = mix_bits(hash ^ hash_text(pair.source), hash_text(pair.target));
   }
   return hash;
-}
-
-std::vector<std::string> targets_of(const std::vector<TextPair>& pairs) {
-  std::vector<std::string> result;
-  for (const TextPair& pair : pairs) result.push_back(pair.target);
-  return result;
 }
 
 }  // namespace tapeformer

@@ -33,6 +33,4 @@ std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vec
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.
 std::uint64_t fingerprint(const CorpusSplit& corpus);
 
-std::vector<std::string> targets_of(const std::vector<TextPair>& pairs);
-
 }  // namespace tapeformer

@@ -1,11 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/examples/translation/heat_map.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 namespace tapeformer {
@@ -17,11 +17,11 @@ Tensor row_of(const Ids& ids, Device device) {
   return Tensor::from(ids, {1, static_cast<Index>(ids.size())}).to(device);
 }
 
-/// The number of a head, or -1 if `text` is not a number.
+/// The number of a head, or -1 if `text` is not one.
 Index head_number(const std::string& text) {
-  Index number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : -1;
+  const bool is_number =
+      !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == text.npos;
+  return is_number ? std::stoi(text) : -1;
 }
 
 /// With spaces for SentencePiece's mark, which other vocabularies may hold too.
@@ -73,22 +73,19 @@ void TranslationHeatMap::add_to(const Command& command) {
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
   if (file.empty()) return;
   if (layer < -1 || layer >= model.decoder_layers) {
-    throw Error("--heatmap-layer must be a decoder layer, 0 to " + std::to_string(model.decoder_layers - 1) +
-                ", or -1 for the last; got " + std::to_string(layer));
+    throw Error(format("--heatmap-layer must be a decoder layer, 0 to {}, or -1 for the last; got {}",
+                       model.decoder_layers - 1, layer));
   }
-  const Index number = head_number(head);
-  if (head == "averaged" || head == "all" || (number >= 0 && number < model.layer.attention.heads)) return;
-  throw Error("--heatmap-head must be 0 to " + std::to_string(model.layer.attention.heads - 1) +
-              ", averaged or all; got " + head);
+  const Index number = head_number(head), heads = model.layer.attention.heads;
+  if (head == "averaged" || head == "all" || (number >= 0 && number < heads)) return;
+  throw Error(format("--heatmap-head must be 0 to {}, averaged or all; got {}", heads - 1, head));
 }
 
 std::string TranslationHeatMap::path(Index line) const {
   if (line == 1) return file;
   const std::filesystem::path whole(file);
-  std::filesystem::path name = whole.stem();
-  name += "-" + std::to_string(line);
-  name += whole.extension();
-  return whole.parent_path() / name;
+  return whole.parent_path() /
+         (whole.stem().string() + "-" + std::to_string(line) + whole.extension().string());
 }
 
 void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& words, const Ids& source,
@@ -98,15 +95,11 @@ void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& 
   Tensor weights = cross_attention_weights(model, source, target, shown);
   const Index number = head_number(head);
   if (number >= 0) weights = slice(weights, 0, number, 1);
-  HeatMapOptions options;
-  options.averaged = head != "all";
-  options.title = "decoder layer " + std::to_string(shown) +
-                  (number >= 0     ? ", head " + head
-                   : head == "all" ? std::string()
-                                   : ", heads averaged") +
-                  ": " + words.source->decode(source) + " → " + words.target->decode(target);
+  const std::string of = number >= 0 ? ", head " + head : head == "all" ? "" : ", heads averaged";
   write_heat_map(path(line), weights, pieces_of(*words.target, target, weights.size(1)),
-                 pieces_of(*words.source, source, weights.size(2)), options);
+                 pieces_of(*words.source, source, weights.size(2)),
+                 {head != "all", format("decoder layer {}{}: {} → {}", shown, of,
+                                        words.source->decode(source), words.target->decode(target))});
 }
 
 }  // namespace tapeformer

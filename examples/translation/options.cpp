@@ -1,9 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/translation/options.h>
-#include <tapeformer/examples/translation/presets.h>
 
 #include <algorithm>
 
@@ -69,12 +66,10 @@ TranslationOptions::TranslationOptions(const std::string& preset_name)
   model.layer.width = 128, model.layer.attention.heads = 4, model.layer.feed_forward = 256,
   model.layer.dropout = 0.1;
   for (const char* options : preset_named(translation_presets(), preset).options)
-    from_json(parse_json(options), *this);
+    read_options(parse_json(options), fields_of(*this));
 }
 
 void TranslationOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
-
-void TranslationOptions::make_paths_absolute() { make_absolute(fields_of(*this)); }
 
 Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
@@ -113,8 +108,7 @@ void TranslationOptions::check() const {
     for (const std::string* path : {&files->pairs, &files->source, &files->target})
       require(
           *path != kStandardInput,
-          "a training reads its text again when it resumes, and standard input (-) can be read once; name "
-          "a file");
+          "a run reads its text again when it resumes, and standard input (-) can be read once; name a file");
   }
   require(!swap || tabbed, "--swap needs --pairs");
   require(validation.empty() || !built_in(),
@@ -122,12 +116,12 @@ void TranslationOptions::check() const {
   require(test.empty() || !validation.empty(),
           "test files need validation files: --validation-pairs, or --validation-source and "
           "--validation-target; or leave them to `evaluate --pairs`");
-  require(
-      held_out == 0 || held_out >= 2,
-      "--held-out must be at least 2, for one validation and one test sentence, or 0 for the default; got " +
-          std::to_string(held_out));
-  require(vocabulary > kSpecialTokens, "--vocabulary must be above " + std::to_string(kSpecialTokens) +
-                                           "; got " + std::to_string(vocabulary));
+  require(held_out == 0 || held_out >= 2,
+          format("--held-out must be at least 2, for one validation and one test sentence, or 0 for the "
+                 "default; got {}",
+                 held_out));
+  require(vocabulary > kSpecialTokens,
+          format("--vocabulary must be above {}; got {}", kSpecialTokens, vocabulary));
   require(
       !model.tie_embeddings || (source_model.empty() && target_model.empty()) || source_model == target_model,
       "--shared-vocabulary needs the same file as --source-model and --target-model");
@@ -152,19 +146,6 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   training.refuse_ignored(command);
-}
-
-std::string translation_fields() {
-  const EncoderDecoderConfig model;
-  const TranslationOptions options;
-  return fields_document("train_translation", fields_of(model), fields_of(options));
-}
-
-void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
-  write_fields(json, fields_of(options));
-}
-void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
-  read_options(json, fields_of(options));
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {

@@ -2,17 +2,15 @@
 
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/presets.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 #include <vector>
 
 namespace tapeformer {
-
-class Command;
 
 /// The files of sentence pairs: a tab-separated one, or two aligned ones, or none.
 struct PairFiles {
@@ -60,8 +58,6 @@ struct TranslationOptions {
   /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
   Index sentences_held_out(Index of) const;
   std::string tokenizer_kind() const;
-  /// So that a run can be resumed and evaluated from another folder.
-  void make_paths_absolute();
   /// The model for vocabularies of these sizes.
   EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
   /// Throws: Error naming the options that contradict each other.
@@ -72,13 +68,8 @@ struct TranslationOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// Output of the command `fields`: the fields of the model and of these options.
-std::string translation_fields();
-
-void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
-/// An option that an older run lacks takes its default.
-/// Throws: CheckpointError that names an unusable or unknown option
-void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
+/// The first is the one that is used when none is named.
+const std::vector<Preset>& translation_presets();
 
 /// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
 /// says: its vocabularies and its model, but for dropout.

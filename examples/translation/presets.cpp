@@ -1,4 +1,4 @@
-#include <tapeformer/examples/translation/presets.h>
+#include <tapeformer/examples/translation/options.h>
 
 namespace tapeformer {
 namespace {

@@ -4,8 +4,6 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/run.h>
 
-#include <filesystem>
-
 namespace tapeformer {
 
 void SearchOptions::add_to(const Command& command) {
@@ -46,25 +44,15 @@ std::vector<Hypothesis> SearchOptions::find(const EncoderDecoder& model, const s
   return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
 }
 
-void check_trained(const std::string& folder) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
-  if (!std::filesystem::is_directory(folder))
-    throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
-  if (!has("config.json"))
-    throw CheckpointError(folder +
-                          ": is not a run: it has no config.json; try one that train --run has made");
-  if (has("tokenizer"))
-    throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
-  if (!has("weights.safetensors")) {
-    throw CheckpointError(folder +
-                          ": has no weights.safetensors: the training has not reached its first validation; "
-                          "go on with train --resume");
-  }
+void check_translation_run(const std::string& folder) {
+  check_run_folder(folder, "tokenizer", "train_language_model",
+                   "a folder that train_translation train --run made");
+  check_trained(folder);
 }
 
 TranslationRun TranslationRun::load(const std::string& folder, Index average, const Compute& compute) {
   use_threads(static_cast<int>(compute.threads));
-  check_trained(folder);
+  check_translation_run(folder);
   const RunFolder run(folder);
   Json config = run.config();
   try {

@@ -33,7 +33,7 @@ struct SearchOptions {
 };
 
 /// Throws: CheckpointError that says why `folder` is not a trained run
-void check_trained(const std::string& folder);
+void check_translation_run(const std::string& folder);
 
 /// A trained run as `translate` and `evaluate` need it.
 struct TranslationRun {

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
@@ -12,9 +11,7 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -43,12 +40,12 @@ TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) 
 }
 
 /// The share of process `rank` in the loss of the first `count` batches, divided among `ranks` processes.
-TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
-                      const Tokenizer& words, Progress& progress) {
+TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
+                    const Tokenizer& words, Progress& progress) {
   const NoGradGuard pause;
   model.eval();
   batches.seek({0, 0});
-  TargetLoss sum;
+  TextLoss sum;
   CrossEntropyOptions plain;
   plain.ignored = kIgnored;
   for (Index i = 0; i < count; ++i) {
@@ -60,7 +57,7 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
     sum.nats += loss.item() * counted;
     sum.tokens += counted;
     sum.text += size_of_targets(here, words);
-    progress.status("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
+    progress.status(format("validating {}/{}", i + 1, count));
   }
   model.train();
   return sum;
@@ -68,30 +65,22 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
 
 }  // namespace
 
-std::string TargetLoss::to_string() const {
-  return format("{:.4f} nats per token, perplexity ", mean()) + number_text(std::exp(mean())) +
-         text_units(nats, text);
-}
-
-TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
-                           Progress& progress, Communicator& ranks) {
-  const TargetLoss own =
+TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
+                         Progress& progress, Communicator& ranks) {
+  const TextLoss own =
       sum_losses(model, batches, batches.batches_per_epoch(), ranks.rank(), ranks.size(), words, progress);
   const std::vector<double> all = ranks.sum(
       {own.nats, own.tokens, static_cast<double>(own.text.bytes), static_cast<double>(own.text.words)});
   return {all[0], all[1], {static_cast<Index>(all[2]), static_cast<Index>(all[3])}};
 }
 
-TranslationOptions trained_options(const RunFolder& folder) { return options_of<TranslationOptions>(folder); }
-
 std::string left_out_text(const TranslationBatches& batches, Index max_length) {
-  std::string text;
+  std::vector<std::string> parts;
   if (batches.dropped() > 0)
-    text = number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token");
+    parts.push_back(number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token"));
   if (batches.dropped_empty() > 0)
-    text += (text.empty() ? "" : " and ") + number_of(batches.dropped_empty(), "pair") +
-            " with a side of no tokens";
-  return text;
+    parts.push_back(number_of(batches.dropped_empty(), "pair") + " with a side of no tokens");
+  return joined(parts, " and ");
 }
 
 TranslationTask::TranslationTask(const TranslationOptions& options, Progress& progress) : options_(options) {
@@ -159,12 +148,12 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
   const std::string left_out = left_out_text(*train_batches_, options_.model.max_length);
-  progress.log("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
-               number_of(config.target_vocabulary, "piece") + "; " + count_text(model_->parameter_count()) +
-               " parameters; " + number_of(train_batches_->batches_per_epoch(), "batch", "batches") +
-               " an epoch, " + format("{:.1f}", 100 * train_batches_->padding_share()) + " % padding" +
-               (left_out.empty() ? "" : "; left out " + left_out) + "; " +
-               number_of(omp_get_max_threads(), "thread"));
+  progress.log(format("vocabularies of {} and {}; {} parameters; {} per epoch, {:.1f} % padding{}; {}",
+                      config.source_vocabulary, number_of(config.target_vocabulary, "piece"),
+                      count_text(model_->parameter_count()),
+                      number_of(train_batches_->batches_per_epoch(), "batch", "batches"),
+                      100 * train_batches_->padding_share(), left_out.empty() ? "" : "; left out " + left_out,
+                      number_of(omp_get_max_threads(), "thread")));
 }
 
 void TranslationTask::describe(const RunFolder& folder) {
@@ -182,15 +171,13 @@ void TranslationTask::save_state(Json& state) const {
   state["data_fingerprint"] = data_fingerprint_;
 }
 
-std::string TranslationTask::summary() { return summary_of(*model_); }
-
 Json TranslationTask::conclude(Progress& progress) {
-  const TargetLoss loss =
+  const TextLoss loss =
       validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
   progress.log("the best weights: " + loss.to_string());
-  return {{"best_loss", loss.mean()},
-          {"best_bits_per_byte", bits_per_byte(loss.nats, loss.text)},
-          {"best_word_perplexity", word_perplexity(loss.nats, loss.text)}};
+  Json result = {{"best_loss", loss.mean()}};
+  for (const auto& [unit, value] : loss.units()) result["best_" + unit] = value;
+  return result;
 }
 
 Batch TranslationTask::batch(Index number, BatchShare share) {
@@ -213,13 +200,9 @@ Tensor TranslationTask::loss(const Batch& batch) {
 }
 
 Validation TranslationTask::validate(Progress& progress) {
-  const TargetLoss loss =
+  const TextLoss loss =
       validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
-  Validation result;
-  result.loss = loss.mean();
-  result.further = {{"bits_per_byte", bits_per_byte(loss.nats, loss.text)},
-                    {"word_perplexity", word_perplexity(loss.nats, loss.text)}};
-  return result;
+  return {loss.mean(), loss.units(), ""};
 }
 
 double TranslationTask::trial_loss(Index, Progress& progress) {
@@ -232,11 +215,9 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
   const auto count =
       std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   std::vector<TokenIds> sources;
-  for (std::size_t i = 0; i < count; ++i)
-    sources.push_back(vocabularies_.source->encode(corpus_.validation[i].source));
-  for (TokenIds& source : sources) {
-    source.resize(
-        std::min<std::size_t>(source.size(), static_cast<std::size_t>(options_.model.max_length - 1)));
+  for (std::size_t i = 0; i < count; ++i) {
+    TokenIds& source = sources.emplace_back(vocabularies_.source->encode(corpus_.validation[i].source));
+    source.resize(std::min(source.size(), static_cast<std::size_t>(options_.model.max_length - 1)));
   }
   SearchConfig search;
   search.graphs = graphs;
@@ -246,8 +227,8 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
     const TextPair& pair = corpus_.validation[i];
-    texts.push_back(pair.source + "  →  " + vocabularies_.target->decode(found[i].tokens) +
-                    "  (reference: " + pair.target + ")");
+    texts.push_back(format("{}  →  {}  (reference: {})", pair.source,
+                           vocabularies_.target->decode(found[i].tokens), pair.target));
   }
   return texts;
 }

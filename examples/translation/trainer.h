@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/data/batching.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/text_measure.h>
 #include <tapeformer/examples/train/task.h>
 #include <tapeformer/examples/translation/data.h>
@@ -9,23 +10,12 @@
 
 namespace tapeformer {
 
-/// The loss of target tokens, without smoothing.
-struct TargetLoss {
-  double nats = 0, tokens = 0;  ///< sums; the end of a sentence is a token
-  TextSize text;                ///< of the target sentences, line ends included
+/// The loss of an epoch without smoothing. Target tokens are those of `words`; the end of a sentence is one,
+/// and its line end belongs to the text. Each rank computes its share of every batch, and all get the same
+/// result.
+TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
+                         Progress& progress, Communicator& ranks = *communicator_alone());
 
-  double mean() const { return nats / tokens; }
-  /// "1.2345 nats per token, perplexity 3.437, perplexity per word 12.3, 0.9876 bits per byte"
-  std::string to_string() const;
-};
-
-/// The loss of an epoch, whose target tokens are `words`'. Each rank computes its share of every batch, and
-/// all get the same result.
-TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
-                           Progress& progress, Communicator& ranks = *communicator_alone());
-
-/// The options that the run was trained with. Throws: CheckpointError
-TranslationOptions trained_options(const RunFolder& folder);
 /// "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing was left out.
 std::string left_out_text(const TranslationBatches& batches, Index max_length);
 
@@ -53,7 +43,7 @@ class TranslationTask : public TrainingTask {
   Json attention_example() override;
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
-  std::string summary() override;
+  std::string summary() override { return summary_of(*model_); }
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_translation"; }
 

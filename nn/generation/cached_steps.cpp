@@ -26,15 +26,15 @@ CachedSteps::CachedSteps(const Module& model, Device device, const Limits& limit
 void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
   for (const std::int32_t token : tokens) {
     if (token >= 0 && token < limits_.vocabulary) continue;
-    throw ShapeError(std::string("[") + op + "] tokens must be within the vocabulary of " +
-                     std::to_string(limits_.vocabulary) + "; got " + std::to_string(token));
+    throw ShapeError(
+        format("[{}] tokens must be within the vocabulary of {}; got {}", op, limits_.vocabulary, token));
   }
 }
 
 Tensor CachedSteps::step(const TokenIds& tokens) {
   if (tokens.size() != rows_.size() || rows_.empty()) {
-    throw ShapeError("[step] there must be one token per row, and a row; got " +
-                     std::to_string(tokens.size()) + " for " + number_of(rows_.size(), "row"));
+    throw ShapeError(format("[step] there must be one token per row, and a row; got {} for {}", tokens.size(),
+                            number_of(rows_.size(), "row")));
   }
   check_ids("step", tokens);
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);
@@ -50,8 +50,7 @@ Tensor CachedSteps::step(const TokenIds& tokens) {
 void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
   for (const std::int32_t row : rows) {
     if (row >= 0 && static_cast<std::size_t>(row) < rows_.size()) continue;
-    throw ShapeError("[reorder] rows must be there; got row " + std::to_string(row) + " of " +
-                     std::to_string(rows_.size()));
+    throw ShapeError(format("[reorder] rows must be there; got row {} of {}", row, rows_.size()));
   }
   std::vector<TokenIds> next;
   next.reserve(rows.size());

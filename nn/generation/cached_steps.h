@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/cuda_graph_cache.h>
-#include <tapeformer/nn/generation/next_token_model.h>
+#include <tapeformer/nn/generation/search.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
 
 #include <optional>

@@ -9,21 +9,6 @@
 namespace tapeformer {
 namespace {
 
-/// The number of positions for outputs; 0 for no limit.
-Index position_limit(const EncoderDecoderConfig& model) {
-  return model.positions == PositionKind::rotary ? model.layer.attention.rotations.max_positions : 0;
-}
-
-void check_sources(const char* op, const EncoderDecoder& model, const std::vector<TokenIds>& sources) {
-  const Index longest = model.config().max_length - 1;
-  for (const TokenIds& source : sources) {
-    if (static_cast<Index>(source.size()) <= longest) continue;
-    throw ShapeError(std::string("[") + op + "] a source must have at most " + number_of(longest, "token") +
-                     "; got " + std::to_string(source.size()) +
-                     "; try shorter sentences or a model with a larger max_length");
-  }
-}
-
 /// Padded source ids with their end tokens, and the mask of tokens, on the CPU.
 std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
                                        const std::vector<std::size_t>& order, const SearchConfig& config) {
@@ -48,17 +33,23 @@ template <class Search>
 std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                                    const std::vector<TokenIds>& sources, const SearchConfig& config,
                                    const Search& search) {
-  if (config.beam < 1 || config.batch < 1) {
-    throw Error(std::string("[") + op + "] beam and batch must be at least 1; got beam=" +
-                std::to_string(config.beam) + ", batch=" + std::to_string(config.batch));
-  }
-  const Index last_position = position_limit(model.config());
-  if (last_position > 0 && config.max_tokens > last_position) {
-    throw ShapeError(std::string("[") + op + "] the model's rotary positions end after " +
-                     std::to_string(last_position) + "; got max_tokens=" + std::to_string(config.max_tokens) +
-                     "; try fewer tokens");
-  }
-  check_sources(op, model, sources);
+  if (config.beam < 1 || config.batch < 1)
+    throw Error(format("[{}] beam and batch must be at least 1; got beam={}, batch={}", op, config.beam,
+                       config.batch));
+  const EncoderDecoderConfig& of = model.config();
+  const Index last_position =  // for outputs; 0 for no limit
+      of.positions == PositionKind::rotary ? of.layer.attention.rotations.max_positions : 0;
+  if (last_position > 0 && config.max_tokens > last_position)
+    throw ShapeError(
+        format("[{}] the model's rotary positions end after {}; got max_tokens={}; try fewer tokens", op,
+               last_position, config.max_tokens));
+  const Index most = of.max_length - 1;
+  for (const TokenIds& source : sources)
+    if (static_cast<Index>(source.size()) > most)
+      throw ShapeError(
+          format("[{}] a source must have at most {}; got {}; try shorter sentences or a model with "
+                 "a larger max_length",
+                 op, number_of(most, "token"), source.size()));
   const NoGradGuard pause;
   std::vector<std::size_t> order;  // without empty sources, whose outputs are empty
   for (std::size_t i = 0; i < sources.size(); ++i)
@@ -66,8 +57,7 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
 
-  const Index most = model.config().max_length - 1,
-              longest = last_position > 0 ? std::min(most, last_position) : most;  // by default
+  const Index longest = last_position > 0 ? std::min(most, last_position) : most;  // by default
   std::vector<Hypothesis> results(sources.size());
   auto done = static_cast<Index>(sources.size() - order.size());
   for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {
@@ -96,8 +86,9 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config) {
   if (config.n_best < 1 || config.n_best > std::max<Index>(config.beam, 1)) {
-    throw Error("[beam_search] n_best must be from 1 to beam; got n_best=" + std::to_string(config.n_best) +
-                ", beam=" + std::to_string(config.beam) + "; try a larger beam");
+    throw Error(
+        format("[beam_search] n_best must be from 1 to beam; got n_best={}, beam={}; try a larger beam",
+               config.n_best, config.beam));
   }
   return in_batches("beam_search", model, sources, config,
                     [&](NextTokenModel& steps, const auto&, const std::vector<Index>& limits,

@@ -17,19 +17,20 @@ struct Sample {
 void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGenerationConfig& config) {
   config.sampling.check();
   if (config.samples < 1 || config.max_tokens < 0) {
-    throw Error("[generate_text] there must be a sample, and max_tokens must not be negative; got samples=" +
-                std::to_string(config.samples) + ", max_tokens=" + std::to_string(config.max_tokens));
+    throw Error(
+        format("[generate_text] there must be a sample, and max_tokens must not be negative; got "
+               "samples={}, max_tokens={}",
+               config.samples, config.max_tokens));
   }
   const bool is_rotary = model.positions == PositionKind::rotary, is_endless = !has_table(model.positions);
   // The last token drawn needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
   const Index positions = is_endless ? all : std::min(all, model.context);
-  const auto require = [&](Index most, const std::string& rule) {
+  const auto require = [&](Index most, const char* rule) {
     if (most == 0 || positions <= most) return;
-    throw ShapeError("[generate_text] " + rule + " " + number_of(most, "token") + "; got a prompt of " +
-                     std::to_string(prompt.size()) + " and max_tokens=" + std::to_string(config.max_tokens) +
-                     "; try fewer");
+    throw ShapeError(format("[generate_text] {} {}; got a prompt of {} and max_tokens={}; try fewer", rule,
+                            number_of(most, "token"), prompt.size(), config.max_tokens));
   };
   const AttentionConfig attention = model.attention_config().resolved();
   if (is_rotary || attention.rotary_width > 0)

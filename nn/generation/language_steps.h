@@ -19,8 +19,6 @@ class LanguageSteps : public CachedSteps {
   Tensor prompt(const TokenIds& tokens);
   /// Throws:  ShapeError before the prompt, and as CachedSteps
   Tensor step(const TokenIds& tokens) override;
-  /// Bytes that the tokens use in all caches.
-  Index cache_bytes() const { return caches_ ? caches_->bytes() : 0; }
 
  private:
   LayerCaches* caches() override { return caches_ ? &*caches_ : nullptr; }

@@ -1,12 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/generation/sampling.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
-#include <string>
 
 namespace tapeformer {
 namespace {
@@ -119,10 +118,7 @@ Candidates candidates_of(const double* logits, Index vocabulary, double highest,
 
 void SamplingConfig::check() const {
   const auto require = [](bool holds, const char* rule, double got) {
-    if (holds) return;
-    std::ostringstream text;  // to_string() writes tiny numbers as 0
-    text << "[sample] " << rule << "; got " << got;
-    throw Error(text.str());
+    if (!holds) throw Error(format("[sample] {}; got {}", rule, got));
   };
   require(temperature >= 0 && std::isfinite(temperature), "temperature must be 0 or positive", temperature);
   require(top_k >= 0, "top_k must be positive, or 0 for all tokens", static_cast<double>(top_k));
@@ -142,9 +138,9 @@ double highest_logit(const char* op, const double* logits, Index vocabulary) {
     not_numbers += logits[i] == logits[i] ? 0 : 1;
   }
   if (not_numbers == 0 && std::isfinite(highest)) return highest;
-  throw Error(std::string("[") + op + "] the highest logit must be a finite number; got " +
-              (not_numbers > 0 ? "nan" : std::to_string(highest)) + " among " + std::to_string(vocabulary) +
-              "; has the model diverged?");
+  throw Error(
+      format("[{}] the highest logit must be a finite number; got {} among {}; has the model diverged?", op,
+             not_numbers > 0 ? NAN : highest, vocabulary));
 }
 
 Index sample_token(const double* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
@@ -177,11 +173,8 @@ void RepetitionPenalty::see(std::int32_t token) {
 void RepetitionPenalty::apply(double* logits) const {
   if (penalty_ == 1) return;
   for (const std::int32_t token : seen_) {
-    if (logits[token] > 0) {
-      logits[token] /= penalty_;
-    } else {
-      logits[token] *= penalty_;
-    }
+    double& logit = logits[token];
+    logit = logit > 0 ? logit / penalty_ : logit * penalty_;
   }
 }
 

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/nn/generation/search.h>
 
@@ -162,10 +163,9 @@ void search_samples(NextTokenModel& model, const std::vector<Index>& limits, con
                     const SamplingConfig& sampling, std::vector<Generator>& randoms,
                     const Finished& finished) {
   sampling.check();
-  if (sampling.repetition_penalty != 1) {
-    throw Error("[sample] a repetition_penalty is for continuing texts; got " +
-                std::to_string(sampling.repetition_penalty) + "; try 1");
-  }
+  if (sampling.repetition_penalty != 1)
+    throw Error(format("[sample] a repetition_penalty is for continuing texts; got {}; try 1",
+                       sampling.repetition_penalty));
   run_searches(model, limits, config, finished, [&](Search& search, const double* row, Index vocabulary) {
     const Index token = sample_token(row, vocabulary, sampling, randoms[search.sentence]);
     Beam& beam = search.beams.front();

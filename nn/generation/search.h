@@ -1,13 +1,27 @@
 #pragma once
 
 #include <tapeformer/nn/attention/caches/kv_cache.h>
-#include <tapeformer/nn/generation/next_token_model.h>
 #include <tapeformer/nn/generation/sampling.h>
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace tapeformer {
+
+/// Ids of tokens, in order.
+using TokenIds = std::vector<std::int32_t>;
+
+/// A model as a search sees it: rows of tokens that grow by one token at a time.
+class NextTokenModel {
+ public:
+  virtual ~NextTokenModel() = default;
+  /// Appends tokens[i] to row i.
+  /// Shapes:  -> logits [R, V] of the next token
+  virtual Tensor step(const TokenIds& tokens) = 0;
+  /// Makes row i a copy of the former row rows[i]; the number of rows may change.
+  virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
+};
 
 struct SearchConfig {
   Index beam = 1;               ///< hypotheses kept; 1 is greedy search

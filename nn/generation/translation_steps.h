@@ -13,9 +13,6 @@ class TranslationSteps : public CachedSteps {
   TranslationSteps(const EncoderDecoder& model, const Tensor& memory, const Tensor& memory_mask,
                    const std::optional<CacheConfig>& cache = CacheConfig{}, bool graphs = true);
 
-  /// Bytes in the caches.
-  Index cache_bytes() const { return state_ ? state_->bytes() : 0; }
-
  private:
   LayerCaches* caches() override { return state_ ? &state_->tokens() : nullptr; }
   void reorder_kept(const std::vector<std::int32_t>& rows) override;

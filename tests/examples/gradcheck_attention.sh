@@ -88,11 +88,10 @@ refuses "an impossible dropout" "dropout" --dropout 1
 refuses "a step backwards" "step" --step -1
 refuses "a self-test in single precision" "f64" --self-test --dtype f32
 
-refuses "a layer of the figures" "--layer has no effect with --figures" --figures --layer multi_head
 refuses "a seed of the costs" "--seed has no effect with --cost" --cost --seed 3
 refuses "keys of the costs" "--keys has no effect with --cost" --cost --keys 3
 refuses "JSON of the list" "--json has no effect with --list" --list --json
-refuses "two tables at once" "--cost has no effect with --figures" --figures --cost
+refuses "two tables at once" "--cost has no effect with --list" --list --cost
 refuses "differences of single precision" "--stencil has no effect with --dtype f32" --dtype f32 --stencil 2
 refuses "second derivatives of the self-test" "--second has no effect with --self-test" --self-test --second
 refuses "forward mode of single precision" "--forward has no effect with --dtype f32" --dtype f32 --forward

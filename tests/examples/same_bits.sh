@@ -47,6 +47,5 @@ twice "measuring translations" "$translation" evaluate --run here/translation2 -
 twice "checking gradients" "$gradcheck" --layer multi_head --elements 2 --json here/gradients.json --threads 2
 twice "export" "$language" export --run here/language2 --output here/exported
 twice "checking gradients in single precision" "$gradcheck" --layer multi_head --dtype f32 --threads 2
-twice "the figures" "$gradcheck" --figures
 
 ends_here

@@ -82,11 +82,8 @@ printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/who
   --heatmap-head all >"$work/out" 2>"$work/err"
 check "translate --heatmap draws a picture for every line that has words" sh -c \
   "grep -q 'head 1' '$work/map.svg' && test -s '$work/map-3.svg' && test ! -e '$work/map-2.svg'"
-check "and help says which file is whose" sh -c \
-  "'$program' translate --help | tr -s ' \n' ' ' | grep -q 'in line 1 into this SVG file, in line n into FILE-n.svg'"
 refuses "a head that is not there" "--heatmap-head must be 0 to 1" translate --run "$work/whole" \
   --heatmap "$work/map.svg" --heatmap-head 2
-refuses "a heat map without a file" "--heatmap" translate --run "$work/whole" --heatmap-head 1
 said() { printf 'the cat sleeps .\nthe cat sleeps .\n' | "$program" translate --run "$work/whole" "$@" 2>"$work/err"; }
 said >"$work/searched"
 for cache in contiguous paged none; do
@@ -102,7 +99,6 @@ check "another seed draws another" sh -c "! cmp -s '$work/drawn' '$work/otherwis
 check "the same sentence again is another draw" test "$(sort -u "$work/drawn" | wc -l)" = 2
 refuses "a temperature without --sample" "--sample" translate --run "$work/whole" --temperature 2
 refuses "a temperature of zero" "--temperature" translate --run "$work/whole" --sample --temperature 0
-refuses "an unknown cache" "--cache" translate --run "$work/whole" --cache ring
 refuses "a beam of samples" "--beam" translate --run "$work/whole" --sample --beam 3
 refuses "a length penalty of samples" "--length-penalty" evaluate --run "$work/whole" --sample --length-penalty 1
 refuses "a length penalty of greedy search" "--length-penalty has no effect with --beam 1" evaluate --run "$work/whole" \
@@ -131,7 +127,6 @@ check "evaluate --json has the same numbers" test \
     $(number exact_match) $(number bleu) $(number chrf))" = \
   "$(sed -n 's/^sentences *\(.*\)/sentences \1/p; s/^loss  *\([0-9.]*\) .*/loss \1/p; s/^\(exact match\) *\([0-9.]*\) .*/\1 \2/p
     s/^BLEU|.* = \([0-9.]*\) .*(.*/BLEU \1/p; s/^chrF2  */chrF2 /p' "$work/out" | paste -sd, | sed 's/,/, /g')"
-refuses "JSON of a summary" "--summary" evaluate --run "$work/whole" --json --summary
 check "evaluate writes a line a sentence" test "$(wc -l <"$work/hypotheses")" = 10
 
 for i in $(seq 60); do
@@ -183,16 +178,12 @@ check "a test file is not needed" grep -q '; train 60, validation 20, test 0' "$
 refuses "the test part of a training that had none" "no test files" evaluate --run "$work/untested"
 "$program" evaluate --run "$work/untested" --part validation --beam 1 >"$work/out" 2>"$work/err"
 check "the validation part is there" grep -q 'sentences    20' "$work/out"
-refuses "a test file without validation files" "--validation-pairs" train --run "$work/new" "${characters[@]}" \
-  --pairs "$work/pairs.kept" --test-pairs "$work/test.tsv"
 refuses "a part and another text" "--part has no effect" evaluate --run "$work/own" --part test --pairs "$work/test.tsv"
 refuses "columns swapped of no pairs" "--swap has no effect" evaluate --run "$work/own" --swap
-refuses "half of a pair of files to measure" "--target" evaluate --run "$work/own" --source "$work/test.en"
 refuses "two texts at once" "--pairs excludes" evaluate --run "$work/own" --pairs "$work/test.tsv" \
   --source "$work/test.en" --target "$work/test.fr"
 refuses "an output that cannot be written, before anything is translated" "no/such/out: cannot be written" evaluate \
   --run "$work/own" --output "$work/no/such/out"
-refuses "training on standard input" "standard input" train --run "$work/new" --pairs -
 printf 'we have one and two cats\tnous avons un et deux chats\n' >"$work/six-words"
 train "$work/words" "${characters[@]}" --pairs "$work/pairs.kept" --max-words 4 --validation-pairs "$work/six-words"
 check "--max-words leaves validation files whole" grep -q '; train 60, validation 1, test 0' "$work/err"
@@ -246,25 +237,16 @@ refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --pairs "$work/invalid"
 printf 'a b\tc d\na\0\t\0c\0\n' >"$work/utf16"
 refuses "UTF-16, which reads as UTF-8" "utf16:2: a NUL at byte 2 of the line" train --run "$(new)" --pairs "$work/utf16"
 refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
-refuses "an unknown activation" "activation" train --run "$(new)" "${tiny[@]}" --activation sine
-refuses "pairs of the built-in corpus beside a file" "--grammar-pairs has no effect" train --run "$(new)" "${tiny[@]}" \
-  --pairs "$work/long"
-refuses "a vocabulary beside models" "--vocabulary has no effect" train --run "$(new)" --pairs "$work/pairs.kept" \
-  --source-model "$work/model" --target-model "$work/model" --vocabulary 50
-refuses "half of a pair of files" "--target" train --run "$(new)" --source "$work/long"
-refuses "translating on a GPU that is not there" "no cuda:99" translate --run "$work/whole" --device cuda:99
 refuses "translating with no model" "is not a folder" translate --run "$work/nothere"
 refuses "a run without a name" "must not be empty" translate --run ""
 mkdir "$work/other" && touch "$work/other/config.json"
-refuses "translating before the first validation" "go on with train --resume" translate --run "$work/other"
+refuses "translating before the first validation" "continue it with train --resume" translate --run "$work/other"
 touch "$work/other/tokenizer"
 mkdir "$work/no-run" && touch "$work/no-run/notes.txt"
 for command in translate evaluate; do
   refuses "$command of a folder that is not a run" "no-run: is not a run: it has no config.json" $command --run "$work/no-run"
 done
 refuses "fine-tuning a folder that is not a run" "no-run: is not a run" train --run "$(new)" --from "$work/no-run"
-refuses "positions that an attention cannot have" "positions=alibi are for mha, gqa, mqa; got attention=mla" train \
-  --run "$(new)" "${tiny[@]}" --attention mla --positions alibi
 refuses "translating with a language model" "is a run of train_language_model" translate --run "$work/other"
 
 refuses "a divergence in the step that would be saved" "after the update" train --run "$work/diverged2" "${tiny[@]}" \

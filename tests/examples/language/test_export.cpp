@@ -3,7 +3,6 @@
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
-#include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/option_table.h>
@@ -118,64 +117,43 @@ TEST_SUITE("examples/language/export") {
   }
 
   TEST_CASE("tokenizers of every kind as GGUF's metadata") {
-    const auto text_of = [](const GgufMetadata& metadata, const char* key) {
+    const auto found = [](const GgufMetadata& metadata, const char* key, auto missing) {
       for (const auto& [name, value] : metadata)
-        if (name == std::string("tokenizer.ggml.") + key) return std::get<std::string>(value);
-      return std::string();
+        if (name == std::string("tokenizer.ggml.") + key) return std::get<decltype(missing)>(value);
+      return missing;
     };
-    const auto id_of = [](const GgufMetadata& metadata, const char* key) {
-      for (const auto& [name, value] : metadata)
-        if (name == std::string("tokenizer.ggml.") + key) return std::get<std::uint32_t>(value);
-      return ~0u;
-    };
-    const auto list_of = [](const GgufMetadata& metadata, const char* key, auto example) {
-      for (const auto& [name, value] : metadata)
-        if (name == std::string("tokenizer.ggml.") + key)
-          return std::get<std::vector<decltype(example)>>(value);
-      return std::vector<decltype(example)>();
-    };
+    using Texts = std::vector<std::string>;
+    using Numbers = std::vector<std::int32_t>;
     const TextSource source = [](const auto& reader) { reader("ab ab ab\nabc abc\n"); };
     const GgufMetadata bytes = gguf_tokenizer(*make_byte_tokenizer(), 256);
-    CHECK(text_of(bytes, "model") == "gpt2");
-    CHECK(list_of(bytes, "tokens", std::string()).at(32) == "\u0120");
-    CHECK(list_of(bytes, "merges", std::string()).empty());
-    CHECK(id_of(bytes, "eos_token_id") == 255);
+    CHECK(found(bytes, "model", std::string()) == "gpt2");
+    CHECK(found(bytes, "tokens", Texts()).at(32) == "\u0120");
+    CHECK(found(bytes, "merges", Texts()).empty());
+    CHECK(found(bytes, "eos_token_id", ~0u) == 255);
 
     const auto byte_pair = train_byte_pair_tokenizer(source, 259);
     const GgufMetadata bpe = gguf_tokenizer(*byte_pair, 261);
-    const auto tokens = list_of(bpe, "tokens", std::string());
+    const auto tokens = found(bpe, "tokens", Texts());
     REQUIRE(tokens.size() == 261);
     CHECK(tokens[258] == "<|endoftext|>");
     CHECK(tokens[260] == "[PAD260]");
-    CHECK(list_of(bpe, "merges", std::string()) == std::vector<std::string>{"a b", "\u0120 ab"});
-    const auto types = list_of(bpe, "token_type", std::int32_t());
+    CHECK(found(bpe, "merges", Texts()) == Texts{"a b", "\u0120 ab"});
+    const auto types = found(bpe, "token_type", Numbers());
     CHECK(types[257] == 1);
     CHECK(types[258] == 3);
     CHECK(types[260] == 5);
-    CHECK(id_of(bpe, "eos_token_id") == 258);
+    CHECK(found(bpe, "eos_token_id", ~0u) == 258);
 
     const GgufMetadata pieces = gguf_tokenizer(*train_sentencepiece_tokenizer(source, 265), 270);
-    CHECK(text_of(pieces, "model") == "llama");
-    CHECK(id_of(pieces, "bos_token_id") == 1);
-    CHECK(id_of(pieces, "eos_token_id") == 2);
-    CHECK(id_of(pieces, "unknown_token_id") == 0);
-    const auto kinds = list_of(pieces, "token_type", std::int32_t());
-    CHECK(std::vector<std::int32_t>(kinds.begin(), kinds.begin() + 4) ==
-          std::vector<std::int32_t>{2, 3, 3, 6});
-    const auto scores = list_of(pieces, "scores", 0.0f);
+    CHECK(found(pieces, "model", std::string()) == "llama");
+    CHECK(found(pieces, "bos_token_id", ~0u) == 1);
+    CHECK(found(pieces, "eos_token_id", ~0u) == 2);
+    CHECK(found(pieces, "unknown_token_id", ~0u) == 0);
+    const auto kinds = found(pieces, "token_type", Numbers());
+    CHECK(Numbers(kinds.begin(), kinds.begin() + 4) == Numbers{2, 3, 3, 6});
+    const auto scores = found(pieces, "scores", std::vector<float>());
     CHECK(scores.size() == 270);
     CHECK(scores.at(260) == -1);  // merges count down
-  }
-
-  TEST_CASE("a folder that holds something is refused and left as it is") {
-    const CapturedLog log, output(stdout);
-    const TemporaryFolder temporary;
-    trained(temporary, tiny_options(temporary));
-    const ExportOptions options = exported(temporary);
-    std::filesystem::create_directory(options.output);
-    write_bytes(options.output + "/mine", "mine");
-    CHECK(message_of<DataError>([&] { export_model(options); }).find("already exists") != std::string::npos);
-    CHECK(read_bytes(options.output + "/mine") == "mine");
   }
 
   TEST_CASE("a file that cannot be written is named where it was to be") {

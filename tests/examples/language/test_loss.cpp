@@ -1,4 +1,5 @@
 #include <tapeformer/tests/examples/language/language_case.h>
+#include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -28,10 +29,7 @@ DecoderOnlyConfig with_prefix() {
   return config;
 }
 
-std::vector<std::int32_t> prefixes(const LanguageBatch& batch) {
-  const std::int32_t* const ids = batch.prefix_lengths.data<std::int32_t>();
-  return {ids, ids + batch.prefix_lengths.elements()};
-}
+std::vector<std::int32_t> prefixes(const Batch& batch) { return batch.tensors[2].to_vector<std::int32_t>(); }
 
 /// Minus the log of softmax(logits)[target], in double.
 double nats_of(const Tensor& logits, Index row, Index target) {
@@ -45,18 +43,17 @@ double nats_of(const Tensor& logits, Index row, Index target) {
 
 TEST_SUITE("examples/language/loss") {
   TEST_CASE("without prefix a batch is what it is, and every target counts") {
-    const TokenBatch batch = counting_batch(3, 5);
-    const LanguageBatch plain = language_batch({}, batch, 1, 0);
-    CHECK_FALSE(plain.prefix_lengths.defined());
+    const TokenBatch tokens = counting_batch(3, 5);
+    const Batch plain = language_batch({}, tokens, 1, 0);
+    CHECK(same_bits(plain.tensors[0], tokens.inputs));
+    CHECK(same_bits(plain.tensors[1], counting_batch(3, 5).targets));
+    for (const int undefined : {2, 3, 4})
+      CHECK_FALSE(plain.tensors[static_cast<std::size_t>(undefined)].defined());
     CHECK(plain.counted == 15);
-    for (Index i = 0; i < 15; ++i) {
-      CHECK(plain.inputs.at(i) == i % 7);
-      CHECK(plain.targets.at(i) == (i + 1) % 7);
-    }
   }
 
   TEST_CASE("a prefix's own tokens are not targets; the first behind it is") {
-    const LanguageBatch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
+    const Batch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
     Index counted = 0;
     for (Index row = 0; row < 40; ++row) {
       const std::int32_t prefix = prefixes(batch)[static_cast<std::size_t>(row)];
@@ -64,8 +61,8 @@ TEST_SUITE("examples/language/loss") {
       CHECK(prefix <= 4);
       for (Index t = 0; t < 5; ++t) {
         const Index place = row * 5 + t;
-        CHECK(batch.inputs.at(place) == place % 7);
-        CHECK(batch.targets.at(place) == (t + 1 < prefix ? -1 : (place + 1) % 7));
+        CHECK(batch.tensors[0].at(place) == place % 7);
+        CHECK(batch.tensors[1].at(place) == (t + 1 < prefix ? -1 : (place + 1) % 7));
         counted += t + 1 < prefix ? 0 : 1;
       }
     }
@@ -88,51 +85,41 @@ TEST_SUITE("examples/language/loss") {
   }
 
   TEST_CASE("documents apart begin with each row and behind each end, which predicts nothing") {
-    const LanguageBatch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
+    const Batch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
     const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
     using Ids = std::vector<std::int32_t>;
-    CHECK(batch.inputs.shape() == Shape{1, 16});
-    CHECK(values(batch.inputs) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
-    CHECK(values(batch.targets) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
-    CHECK(values(batch.documents.positions) == Ids{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4});
+    CHECK(batch.tensors[0].shape() == Shape{1, 16});
+    CHECK(values(batch.tensors[0]) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
+    CHECK(values(batch.tensors[1]) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
+    CHECK(values(batch.tensors[4]) == Ids{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4});
     Ids starts(17, 16);
     starts[0] = 0, starts[1] = 4, starts[2] = 8, starts[3] = 11;
-    CHECK(values(batch.documents.starts) == starts);
+    CHECK(values(batch.tensors[3]) == starts);
     CHECK(batch.counted == 14);
   }
 
-  TEST_CASE("targets that do not count add nothing to the loss") {
-    const TemporaryFolder folder;
-    const DecoderOnly model = tiny_model(tiny_options(folder));
-    TokenBatch tokens = counting_batch(1, 8);
-    for (const Index i : {0, 1, 5}) tokens.targets.data<std::int32_t>()[i] = -1;
-    const LanguageBatch batch = language_batch(model.config(), tokens, 1, 0).to(model.device());
-    CHECK(batch.counted == 5);
-    const Tensor logits = model(batch.inputs);
-    double sum = 0;
-    for (const Index i : {2, 3, 4, 6, 7}) sum += nats_of(logits, i, (i + 1) % 7);
-    CHECK_BELOW(std::abs(model.loss(batch.inputs, batch.targets).item() - sum / 5), 1e-5);
-  }
-
-  TEST_CASE("the loss of a prefix model does not depend on the targets within prefixes") {
+  TEST_CASE("targets that do not count add nothing to the loss, and those within prefixes do not") {
     const TemporaryFolder folder;
     LanguageOptions options = tiny_options(folder);
-    options.model.prefix = true;
-    const DecoderOnly model = tiny_model(options);
-    const LanguageBatch batch = language_batch(model.config(), counting_batch(4, 8), 1, 0).to(model.device());
-    TokenBatch other = counting_batch(4, 8);
-    Index changed = 0;
-    for (Index i = 0; i < 32; ++i) {
-      if (batch.targets.at(i) >= 0) continue;
-      other.targets.data<std::int32_t>()[i] = 6;
-      ++changed;
+    for (const bool prefix : {false, true}) {
+      options.model.prefix = prefix;
+      const DecoderOnly model = tiny_model(options);
+      TokenBatch tokens = counting_batch(4, 8);
+      for (const Index i : {0, 1, 5}) tokens.targets.data<std::int32_t>()[i] = -1;
+      const Batch batch = language_batch(model.config(), tokens, 1, 0).to(model.device());
+      const Tensor logits = model(batch.tensors[0], batch.tensors[2]);
+      double sum = 0;
+      Index counted = 0;
+      for (Index i = 0; i < 32; ++i) {
+        if (batch.tensors[1].at(i) < 0) continue;
+        CHECK(batch.tensors[1].at(i) == (i + 1) % 7);
+        sum += nats_of(logits, i, (i + 1) % 7);
+        ++counted;
+      }
+      CHECK(batch.counted == counted);
+      CHECK((prefix ? counted < 29 : counted == 29));
+      CHECK_BELOW(std::abs(language_loss(model, batch).item() - sum / static_cast<double>(counted)), 1e-5);
     }
-    REQUIRE(changed > 0);
-    const LanguageBatch same = language_batch(model.config(), other, 1, 0).to(model.device());
-    const double loss = model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item();
-    CHECK(model.loss(same.inputs, same.targets, same.prefix_lengths).item() == loss);
-    CHECK(model.loss(batch.inputs, counting_batch(4, 8).targets.to(model.device()), batch.prefix_lengths)
-              .item() != loss);
   }
 
   TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
@@ -145,7 +132,7 @@ TEST_SUITE("examples/language/loss") {
     Progress progress;
     for (const bool fused : {false, true}) {
       const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {fused, 5});
-      const MeanLoss exact = measure.exact(model, progress);
+      const TextLoss exact = measure.exact(model, progress);
       double nats = 0;
       Index bytes = 0;
       std::vector<std::int32_t> ids(230);
@@ -165,11 +152,7 @@ TEST_SUITE("examples/language/loss") {
       model.train();
       CHECK(exact.tokens == 229);
       CHECK(exact.text.bytes == bytes);
-      CHECK_BELOW(deviation(exact.nats, nats / 229), 1e-6);
-      CHECK(exact.standard_error == 0);
-      CHECK_BELOW(deviation(bits_per_byte(exact.total_nats(), exact.text),
-                            nats / std::log(2.0) / static_cast<double>(bytes)),
-                  1e-6);
+      CHECK_BELOW(deviation(exact.mean(), nats / 229), 1e-6);
     }
   }
 
@@ -186,24 +169,23 @@ TEST_SUITE("examples/language/loss") {
     double nats = 0;
     Index windows_before = 0, tokens = 0;
     for_each_window(data.validation, 8, 6, [&](Index rows, const ReadRows& read) {
-      const LanguageBatch batch =
+      const Batch batch =
           language_batch(model.config(), read({0, rows}), 0, windows_before).to(model.device());
       windows_before += rows;
-      nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
-              static_cast<double>(batch.counted);
+      nats += language_loss(model, batch).item() * static_cast<double>(batch.counted);
       tokens += batch.counted;
     });
-    const MeanLoss exact = measure.exact(model, progress);
+    const TextLoss exact = measure.exact(model, progress);
     CHECK(exact.tokens == tokens);
     CHECK(tokens < 229);
-    CHECK_BELOW(deviation(exact.nats, nats / static_cast<double>(tokens)), 1e-9);
+    CHECK_BELOW(deviation(exact.mean(), nats / static_cast<double>(tokens)), 1e-9);
     const LanguageMeasure otherwise(data.validation, *data.tokenizer, 5, 8, 2, {});  // batch and seed
     CHECK(otherwise.exact(model, progress).tokens == tokens);
-    CHECK_BELOW(deviation(otherwise.exact(model, progress).nats, exact.nats), 1e-6);
+    CHECK_BELOW(deviation(otherwise.exact(model, progress).mean(), exact.mean()), 1e-6);
   }
 
   TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's t has it") {
-    MeanLoss loss;
+    EstimatedLoss loss;
     loss.standard_error = 0.1;
     const auto text = [&](Index batches) {
       loss.batches = batches;
@@ -231,19 +213,19 @@ TEST_SUITE("examples/language/loss") {
     Progress progress;
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
     const auto one = [&](Index number) { return measure.estimate(model, 1, number, progress); };
-    const MeanLoss two = measure.estimate(model, 2, 4, progress);
+    const EstimatedLoss two = measure.estimate(model, 2, 4, progress);
     CHECK(two.tokens == 2 * 6 * 8);
-    CHECK(two.nats == (one(8).nats + one(9).nats) / 2);
-    CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).nats - one(9).nats) / 2));
+    CHECK(two.mean() == (one(8).mean() + one(9).mean()) / 2);
+    CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).mean() - one(9).mean()) / 2));
     CHECK(one(8).standard_error == 0);
     CHECK(one(8).error_text().empty());
-    CHECK(one(8).nats != one(9).nats);
+    CHECK(one(8).mean() != one(9).mean());
     const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
-    CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);
-    const MeanLoss many = measure.estimate(model, 60, 0, progress);
+    CHECK(reseeded.estimate(model, 2, 4, progress).mean() != two.mean());
+    const EstimatedLoss many = measure.estimate(model, 60, 0, progress);
     CHECK(many.standard_error > 0);
     // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both stray alike.
-    CHECK_BELOW(std::fabs(many.nats - measure.exact(model, progress).nats),
+    CHECK_BELOW(std::fabs(many.mean() - measure.exact(model, progress).mean()),
                 kDeviations * std::sqrt(2) * many.standard_error);
   }
 
@@ -256,9 +238,9 @@ TEST_SUITE("examples/language/loss") {
     DecoderOnly model = tiny_model(options);
     Progress progress;
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
-    const MeanLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
+    const TextLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
     CHECK(exact.tokens == 2);
     CHECK(estimate.tokens == 12);
-    CHECK_BELOW(deviation(estimate.nats, exact.nats), 1e-6);
+    CHECK_BELOW(deviation(estimate.mean(), exact.mean()), 1e-6);
   }
 }

@@ -1,5 +1,4 @@
 #include <tapeformer/examples/language/options.h>
-#include <tapeformer/examples/language/presets.h>
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -79,53 +78,14 @@ TEST_SUITE("examples/language/options") {
           "--time-budget has no effect with --steps; leave it out");
   }
 
-  TEST_CASE("the presets for characters train as nanoGPT's recipes do") {
-    const LanguageOptions cpu("shakespeare-char-cpu"), large("shakespeare-char");
-    for (const LanguageOptions& o : {cpu, large}) {
-      CHECK(o.training.learning_rate == 1e-3);
-      CHECK(o.training.minimum_learning_rate == 1e-4);
-      CHECK(o.training.schedule == "cosine");
-      CHECK(o.training.warmup == 100);
-      CHECK(o.training.optimizer.option("beta1") == 0.9);
-      CHECK(o.training.optimizer.option("beta2") == 0.99);
-      CHECK(o.training.optimizer.option("weight_decay") == 0.1);
-      CHECK(o.training.clip == 1.0);
-      const DecoderOnlyConfig config = o.model_config(65);
-      CHECK(config.activation == Unary::gelu);
-      CHECK_FALSE(config.attention.bias);
-      CHECK_FALSE(config.norm_bias);
-      CHECK_FALSE(config.feed_forward_bias);
-      CHECK(config.tie_head);
-      CHECK(config.embedding_dropout == o.model.attention.dropout);
-      CHECK(config.residual_dropout == o.model.attention.dropout);
-    }
-    CHECK(cpu.model.context == 64);
-    CHECK(cpu.batch == 12);
-    CHECK(cpu.training.steps == 2000);
-    CHECK(cpu.model.residual_dropout == 0);
-    CHECK(large.model.context == 256);
-    CHECK(large.batch == 64);
-    CHECK(large.training.steps == 5000);
-    CHECK(large.model.residual_dropout == 0.2);
-    CHECK(LanguageOptions().preset == "shakespeare-char-cpu");
-  }
-
-  TEST_CASE("every preset is accepted as it stands, and the models are of their families") {
+  TEST_CASE("every preset is accepted as it stands") {
     for (const Preset& preset : language_presets()) {
       CHECK_NOTHROW(LanguageOptions(preset.name).check());
+      CHECK(parsed_options({"--preset", preset.name}).training.warmup ==
+            LanguageOptions(preset.name).training.warmup);
       CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") !=
             std::string::npos);
     }
-    const DecoderOnlyConfig gpt2 = LanguageOptions("gpt2-124m").model_config(50257);
-    CHECK(gpt2.activation == Unary::gelu_tanh);
-    CHECK(gpt2.attention.bias);
-    CHECK(gpt2.context == 1024);
-    CHECK(LanguageOptions("gpt2-124m").head_loss().fused);
-    const DecoderOnlyConfig llama = LanguageOptions("stories-260k").model_config(512);
-    CHECK(llama.attention_config().key_heads() == 4);
-    CHECK(llama.norm == NormKind::rms);
-    CHECK(llama.positions == PositionKind::rotary);
-    CHECK(llama.gated);
   }
 
   TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
@@ -162,34 +122,6 @@ TEST_SUITE("examples/language/options") {
           "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
   }
 
-  TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
-    CHECK(parsed_options({"--steps", "10"}).training.warmup == 1);
-    CHECK(parsed_options({"--steps", "500"}).training.warmup == 50);
-    CHECK(parsed_options({"--steps", "5000"}).training.warmup == 100);
-    CHECK(parsed_options({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
-    CHECK(refusal({"--steps", "1"}) == "nothing was thrown");
-    CHECK(refusal({"--steps", "0"}) == "--steps must be positive; got 0");
-    for (const Preset& preset : language_presets())
-      CHECK(parsed_options({"--preset", preset.name}).training.warmup ==
-            LanguageOptions(preset.name).training.warmup);
-  }
-
-  TEST_CASE("the help shows which flags a preset sets") {
-    const auto help = [](const char* preset) {
-      LanguageOptions options(preset);
-      const CommandLine line;
-      options.add_to(line);
-      return line.help();
-    };
-    CHECK(help("gpt2-124m").find("none) [on]") != std::string::npos);
-    CHECK(help("shakespeare-char").find("[on]") == std::string::npos);
-  }
-
-  TEST_CASE("lists take several values, once or again") {
-    CHECK(parsed_options({"--corpus", "a", "b"}).data.corpus == std::vector<std::string>{"a", "b"});
-    CHECK(parsed_options({"--corpus", "a", "--corpus", "b", "--steps", "7"}).data.corpus.size() == 2);
-  }
-
   TEST_CASE("what makes no sense together is refused by the options' names") {
     check_refused(
         {{"--groups 2", "[attention] groups is for gqa"},
@@ -204,6 +136,9 @@ TEST_SUITE("examples/language/options") {
          {"--tokens t --tokenizer-model c", "--tokens has a tokenizer"},
          {"--validation-fraction 1", "--validation-fraction must be above 0"},
          {"--batch 0", "--batch must be positive; got 0"},
+         {"--documents apart --prefix", "--documents apart needs a model without --prefix"},
+         {"--documents apart --short-convolution 3", "--documents apart needs a model without --short-conv"},
+         {"--documents apart --attention gla", "--documents apart needs a model without a state"},
          {"--head-chunk 8", "--head-chunk needs --fused-head"},
          {"--validation-kind none", "--validation-kind must be auto, exact, estimate or both; got none"},
          {"--order backwards", "--order must be random or sequential; got backwards"},
@@ -271,14 +206,6 @@ TEST_SUITE("examples/language/options") {
     CHECK(refused({"--tokenizer", "byte"}) ==
           "--tokenizer contradicts --from, whose model keeps its tokenizer");
     CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
-  }
-
-  TEST_CASE("paths become absolute, so that a run can be resumed from another folder") {
-    LanguageOptions options = parsed_options({"--corpus", "a", "--tokenizer-model", "b"});
-    options.make_paths_absolute();
-    CHECK(options.data.corpus[0][0] == '/');
-    CHECK(options.data.tokenizer_model[0] == '/');
-    CHECK(options.from.empty());
   }
 
   TEST_CASE("a preset's numbers do not forbid what is given: small rates, contexts, an order") {

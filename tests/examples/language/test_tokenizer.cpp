@@ -71,15 +71,6 @@ TEST_SUITE("examples/language/tokenizer") {
     }
   }
 
-  TEST_CASE("a splitter alone in a sequence, and a model that does not name its type, are of GPT-2's kind") {
-    const TemporaryFolder folder;
-    Json json = gpt2_json(false);
-    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {json.at("pre_tokenizer")}}};
-    json["model"].erase("type");
-    write_bytes(folder.file("tokenizer.json"), json.dump());
-    CHECK(find_tokenizer(folder.file("tokenizer.json"))->encode(kText) == learnt()->encode(kText));
-  }
-
   TEST_CASE("a tokenizer.json of another kind is read as it is, or refused by name") {
     const TemporaryFolder folder;
     const auto refused = [&](const char* pointer, const Json& value) {
@@ -113,25 +104,6 @@ TEST_SUITE("examples/language/tokenizer") {
     write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
     CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
               "tokenizer.json: is damaged: it has \"version\" twice"));
-  }
-
-  TEST_CASE("a post-processor that adds nothing to a text is of GPT-2's kind") {
-    const TemporaryFolder folder;
-    const auto piece = [](const char* id, int type) {
-      return Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
-    };
-    const Json identity = {{"type", "TemplateProcessing"},
-                           {"single", Json::array({piece("A", 0)})},
-                           {"pair", {piece("A", 0), piece("B", 1)}},
-                           {"special_tokens", Json::object()}},
-               bytes = {{"type", "ByteLevel"}, {"trim_offsets", false}};
-    for (const Json& processor :
-         {Json(), bytes, identity, Json{{"type", "Sequence"}, {"processors", {bytes, identity}}}}) {
-      Json json = gpt2_json(false);
-      json["post_processor"] = processor;
-      CHECK(refusal(folder, json) == "nothing was thrown");
-      CHECK(find_tokenizer(folder.file(""))->encode(kText) == learnt()->encode(kText));
-    }
   }
 
   TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {

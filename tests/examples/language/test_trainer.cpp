@@ -1,7 +1,5 @@
-#include <tapeformer/data/tokenizers/byte_tokenizer.h>
-#include <tapeformer/examples/language/export.h>
+#include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/run.h>
-#include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/reference/support.h>
@@ -10,8 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <sstream>
 
 using namespace tapeformer;
 
@@ -73,7 +69,7 @@ TEST_SUITE("examples/language/trainer") {
     Progress progress;
     const LanguageData data = open_language_data(options, folder);
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, options.training.seed, {});
-    CHECK(measure.exact(run.model, progress).nats == exact);
+    CHECK(measure.exact(run.model, progress).mean() == exact);
 
     EvaluateOptions asked;
     asked.run = folder.path();
@@ -119,18 +115,6 @@ TEST_SUITE("examples/language/trainer") {
     }
   }
 
-  TEST_CASE("a model with prefix learns too") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    LanguageOptions options = tiny_options(temporary);
-    options.model.prefix = true;
-    options.training.samples = 1;
-    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
-    CHECK_BELOW(last(folder, "validation_loss") - kWalkEntropy, (kWalkUnigram - kWalkEntropy) / 2);
-    CHECK(LanguageRun::load(folder.path()).model.config().prefix);
-  }
-
   TEST_CASE("a batch of a prefix model is computed with its prefixes") {
     const CapturedLog log;
     const TemporaryFolder temporary;
@@ -144,10 +128,10 @@ TEST_SUITE("examples/language/trainer") {
     const double loss = task.loss(computed).item();
     const DecoderOnly model = strong_model(options);
     const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
-    const LanguageBatch batch =
+    const Batch batch =
         language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0).to(model.device());
-    CHECK(loss == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
-    CHECK(loss != model.loss(batch.inputs, batch.targets).item());
+    CHECK(loss == language_loss(model, batch).item());
+    CHECK(loss != model.loss(batch.tensors[0], batch.tensors[1]).item());
     CHECK(computed.counted == batch.counted);
     CHECK(computed.counted < 48);
   }
@@ -207,34 +191,6 @@ TEST_SUITE("examples/language/trainer") {
     CHECK(plan(1000, 250, 7201, "auto", "0.5:15") == Plan{0, 15, 1, 0});
   }
 
-  TEST_CASE("estimates during a training, and the exact mean at its end") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    LanguageOptions options = tiny_options(temporary);
-    options.validation_kind = "auto";
-    options.training.steps = 105, options.training.validate_every = 35;
-    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
-    const std::vector<Json> lines = metrics(folder, "validation_loss");
-    REQUIRE(lines.size() == 3);
-    double best = lines[0].at("validation_loss");
-    for (const Json& line : lines) {
-      CHECK_FALSE(line.contains("bits_per_byte"));
-      CHECK(line.at("validation_loss") == line.at("estimated_loss"));
-      best = std::min(best, line.at("validation_loss").get<double>());
-    }
-    CHECK(metrics(folder, "best_estimated_loss").empty());
-    CHECK(log.says(", estimated from 1 batch, "));  // which does not tell how far off it is
-    CHECK_FALSE(log.says("±"));
-
-    LanguageRun run = LanguageRun::load(folder.path());
-    Progress progress;
-    const LanguageData data = open_language_data(options, folder);
-    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, options.training.seed, {});
-    CHECK(measure.exact(run.model, progress).nats == last(folder, "best_loss"));
-    CHECK(measure.estimate(run.model, 1, 0, progress).nats == best);  // the same batch at every validation
-  }
-
   TEST_CASE("a run that goes on to more steps measures as it did, and says so in its folder") {
     const CapturedLog log;
     const TemporaryFolder temporary;
@@ -255,6 +211,36 @@ TEST_SUITE("examples/language/trainer") {
     const std::vector<Json> lines = metrics(folder, "validation_loss");
     REQUIRE(lines.size() == 2);
     for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
+  }
+
+  TEST_CASE("batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.batch_schedule = "0.5:3,0.75:9";
+    options.context_schedule = "0:4,0.5:8";
+    options.training.steps = 8;
+    const LanguageData data = tiny_data(options, temporary);
+    Progress progress;
+    LanguageTask task(options, data, tiny_model(options), progress);
+    CHECK(task.batch_changes() == std::vector<Index>{4, 6});
+    std::vector<Shape> shapes;
+    Index tokens = 0;
+    for (Index step = 0; step < 8; ++step) {
+      CHECK(task.epoch(step) == tokens / ((data.train.size() / 8 - 1) * 8));
+      const Batch batch = task.batch(step, {});
+      shapes.push_back(batch.tensors[0].shape());
+      tokens += batch.tokens;
+    }
+    CHECK(shapes == std::vector<Shape>{{6, 4}, {6, 4}, {6, 4}, {6, 4}, {3, 8}, {3, 8}, {9, 8}, {9, 8}});
+    task.set_steps(40, false);
+    CHECK(task.batch_changes() == std::vector<Index>{20, 30});
+
+    const RunFolder whole(temporary.file("whole")), parts(temporary.file("parts"));
+    CHECK(train_language_model(whole, options, {}) == kExitSuccess);
+    train_in_steps(parts, options);
+    const char* const weights = "weights.safetensors";
+    CHECK((read_file(whole.file(weights)) == read_file(parts.file(weights))));  // binary: not to be shown
   }
 
   TEST_CASE("a batch is a function of its number, and the batches of an epoch are different ones") {
@@ -292,44 +278,6 @@ TEST_SUITE("examples/language/trainer") {
     CHECK(metrics(tuned, "train_loss").front().at("train_loss").get<double>() < 0.7 * kWalkUnigram);
     CHECK(LanguageRun::load(tuned.path()).model.config().context == 8);
     CHECK(resume_language_model(tuned, {}) == kExitSuccess);
-  }
-
-  TEST_CASE("weights without a tokenizer are fine-tuned with one of as many tokens that is named") {
-    const CapturedLog log, output(stdout);
-    const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    options.training.steps = 5;
-    const RunFolder base(temporary.file("base"));
-    CHECK(train_language_model(base, options, {}) == kExitSuccess);
-    ExportOptions exported;
-    exported.run = base.path(), exported.output = options.from = temporary.file("bare");
-    CHECK(export_model(exported) == kExitSuccess);
-    for (const char* name : {"/tokenizer", "/tokenizer.json"}) std::filesystem::remove(options.from + name);
-    const auto tuned = [&](const char* run) {
-      return message_of<DataError>(
-          [&] { train_language_model(RunFolder(temporary.file(run)), options, {}); });
-    };
-    CHECK(tuned("none").find(options.from + ": has no tokenizer: ") == 0);
-    options.data.tokenizer_model = base.path();
-    options.check();
-    CHECK(tuned("named") == "nothing was thrown");
-    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("named/tokenizer"))));
-    write_bytes(temporary.file("bytes"), make_byte_tokenizer()->serialize());
-    options.data.tokenizer_model = temporary.file("bytes");
-    CHECK(tuned("another") == temporary.file("bytes") + ": is a tokenizer of 256 tokens, and the model in " +
-                                  options.from + " has 7; try the one that it was trained with");
-    options.data.tokenizer_model.clear();
-    options.data.corpus.clear(), options.data.validation.clear();
-    options.tokens = base.file("tokens");
-    CHECK(tuned("tokens") == "nothing was thrown");
-    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("tokens/tokenizer"))));
-
-    exported.run = options.from, exported.output = temporary.file("again");
-    CHECK(message_of<DataError>([&] { export_model(exported); }).find("try --tokenizer-model") !=
-          std::string::npos);
-    exported.tokenizer_model = base.path();
-    CHECK(export_model(exported) == kExitSuccess);
-    CHECK(std::filesystem::exists(exported.output + "/tokenizer.json"));
   }
 
   TEST_CASE("data that does not fit the model or the checkpoint is refused") {

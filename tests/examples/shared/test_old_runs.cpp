@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/train/start.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/captured_log.h>
@@ -56,10 +57,10 @@ struct OldRun {
       const LanguageMeasure measure(open_language_data(options, run).validation, *trained.tokenizer,
                                     options.batch, trained.model.config().context, options.training.seed,
                                     options.head_loss());
-      return measure.exact(trained.model, progress).nats;
+      return measure.exact(trained.model, progress).mean();
     }
     EncoderDecoder model = EncoderDecoder::load(run.path());
-    const TranslationOptions options = trained_options(run);
+    const TranslationOptions options = options_of<TranslationOptions>(run);
     std::string report;
     const std::vector<TextPair> pairs = load_corpus(options, report).validation;
     BatchingConfig batching;

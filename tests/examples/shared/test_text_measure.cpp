@@ -2,6 +2,7 @@
 #include <tapeformer/examples/shared/text_measure.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 
@@ -29,7 +30,6 @@ TEST_SUITE("examples/shared/text_measure") {
     CHECK(short_duration_text(0.9996) == "1 s");
     CHECK(short_duration_text(1.31) == "1.31 s");
     CHECK(short_duration_text(99.96) == "1 min 40 s");
-    CHECK(text_units(std::log(12345.678), {3, 1}) == ", perplexity per word 12346, 4.5306 bits per byte");
   }
 
   TEST_CASE("pieces of a text add up to the whole, wherever it is cut") {
@@ -53,10 +53,12 @@ TEST_SUITE("examples/shared/text_measure") {
   }
 
   TEST_CASE("a loss in units of the text") {
-    const TextSize size{8, 2};
-    CHECK(bits_per_byte(8 * std::log(2.0), size) == doctest::Approx(1));
-    CHECK(word_perplexity(2 * std::log(50.0), size) == doctest::Approx(50));
-    CHECK(text_units(2 * std::log(50.0), size) == ", perplexity per word 50, 1.4110 bits per byte");
-    CHECK(text_units(1, {}).empty());
+    const TextLoss loss{2 * std::log(50.0), 4, {8, 2}};
+    CHECK(loss.to_string() ==
+          "1.9560 nats per token, perplexity 7.071, 1.4110 bits per byte, perplexity per word 50");
+    CHECK(loss.json().at("loss") == loss.mean());
+    CHECK(loss.json().at("word_perplexity") == doctest::Approx(50));
+    CHECK(TextLoss{8 * std::log(2.0), 4, {8, 0}}.units().at(0).second == doctest::Approx(1));
+    CHECK(TextLoss{1, 1, {}}.units().empty());
   }
 }

@@ -1,5 +1,4 @@
 #include <tapeformer/examples/translation/options.h>
-#include <tapeformer/examples/translation/presets.h>
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -78,8 +77,8 @@ TEST_SUITE("examples/translation/options") {
          {"--validation-pairs v", "validation files of your own need a text"},
          {"--pairs p --test-pairs t", "test files need validation files"},
          {"--source s --target t --swap", "--swap needs --pairs"},
-         {"--pairs -", "a training reads its text again when it resumes"},
-         {"--pairs p --validation-source - --validation-target t", "a training reads its text again"},
+         {"--pairs -", "a run reads its text again when it resumes"},
+         {"--pairs p --validation-source - --validation-target t", "a run reads its text again"},
          {"--held-out 0", "nothing was thrown"},
          {"--held-out 1", "--held-out must be at least 2"},
          {"--held-out -1", "--held-out must be at least 2"}},
@@ -104,13 +103,6 @@ TEST_SUITE("examples/translation/options") {
           "--minimum-learning-rate has no effect with --schedule constant"},
          {"--pairs p --max-words 9 --held-out 9 --vocabulary 300", "nothing was thrown"}},
         refusal_of_ignored<TranslationOptions>);
-  }
-
-  TEST_CASE("paths become absolute") {
-    TranslationOptions options = parsed({"--pairs", "p", "--validation-pairs", "v", "--test-source", "s"});
-    options.make_paths_absolute();
-    for (const std::string& path : {options.text.pairs, options.validation.pairs, options.test.source})
-      CHECK(path[0] == '/');
   }
 
   TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless somebody asks for others") {

@@ -76,4 +76,16 @@ inline std::vector<TokenIds> decoding_sources(const std::vector<std::size_t>& le
   return sources;
 }
 
+/// Five sources of different lengths, encoded, and their mask.
+inline std::pair<Tensor, Tensor> encoded_sources(const EncoderDecoder& model) {
+  const std::vector<Index> lengths = {7, 2, 5, 7, 1};
+  Generator random(test_seed(9));
+  const Tensor ids = Tensor::full({5, 7}, 0, DType::i32, Device::cpu());
+  for (Index i = 0; i < 35; ++i)
+    if (i % 7 < lengths[static_cast<std::size_t>(i / 7)])
+      ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(4 + random.below(7));
+  const Tensor mask = real_tokens(lengths, 7).to(model.device());
+  return {model.encode(ids.to(model.device()), mask), mask};
+}
+
 }  // namespace tapeformer

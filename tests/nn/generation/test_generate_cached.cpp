@@ -38,30 +38,6 @@ int differing(const std::vector<Hypothesis>& a, const std::vector<Hypothesis>& b
 }  // namespace
 
 TEST_SUITE("nn/generate_cached") {
-  TEST_CASE(
-      "slow: every search finds the same tokens with every cache and without, over 210 tokens in double") {
-    const SingleThread guard;
-    constexpr Index kTokens = 210;
-    const auto sources = decoding_sources({3, 7, 12}, 3);
-    std::size_t tokens = 0;
-    for (const DecoderKind& kind : decoder_kinds()) {
-      for (const Index context : {kTokens + 1, Index{33}}) {
-        const EncoderDecoder model = decoding_model(kind, context, DType::f64, -1e4);  // never ends by itself
-        for (const Method method : {Method::greedy, Method::beams, Method::samples}) {
-          const auto plain = found(model, sources, method, std::nullopt, kTokens);
-          for (const CacheKind cache : {CacheKind::contiguous, CacheKind::paged}) {
-            INFO(kind.name(), ", ", name_of(cache), ", method ", static_cast<int>(method), ", context ",
-                 context);
-            const auto cached = found(model, sources, method, CacheConfig{cache, 0, 16}, kTokens);
-            CHECK(differing(cached, plain, tokens) == 0);
-            for (const Hypothesis& hypothesis : cached) CHECK(hypothesis.tokens.size() == kTokens);
-          }
-        }
-      }
-    }
-    MESSAGE("compared ", tokens, " tokens");
-  }
-
   TEST_CASE("the same where sentences end at different times and leave the cache") {
     const SingleThread guard;
     std::size_t tokens = 0, endings = 0;

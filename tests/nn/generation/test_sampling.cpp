@@ -54,22 +54,6 @@ std::vector<double> logits_of(const std::vector<double>& probabilities) {
 }  // namespace
 
 TEST_SUITE("nn/generation/sampling") {
-  TEST_CASE("tokens are drawn as often as their probability says") {
-    const std::vector<double> p = {0.1, 0.5, 0.05, 0.35};
-    check_shares(shares(logits_of(p), config_of(1, 0, 1)), p);
-  }
-
-  TEST_CASE("a temperature of a half squares the probabilities, one of two takes their root") {
-    const std::vector<double> p = {0.1, 0.5, 0.05, 0.35};
-    for (const double temperature : {0.5, 2.0}) {
-      std::vector<double> expected;
-      double sum = 0;
-      for (const double each : p) sum += std::pow(each, 1 / temperature);
-      for (const double each : p) expected.push_back(std::pow(each, 1 / temperature) / sum);
-      check_shares(shares(logits_of(p), config_of(temperature, 0, 1)), expected);
-    }
-  }
-
   TEST_CASE("top-k and top-p keep the likeliest, alone and together, and share their probability out") {
     const std::vector<double> p = {0.1, 0.4, 0.05, 0.25, 0.2};
     check_shares(shares(logits_of(p), config_of(1, 2, 1)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
@@ -98,24 +82,6 @@ TEST_SUITE("nn/generation/sampling") {
     CHECK(random.state() == Generator(test_seed(3)).state());
     sample_token(logits.data(), 5, config_of(1, 2, 0.5), random);
     CHECK_FALSE(random.state() == Generator(test_seed(3)).state());
-  }
-
-  TEST_CASE("min-p keeps what is likely enough beside the likeliest, after top-p") {
-    const std::vector<double> p = {0.1, 0.4, 0.05, 0.25, 0.2};
-    SamplingConfig config = config_of(1, 0, 1);
-    config.min_p = 0.45;  // 0.18 at least
-    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
-    config.min_p = 1;
-    check_shares(shares(logits_of(p), config), {0, 1, 0, 0, 0});
-    config.min_p = 0.2;  // leaves four, of whose 0.95 three are 0.89
-    config.top_p = 0.87;
-    check_shares(shares(logits_of(p), config), {0.1 / 0.95, 0.4 / 0.95, 0, 0.25 / 0.95, 0.2 / 0.95});
-    config.top_k = 3;
-    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
-    config.temperature = 0.5;  // squares, of which the least is a quarter of the largest
-    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2625, 0, 0.0625 / 0.2625, 0.04 / 0.2625});
-    config.min_p = 0.26;
-    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0});
   }
 
   TEST_CASE("draws follow transformers' processors, alone and together") {

@@ -11,28 +11,12 @@ using namespace tapeformer;
 
 namespace {
 
-struct Encoded {
-  Tensor memory, mask;
-};
-
-/// Five sources of different lengths.
-Encoded encoded_source(const EncoderDecoder& model) {
-  const std::vector<Index> lengths = {7, 2, 5, 7, 1};
-  Generator random(test_seed(9));
-  const Tensor ids = Tensor::full({5, 7}, 0, DType::i32);
-  for (Index i = 0; i < 35; ++i)
-    if (i % 7 < lengths[static_cast<std::size_t>(i / 7)])
-      ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(4 + random.below(7));
-  const Tensor mask = real_tokens(lengths, 7);
-  return {model.encode(ids, mask), mask};
-}
-
 constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
 
 /// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows
 /// are reordered, repeated and dropped on the way.
 std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
-  const auto [memory, mask] = encoded_source(model);
+  const auto [memory, mask] = encoded_sources(model);
   TranslationSteps plain(model, memory, mask, std::nullopt);
   std::deque<TranslationSteps> cached;
   for (const CacheKind kind : kKinds) cached.emplace_back(model, memory, mask, CacheConfig{kind, 0, 5});
@@ -84,7 +68,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("logits are those of teacher forcing") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
-    const auto [memory, mask] = encoded_source(model);
+    const auto [memory, mask] = encoded_sources(model);
     TranslationSteps steps(model, memory, mask);
     const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
     std::vector<std::int32_t> ids;
@@ -102,7 +86,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("past the context the newest tokens count, from the first position on") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 8, DType::f64, 0);
-    const auto [memory, mask] = encoded_source(model);
+    const auto [memory, mask] = encoded_sources(model);
     TranslationSteps steps(model, memory, mask);
     std::vector<TokenIds> rows(5);
     for (std::int32_t t = 0; t < 30; ++t) {
@@ -123,38 +107,5 @@ TEST_SUITE("nn/generation/translation_steps") {
       INFO("token ", t);
       CHECK_BELOW(worst, 1e-12);
     }
-  }
-
-  TEST_CASE("a cache takes what its layers say, and beams on pages share") {
-    const SingleThread guard;
-    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
-    const auto [memory, mask] = encoded_source(model);
-    // Two layers, keys and values of 16 numbers each; the memory has 7 tokens.
-    const Index token = 2 * (16 + 16) * 4;
-    for (const CacheKind kind : kKinds) {
-      TranslationSteps steps(model, memory, mask, CacheConfig{kind, 0, 8});
-      CHECK(steps.cache_bytes() == 0);
-      for (int t = 0; t < 9; ++t) steps.step({4, 5, 6, 7, 8});
-      CHECK(steps.cache_bytes() == 5 * (9 + 7) * token);
-      steps.reorder({0, 0, 0, 0, 1, 1});
-      CHECK(steps.cache_bytes() == (kind == CacheKind::paged ? 2 : 6) * (9 + 7) * token);
-    }
-    TranslationSteps without(model, memory, mask, std::nullopt);
-    without.step({4, 5, 6, 7, 8});
-    CHECK(without.cache_bytes() == 0);
-  }
-
-  TEST_CASE("nothing is recorded, and a token too few is refused") {
-    const SingleThread guard;
-    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
-    const auto [memory, mask] = encoded_source(model);
-    Tape tape;
-    TranslationSteps steps(model, memory, mask);
-    steps.step({4, 5, 6, 7, 8});
-    steps.step({4, 5, 6, 7, 8});
-    CHECK(tape.memory().nodes == 0);
-    CHECK(message_of<ShapeError>([&] {
-            steps.step({4, 5});
-          }) == "[step] there must be one token per row, and a row; got 2 for 5 rows");
   }
 }

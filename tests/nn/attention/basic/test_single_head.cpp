@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/nn/attention/basic/single_head.h>
+#include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
@@ -75,6 +76,28 @@ TEST_SUITE("nn/attention/basic/single_head") {
     for (Index b = 0; b < 2; ++b) {
       CHECK(prints_as(slice(y, 0, b, 1), {-0.4519, 0.2216, -0.5874, 0.0058, -0.6300, -0.0632, -0.5675,
                                           -0.0843, -0.5526, -0.0981, -0.5299, -0.1081}));
+    }
+  }
+
+  TEST_CASE(
+      "multi-head attention of a batch, from width three to two, gives the figures that PyTorch printed") {
+    AttentionConfig config;
+    config.width = 3, config.output_width = 2, config.heads = 2;
+    config.packed = config.bias = false, config.output_bias = true;
+    Generator random(test_seed(1));
+    MultiHeadAttention heads(config, random);
+    TorchGenerator torch(123);
+    for (Parameter& drawn : heads.parameters()) {  // query, key, value, output and its bias
+      const Shape& shape = drawn.value().shape();
+      drawn.set_value(shape.rank() == 2 ? torch.linear_weight(shape[0], shape[1])
+                                        : torch.linear_bias(shape[0], 2));
+    }
+    AttentionContext causal;
+    causal.causal = true;
+    const Tensor x = walkthrough_batch(2), y = heads(x, x, causal);
+    for (Index b = 0; b < 2; ++b) {
+      CHECK(prints_as(slice(y, 0, b, 1), {0.3190, 0.4858, 0.2943, 0.3897, 0.2856, 0.3593, 0.2693, 0.3873,
+                                          0.2639, 0.3928, 0.2575, 0.4028}));
     }
   }
 
