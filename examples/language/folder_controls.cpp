@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/folder_controls.h>
 #include <tapeformer/nn/formats/strict_json.h>
@@ -62,97 +63,72 @@ TokenizerControls controls_with_added(const PlainTokenizer& plain) {
   return controls;
 }
 
+/// The ids of end tokens in a file; none if it names none.
+std::vector<std::int32_t> ends_in(const std::string& path) {
+  const nlohmann::json fields = fields_of(path);
+  std::vector<std::int32_t> ids;
+  if (!fields.contains("eos_token_id")) return ids;
+  const nlohmann::json& value = fields.at("eos_token_id");
+  for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() > 0x7fffffff)
+      throw DataError(path, 0, "has an eos_token_id that is neither an id nor a list of them");
+    if (id.get<std::int64_t>() >= 0) ids.push_back(id.get<std::int32_t>());  // -1 is none
+  }
+  return ids;
+}
+
 /// The controls of a tokenizer that the files of a folder name.
-class FolderControls {
- public:
-  FolderControls(const PlainTokenizer& plain, const std::string& folder)
-      : plain_(*plain.tokenizer),
-        folder_(folder),
-        config_(fields_of(folder + kTokenizerConfig)),
-        controls_(controls_with_added(plain)) {}
-
-  TokenizerControls read() {
-    check_switches();
-    read_begin();
-    read_ends();
-    return controls_;
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(folder_ + kTokenizerConfig, 0, "has " + what);
-  }
-
-  std::optional<bool> flag(const char* name) const {
-    if (!config_.contains(name)) return {};
-    const nlohmann::json& value = config_.at(name);
-    if (!value.is_boolean()) refuse(std::string("a value of ") + name + " that is neither true nor false");
-    return value.get<bool>();
-  }
-
-  void check_switches() {
-    const auto demand = [&](const char* name, bool does) {
-      if (flag(name).value_or(does) == does) return;
-      refuse(std::string(name) + (does ? "=false" : "=true") +
-             ", which the tokenizer's own file does not do; try --tokenizer-model with that file");
-    };
-    if (flag("add_prefix_space")) {
-      const std::vector<std::int32_t> example = plain_.encode("a");
-      demand("add_prefix_space", !example.empty() && plain_.bytes_of(example[0]).compare(0, 1, " ") == 0);
-    }
-    demand("split_special_tokens", false);
-    if (plain_.kind() == std::string("tokenizer_json") && flag("clean_up_tokenization_spaces") == true &&
-        fields_of(folder_ + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
-      demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
-    if (plain_.kind() == std::string("sentencepiece"))
-      controls_.restarts_after_added = flag("legacy").value_or(false);
-  }
-
-  std::optional<std::int32_t> named(const char* role) const {
-    const std::string name = named_in(folder_, role);
-    for (const nlohmann::json& token : controls_.added)
+TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& given) {
+  const Tokenizer& plain = *given.tokenizer;
+  const std::string kind = plain.kind();
+  const nlohmann::json config = fields_of(folder + kTokenizerConfig);
+  TokenizerControls controls = controls_with_added(given);
+  const auto refuse = [&](const std::string& what) {
+    throw DataError(folder + kTokenizerConfig, 0, "has " + what);
+  };
+  const auto flag = [&](const char* name) -> std::optional<bool> {
+    if (!config.contains(name)) return {};
+    if (!config.at(name).is_boolean()) refuse(format("a value of {} that is neither true nor false", name));
+    return config.at(name).get<bool>();
+  };
+  const auto demand = [&](const char* name, bool does) {
+    if (flag(name).value_or(does) != does)
+      refuse(format("{}={}, which the tokenizer's own file does not do; try --tokenizer-model with that file",
+                    name, !does));
+  };
+  const auto named = [&](const char* role) -> std::optional<std::int32_t> {
+    const std::string name = named_in(folder, role);
+    for (const nlohmann::json& token : controls.added)
       if (name_in(token) == name) return token.at("id").get<std::int32_t>();
-    return plain_.find(name);
+    return plain.find(name);
+  };
+
+  if (flag("add_prefix_space")) {
+    const std::vector<std::int32_t> example = plain.encode("a");
+    demand("add_prefix_space", !example.empty() && plain.bytes_of(example[0]).compare(0, 1, " ") == 0);
+  }
+  demand("split_special_tokens", false);
+  if (kind == "tokenizer_json" && flag("clean_up_tokenization_spaces") == true &&
+      fields_of(folder + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
+    demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
+  if (plain.kind() == std::string("sentencepiece"))
+    controls.restarts_after_added = flag("legacy").value_or(false);
+
+  if (flag("add_bos_token") == false) controls.begin.reset();
+  if (flag("add_bos_token") == true) {
+    if (const auto id = named("bos_token"); id && id != controls.begin)
+      controls.begin = id, controls.begin_name = named_in(folder, "bos_token");
+    if (!controls.begin) refuse("add_bos_token=true, and no bos_token that is in the vocabulary");
   }
 
-  void read_begin() {
-    const bool adds = flag("add_bos_token").value_or(controls_.begin.has_value());
-    if (!adds) {
-      controls_.begin.reset();
-    } else if (flag("add_bos_token")) {
-      if (const auto id = named("bos_token"); id && id != controls_.begin)
-        controls_.begin = id, controls_.begin_name = named_in(folder_, "bos_token");
-      if (!controls_.begin) refuse("add_bos_token=true, and no bos_token that is in the vocabulary");
-    }
-  }
-
-  void read_ends() {
-    for (const char* file : {"/generation_config.json", "/config.json"}) {
-      const nlohmann::json fields = fields_of(folder_ + file);
-      std::vector<std::int32_t> ids;
-      if (fields.contains("eos_token_id")) {
-        const nlohmann::json& value = fields.at("eos_token_id");
-        for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
-          if (!id.is_number_integer() || id.get<std::int64_t>() > 0x7fffffff)
-            throw DataError(folder_ + file, 0,
-                            "has an eos_token_id that is neither an id nor a list of them");
-          if (id.get<std::int64_t>() >= 0) ids.push_back(id.get<std::int32_t>());  // -1 is none
-        }
-      }
-      if (ids.empty()) continue;
-      controls_.ends = ids;
-      return;
-    }
-    if (const auto id = named("eos_token")) controls_.ends = {*id};
-    if (flag("add_eos_token").value_or(false) && controls_.ends.empty())
-      refuse("add_eos_token=true, and no eos_token that is in the vocabulary");
-  }
-
-  const Tokenizer& plain_;
-  const std::string folder_;
-  const nlohmann::json config_;
-  TokenizerControls controls_;
-};
+  std::vector<std::int32_t> ends = ends_in(folder + "/generation_config.json");
+  if (ends.empty()) ends = ends_in(folder + "/config.json");
+  if (const auto id = named("eos_token"); ends.empty() && id) ends = {*id};
+  if (!ends.empty()) controls.ends = ends;
+  if (controls.ends.empty() && flag("add_eos_token") == true)
+    refuse("add_eos_token=true, and no eos_token that is in the vocabulary");
+  return controls;
+}
 
 }  // namespace
 
@@ -186,7 +162,7 @@ std::shared_ptr<const Tokenizer> with_added_tokens(PlainTokenizer plain, const s
 
 std::shared_ptr<const Tokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder) {
   try {
-    const TokenizerControls controls = FolderControls(plain, folder).read();
+    const TokenizerControls controls = controls_in(folder, plain);
     return with_controls(std::move(plain.tokenizer), controls, folder);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(folder, 0, "has damaged files next to its tokenizer: " + reason_of(error));

@@ -69,31 +69,32 @@ void GenerateOptions::add_to(const Command& command) {
           "end). With learned or sinusoidal positions the last tokens that fit into the context are seen")
       .tells(prompt_given);
   command.option(
-      "--max-tokens", max_tokens,
+      "--max-tokens", generation.max_tokens,
       "the most new tokens of a sample; with learned or sinusoidal positions, whenever the context "
       "is full, the older half of the text in it is forgotten",
       kPositive);
   command.option(
-      "--samples", samples,
+      "--samples", generation.samples,
       "number of texts, computed side by side and written one after the other, the first as it is drawn",
       kPositive);
   command.option("--stop", stops, "end a sample before this text; may be given again")
       .one_at_a_time()
       .not_empty();
   const CommandOption temperature =
-      command.option("--temperature", sampling.temperature,
+      command.option("--temperature", generation.sampling.temperature,
                      "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative);
   command.flag("--greedy", greedy, "always take the likeliest token").excludes(temperature);
-  command.option("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
-  command.option("--top-p", sampling.top_p,
+  command.option("--top-k", generation.sampling.top_k, "draw among this many likeliest tokens; 0 for all",
+                 kNotNegative);
+  command.option("--top-p", generation.sampling.top_p,
                  "draw among the likeliest tokens that together have this probability; above 0, 1 for all",
                  kPositiveShare);
-  command.option("--min-p", sampling.min_p,
+  command.option("--min-p", generation.sampling.min_p,
                  "draw among tokens with at least this share of the highest probability; 0 to 1", kShare);
   constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
-  command.option("--repetition-penalty", sampling.repetition_penalty,
+  command.option("--repetition-penalty", generation.sampling.repetition_penalty,
                  "above 1, tokens that the text already contains become less likely; 1e-6 to 1e6", kPenalty);
-  command.option("--seed", sampling.seed, "seed of the random draws");
+  command.option("--seed", generation.sampling.seed, "seed of the random draws");
   command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
       .one_of({"contiguous", "paged", "none"});
   command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
@@ -103,20 +104,9 @@ void GenerateOptions::add_to(const Command& command) {
 }
 
 void GenerateOptions::refuse_ignored(const Command& command) const {
-  if (config().sampling.temperature == 0)
+  if (greedy || generation.sampling.temperature == 0)
     command.refuse({"--top-k", "--top-p", "--min-p", "--seed"},
                    greedy ? "with --greedy" : "at temperature 0");
-}
-
-TextGenerationConfig GenerateOptions::config() const {
-  TextGenerationConfig result;
-  result.sampling = sampling;
-  if (greedy) result.sampling.temperature = 0;
-  result.max_tokens = max_tokens;
-  result.samples = samples;
-  result.cache.reset();
-  if (cache != "none") result.cache.emplace().kind = kind_named<CacheKind>(cache);
-  return result;
 }
 
 SampleWriter::SampleWriter(const Tokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
@@ -201,17 +191,20 @@ int generate(const GenerateOptions& options) {
   use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
-  TextGenerationConfig config = options.config();
+  TextGenerationConfig config = options.generation;
+  if (options.greedy) config.sampling.temperature = 0;
+  config.cache.reset();
+  if (options.cache != "none") config.cache.emplace().kind = kind_named<CacheKind>(options.cache);
   config.ends = run.tokenizer->ends();
   config.graphs = compute.graphs;
   const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
-  SampleWriter writer(*run.tokenizer, std::min(kSideBySide, options.samples), options.stops,
+  const Index samples = options.generation.samples;
+  SampleWriter writer(*run.tokenizer, std::min(kSideBySide, samples), options.stops,
                       options.only_new ? "" : prompt, prompt.empty(), write_to_output);
   const double begun = now_seconds();
-  for (Index first = 0; first < options.samples && !writer.closed() && !interrupted();
-       first += config.samples) {
-    if (first > 0) writer.next(std::min(kSideBySide, options.samples - first));
-    config.samples = std::min(kSideBySide, options.samples - first);
+  for (Index first = 0; first < samples && !writer.closed() && !interrupted(); first += config.samples) {
+    if (first > 0) writer.next(std::min(kSideBySide, samples - first));
+    config.samples = std::min(kSideBySide, samples - first);
     config.sampling.stream = static_cast<std::uint64_t>(first);
     generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
       return writer.add(sample, token) && !interrupted();

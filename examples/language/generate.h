@@ -15,20 +15,19 @@ class Command;
 
 /// The options of `generate`.
 struct GenerateOptions {
-  std::string run, prompt, tokenizer_model;
+  std::string run, prompt, tokenizer_model, cache = "contiguous";
   Index average = 0;
-  SamplingConfig sampling;
+  TextGenerationConfig generation;
   bool greedy = false, only_new = false, prompt_given = false;
-  Index max_tokens = 256, samples = 1;
   std::vector<std::string> stops;
-  std::string cache = "contiguous";
   ComputeOptions compute;
 
-  GenerateOptions() { sampling.temperature = 0.8, sampling.top_k = 200, sampling.seed = 1; }
+  GenerateOptions() {
+    generation.sampling.temperature = 0.8, generation.sampling.top_k = 200, generation.sampling.seed = 1;
+  }
   void add_to(const Command& command);
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
-  TextGenerationConfig config() const;
 };
 
 /// Writes samples that are drawn side by side one after the other, with kSeparator between them: the first

@@ -162,8 +162,10 @@ std::vector<BatchShape> LanguageOptions::batch_shapes() const {
   for (const PiecewiseConstant* values : {&rows, &context})
     for (const Index step : values->changes(training.steps)) starts.insert(step);
   std::vector<BatchShape> shapes;
-  for (const Index step : starts)
-    shapes.push_back({step, rows.at(step, training.steps), context.at(step, training.steps)});
+  for (const Index step : starts) {
+    if (step > 0) shapes.back().end_step = step;
+    shapes.push_back({step, training.steps, rows.at(step, training.steps), context.at(step, training.steps)});
+  }
   return shapes;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/presets.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
@@ -31,9 +30,9 @@ struct LanguageDataOptions {
 /// The longest default row in tokens; the cost of attention grows with the square of the length.
 constexpr Index kMostUnaskedContext = 1024;
 
-/// The batches from a step on.
+/// The batches from a step on, to one before another.
 struct BatchShape {
-  Index first_step = 0, rows = 0, context = 0;
+  Index first_step = 0, end_step = 0, rows = 0, context = 0;
 };
 
 /// Everything that decides what a run of a language model computes. Kept in config.json and the

@@ -122,26 +122,15 @@ std::shared_ptr<const Tokenizer> tokenizer_in_folder(const std::string& folder) 
 
 /// A tokenizer.json for transformers: with pieces but no merges, BPE yields the code points.
 ordered_json character_json(const Tokenizer& tokenizer) {
-  ordered_json vocabulary = ordered_json::object();
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", ordered_json::array()},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", nullptr},
-          {"post_processor", nullptr},
-          {"decoder", {{"type", "Fuse"}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"vocab", vocabulary},
-            {"merges", ordered_json::array()}}}};
+  ordered_json json = parse_json(R"({
+    "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+    "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+              "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+              "vocab": {}, "merges": []}})");
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    json["model"]["vocab"][tokenizer.bytes_of(id)] = id;
+  return json;
 }
 
 ordered_json tokenizer_config(const char* type) {

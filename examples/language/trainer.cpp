@@ -64,12 +64,9 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   const Index batch = options.batch * options.model.context;
   // In units of training on one token.
   double work = 0;
-  const std::vector<BatchShape> shapes = options.batch_shapes();
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    const Index end = i + 1 < shapes.size() ? shapes[i + 1].first_step : training.steps;
-    work += static_cast<double>(end - shapes[i].first_step) *
-            static_cast<double>(training.accumulate * shapes[i].rows * shapes[i].context);
-  }
+  for (const BatchShape& shape : options.batch_shapes())
+    work += static_cast<double>(shape.end_step - shape.first_step) *
+            static_cast<double>(training.accumulate * shape.rows * shape.context);
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
   const double affordable =
@@ -130,10 +127,10 @@ std::vector<Index> LanguageTask::batch_changes() const {
 
 Index LanguageTask::epoch(Index batches) const {
   Index tokens = 0;
-  for (std::size_t i = 0; i < shapes_.size(); ++i) {
-    const Index accumulate = options_.training.accumulate, first = shapes_[i].first_step * accumulate;
-    const Index end = i + 1 < shapes_.size() ? shapes_[i + 1].first_step * accumulate : batches;
-    tokens += std::max<Index>(0, std::min(end, batches) - first) * shapes_[i].rows * shapes_[i].context;
+  for (const BatchShape& shape : shapes_) {
+    const Index accumulate = options_.training.accumulate, end = shape.end_step * accumulate;
+    tokens += std::max<Index>(0, std::min(end, batches) - shape.first_step * accumulate) * shape.rows *
+              shape.context;
   }
   return tokens / (windows(options_.model.context).windows() * options_.model.context);
 }
@@ -283,11 +280,7 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
     LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)
                                         : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
-    if (!options.from.empty()) {
-      progress.log("starts from the weights in " + options.from + "; optimizer and schedule begin again");
-      const std::string others = other_settings(options.from, options, fields_of(options));
-      if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
-    }
+    if (!options.from.empty()) progress.log(fine_tuning_text(options.from, options, fields_of(options)));
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
   });
 }

@@ -128,21 +128,22 @@ void read_options(const RunFolder& folder, FieldList&& fields) {
   }
 }
 
-std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
-                           const FieldList& fields) {
+std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_json& now,
+                             const FieldList& fields) {
   const RunFolder folder(from);
-  if (!std::filesystem::exists(folder.file("config.json"))) return "";
-  const Json trained = folder.config().value("training", Json::object());
-  std::string text;
+  const bool tells = std::filesystem::exists(folder.file("config.json"));
+  const Json trained = tells ? folder.config().value("training", Json::object()) : Json::object();
+  std::vector<std::string> others;
   for (const ConfigField& field : fields) {
     const std::string group = field.group, &name = field.name;
     const bool is_setting =
         group == "Preset" || group == "Training" || name.find("dropout") != std::string::npos;
-    if (!is_setting || !now.contains(name) || !trained.contains(name) || now[name] == trained[name]) continue;
-    text += (text.empty() ? "" : ", ") + flag_of(name) + " " + now[name].dump() + " (" +
-            trained[name].dump() + ")";
+    if (is_setting && now.contains(name) && trained.contains(name) && now[name] != trained[name])
+      others.push_back(format("{} {} ({})", flag_of(name), now[name].dump(), trained[name].dump()));
   }
-  return text;
+  return format("starts from the weights in {}; optimizer and schedule begin again", from) +
+         (others.empty() ? ""
+                         : "\nnote: other settings than that run's, in brackets: " + joined(others, ", "));
 }
 
 void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,

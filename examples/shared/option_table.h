@@ -73,11 +73,11 @@ Options options_of(const RunFolder& folder) {
   return options;
 }
 
-/// The options in which a run that starts from the model in the folder `from` differs from that model's
-/// run, of `Preset`, `Training` and dropout: "--dropout 0.1 (0.05), ...", the model's in brackets. `now`
-/// are the new run's, whose fields these are. Empty if the folder does not tell.
-std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
-                           const FieldList& fields);
+/// The log's text on a run that starts from the model in the folder `from`. A second line names the options
+/// of `Preset`, `Training` and dropout in which it differs from that model's run, with that run's values in
+/// brackets: "--dropout 0.1 (0.05)"; none if the folder does not tell. `now` are the new run's options.
+std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_json& now,
+                             const FieldList& fields);
 
 /// Makes `model`, the options as the model in the folder `from` has them, those of a run that starts
 /// from it: its shares of dropout are the ones that `asked`, a list of the same options, has.

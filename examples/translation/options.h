@@ -3,7 +3,6 @@
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/shared/presets.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 

@@ -86,15 +86,20 @@ std::string left_out_text(const TranslationBatches& batches, Index max_length) {
 TranslationTask::TranslationTask(const TranslationOptions& options, Progress& progress) : options_(options) {
   options_.check();
   load_pairs(progress);
-  if (!options_.from.empty()) {
-    start_from_run(progress);
+  if (options_.from.empty()) {
+    progress.status("making the vocabularies");
+    vocabularies_ = make_vocabularies(options_, corpus_.train);
+    make_batches_and_model(options_.model_config(vocabularies_.source->vocabulary_size(),
+                                                 vocabularies_.target->vocabulary_size()),
+                           progress);
     return;
   }
-  progress.status("making the vocabularies");
-  vocabularies_ = make_vocabularies(options_, corpus_.train);
-  make_batches_and_model(
-      options_.model_config(vocabularies_.source->vocabulary_size(), vocabularies_.target->vocabulary_size()),
-      progress);
+  const RunFolder from(options_.from);
+  EncoderDecoderConfig config = read_run(from);
+  config.layer.dropout = options_.model.layer.dropout;
+  make_batches_and_model(config, progress);
+  load_weights(from.file("weights.safetensors"), *model_);
+  progress.log(fine_tuning_text(from.path(), options_, fields_of(options_)));
 }
 
 TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress)
@@ -104,22 +109,14 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
     throw DataError(folder.path(), 0,
                     "the data has changed since the checkpoint; restore it, or start again");
   }
-  vocabularies_ = Vocabularies::load(folder.path(), folder.config());
-  if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
-  make_batches_and_model(EncoderDecoderConfig::from_json(folder.config().dump()), progress);
+  make_batches_and_model(read_run(folder), progress);
 }
 
-void TranslationTask::start_from_run(Progress& progress) {
-  const RunFolder from(options_.from);
-  vocabularies_ = Vocabularies::load(from.path(), from.config());
+EncoderDecoderConfig TranslationTask::read_run(const RunFolder& run) {
+  const Json config = run.config();
+  vocabularies_ = Vocabularies::load(run.path(), config);
   if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
-  EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
-  config.layer.dropout = options_.model.layer.dropout;
-  make_batches_and_model(config, progress);
-  load_weights(from.file("weights.safetensors"), *model_);
-  progress.log("starts from the weights in " + from.path() + "; optimizer and schedule begin again");
-  const std::string others = other_settings(from.path(), options_, fields_of(options_));
-  if (!others.empty()) progress.log("note: other settings than that run's, in brackets: " + others);
+  return EncoderDecoderConfig::from_json(config.dump());
 }
 
 void TranslationTask::load_pairs(Progress& progress) {

@@ -49,7 +49,8 @@ class TranslationTask : public TrainingTask {
 
  private:
   void load_pairs(Progress& progress);
-  void start_from_run(Progress& progress);
+  /// Takes the vocabularies of a run, and returns its model's configuration.
+  EncoderDecoderConfig read_run(const RunFolder& run);
   void make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress);
 
   TranslationOptions options_;

@@ -90,25 +90,27 @@ TEST_SUITE("examples/shared/option_table") {
     CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
   }
 
-  TEST_CASE_TEMPLATE("settings that are not those of the run that a training starts from are named", Options,
+  TEST_CASE_TEMPLATE("settings that are not those of the run that a run starts from are named", Options,
                      LanguageOptions, TranslationOptions) {
     const TemporaryFolder temporary;
     const std::string folder = temporary.file("");
-    const auto others = [&](const Options& trained, const std::vector<std::string>& arguments) {
-      RunFolder(folder).write("config.json", Json{{"training", Json(trained)}}.dump());
+    const auto others = [&](const std::string& config, const std::vector<std::string>& arguments) {
+      if (!config.empty()) RunFolder(folder).write("config.json", config);
       const auto options = parsed<Options>(arguments);
-      return other_settings(folder, options, fields_of(options));
+      const std::string text = fine_tuning_text(folder, options, fields_of(options));
+      const std::size_t end = text.find('\n');
+      return end == std::string::npos ? "" : text.substr(end);
     };
-    CHECK(other_settings(folder, Options(), fields_of(Options())).empty());  // no config.json
-    CHECK(others(Options(), {}).empty());
-    CHECK(others(Options(), {"--width", "64", "--seed", "9"}) == "--seed 9 (1)");
-    const auto trained = parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"});
+    const auto config_of = [](const Options& trained) { return Json{{"training", Json(trained)}}.dump(); };
+    CHECK(others("", {}).empty());                     // no config.json
+    CHECK(others("{\"vocab_size\": 7}", {}).empty());  // another program's
+    CHECK(others(config_of(Options()), {}).empty());
+    CHECK(others(config_of(Options()), {"--width", "64", "--seed", "9"}) ==
+          "\nnote: other settings than that run's, in brackets: --seed 9 (1)");
+    const std::string trained = config_of(parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"}));
     CHECK(others(trained, {"--dropout", "0.05", "--optimizer", "muon"}).empty());
     const std::string text = others(trained, {});
-    CHECK(text.find("dropout 0") != std::string::npos);
-    CHECK(text.find(" (0.05)") != std::string::npos);
-    CHECK(text.find("--optimizer \"adamw\" (\"muon\")") != std::string::npos);
-    RunFolder(folder).write("config.json", "{\"vocab_size\": 7}");  // another program's
-    CHECK(other_settings(folder, Options(), fields_of(Options())).empty());
+    for (const char* part : {"dropout 0", " (0.05)", "--optimizer \"adamw\" (\"muon\")"})
+      CHECK(text.find(part) != std::string::npos);
   }
 }
