@@ -80,7 +80,7 @@ int translate(const TranslateOptions& options, SearchOptions search) {
       source.resize(most);
     }
     const Hypothesis found = search.find(model, {source}).front();
-    const auto text_of = [&](const Hypothesis& output) {
+    const auto text_of = [&, &words = words](const Hypothesis& output) {
       const std::string text = words.target->decode(output.tokens);
       return options.n_best ? format("{} ||| ", number - 1) + text + format(" ||| {:.4f}", output.score)
                             : text;
