@@ -123,7 +123,8 @@ TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& g
 
   std::vector<std::int32_t> ends = ends_in(folder + "/generation_config.json");
   if (ends.empty()) ends = ends_in(folder + "/config.json");
-  if (const auto id = named("eos_token"); ends.empty() && id) ends = {*id};
+  if (ends.empty())
+    if (const auto id = named("eos_token")) ends = {*id};
   if (!ends.empty()) controls.ends = ends;
   if (controls.ends.empty() && flag("add_eos_token") == true)
     refuse("add_eos_token=true, and no eos_token that is in the vocabulary");

@@ -31,16 +31,16 @@ double student_t(Index freedom) {
 /// Lets each row begin with a prompt; returns the prompts' lengths.
 Tensor set_prefixes(const TokenBatch& batch, std::uint64_t seed, Index first) {
   const Index rows = batch.inputs.size(0), length = batch.inputs.size(1);
-  std::vector<std::int32_t> lengths;
+  const Tensor lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
   for (Index row = 0; row < rows; ++row) {
     const auto place = static_cast<std::uint64_t>(first + row);
     const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
     const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
-    lengths.push_back(static_cast<std::int32_t>(prefix));
+    lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
     // The last token of the prompt predicts the first one after it.
     std::fill_n(batch.targets.data<std::int32_t>() + row * length, prefix - 1, -1);
   }
-  return Tensor::from(lengths, {rows}).to(Device::cpu());
+  return lengths;
 }
 
 /// Cuts the rows at document ends, and joins them to one. Starts are as many as there might be, so that all
