@@ -70,7 +70,7 @@ DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Gene
                        {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width}, random);
   xavier_uniform(output_.weight(), random);
   for (Linear* layer : {&query_, &key_value_, &output_}) clear_bias(*layer);
-  if (config_.rotary) rotary_.emplace(config_.rotations, heads_.key_width / 2);
+  if (config_.rotary) rotary_.emplace(config_.rotations, heads_.key_width / 4 * 2);
   random.fill_normal(lambda_vectors_, 0, kVectorDeviation);
 }
 
