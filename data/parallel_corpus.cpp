@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <unistd.h>
-#include <ext/stdio_filebuf.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -44,24 +43,53 @@ bool is_first(const std::vector<Source>& sources, std::size_t i) {
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path) : name_(name_of(path)) {
-  // Not /dev/stdin, which does not open where a socket is standard input, as under ssh.
-  const int file = path == kStandardInput ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
-  buffer_ = std::make_unique<__gnu_cxx::stdio_filebuf<char>>(file, std::ios::in);
-  file_.rdbuf(buffer_.get());
+LineReader::LineReader(const std::string& path)
+    : name_(name_of(path)),
+      file_(path == kStandardInput ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
+}
+
+LineReader::~LineReader() {
+  if (file_ != STDIN_FILENO) close(file_);
 }
 
 bool LineReader::next(std::string& line) {
-  if (!std::getline(file_, line)) {
-    if (file_.bad()) throw DataError(name_, 0, "cannot be read (is it a folder?)");
-    return false;
+  line.clear();
+  bool any = false;
+  while (is_within_ && (!rest_.empty() || read())) {
+    const std::size_t end = rest_.find('\n');
+    rest_ = end == rest_.npos ? std::string_view() : rest_.substr(end + 1);
+    is_within_ = end == rest_.npos;
   }
+  while (!rest_.empty() || read()) {
+    any = true;
+    const std::size_t end = rest_.find('\n');
+    const std::string_view part = rest_.substr(0, end);
+    const std::size_t nul = part.find('\0');  // a file with holes may claim terabytes of them
+    line += part.substr(0, nul == part.npos ? nul : nul + 1);
+    if (end == part.npos && nul == part.npos) {
+      rest_ = {};
+      continue;
+    }
+    is_within_ = nul != part.npos;
+    rest_.remove_prefix(is_within_ ? nul + 1 : end + 1);
+    break;
+  }
+  if (!any) return false;
   if (++number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
   if (!line.empty() && line.back() == '\r') line.pop_back();
   if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
     throw DataError(name_, number_, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
   return true;
+}
+
+bool LineReader::read() {
+  ssize_t count;
+  while ((count = ::read(file_, buffer_.data(), buffer_.size())) < 0 && errno == EINTR) {
+  }
+  if (count < 0) throw DataError(name_, 0, "cannot be read (is it a folder?)");
+  rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(count));
+  return count > 0;
 }
 
 std::vector<std::string> read_lines(const std::string& path) {

@@ -3,9 +3,8 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
-#include <istream>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tapeformer {
@@ -27,6 +26,9 @@ class LineReader {
  public:
   /// Throws:  DataError if the file cannot be opened
   explicit LineReader(const std::string& path);
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
 
   /// Returns false after the last line.
   /// Throws:  DataError if the file cannot be read; or, when number() has gone on and the next call reads the
@@ -36,10 +38,14 @@ class LineReader {
   Index number() const { return number_; }
 
  private:
+  bool read();
+
   const std::string name_;
-  std::unique_ptr<std::streambuf> buffer_;
-  std::istream file_{nullptr};
+  const int file_;
   Index number_ = 0;
+  bool is_within_ = false;  // a line, after its NUL
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+  std::string_view rest_;  // of the buffer
 };
 
 /// The lines of a UTF-8 text file, or of standard input, as LineReader has them.

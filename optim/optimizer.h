@@ -87,6 +87,7 @@ class Optimizer {
   void settle();
   /// A step that counts if *factor is finite.
   void step(double learning_rate, const Tensor& factor);
+  /// The name that the states' names begin with.
   const std::string& algorithm() const { return algorithm_; }
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;

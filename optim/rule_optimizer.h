@@ -11,6 +11,7 @@ namespace tapeformer {
 template <class Step>
 class RuleOptimizer : public Optimizer {
  public:
+  /// Shows the states of each parameter by their names.
   void visit_state(OptimizerVisitor& visitor) override;
 
  protected:
@@ -19,6 +20,7 @@ class RuleOptimizer : public Optimizer {
                 const std::vector<const char*>& states);
   /// The settings of a parameter that has a gradient, in the step that is gathered.
   virtual Step settings(std::size_t parameter, double learning_rate) = 0;
+  /// Adds each parameter that has a gradient, with its states and its settings.
   void gather(double learning_rate, MultiTensorList& table) override;
 
  private:

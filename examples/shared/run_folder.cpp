@@ -343,6 +343,11 @@ void RunFolder::append_metrics(const Json& line) const {
 
 /// The lines that metric_lines() returns, with their text.
 std::vector<std::pair<std::string, Json>> RunFolder::metrics(std::size_t most) const {
+  std::error_code missing;
+  const std::uintmax_t bytes = fs::file_size(file(kMetrics), missing);
+  if (!missing && bytes > kMostBytesRead)
+    throw CheckpointError(
+        format("{}: {} bytes are too many; the most are {}", file(kMetrics), bytes, kMostBytesRead));
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
     for (std::string line; std::getline(text, line);)

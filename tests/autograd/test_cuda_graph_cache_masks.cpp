@@ -235,7 +235,6 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
         CHECK(std::isfinite(course->step(right)));
       }
     };
-    const std::string rises = "query_starts must rise from 0 to T, and key_starts from 0 to S; got ";
     for (const std::size_t which : {std::size_t{2}, std::size_t{5}}) {
       const std::string name = which == 2 ? "query_starts=i32[5]" : "key_starts=i32[5]";
       for (const Ids& starts : {Ids{1, 10, 25, 33, 40},
@@ -243,7 +242,7 @@ TEST_SUITE("autograd/cuda_graph_cache_masks") {
                                 {0, 10, 25, 33, 41},
                                 {0, 25, 10, 33, 40},
                                 {0, -2000000000, 2000000000, 33, 40}})
-        check(which, starts, rises + name);
+        check(which, starts, " of " + name);
     }
     const std::string most = "key_lengths must be i32 and at most the number of keys; got ";
     check(3, {10, 15, 9, 7}, most + "9 at [2] of key_lengths=i32[4]");

@@ -219,7 +219,7 @@ long=$(printf 'we have cats %.0s' $(seq 60))
 printf '%s\t%s\n%s\t%s\n' "$long" "$long" "$long 1" "$long 2" >"$work/longs"
 "$program" evaluate --run "$work/nothing" --beam 1 --pairs "$work/longs" >"$work/out" 2>"$work/err"
 check "pairs that are all too long are scored" test $? = 0
-check "as far as that goes" sh -c "grep -q '^loss         none: .*all over the limit' '$work/out' && grep -q '^chrF2' '$work/out'"
+check "as far as that goes" sh -c "grep -q '^loss         none: .* over the limit' '$work/out' && grep -q '^chrF2' '$work/out'"
 refuses "validation pairs that are all too long" "the validation pairs: .*no usable pairs" train --run "$work/new" "${given[@]}" \
   --pairs "$work/pairs.kept" --validation-pairs "$work/longs"
 
