@@ -83,7 +83,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
       [=] { return composed(shape, logits, targets, counted); });
 }
 
-// The same without storing all logits.
+// The loss of a linear map, without storing all logits.
 
 namespace {
 

@@ -106,7 +106,7 @@ __device__ void multiply_moving(float (&products)[kRowTiles][kFragments][4], con
     }
   }
 }
-/// The same with rows of a tile; `own` comes from rows_by_16.
+/// Multiplies rows of a tile; `own` comes from rows_by_16.
 template <int kWidth, int kRowTiles, int kFragments>
 __device__ void multiply_rows(float (&products)[kRowTiles][kFragments][4], const BFloat16* own,
                               const BFloat16* moving) {

@@ -22,7 +22,7 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
   }
 }
 
-/// The same sum, computed from the weights, so that rounding errors cancel in the scores' gradient, and a
+/// The rows' sums computed from the weights, so that rounding errors cancel in the scores' gradient, and a
 /// factor that makes the sum of the weights, and the sink's, one: exp(score - log_sum) adds up to one only
 /// within the rounding of large scores. One block per tile of queries.
 template <class Scores, class T>

@@ -205,7 +205,7 @@ __device__ void for_each_key_tile(const AttentionShape& s, const KeyRange& range
     f();
   }
 }
-/// The same from the first to the last key that the tile's queries see, whose ranges are loaded first.
+/// Calls f() from the first to the last key that the tile's queries see, whose ranges are loaded first.
 template <class W, class F>
 __device__ void for_each_seen_tile(const AttentionShape& s, AttentionTile<W>& tile, TilePlace& place, F&& f) {
   load_ranges(s, tile, place.b, place.query, 0, s.keys);
