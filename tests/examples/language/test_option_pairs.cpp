@@ -52,6 +52,12 @@ std::optional<DecoderOnlyConfig> model_of(const std::vector<Choice>& choices,
   }
 }
 
+/// The configuration with its groups spelled out: a request for the default ones changes nothing.
+std::string text_of(DecoderOnlyConfig config) {
+  config.attention.groups = config.attention_config().resolved().groups;
+  return config.to_json();
+}
+
 /// What an option may change: parameters, and what they make of tokens in a step of training.
 struct Traits {
   std::string parameters;
@@ -116,7 +122,7 @@ TEST_SUITE("examples/language/options") {
     Generator random(test_seed(2));
     const auto check_change = [](const DecoderOnlyConfig& without,
                                  const std::optional<DecoderOnlyConfig>& with) {
-      if (!with || with->to_json() == without.to_json()) return;  // refused, or what it was
+      if (!with || text_of(*with) == text_of(without)) return;  // refused, or what it was
       CHECK(!(traits_of(*with) == traits_of(without)));
     };
     for (const Choice& one : choices) {
