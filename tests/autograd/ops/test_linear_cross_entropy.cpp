@@ -124,7 +124,7 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
           }).find("[linear_cross_entropy] softcap must not be negative; got softcap=-2") == 0);
   }
 
-  TEST_CASE("in single precision it is at most three times as far off as the plain path") {
+  TEST_CASE("in single precision it is as far off as the roundings of its logits") {
     Generator random(test_seed(2));
     for (const Index chunk : {3, 100}) {
       for (const Index width : {48, 300}) {
@@ -135,12 +135,12 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
         }
         const Tensor targets = targets_with_gaps({200}, 1001, random);
         const OpResult exact = run_op(plain(targets, {-1, 0.1}), inputs, seed()),
-                       naive = run_op(plain(targets, {-1, 0.1}), single, seed()),
                        got = run_op(fused(targets, options_of(chunk, 0.1)), single, seed());
         CHECK_BELOW(relative_error(got.y, exact.y), 16 * unit_roundoff(DType::f32));
+        // A logit is a sum of `width` products as large as one: in the mean its roundings grow to as many u.
+        const double off = 4 * static_cast<double>(width) * unit_roundoff(DType::f32);
         for (std::size_t i = 0; i < inputs.size(); ++i)
-          CHECK_BELOW(rms_error(got.gradients[i], exact.gradients[i]),
-                      3 * rms_error(naive.gradients[i], exact.gradients[i]));
+          CHECK_BELOW(relative_error(got.gradients[i], exact.gradients[i]), off);
       }
     }
   }
