@@ -186,7 +186,7 @@ inline std::vector<double> weights_in(const RunFolder& folder,
   return all;
 }
 
-/// The same weights, checkpoints and metrics to the last bit.
+/// Checks that weights, checkpoints and metrics are equal to the last bit.
 inline void check_same_files(const RunFolder& a, const RunFolder& b) {
   for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
     CHECK((read_file(a.file(name)) == read_file(b.file(name))));  // binary: not to be shown

@@ -31,7 +31,7 @@ inline Tensor on_gpu(const Tensor& x, Index shift = 0) {
   return y;
 }
 
-/// The same for several tensors, in another type.
+/// Copies several tensors, in another type.
 inline std::vector<Tensor> on_gpu(const std::vector<Tensor>& x, DType type, Index shift = 0) {
   std::vector<Tensor> there;
   for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), shift));

@@ -100,7 +100,7 @@ inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const
   });
 }
 
-/// What is wrong with what a path computed; nothing if it is what is expected, up to roundings.
+/// Describes how a result differs from the expected one by more than roundings; empty if it does not.
 inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expected, DType type) {
   const double most = type == DType::f64 ? 2 : 1;  // the loops round as much
   std::string wrong;
@@ -116,7 +116,7 @@ inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expect
   return wrong;
 }
 
-/// The same of a problem.
+/// Describes how a path fails on a problem.
 inline std::string wrong_with(const AttentionPath& path, const AttentionProblem& problem) {
   AttentionCase c = case_of(problem);
   Generator random(static_cast<std::uint64_t>(problem.seed), 101);

@@ -54,7 +54,7 @@ inline DecoderOnly tiny_model(const LanguageOptions& options) {
   return DecoderOnly(options.model_config(7), random);
 }
 
-/// The same with large weights: what a token sees tells.
+/// A model with large weights: what a token sees tells.
 inline DecoderOnly strong_model(const LanguageOptions& options) {
   DecoderOnly model = tiny_model(options);
   Generator random(test_seed(11));

@@ -18,7 +18,7 @@ std::vector<double> weights_of(ToyTask& task) {
   return values;
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Ending {
   Index steps = 0;
   std::vector<double> weights;

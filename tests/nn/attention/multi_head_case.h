@@ -25,7 +25,7 @@ inline AttentionConfig layer_config(const std::string& kind, const ChooseOptions
   return config;
 }
 
-/// The same layer with its projections in matrices of their own.
+/// A layer with the weights of a packed one, and a matrix for each projection.
 inline MultiHeadAttention taken_apart(AttentionConfig config, MultiHeadAttention& packed) {
   config.packed = false;
   MultiHeadAttention apart = random_module<MultiHeadAttention>(config);
@@ -79,7 +79,7 @@ inline Tensor decoded(const MultiHeadAttention& layer, const LayerInputs& in, Ca
   return concat(rows, 1);
 }
 
-/// What a piece does to causal self-attention, in plain operations, with p its layer's parameters.
+/// A piece in plain operations within causal self-attention, with p its layer's parameters.
 struct HeadFormula {
   using Parameters = std::map<std::string, Tensor>;
   std::function<void(Parameters& p, const LayerInputs& in, Tensor& query, Tensor& key, Tensor& value)> heads =

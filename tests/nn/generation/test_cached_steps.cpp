@@ -15,7 +15,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// The same rows twice: queued kernel by kernel, and as graphs.
+/// Runs rows twice: queued kernel by kernel, and as graphs.
 template <class Steps>
 struct Twins {
   Steps plain, graphs;
