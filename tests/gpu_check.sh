@@ -59,7 +59,7 @@ done
 [ -z "$set" ] || [ -n "$built$lists" ] || refuse "--set leaves no time to build; build first, and add --built build/cuda"
 [ -n "$set" ] || export TAPEFORMER_ALL_CASES=1
 [ -z "$corpus" ] || [ -f "$corpus" ] || refuse "there is no corpus $corpus"
-if [ -n "$python" ] && ! timeout 120 "$python" -c 'import torch'; then
+if [ -n "$python" ] && ! timeout 120 "$python" -c 'import torch' 2>/dev/null; then
   refuse "$python has no PyTorch; leave out --python to time ours alone"
 fi
 steps=${rehearsed:-$([ -z "$set" ] && echo 100 || echo 50)}
@@ -108,33 +108,56 @@ machine() {
   nproc
   [ -z "$python" ] || "$python" -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)'
 }
-# cases SOURCES [OPTION...]: the unit tests of these files, in memory of the GPU alone.
-cases() { "$tests" --source-file="$1" --test-case-exclude='slow:*' "${@:2}"; }
 part ABC 30 "the machine" machine
-part A 45 "matrix products" cases '*/test_cuda_matmul*'
-if ! part ABC 60 "attention's kernels for Hopper" cases '*/test_cuda_attention_hopper*' && [ -z "$lists" ]; then
+if [ -n "$results" ] && command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,temperature.gpu --format=csv,noheader -l 2 >"$results/clocks.csv" 2>&1 &
+  trap "kill $! 2>/dev/null; $(trap -p EXIT | sed "s/^trap -- '\(.*\)' EXIT$/\1/")" EXIT
+fi
+jobs=$(($(nproc) < 12 ? $(nproc) : 12))
+# suite NAME FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card every
+# case fails that comes behind it.
+suite() {
+  local name=$1 log="$suites/${1//\//_}" begin=$SECONDS count i
+  shift
+  if timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" >"$log" 2>&1; then
+    echo "$name: $((SECONDS - begin)) s, $(grep -a '^\[doctest\] test cases' "$log" || tail -n 1 "$log")"
+    return
+  fi
+  echo "$name: FAILED"
+  count=$("$tests" --test-suite="$name" "$@" --count | grep -ao '[0-9]*$')
+  for ((i = 1; i <= count; ++i)); do
+    timeout --foreground -k 2 20 "$tests" --test-suite="$name" "$@" --first=$i --last=$i >"$log" 2>&1 || {
+      echo "$name, case $i: exit code $?"
+      head -c 4000 "$log"
+    }
+  done
+  return 1
+}
+export tests suites=$work/suites longest=60
+export -f suite
+# cases SOURCES [OPTION...]: the suites of these files' unit tests, side by side.
+cases() {
+  mkdir -p "$suites"
+  local filters=(--source-file="$1" --test-case-exclude='slow:*' "${@:2}")
+  "$tests" --list-test-suites "${filters[@]}" | grep -av '^\[doctest\]\|^===' |
+    OMP_NUM_THREADS=2 xargs -d '\n' -P "$jobs" -I{} bash -c 'suite "$@"' - {} "${filters[@]}"
+}
+# sanitized TOOL CASES...: every access is watched, so small cases.
+sanitized() {
+  command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$tests" --test-case-exclude='slow:*' "${@:2}"
+}
+if ! part A 60 "attention's kernels for Hopper" cases '*/test_cuda_attention_hopper*' && [ -z "$lists" ]; then
   export TAPEFORMER_ATTENTION=tensor_cores
   echo "The kernels for Hopper are left out from here on: TAPEFORMER_ATTENTION=tensor_cores" | tee "$work/lines/$(printf '%03d' "$number")_hopper"
+  part A 60 "memcheck of Hopper's kernels" sanitized memcheck --source-file='*/test_cuda_attention_hopper*' --last=1
 fi
-part A 60 "attention's other kernels" cases '*/test_cuda_attention*' --source-file-exclude='*_hopper*'
-part A 60 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclude='*/test_cuda_attention*'
-# With every kernel loaded before: a graph must not be the first to use one.
-part A 60 "graphs" env CUDA_MODULE_LOADING=EAGER "$tests" --test-case-exclude='slow:*' \
-  --source-file='*/cuda/test_graphs*,*/cuda/test_arena*,*/test_cuda_graph_cache*'
-part A 30 "memory and copies" cases '*/autograd/cuda/test_*' --source-file-exclude='*/test_graphs*,*/test_arena*,*/cuda/test_runtime*'
-# After some of these faults a card takes no more orders from their process.
-part A 30 "faults of the card" cases '*/autograd/cuda/test_runtime*'
-part A 60 "tensors in memory of the GPU alone" \
-  cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
-part A 60 "runs agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
-
+part A 90 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclude='*_hopper*'
 # our_steps PRECISION WORKLOADS...: ours alone.
 our_steps() {
   local precision=$1
   shift
-  "$bench" train_step "$@" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"} |
-    sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),.*"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
-    awk '{ printf "%-14s %-5s %9.2f ms per step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+  "$bench" train_step "$@" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"}
 }
 # times_of SIZES OPERATION...: of passes of attention.
 times_of() {
@@ -149,19 +172,24 @@ first_figures() {
   local models=(babygpt gpt2-124m-h200) shape shapes=("64 12 1024 64" "4 48 4096 128")
   [ -z "$rehearsed" ] || models=(babygpt:1) shapes=("1 2 40 64")
   our_steps bf16 "${models[@]}"
-    for shape in "${shapes[@]}"; do
+  for shape in "${shapes[@]}"; do
     times_of "$shape" attention_forward attention_backward
   done
 }
 part A 100 "first figures, bf16" first_figures
+part A 60 "runs agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
+# They fill the card's memory. With every kernel loaded before: a graph must not be the first to use one.
+CUDA_MODULE_LOADING=EAGER jobs=1 part A 60 "graphs and full memory" cases '*/cuda/test_graphs*,*/cuda/test_arena*,*/test_cuda_graph_cache*'
+part A 60 "memory, copies, faults of the card, and NCCL" \
+  cases '*/autograd/cuda/test_*,*/communication/test_nccl*' --source-file-exclude='*/test_graphs*,*/test_arena*'
+part A 60 "tensors in memory of the GPU alone" \
+  cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
+part A 60 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
 
-# What lies in memory that the host sees too: every unit test, where the card has such memory.
-on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4)
-if part A 20 "memory that both see" "${on_gpu[@]}" "$tests" --test-case=none || [ -n "$lists" ]; then
-  part A 1200 "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
-    --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' --source-file-exclude='*_hopper*,*/autograd/cuda/test_runtime*'
-fi
-part - 1200 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
+# What lies in memory that the host sees too: every unit test.
+TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4 \
+  part A 1200 "unit tests on the GPU" cases '*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' \
+  --source-file-exclude='*_hopper*,*/autograd/cuda/test_*,*/test_cuda_graph_cache*'
 
 # The programs: dropout off, so that both devices see the same numbers.
 translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
@@ -305,14 +333,9 @@ phases() {
   "$bench" train_step "$([ -n "$rehearsed" ] && echo babygpt:1 || echo gpt2-124m-h200)" --device "$device" --precision bf16 --profile \
     ${rehearsed:+--steps "$rehearsed"}
 }
-# sanitized TOOL CASES...: every access is watched, so small cases.
-sanitized() {
-  command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
-  compute-sanitizer --tool "$1" --error-exitcode 9 "${@:2}"
-}
-kernels=("${on_gpu[@]}" "$tests" --source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
+kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
 part C 60 "the phases of a step" phases
-part C 120 "compute-sanitizer memcheck, attention" sanitized memcheck "$tests" --source-file='*/test_cuda_attention*' --test-case-exclude='slow:*'
+part C 120 "compute-sanitizer memcheck, attention" sanitized memcheck --source-file='*/test_cuda_attention*'
 part C 100 "nanoGPT's recipe, bf16" recipe
 part C 1800 "compute-sanitizer racecheck" sanitized racecheck "${kernels[@]}"
 part - 1800 "compute-sanitizer memcheck" sanitized memcheck "${kernels[@]}"

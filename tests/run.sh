@@ -47,7 +47,7 @@ if [ "$preset" = cuda ]; then
   cmake --preset cuda --log-level=WARNING -DTAPEFORMER_TESTS=OFF ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_NATIVE=OFF
     -DCMAKE_BUILD_TYPE=None -DTAPEFORMER_CUDA_ARCHITECTURES=80-real -DTAPEFORMER_CUDA_FLAGS=-Xcicc=-O0;-Xptxas=-O0} >/dev/null
   # The programs are the release build's: that their library is whole is seen without them.
-  exec cmake --build --preset cuda -j "$(nproc)" ${CI:+--target tapeformer_whole}
+  exec cmake --build --preset cuda -j "$(nproc)" ${CI:+--target tapeformer_whole tapeformer_whole_core}
 fi
 
 # What needs MPI is built where everything is: the other sources are compiled alike.

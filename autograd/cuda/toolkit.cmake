@@ -35,6 +35,7 @@ endif()
 add_library(tapeformer_hopper OBJECT ${hopper_sources})
 target_include_directories(tapeformer_hopper PRIVATE ${PROJECT_BINARY_DIR}/include)
 target_sources(tapeformer PRIVATE $<TARGET_OBJECTS:tapeformer_hopper>)
+target_sources(tapeformer_core INTERFACE $<TARGET_OBJECTS:tapeformer_hopper>)  # for programs that link these objects alone
 target_sources(tapeformer_core PRIVATE ${cuda_sources})
 list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
 set_target_properties(tapeformer_core PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
@@ -62,7 +63,10 @@ foreach(part tapeformer_core tapeformer)
   target_link_libraries(${part} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 endforeach()
 
-# All of the library in a program that does nothing: it does not link where something is called that is not there.
+# All of the library in a program that does nothing, and what train_translation takes of it in another: they do not link where
+# something is called that is not there.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/whole.cpp CONTENT "int main() {}\n")
 add_executable(tapeformer_whole EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/whole.cpp)
 target_link_libraries(tapeformer_whole PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,tapeformer>)
+add_executable(tapeformer_whole_core EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/whole.cpp)
+target_link_libraries(tapeformer_whole_core PRIVATE tapeformer_core)
