@@ -140,8 +140,9 @@ struct KernelCase {
     const auto write = [&](std::size_t which, const Tensor& x) {
       return kernels::Write<BFloat16>{wanted[which] ? x.address<BFloat16>() : nullptr, add};
     };
+    const kernels::AttentionGradients<BFloat16> to{write(0, dquery), write(1, dkey), write(2, dvalue)};
     return run(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(), log_sum.address<float>(),
-               dy.address<BFloat16>(), {write(0, dquery), write(1, dkey), write(2, dvalue)});
+               dy.address<BFloat16>(), to);
   }
   std::vector<Tensor> gradients() const { return {readable(dquery), readable(dkey), readable(dvalue)}; }
 

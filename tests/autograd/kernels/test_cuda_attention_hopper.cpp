@@ -67,6 +67,12 @@ double imbalance(const TileOrder& order, int blocks) {
   return most * blocks / all;
 }
 
+/// Whether the kernels took it.
+bool backward_in(const KernelCase& c, const kernels::HopperSchedule& schedule) {
+  const auto run = [&](auto&&... in) { return kernels::hopper_attention_backward(in..., schedule); };
+  return c.backward(run, false);
+}
+
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
@@ -130,7 +136,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
     const auto takes_backward = [&](Index width, Index shift) {
       KernelCase c(case_of({1, 64, 64, 1, 1, width, 64}, 4));
       c.dvalue = on_gpu(c.dvalue, shift);
-      return c.backward(kernels::hopper_attention_backward, false);
+      return backward_in(c, {});
     };
     CHECK(takes_backward(64, 0));
     CHECK(takes_backward(64, 8));
@@ -201,6 +207,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_order") {
       const AttentionCase made = case_of(c, 8);
       const KernelCase expected(made);
       REQUIRE(expected.hopper_forward());
+      const bool has_backward = backward_in(expected, {});
+      CHECK(has_backward == (std::max(c.D, c.E) <= 128));
       const Index tiles = c.B * c.H * ((c.T + kTileRows - 1) / kTileRows);
       const Index bytes = c.B * c.G * c.S * (c.D + c.E) * bytes_of(DType::bf16);
       for (const Index share : {2, 7}) {
@@ -210,6 +218,11 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_order") {
         REQUIRE(got.hopper_forward({blocks, (bytes + share - 1) / share}));
         CHECK(same_values(got.y, expected.y));
         CHECK(got.log_sum.to_vector<float>() == expected.log_sum.to_vector<float>());
+        if (!has_backward) continue;
+        backward_in(got, {blocks, (bytes + share - 1) / share});
+        CHECK(same_values(got.dquery, expected.dquery));
+        CHECK(same_values(got.dkey, expected.dkey));
+        CHECK(same_values(got.dvalue, expected.dvalue));
       }
     }
   }

@@ -2,6 +2,7 @@
 #include <tapeformer/tests/reference/random_cases.h>
 
 #include <cmath>
+#include <functional>
 
 using namespace tapeformer;
 
@@ -88,15 +89,15 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma") {
 
   TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
     Generator random(test_seed(5));
-    using Backward = decltype(&kernels::tensor_core_attention_backward);
+    const auto hopper = [](auto&&... in) { return kernels::hopper_attention_backward(in...); };
     struct Kind {
-      Backward run;
+      std::function<decltype(kernels::tensor_core_attention_backward)> run;
       Index queries, width;
     };
     for (const auto& [run, queries, width] : {Kind{kernels::tensor_core_attention_backward, 33, 24},
                                               {kernels::tensor_core_attention_backward, 33, 136},
-                                              {kernels::hopper_attention_backward, 131, 64},
-                                              {kernels::hopper_attention_backward, 70, 128}}) {
+                                              {hopper, 131, 64},
+                                              {hopper, 70, 128}}) {
       CAPTURE(width);
       const AttentionCase c = simple_case(1, queries, 70, 2, 1, width, 16, random);
       const KernelCase written(c), added(c, 64.0);

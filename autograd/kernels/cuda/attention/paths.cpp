@@ -15,9 +15,15 @@ int shared_kib(int major, int minor) {
   return major < 12 ? 227 : 99;
 }
 
+/// By the usual schedule.
 bool hopper_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, BFloat16* y,
                     float* log_sum) {
-  return hopper_attention_forward(on, s, x, y, log_sum);  // by the usual schedule
+  return hopper_attention_forward(on, s, x, y, log_sum);
+}
+bool hopper_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                     const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                     const AttentionGradients<BFloat16>& to) {
+  return hopper_attention_backward(on, s, x, y, log_sum, dy, to);
 }
 
 /// The fastest level allowed, as named by TAPEFORMER_ATTENTION.
@@ -39,7 +45,7 @@ const std::vector<Path<T>>& paths() {
     if constexpr (std::is_same_v<T, BFloat16>) {
       return std::vector<Path<T>>{
           {Level::tensor_cores, split_attention_forward<T>, nullptr},
-          {Level::hopper, hopper_forward, hopper_attention_backward},
+          {Level::hopper, hopper_forward, hopper_backward},
           {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
           {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
     } else {

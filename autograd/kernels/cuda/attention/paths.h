@@ -45,7 +45,7 @@ bool hopper_attention_forward(Cuda on, const AttentionShape& shape, const Attent
                               BFloat16* y, float* log_sum, const HopperSchedule& schedule = {});
 bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
                                const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                               const AttentionGradients<BFloat16>& to);
+                               const AttentionGradients<BFloat16>& to, const HopperSchedule& schedule = {});
 
 /// mma.sync, on GPUs of compute capability 8.0 and higher.
 bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,

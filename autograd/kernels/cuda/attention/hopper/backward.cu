@@ -5,7 +5,8 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// A block has 128 keys of one group, or queries of one head, and loops over tiles of 64 of the others.
+/// A block has tiles of 128 keys of a group, or queries of a head, one after the other, and for each loops over
+/// tiles of 64 of the others.
 constexpr int kOwnRows = 2 * kGroupRows, kStepRows = kGroupRows, kConsumers = 2 * kWarpgroup;
 constexpr int kThreads = 3 * kWarpgroup, kLoaderRegisters = 40, kConsumerRegisters = 232;
 constexpr int kOwn = 1, kBoth = 3;  // named barriers
@@ -21,53 +22,88 @@ struct Gradient {
 struct BackwardCase {
   ForwardCase sizes;
   int groups;
-  const QueryFacts* facts;  // [B, H, T]
+  const QueryFacts* facts;  // [B, H, tiles of kGroupRows queries]
   Gradient gradients[2];    // of keys and values, or of queries
 };
 
-/// A block's shared memory: its own two tiles, tiles of kStages steps, and the facts of a step's queries.
-template <int kWidth>
-struct BackwardTiles {
-  static constexpr int kStages = 4, kBoxes = kWidth / kBoxColumns;
-  static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kStepBox = kStepRows * kBoxRowBytes;
-  static constexpr int kOwnBytes = kBoxes * kOwnBox, kStepBytes = kBoxes * kStepBox;
-  static constexpr int kFacts = 4 * kStepRows, kFactsBytes = kFacts * static_cast<int>(sizeof(QueryFacts));
-  static constexpr int kBytes =
-      kSwizzleBytes + 2 * kOwnBytes + 2 * kStages * kStepBytes + kFactsBytes + 8 * (1 + 2 * kStages);
-
-  __device__ explicit BackwardTiles(char* shared) : own(aligned_tile(shared)) {}
-  __device__ char* step(int stage, int which) const {
-    return own + 2 * kOwnBytes + (2 * stage + which) * kStepBytes;
-  }
-  /// For each warpgroup, for two steps in turn.
-  __device__ QueryFacts* facts(int group, int i) const {
-    return reinterpret_cast<QueryFacts*>(step(kStages, 0)) + (2 * group + i % 2) * kStepRows;
-  }
-  __device__ std::uint64_t* own_there() const {
-    return reinterpret_cast<std::uint64_t*>(step(kStages, 0) + kFactsBytes);
-  }
-  __device__ std::uint64_t* there(int stage) const { return own_there() + 1 + stage; }
-  __device__ std::uint64_t* read(int stage) const { return there(kStages + stage); }
-
-  char* own;
+/// A tile that a block multiplies its own with, of queries or of keys; after the last one comes one without
+/// rows.
+struct alignas(8) Step {
+  int row = -1;          // its first
+  bool is_whole = true;  // all queries see all keys
+  bool is_clean = true;  // each of its rows is in some visible pair
 };
 
-/// Calls f(i, head, row, span) for the tiles that a block loops over: of queries for its keys, of keys for
-/// its queries.
+/// A block's shared memory: its own two tiles, and those of the next where there is room, with the work on
+/// them; and tiles of kStages steps with the facts of their queries.
+template <int kWidth>
+struct BackwardTiles {
+  static constexpr int kStages = 4, kOwns = kWidth <= 64 ? 2 : 1, kBoxes = kWidth / kBoxColumns;
+  static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kStepBox = kStepRows * kBoxRowBytes;
+  static constexpr int kOwnBytes = kBoxes * kOwnBox, kStepBytes = kBoxes * kStepBox;
+  static constexpr int kOfStage = static_cast<int>(sizeof(QueryFacts) + sizeof(Step)) + 2 * 8;
+  static constexpr int kOfOwn = 2 * kOwnBytes + 2 * 8 + static_cast<int>(sizeof(Work));
+  static constexpr int kBytes = kSwizzleBytes + kOwns * kOfOwn + kStages * (2 * kStepBytes + kOfStage);
+
+  __device__ explicit BackwardTiles(char* shared) : begin(aligned_tile(shared)) {}
+  __device__ char* own(int n) const { return begin + n % kOwns * 2 * kOwnBytes; }
+  __device__ char* tile(int stage, int which) const {
+    return begin + kOwns * 2 * kOwnBytes + (2 * stage + which) * kStepBytes;
+  }
+  __device__ QueryFacts* facts(int stage) const {
+    return reinterpret_cast<QueryFacts*>(tile(kStages, 0)) + stage;
+  }
+  __device__ Step* step(int stage) const { return reinterpret_cast<Step*>(facts(kStages)) + stage; }
+  __device__ std::uint64_t* there(int stage) const {
+    return reinterpret_cast<std::uint64_t*>(step(kStages)) + stage;
+  }
+  __device__ std::uint64_t* read(int stage) const { return there(kStages + stage); }
+  __device__ std::uint64_t* own_there(int n) const { return there(2 * kStages + n % kOwns); }
+  __device__ std::uint64_t* own_read(int n) const { return there(2 * kStages + kOwns + n % kOwns); }
+  __device__ Work* work(int n) const {
+    return reinterpret_cast<Work*>(there(2 * (kStages + kOwns))) + n % kOwns;
+  }
+  static __device__ unsigned parity(int i) { return static_cast<unsigned>(i / kStages) & 1u; }
+  static __device__ unsigned own_parity(int n) { return static_cast<unsigned>(n / kOwns) & 1u; }
+
+  char* begin;
+};
+
+/// The block's n-th tile; the first keys come where the last queries do, they have the most work with a causal
+/// mask.
+template <bool kOfKeys>
+__device__ Work own_work(const BackwardCase& c, const TileOrder& order, int n) {
+  if constexpr (!kOfKeys) return work_at(c.sizes, order, own_position(n));
+  const TileOrder::Tile tile = order.at(own_position(n));
+  const int group = tile.unit % c.groups;
+  return {{tile.unit / c.groups, group * c.sizes.heads_per_group, group,
+           (order.tiles - 1 - tile.index) * kOwnRows},
+          {0, c.sizes.keys, 0, c.sizes.keys, true}};
+}
+
+/// Calls f(head or group, step) for the tiles that a block loops over: of queries for its keys, of keys for
+/// its queries. All lanes of a warp call it.
 template <bool kOfKeys, class F>
 __device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, const Span& span, F&& f) {
-  int i = 0;
   if constexpr (kOfKeys) {
     const int tiles = (c.sizes.queries + kStepRows - 1) / kStepRows;
     for (int head = place.head; head < place.head + c.sizes.heads_per_group; ++head) {
-      for (int tile = 0; tile < tiles; ++tile) {
-        const Span seen = c.sizes.spans == nullptr ? span : c.sizes.spans[place.b * tiles + tile];
-        if (seen.from < place.query + kOwnRows && seen.to > place.query) f(i++, head, tile * kStepRows, seen);
+      for (int begin = 0; begin < tiles; begin += kWarp) {
+        const int own = begin + own_lane();
+        Span seen = span;
+        if (c.sizes.spans != nullptr && own < tiles) seen = c.sizes.spans[place.b * tiles + own];
+        const bool is_seen = own < tiles && seen.from < place.query + kOwnRows && seen.to > place.query;
+        const unsigned whole = __ballot_sync(kAllLanes, all_see(seen, place.query, kOwnRows)),
+                       clean = __ballot_sync(kAllLanes, seen.is_whole);
+        for (unsigned rest = __ballot_sync(kAllLanes, is_seen); rest != 0; rest &= rest - 1) {
+          const int lane = __ffs(static_cast<int>(rest)) - 1;
+          f(head, Step{(begin + lane) * kStepRows, (whole >> lane & 1u) != 0, (clean >> lane & 1u) != 0});
+        }
       }
     }
   } else {
     for (int key = span.from / kStepRows * kStepRows; key < span.to; key += kStepRows)
-      f(i++, place.group, key, span);
+      f(place.group, Step{key, all_see(span, key, kStepRows), sees_all(c.sizes, span, key, kStepRows)});
   }
 }
 
@@ -76,37 +112,70 @@ struct Sources {
   const CUtensorMap *own[2], *step[2];
 };
 
+/// Loads all tiles of this block; all lanes of a warp call it.
 template <int kWidth, bool kOfKeys>
-__device__ void load_tiles(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
-                           const HopperPlace& place, const Span& span, const Sources& from) {
+__device__ void load_tiles(const BackwardCase& c, const TileOrder& order, const BackwardTiles<kWidth>& tiles,
+                           const Sources& from) {
   using Tiles = BackwardTiles<kWidth>;
-  for_each_step<kOfKeys>(c, place, span, [&](int i, int head, int row, const Span&) {
-    if (i == 0) {
-      arrive_expecting(tiles.own_there(), 2 * Tiles::kOwnBytes);
+  constexpr int kPieces = static_cast<int>(sizeof(QueryFacts) / sizeof(uint4)) / kWarp;  // of each lane
+  const int lane = own_lane(), of_head = (c.sizes.queries + kGroupRows - 1) / kGroupRows;
+  int i = 0;
+  for (int n = 0; own_position(n) < order.size(); ++n) {
+    const Work work = own_work<kOfKeys>(c, order, n);
+    const HopperPlace& place = work.place;
+    wait(tiles.own_read(n), Tiles::own_parity(n) ^ 1u);
+    if (lane == 0) {
+      *tiles.work(n) = work;
+      arrive_expecting(tiles.own_there(n), 2 * Tiles::kOwnBytes);
+#pragma unroll
       for (int box = 0; box < 2 * Tiles::kBoxes; ++box)
-        load_box(tiles.own + box * Tiles::kOwnBox, from.own[box / Tiles::kBoxes], tiles.own_there(),
+        load_box(tiles.own(n) + box * Tiles::kOwnBox, from.own[box / Tiles::kBoxes], tiles.own_there(n),
                  box % Tiles::kBoxes * kBoxColumns, place.query, kOfKeys ? place.group : place.head, place.b);
     }
-    const int stage = i % Tiles::kStages;
-    wait(tiles.read(stage), (static_cast<unsigned>(i / Tiles::kStages) & 1u) ^ 1u);
-    arrive_expecting(tiles.there(stage), 2 * Tiles::kStepBytes);
-    for (int box = 0; box < 2 * Tiles::kBoxes; ++box)
-      load_box(tiles.step(stage, 0) + box * Tiles::kStepBox, from.step[box / Tiles::kBoxes],
-               tiles.there(stage), box % Tiles::kBoxes * kBoxColumns, row, head, place.b);
-  });
+    const auto load = [&](int head, const Step& step) {
+      const int stage = i % Tiles::kStages;
+      const bool has_facts = kOfKeys && step.row >= 0;
+      uint4 facts[kPieces] = {};
+      if (has_facts) {
+        const QueryFacts* const of_step =
+            c.facts + (Index{place.b} * c.sizes.heads + head) * of_head + step.row / kGroupRows;
+#pragma unroll
+        for (int k = 0; k < kPieces; ++k)
+          facts[k] = reinterpret_cast<const uint4*>(of_step)[k * kWarp + lane];
+      }
+      wait(tiles.read(stage), Tiles::parity(i) ^ 1u);
+      if (lane == 0) {
+        *tiles.step(stage) = step;
+        arrive_expecting(tiles.there(stage), step.row < 0 ? 0 : 2 * Tiles::kStepBytes);
+#pragma unroll
+        for (int box = 0; step.row >= 0 && box < 2 * Tiles::kBoxes; ++box)
+          load_box(tiles.tile(stage, 0) + box * Tiles::kStepBox, from.step[box / Tiles::kBoxes],
+                   tiles.there(stage), box % Tiles::kBoxes * kBoxColumns, step.row, head, place.b);
+      }
+      if (has_facts) {
+#pragma unroll
+        for (int k = 0; k < kPieces; ++k)
+          reinterpret_cast<uint4*>(tiles.facts(stage))[k * kWarp + lane] = facts[k];
+      }
+      arrive(tiles.there(stage));
+      ++i;
+    };
+    for_each_step<kOfKeys>(c, place, work.span, load);
+    load(0, Step{});
+  }
 }
 
 /// Clears a step's rows that are in no visible pair: they may be NaN, and are multiplied by 0.
 template <int kWidth, bool kOfKeys>
-__device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, const Span& span, int first,
-                             char* tiles) {
+__device__ void clear_unseen(const BackwardCase& c, const Work& work, int first, char* tiles) {
   constexpr int kPieces = 2 * kWidth * 2 / 16;  // in the rows of both tiles
   using Tiles = BackwardTiles<kWidth>;
   const int thread = static_cast<int>(anew(threadIdx.x) - kWarpgroup), row = thread % kStepRows;
-  HopperPlace step = place;
+  HopperPlace step = work.place;
   step.query = first;
   const Span own = range_of(c.sizes, step, row);
-  const bool is_used = kOfKeys ? own.from < own.to : is_seen(c.sizes, place, span, kOwnRows, first + row);
+  const bool is_used =
+      kOfKeys ? own.from < own.to : is_seen(c.sizes, work.place, work.span, kOwnRows, first + row);
   if (!is_used) {
     for (int piece = thread / kStepRows; piece < kPieces; piece += kConsumers / kStepRows)
       *reinterpret_cast<uint4*>(tiles + piece / 8 * Tiles::kStepBox + row * kBoxRowBytes + piece % 8 * 16) =
@@ -147,106 +216,172 @@ __device__ void stage_gradient(const Gradient& gradient, const HopperPlace& firs
 }
 
 /// For a block's keys: scores^T = keys queries^T, dweights^T = values dy^T, dvalues += weights^T dy, dkeys +=
-/// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys.
+/// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys. This is the
+/// block's n-th tile, with `i` steps before its own; returns their number with its own.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <int kWidth, bool kOfKeys>
-__device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
-                              const HopperPlace& place, const Span& span, const CUtensorMap* dfirst,
-                              const CUtensorMap* dsecond) {
+__device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles, int n, int i,
+                             const CUtensorMap* dfirst, const CUtensorMap* dsecond) {
   using Tiles = BackwardTiles<kWidth>;
   constexpr int kPairs = kStepRows / 2, kSums = kWidth / 2, kSteps = kStepRows / 16;
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
   const int thread = static_cast<int>(threadIdx.x % kWarpgroup), lane = thread % kWarp;
   const int row = group * kGroupRows + thread / kWarp * 16 + lane / 4, column = lane % 4 * 2;
-  const auto facts_of = [&](int head, int t) {
-    if (t >= c.sizes.queries) return QueryFacts{INFINITY, 0, 0, 0};
-    return c.facts[(Index{place.b} * c.sizes.heads + head) * c.sizes.queries + t];
-  };
-  QueryFacts own[2];
+  wait(tiles.own_there(n), Tiles::own_parity(n));
+  const Work& work = *tiles.work(n);  // not in registers
+  const HopperPlace& place = work.place;
+  struct {
+    int from[2], to[2];
+    float log_sum[2], delta[2];
+  } own = {};  // of this thread's own two queries
   if constexpr (!kOfKeys) {
-    for (int h = 0; h < 2; ++h) own[h] = facts_of(place.head, place.query + row + 8 * h);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int t = place.query + row + 8 * h, of_head = (c.sizes.queries + kGroupRows - 1) / kGroupRows;
+      own.log_sum[h] = INFINITY;
+      if (t >= c.sizes.queries) continue;
+      const QueryFacts& facts =
+          c.facts[(Index{place.b} * c.sizes.heads + place.head) * of_head + t / kGroupRows];
+      own.from[h] = facts.from[t % kGroupRows], own.to[h] = facts.to[t % kGroupRows];
+      own.log_sum[h] = facts.log_sum[t % kGroupRows], own.delta[h] = facts.delta[t % kGroupRows];
+    }
   }
-  const std::uint64_t first = matrix_at(tiles.own + group * kGroupRows * kBoxRowBytes, 16, kSwizzleBytes);
+  const std::uint64_t first = matrix_at(tiles.own(n) + group * kGroupRows * kBoxRowBytes, 16, kSwizzleBytes);
   float sums[kSums] = {}, of_values[kOfKeys ? kSums : 1] = {}, scores[kPairs], slopes[kPairs];
   unsigned weights[kSteps][4], dscores[kSteps][4];
   const auto multiply_own = [&](float(&into)[kPairs], int which, int stage) {
-    const std::uint64_t step = matrix_at(tiles.step(stage, which), 16, kSwizzleBytes);
+    const std::uint64_t step = matrix_at(tiles.tile(stage, which), 16, kSwizzleBytes);
 #pragma unroll
     for (int k = 0; k < kWidth / 16; ++k)
       wgmma(into, moved(first, which * Tiles::kOwnBytes + k / 4 * Tiles::kOwnBox + k % 4 * 32),
             moved(step, k / 4 * Tiles::kStepBox + k % 4 * 32), k > 0);
     wgmma_commit();
   };
-  const auto add_products = [&](float(&into)[kSums], unsigned(&factors)[kSteps][4], char* tile) {
+  const auto add_products = [&](float(&into)[kSums], const unsigned(&factors)[kSteps][4], char* tile) {
     const std::uint64_t step = matrix_at(tile, Tiles::kStepBox, kSwizzleBytes);
-    hold(factors), hold(into);
-    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) wgmma(into, factors[k], moved(step, k * 16 * kBoxRowBytes), true);
+  };
+  const auto add_step = [&](int stage) {
+    if constexpr (kOfKeys) add_products(of_values, weights, tiles.tile(stage, 1));
+    add_products(sums, dscores, tiles.tile(stage, 0));
     wgmma_commit();
   };
+  const auto hold_sums = [&] { hold(weights), hold(dscores), hold(sums), hold(of_values); };
   const auto pack = [](const float(&from)[kPairs], unsigned(&to)[kSteps][4]) {
 #pragma unroll
-    for (int i = 0; i < kPairs / 2; ++i) to[i / 4][i % 4] = pack_bf16(from[2 * i], from[2 * i + 1]);
+    for (int j = 0; j < kPairs / 2; ++j) to[j / 4][j % 4] = pack_bf16(from[2 * j], from[2 * j + 1]);
   };
-
-  for_each_step<kOfKeys>(c, place, span, [&](int i, int head, int other, const Span& seen) {
-    const int stage = i % Tiles::kStages;
-    QueryFacts* const facts = tiles.facts(group, i);
+  // The values of the queries of four neighbouring scores, in columns 8 m to 8 m + 7 of a step.
+  const auto of_queries = [&](const auto* of_step, const auto(&of_own)[2], int m, auto(&into)[4]) {
+    struct alignas(8) Pair {
+      std::remove_reference_t<decltype(into[0])> at[2];
+    };
     if constexpr (kOfKeys) {
-      if (thread < kStepRows) facts[thread] = facts_of(head, other + thread);
-      meet_at(kOwn + group, kWarpgroup);
+      const Pair pair = *reinterpret_cast<const Pair*>(of_step + 8 * m + column);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) into[k] = pair.at[k % 2];
+    } else {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) into[k] = of_own[k / 2];
     }
-    if (i == 0) wait(tiles.own_there(), 0);
-    wait(tiles.there(stage), static_cast<unsigned>(i / Tiles::kStages) & 1u);
-    if (kOfKeys ? !seen.is_whole : !sees_all(c.sizes, seen, other, kStepRows))
-      clear_unseen<kWidth, kOfKeys>(c, place, seen, other, tiles.step(stage, 0));
-    wgmma_fence();
+  };
+  const auto find_weights = [&](const Step& step, const QueryFacts& facts) {
+#pragma unroll
+    for (int m = 0; m < kPairs / 4; ++m) {
+      float log_sums[4];
+      of_queries(facts.log_sum, own.log_sum, m, log_sums);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        scores[4 * m + k] = exp2_approx(fmaf(scores[4 * m + k], c.sizes.factor, -log_sums[k]));
+    }
+    if (step.is_whole) return;
+#pragma unroll
+    for (int m = 0; m < kPairs / 4; ++m) {
+      int froms[4], tos[4];
+      of_queries(facts.from, own.from, m, froms), of_queries(facts.to, own.to, m, tos);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int key = kOfKeys ? place.query + row + k / 2 * 8 : step.row + 8 * m + column + k % 2;
+        if (key < froms[k] || key >= tos[k]) scores[4 * m + k] = 0.0f;
+      }
+    }
+  };
+  const auto find_dscores = [&](const Step& step, const QueryFacts& facts) {
+#pragma unroll
+    for (int m = 0; m < kPairs / 4; ++m) {
+      float deltas[4];
+      of_queries(facts.delta, own.delta, m, deltas);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) slopes[4 * m + k] = scores[4 * m + k] * (slopes[4 * m + k] - deltas[k]);
+    }
+    if (step.is_whole) return;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] != 0.0f ? slopes[j] : 0.0f;  // else maybe NaN
+  };
+  const auto await_step = [&] {
+    const int stage = i % Tiles::kStages;
+    wait(tiles.there(stage), Tiles::parity(i));
+    const Step step = *tiles.step(stage);
+    if (!step.is_clean) clear_unseen<kWidth, kOfKeys>(c, work, step.row, tiles.tile(stage, 0));
+    return step;
+  };
+  const auto release = [&](int stage) {
+    __syncwarp();  // all lanes have read what is there
+    if (lane == 0) arrive(tiles.read(stage));
+  };
+  const auto multiply_step = [&](int stage) {
     multiply_own(scores, 0, stage);
     multiply_own(slopes, 1, stage);
-    wgmma_wait<1>();
+  };
+  // Behind multiply_step(), and `Others` groups of products.
+  const auto find_factors = [&](const Step& step, int stage, auto others) {
+    wgmma_wait<others + 1>();
     hold(scores);
-    // Without checks where all queries see all keys. Not for keys: two products would be running at a branch,
-    // and the registers do not suffice.
-    const bool is_whole = !kOfKeys && all_see(seen, other, kStepRows);
-    const auto find_weights = [&](auto whole) {
-#pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const int h = j % 4 / 2, at = j / 4 * 8 + column + j % 2;
-        const QueryFacts query = kOfKeys ? facts[at] : own[h];
-        const int key = kOfKeys ? place.query + row + 8 * h : other + at;
-        const bool is_visible = whole || (key >= query.from && key < query.to);
-        scores[j] = is_visible ? exp2_approx(fmaf(scores[j], c.sizes.factor, -query.log_sum)) : 0.0f;
-      }
-    };
-    is_whole ? find_weights(std::true_type{}) : find_weights(std::false_type{});
-    if constexpr (kOfKeys) {
-      pack(scores, weights);
-      add_products(of_values, weights, tiles.step(stage, 1));
-      wgmma_wait<1>();
-    } else {
-      wgmma_wait<0>();
-    }
+    find_weights(step, *tiles.facts(stage));
+    wgmma_wait<others>();
     hold(slopes);
-    const auto find_dscores = [&](auto whole) {
-#pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const float delta = kOfKeys ? facts[j / 4 * 8 + column + j % 2].delta : own[j % 4 / 2].delta;
-        slopes[j] = whole || scores[j] != 0.0f ? scores[j] * (slopes[j] - delta) : 0.0f;
+    find_dscores(step, *tiles.facts(stage));
+  };
+
+  // The last products of a step run during the exponentials of the next, where there are registers for that.
+  constexpr bool kAhead = !kOfKeys || kWidth <= 64;
+  Step step = await_step();
+  if (step.row >= 0) {
+    wgmma_fence();
+    multiply_step(i % Tiles::kStages);
+    find_factors(step, i % Tiles::kStages, std::integral_constant<int, 0>());
+    while (true) {
+      const int before = i++ % Tiles::kStages, stage = i % Tiles::kStages;
+      pack(scores, weights), pack(slopes, dscores);
+      step = await_step();
+      hold_sums();
+      if (kAhead && step.row >= 0) {
+        wgmma_fence();
+        multiply_step(stage);
+        add_step(before);
+        find_factors(step, stage, std::integral_constant<int, 1>());
+      } else {
+        wgmma_fence();
+        add_step(before);
       }
-    };
-    is_whole ? find_dscores(std::true_type{}) : find_dscores(std::false_type{});
-    pack(slopes, dscores);
-    add_products(sums, dscores, tiles.step(stage, 0));
-    wgmma_wait<0>();
-    hold(weights), hold(dscores), hold(sums), hold(of_values);
-    if (lane == 0) arrive(tiles.read(stage));
-  });
+      wgmma_wait<0>();
+      hold_sums();
+      release(before);
+      if (step.row < 0) break;
+      if constexpr (!kAhead) {
+        wgmma_fence();
+        multiply_step(stage);
+        find_factors(step, stage, std::integral_constant<int, 0>());
+      }
+    }
+  }
+  release(i % Tiles::kStages);
 
   const HopperPlace own_rows{place.b, kOfKeys ? place.group : place.head, 0,
                              place.query + group * kGroupRows};
   const int rows = (kOfKeys ? c.sizes.keys : c.sizes.queries) - own_rows.query;
-  char* const tile = tiles.own + group * kGroupRows * kBoxRowBytes;
+  char* const tile = tiles.own(n) + group * kGroupRows * kBoxRowBytes;
   meet_at(kOwn + group, kWarpgroup);  // nobody multiplies their own tiles any more
   if (c.gradients[0].to) stage_gradient<kWidth>(c.gradients[0], own_rows, rows, sums, tile);
   if constexpr (kOfKeys) {
@@ -255,7 +390,7 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
   }
   publish_to_copies();
   meet_at(kOwn + group, kWarpgroup);
-  if (thread != 0) return;
+  if (thread != 0) return i + 1;
   for (int box = 0; box < (kOfKeys ? 2 : 1) * Tiles::kBoxes; ++box) {
     const int which = box / Tiles::kBoxes;
     if (c.gradients[which].to)
@@ -263,11 +398,16 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
                 own_rows.query, own_rows.head, own_rows.b);
   }
   finish_stores();
+  arrive(tiles.own_read(n));
+  return i + 1;
 }
 
+/// At most one block for each multiprocessor, which works off its share of the tiles. The gradients do not
+/// depend on which block has which tile.
 template <int kWidth, bool kOfKeys>
 __global__ void __launch_bounds__(kThreads, 1)
-    hopper_attention_backward_kernel(BackwardCase c, const __grid_constant__ CUtensorMap own_first,
+    hopper_attention_backward_kernel(BackwardCase c, TileOrder order,
+                                     const __grid_constant__ CUtensorMap own_first,
                                      const __grid_constant__ CUtensorMap own_second,
                                      const __grid_constant__ CUtensorMap step_first,
                                      const __grid_constant__ CUtensorMap step_second,
@@ -275,21 +415,13 @@ __global__ void __launch_bounds__(kThreads, 1)
                                      const __grid_constant__ CUtensorMap dsecond) {
   using Tiles = BackwardTiles<kWidth>;
   const Tiles tiles(dynamic_shared<char>());
-  HopperPlace place = own_place(c.sizes, kOwnRows);
-  Span span{0, c.sizes.keys, 0, c.sizes.keys, true};
-  if constexpr (kOfKeys) {
-    // The first keys come first: with a causal mask they have the most work.
-    const int count = (c.sizes.keys + kOwnRows - 1) / kOwnRows, unit = static_cast<int>(blockIdx.x) / count;
-    place.group = unit % c.groups, place.b = unit / c.groups;
-    place.head = place.group * c.sizes.heads_per_group;
-    place.query = static_cast<int>(blockIdx.x) % count * kOwnRows;
-  } else {
-    span = span_of(c.sizes, place);
-  }
   if (threadIdx.x == 0) {
-    init_barrier(tiles.own_there(), 1);
+    for (int own = 0; own < Tiles::kOwns; ++own) {
+      init_barrier(tiles.own_there(own), 1);
+      init_barrier(tiles.own_read(own), kConsumers / kWarpgroup);
+    }
     for (int stage = 0; stage < Tiles::kStages; ++stage) {
-      init_barrier(tiles.there(stage), 1);
+      init_barrier(tiles.there(stage), 1 + kWarp);  // the lanes that load, and once more for the bytes
       init_barrier(tiles.read(stage), kConsumers / kWarp);
     }
     publish_barriers();
@@ -297,20 +429,21 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     give_up_registers<kLoaderRegisters>();
-    if (threadIdx.x == 0)
-      load_tiles<kWidth, kOfKeys>(c, tiles, place, span,
-                                  {{&own_first, &own_second}, {&step_first, &step_second}});
+    if (threadIdx.x < kWarp)
+      load_tiles<kWidth, kOfKeys>(c, order, tiles, {{&own_first, &own_second}, {&step_first, &step_second}});
   } else {
     take_registers<kConsumerRegisters>();
-    sum_gradients<kWidth, kOfKeys>(c, tiles, place, span, &dfirst, &dsecond);
+    for (int n = 0, i = 0; own_position(n) < order.size(); ++n)
+      i = sum_gradients<kWidth, kOfKeys>(c, tiles, n, i, &dfirst, &dsecond);
   }
 }
 
 template <int kWidth>
 void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y,
-         const float* log_sum, const BFloat16* dy, const AttentionGradients<BFloat16>& gradients) {
+         const float* log_sum, const BFloat16* dy, const AttentionGradients<BFloat16>& gradients,
+         const HopperSchedule& schedule) {
   using Tiles = BackwardTiles<kWidth>;
-  const Scratch<QueryFacts> facts(on, s.batch * s.heads * s.queries);
+  const Scratch<QueryFacts> facts(on, s.batch * s.heads * tiles_of(s.queries, kGroupRows));
   const Spans spans(on, s);
   BackwardCase c{
       case_of(s, spans.data(), const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
@@ -328,24 +461,30 @@ void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
     return box_map(from, s.value, s.batch, s.keys, s.groups, s.value_width, box);
   };
 
+  const auto launch_in = [&](const TileOrder& order, const char* name, auto kernel, const auto&... maps) {
+    const int blocks = std::min(
+        {order.size(), schedule.most_blocks, cuda::device_state(on.device).properties.multiProcessorCount});
+    launch(on, name, kernel, {blocks, kThreads, Tiles::kBytes}, c, order, maps...);
+  };
   const auto scale = static_cast<float>(s.scale);
   const auto key_width = static_cast<int>(s.key_width), value_width = static_cast<int>(s.value_width);
   if (gradients.dkey || gradients.dvalue) {
     c.gradients[0] = {gradients.dkey, s.key, key_width, scale};
     c.gradients[1] = {gradients.dvalue, s.value, value_width, 1.0f};
-    launch(on, "hopper_attention_dkey", hopper_attention_backward_kernel<kWidth, true>,
-           {s.batch * s.groups * tiles_of(s.keys, kOwnRows), kThreads, Tiles::kBytes}, c,
-           keys(x.key, kOwnRows), values(x.value, kOwnRows), queries(x.query, kStepRows), dys(kStepRows),
-           keys(gradients.dkey ? gradients.dkey.to : x.key, kGroupRows),
-           values(gradients.dvalue ? gradients.dvalue.to : x.value, kGroupRows));
+    AttentionShape of_keys = s;
+    of_keys.queries = s.keys, of_keys.keys = s.queries, of_keys.heads = s.groups, of_keys.groups = s.heads;
+    launch_in(order_of(of_keys, kOwnRows, schedule.cached_bytes), "hopper_attention_dkey",
+              hopper_attention_backward_kernel<kWidth, true>, keys(x.key, kOwnRows),
+              values(x.value, kOwnRows), queries(x.query, kStepRows), dys(kStepRows),
+              keys(gradients.dkey ? gradients.dkey.to : x.key, kGroupRows),
+              values(gradients.dvalue ? gradients.dvalue.to : x.value, kGroupRows));
   }
   if (gradients.dquery) {
     c.gradients[0] = {gradients.dquery, s.query, key_width, scale};
     const CUtensorMap dquery = queries(gradients.dquery.to, kGroupRows);
-    launch(on, "hopper_attention_dquery", hopper_attention_backward_kernel<kWidth, false>,
-           {s.batch * s.heads * tiles_of(s.queries, kOwnRows), kThreads, Tiles::kBytes}, c,
-           queries(x.query, kOwnRows), dys(kOwnRows), keys(x.key, kStepRows), values(x.value, kStepRows),
-           dquery, dquery);
+    launch_in(order_of(s, kOwnRows, schedule.cached_bytes), "hopper_attention_dquery",
+              hopper_attention_backward_kernel<kWidth, false>, queries(x.query, kOwnRows), dys(kOwnRows),
+              keys(x.key, kStepRows), values(x.value, kStepRows), dquery, dquery);
   }
 }
 
@@ -353,14 +492,14 @@ void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
 
 bool hopper_attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
                                const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                               const AttentionGradients<BFloat16>& to) {
+                               const AttentionGradients<BFloat16>& to, const HopperSchedule& schedule) {
   const Index width = std::max(s.key_width, s.value_width);
   if (width > 128 || !hopper_takes(on, s, x, dy)) return false;
-  if (reinterpret_cast<std::uintptr_t>(y) % 4 != 0) return false;
+  if (reinterpret_cast<std::uintptr_t>(y) % 16 != 0) return false;
   for (const BFloat16* gradient : {to.dquery.to, to.dkey.to, to.dvalue.to}) {
     if (reinterpret_cast<std::uintptr_t>(gradient) % 16 != 0) return false;
   }
-  (width <= 64 ? run<64> : run<128>)(on, s, x, y, log_sum, dy, to);
+  (width <= 64 ? run<64> : run<128>)(on, s, x, y, log_sum, dy, to, schedule);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/cuda/attention/hopper/order.h>
 #include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/cuda/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
@@ -46,14 +47,6 @@ struct HopperPlace {
   int b, head, group, query;  // the tile's first query
 };
 
-/// This block's place. Neighbouring blocks have the same keys, which are then in the cache. The last queries
-/// come first: with a causal mask they have the most work. Each call computes it again, see anew().
-__device__ inline HopperPlace own_place(const ForwardCase& c, int tile) {
-  const int block = static_cast<int>(anew(blockIdx.x)), tiles = (c.queries + tile - 1) / tile;
-  const int unit = block / tiles, head = unit % c.heads;
-  return {unit / c.heads, head, head / c.heads_per_group, (tiles - 1 - block % tiles) * tile};
-}
-
 __device__ inline int tiles_between(const Span& span, int tile) {
   return span.from < span.to ? (span.to + tile - 1) / tile - span.from / tile : 0;
 }
@@ -89,6 +82,24 @@ __device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place) {
           is_whole};
 }
 
+/// A block's own tile, and the keys that its queries see.
+struct Work {
+  HopperPlace place;
+  Span span;
+};
+
+/// The position of this block's n-th tile. Each call computes it again, see anew().
+__device__ inline int own_position(int n) {
+  return position_of(n, static_cast<int>(anew(blockIdx.x)), static_cast<int>(gridDim.x));
+}
+/// The work on a tile of 2 kGroupRows queries.
+__device__ inline Work work_at(const ForwardCase& c, const TileOrder& order, int position) {
+  const TileOrder::Tile tile = order.at(position);
+  const int head = tile.unit % c.heads;
+  const HopperPlace place{tile.unit / c.heads, head, head / c.heads_per_group, tile.index * 2 * kGroupRows};
+  return {place, span_of(c, place)};
+}
+
 /// The spans of a case, for ForwardCase: queues finding them.
 class Spans {
  public:
@@ -100,13 +111,14 @@ class Spans {
   Scratch<Span> memory_;
 };
 
-/// For each query: log_sum in base 2, or infinity without keys; the sum of dy y; the keys that it sees.
+/// For a tile of queries: log_sums in base 2, infinity for those that see nothing or are past the last one;
+/// sums of dy y; the keys that each sees.
 struct alignas(16) QueryFacts {
-  float log_sum, delta;
-  int from, to;
+  float log_sum[kGroupRows], delta[kGroupRows];
+  int from[kGroupRows], to[kGroupRows];
 };
 
-/// Queues finding the facts of all queries: [B, H, T].
+/// Queues finding the facts of all queries: [B, H, tiles of kGroupRows queries].
 void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& shape, const BFloat16* y,
                       const BFloat16* dy, QueryFacts* facts);
 

@@ -1,30 +1,12 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/hopper.h>
-#include <tapeformer/autograd/kernels/cuda/attention/hopper/order.h>
 
 /// The work of a block of the Hopper forward kernel, and the thread that loads it.
 namespace tapeformer::kernels {
 
 /// Two warpgroups of a block have 64 queries each; one thread of a third one loads their tiles.
 constexpr int kQueries = 2 * kGroupRows, kConsumers = 2 * kWarpgroup;
-
-/// A tile of queries and the keys that it sees.
-struct Work {
-  HopperPlace place;
-  Span span;
-};
-
-/// The position of this block's n-th tile. Each call computes it again, see anew().
-__device__ inline int own_position(int n) {
-  return position_of(n, static_cast<int>(anew(blockIdx.x)), static_cast<int>(gridDim.x));
-}
-__device__ inline Work work_at(const ForwardCase& c, const TileOrder& order, int position) {
-  const TileOrder::Tile tile = order.at(position);
-  const int head = tile.unit % c.heads;
-  const HopperPlace place{tile.unit / c.heads, head, head / c.heads_per_group, tile.index * kQueries};
-  return {place, span_of(c, place)};
-}
 
 /// A block's shared memory, for heads of at most kWidth columns. Tiles are consecutive boxes of 64 columns;
 /// the keys and the values have kStages tiles each. Where there is room the results have their own, so that

@@ -3,29 +3,52 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// One warp for each query of each head.
+/// One warp for each kWarp queries of a head; kLanes of them read a row of at most 8 kLanes columns.
+template <int kLanes>
 __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, const BFloat16* y,
                                           const BFloat16* dy, QueryFacts* facts) {
+  constexpr int kRows = kWarp / kLanes, kLoads = 4;  // rows at once, and of these how many times at once
+  const int parts = (c.queries + kGroupRows - 1) / kGroupRows * (kGroupRows / kWarp), lane = own_lane();
   const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
-              rows = Index{batch} * c.heads * c.queries;
-  const int lane = own_lane();
-  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
-    const int t = static_cast<int>(row % c.queries), head = static_cast<int>(row / c.queries % c.heads),
-              b = static_cast<int>(row / c.queries / c.heads);
-    const Index at = ((Index{b} * c.queries + t) * c.heads + head) * width;
-    float delta = 0;
-    for (int column = 2 * lane; column < width; column += 2 * kWarp) {
-      const unsigned of_y = *reinterpret_cast<const unsigned*>(y + at + column),
-                     of_dy = *reinterpret_cast<const unsigned*>(dy + at + column);
-      delta = fmaf(low_bf16(of_y), low_bf16(of_dy), fmaf(high_bf16(of_y), high_bf16(of_dy), delta));
+              all = Index{batch} * c.heads * parts;
+  for (Index i = first; i < all; i += Index{gridDim.x} * kBlock / kWarp) {
+    const int unit = static_cast<int>(i / parts), part = static_cast<int>(i - Index{unit} * parts);
+    const int b = unit / c.heads, head = unit % c.heads, column = lane % kLanes * 8;
+    float delta = 0;  // of this lane's query
+#pragma unroll
+    for (int begin = 0; begin < kLanes; begin += kLoads) {
+      uint4 of_y[kLoads], of_dy[kLoads];
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        const int t = part * kWarp + (begin + k) * kRows + lane / kLanes;
+        const bool is_there = t < c.queries && column < width;
+        const Index at = ((Index{b} * c.queries + t) * c.heads + head) * width + column;
+        of_y[k] = is_there ? *reinterpret_cast<const uint4*>(y + at) : make_uint4(0, 0, 0, 0);
+        of_dy[k] = is_there ? *reinterpret_cast<const uint4*>(dy + at) : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        float sum = 0;
+        const auto add = [&](unsigned p, unsigned q) {
+          sum = fmaf(low_bf16(p), low_bf16(q), fmaf(high_bf16(p), high_bf16(q), sum));
+        };
+        add(of_y[k].x, of_dy[k].x), add(of_y[k].y, of_dy[k].y);
+        add(of_y[k].z, of_dy[k].z), add(of_y[k].w, of_dy[k].w);
+#pragma unroll
+        for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+        const float of_row = __shfl_sync(kAllLanes, sum, lane % kRows * kLanes);
+        if (lane / kRows == begin + k) delta = of_row;
+      }
     }
-    delta = warp_sum(delta);
+    const int t = part * kWarp + lane;
     const Span range = range_of(c, {b, head, 0, 0}, t);
-    const float log_sum = c.log_sum[row];
+    const float log_sum = t < c.queries ? c.log_sum[Index{unit} * c.queries + t] : -INFINITY;
     const bool is_real = log_sum != -INFINITY;
-    if (lane == 0)
-      facts[row] = {is_real ? log_sum * (c.factor / c.scale) : INFINITY, is_real ? delta : 0.0f, range.from,
-                    range.to};
+    QueryFacts& tile = facts[i / (kGroupRows / kWarp)];
+    const int row = t % kGroupRows;
+    tile.log_sum[row] = is_real ? log_sum * (c.factor / c.scale) : INFINITY;
+    tile.delta[row] = is_real ? delta : 0.0f;
+    tile.from[row] = range.from, tile.to[row] = range.to;
   }
 }
 
@@ -61,9 +84,10 @@ __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
 
 void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& s, const BFloat16* y,
                       const BFloat16* dy, QueryFacts* facts) {
-  launch(on, "hopper_query_facts", hopper_query_facts_kernel,
-         blocks_for(s.batch * s.heads * s.queries * kWarp), c, static_cast<int>(s.batch),
-         static_cast<int>(s.value_width), y, dy, facts);
+  const Index warps = s.batch * s.heads * tiles_of(s.queries, kGroupRows) * (kGroupRows / kWarp);
+  const auto width = static_cast<int>(s.value_width);
+  launch(on, "hopper_query_facts", width <= 64 ? hopper_query_facts_kernel<8> : hopper_query_facts_kernel<16>,
+         blocks_for(warps * kWarp), c, static_cast<int>(s.batch), width, y, dy, facts);
 }
 
 Spans::Spans(Cuda on, const AttentionShape& s)
