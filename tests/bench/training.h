@@ -133,13 +133,11 @@ class Training {
     PhaseSeconds seconds{};
     double mark = now();
     const auto end = [&](std::size_t phase) {
-      if (device_.is_cuda() && (waits_for_phases || phase + 1 == kPhases.size()))
-        cuda::synchronize(device_.index);
+      if (device_.is_cuda() && (waits_for_phases || phase == 0)) cuda::synchronize(device_.index);
       const double time = now();
       seconds[phase] = time - mark, mark = time;
     };
-    if (redraws_ || batch_.empty()) batch_ = trainee_.draw(random_);
-    end(0);
+    if (batch_.empty()) batch_ = trainee_.draw(random_);
     optimizer_->clear_gradients();
     loss_ = replay_->run("step", batch_, [&](const std::vector<Tensor>& batch) {
       Tape tape;
@@ -154,6 +152,8 @@ class Training {
     optimizer_->clipped_step(1e-3, 1, 1.0);
     parallel_->gather_values();
     end(3);
+    if (redraws_) batch_ = trainee_.draw(random_);  // the next one, while a GPU works
+    end(0);
     return seconds;
   }
 

@@ -8,7 +8,8 @@
 /// A block's place in the Hopper kernels, and what they know about its queries.
 namespace tapeformer::kernels {
 
-constexpr int kGroupRows = 64;  // of a warpgroup's products
+constexpr int kGroupRows = 64;              // of a warpgroup's products
+constexpr int kConsumers = 2 * kWarpgroup;  // threads of a block that multiply
 
 /// The keys from the first to the last that a tile's queries see.
 struct Span {

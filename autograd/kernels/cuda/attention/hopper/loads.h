@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 
 /// Two warpgroups of a block have 64 queries each; one thread of a third one loads their tiles.
-constexpr int kQueries = 2 * kGroupRows, kConsumers = 2 * kWarpgroup;
+constexpr int kQueries = 2 * kGroupRows;
 
 /// A block's shared memory, for heads of at most kWidth columns. Tiles are consecutive boxes of 64 columns;
 /// the keys and the values have kStages tiles each. Where there is room the results have their own, so that

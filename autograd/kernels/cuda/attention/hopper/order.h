@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-/// Which block computes which tiles of queries in the Hopper forward kernel. Plain C++, for the device too.
+/// Which block computes which tiles in the Hopper kernels. Plain C++, for the device too.
 namespace tapeformer::kernels {
 
 /// All tiles in the order in which they are begun. A unit is a batch entry and a head. Tiles of one index in
