@@ -184,7 +184,21 @@ part A 60 "memory, copies, faults of the card, and NCCL" \
   cases '*/autograd/cuda/test_*,*/communication/test_nccl*' --source-file-exclude='*/test_graphs*,*/test_arena*'
 part A 60 "tensors in memory of the GPU alone" \
   cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
-part A 60 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
+# check_layer NAME PROGRAM DEVICE; gradients: of all layers, several side by side, as single ones leave the card idle.
+check_layer() {
+  local log="$suites/gradcheck_$1"
+  "$2" --layer "$1" --device "$3" --elements 4 >"$log" 2>&1 && echo "$1: $(tail -n 1 "$log")" && return
+  echo "$1: FAILED"
+  grep -v PASS "$log"
+  return 1
+}
+export -f check_layer
+gradients() {
+  mkdir -p "$suites"
+  "$folder/examples/gradcheck_attention" --list | grep '^[^ ]' |
+    xargs -d '\n' -P "$jobs" -I{} bash -c 'check_layer "$@"' - {} "$folder/examples/gradcheck_attention" "$device"
+}
+part A 90 "gradient check of every layer, in double" gradients
 
 # What lies in memory that the host sees too: every unit test.
 TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4 \

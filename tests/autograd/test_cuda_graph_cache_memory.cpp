@@ -11,11 +11,12 @@
 
 using namespace tapeformer;
 
-// Graphs on a device that is full: bodies need 6 units of memory at once, other work 8, and there are 12.
+// Graphs on a device that is full: bodies need 6 units of memory at once, other work 8, and there are 13. A
+// body fits next to a graph with a unit to spare, which a real device takes for itself.
 
 namespace {
 
-constexpr std::size_t kOfBody = 6, kOfOthers = 8, kRoom = 12;
+constexpr std::size_t kOfBody = 6, kOfOthers = 8, kRoom = 13;
 const char* const kNoUse =
     "[memory] 3 graphs in a row were evicted by other work before they had run again 4 times; try a smaller "
     "batch, --recompute-layers or --precision bf16";
@@ -108,7 +109,8 @@ TEST_SUITE("autograd/cuda_graph_cache_memory") {
   }
 
   TEST_CASE("a result that finds no room beside its graph evicts it, and is right") {
-    if (!FullDevice::is_possible()) return;
+    // How much memory a graph takes on a real device is not known.
+    if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
     constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
     const Index rows = static_cast<Index>(kOfResult * FullDevice::unit() / sizeof(double)) / 40;
     SmallModel model, twin;

@@ -59,8 +59,8 @@ __device__ void stage_gradient(const Gradient& gradient, const HopperPlace& firs
 }
 
 /// For a block's keys: scores^T = keys queries^T, dweights^T = values dy^T, dvalues += weights^T dy, dkeys +=
-/// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys. This is the
-/// block's n-th tile, with `i` steps before its own; returns their number with its own.
+/// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys. This is
+/// the block's n-th tile, with `i` steps before its own; returns their number with its own.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <int kWidth, bool kOfKeys>
 __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles, int n, int i,

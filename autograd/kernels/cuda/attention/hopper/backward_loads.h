@@ -5,8 +5,8 @@
 /// The work of a block of the Hopper backward kernels, and the warp that loads it.
 namespace tapeformer::kernels {
 
-/// A block has tiles of 128 keys of a group, or queries of a head, one after the other, and for each loops over
-/// tiles of 64 of the others.
+/// A block has tiles of 128 keys of a group, or queries of a head, one after the other, and for each loops
+/// over tiles of 64 of the others.
 constexpr int kOwnRows = 2 * kGroupRows, kStepRows = kGroupRows;
 
 /// The gradient of one of a block's own two tensors; `to` is nullptr if it is not needed.
@@ -67,8 +67,8 @@ struct BackwardTiles {
   char* begin;
 };
 
-/// The block's n-th tile; the first keys come where the last queries do, they have the most work with a causal
-/// mask.
+/// The block's n-th tile. The first keys come where the last queries do: with a causal mask they have the
+/// most work.
 template <bool kOfKeys>
 __device__ Work own_work(const BackwardCase& c, const TileOrder& order, int n) {
   if constexpr (!kOfKeys) return work_at(c.sizes, order, own_position(n));
