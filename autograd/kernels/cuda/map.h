@@ -25,13 +25,16 @@ __device__ void map_packs(Index end, F& f, const Write<T>& y, const X*... x) {
     for (int u = 0; u < kAtOnce; ++u) {
       const Index i = first + u * stride;
       if (i >= end) break;
+      const std::tuple<Pack<Wide<X>, N>...> wide =
+          std::apply([](const auto&... of) { return std::make_tuple(widened(of)...); }, in[u]);
+      const Pack<Wide<T>, N> before = widened(out[u]);
+      Pack<Wide<T>, N> values;
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        const Wide<T> value =
-            std::apply([&](const auto&... of) { return f(static_cast<Wide<X>>(of.of[k])...); }, in[u]);
-        out[u].of[k] = static_cast<T>(y.add ? static_cast<Wide<T>>(out[u].of[k]) + value : value);
+        const Wide<T> value = std::apply([&](const auto&... of) { return f(of.of[k]...); }, wide);
+        values.of[k] = y.add ? before.of[k] + value : value;
       }
-      store_pack(y.to + i * N, out[u]);
+      store_pack(y.to + i * N, narrowed<T>(values));
     }
   }
 }

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace tapeformer::kernels {
 
@@ -32,15 +33,50 @@ __device__ void store_pack(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }
 
+/// The same numbers in the type for sums: for two numbers of bf16 in a register one instruction each.
+template <class T, int N>
+__device__ Pack<Wide<T>, N> widened(const Pack<T, N>& x) {
+  Pack<Wide<T>, N> y;
+  constexpr int kTogether = std::is_same<T, BFloat16>::value && N % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int k = 0; k < N; k += kTogether) {
+    if constexpr (kTogether == 2) {
+      std::uint32_t pair;
+      std::memcpy(&pair, x.of + k, sizeof pair);
+      const std::uint32_t words[2] = {pair << 16, pair & 0xFFFF0000u};
+      std::memcpy(y.of + k, words, sizeof words);
+    } else {
+      y.of[k] = static_cast<Wide<T>>(x.of[k]);
+    }
+  }
+  return y;
+}
+/// Rounded to T: two numbers to bf16 at once, in one instruction.
+template <class T, int N>
+__device__ Pack<T, N> narrowed(const Pack<Wide<T>, N>& x) {
+  Pack<T, N> y;
+  constexpr int kTogether = std::is_same<T, BFloat16>::value && N % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int k = 0; k < N; k += kTogether) {
+    if constexpr (kTogether == 2) {
+      const std::uint32_t pair = pack_bf16(x.of[k], x.of[k + 1]);
+      std::memcpy(y.of + k, &pair, sizeof pair);
+    } else {
+      y.of[k] = static_cast<T>(x.of[k]);
+    }
+  }
+  return y;
+}
+
 /// Assigns or adds, as `y` says, N neighbours from element i on.
 template <int N, class T>
-__device__ void put_pack(const Write<T>& y, Index i, const Pack<Wide<T>, N>& values) {
-  Pack<T, N> out;
-  if (y.add) out = load_pack<N>(y.to + i);
+__device__ void put_pack(const Write<T>& y, Index i, Pack<Wide<T>, N> values) {
+  if (y.add) {
+    const Pack<Wide<T>, N> before = widened(load_pack<N>(y.to + i));
 #pragma unroll
-  for (int k = 0; k < N; ++k)
-    out.of[k] = static_cast<T>(y.add ? static_cast<Wide<T>>(out.of[k]) + values.of[k] : values.of[k]);
-  store_pack(y.to + i, out);
+    for (int k = 0; k < N; ++k) values.of[k] += before.of[k];
+  }
+  store_pack(y.to + i, narrowed<T>(values));
 }
 
 /// The number of elements of the widest of the types that fit into 16 bytes.
