@@ -16,8 +16,8 @@ struct CrossEntropy {
   double smoothing = 0, softcap = 0;
 };
 
-/// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2]: the other rows' maximum and sum of
-/// exponentials, of capped logits.
+/// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2], for the backward kernel: the other
+/// rows' maximum and sum of exponentials, of capped logits.
 TAPEFORMER_KERNEL(cross_entropy_forward, const CrossEntropy& shape, const std::int32_t* targets,
                   const T* logits, Wide<T>* statistics, double* losses);
 /// loss = the sum of losses [rows], in an order that depends only on `rows`, divided by *counted, the number

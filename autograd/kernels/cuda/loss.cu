@@ -4,6 +4,8 @@
 #include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 #include <tapeformer/autograd/kernels/loss.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 
@@ -11,11 +13,14 @@ namespace {
 struct LargeTeam : BlockTeam {
   static constexpr int kThreads = 512;
 };
-constexpr Index kLargeRow = 8192;
+constexpr Index kLargeRow = 8192, kLargeBlocks = 4 * kMaxRowBlocks;  // a short wait for the last ones
 template <class Team>
 constexpr int threads_of(Team) {
   return Team::kThreads > kBlock ? Team::kThreads : kBlock;
 }
+/// The blocks of a multiprocessor, 64 registers to a thread: one computes while another one's row arrives.
+template <class Team, class T>
+constexpr int kLeastBlocks = sizeof(T) == 8 ? 1 : 1024 / threads_of(Team{});
 constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
 
 /// Targets that are not a class are skipped like ignored ones; they are reported later.
@@ -23,14 +28,22 @@ __device__ bool is_counted(const CrossEntropy& s, std::int32_t target) {
   return target != s.ignored && target >= 0 && target < s.n;
 }
 
-/// exp(x) for x <= 0. With bf16 logits an error of two units in f32's last place does not matter.
+/// exp(x) is exponential(x * kScale), for x <= 0. With bf16 logits an error of two units in f32's last place
+/// does not matter.
 template <class T>
-__device__ Wide<T> exponential(Wide<T> x) {
+constexpr Wide<T> kScale = sizeof(T) == 2 ? kLog2E : 1;
+template <class T>
+__device__ Wide<T> exponential(Wide<T> scaled) {
   if constexpr (sizeof(T) == 2) {
-    return exp2_approx(x * kLog2E);
+    return exp2_approx(scaled);
   } else {
-    return exp(x);
+    return exp(scaled);
   }
+}
+/// exp(x) over the number whose scaled logarithm is `shift`.
+template <class T>
+__device__ Wide<T> shifted_exponential(Wide<T> x, Wide<T> shift) {
+  return exponential<T>(fma(x, kScale<T>, -shift));
 }
 
 /// The logit x as the loss sees it.
@@ -65,15 +78,15 @@ __device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
   if (Team::lane() < n - tail) use(tail + Team::lane(), Count<1>{});
 }
 
-template <class W>
+template <class T>
 struct RowSums {
-  W largest, total;  // the maximum, the sum of exp(x - maximum)
-  W deviations;      // the sum of x - x_target, when targets are smoothed; all of capped logits
+  Wide<T> shift, total;  // the maximum, scaled; the sum of exponentials shifted by it
+  Wide<T> deviations;    // the sum of x - x_target, when targets are smoothed; all of capped logits
 
   /// log(sum exp x) - x_target, and the same for the mean over classes
-  __device__ double loss(const CrossEntropy& s, W of_target) const {
-    const double own =
-        log(static_cast<double>(total)) + (static_cast<double>(largest) - static_cast<double>(of_target));
+  __device__ double loss(const CrossEntropy& s, Wide<T> of_target) const {
+    const double largest = static_cast<double>(shift) / static_cast<double>(kScale<T>);
+    const double own = log(static_cast<double>(total)) + (largest - static_cast<double>(of_target));
     return s.smoothing == 0
                ? own
                : own - s.smoothing * (static_cast<double>(deviations) / static_cast<double>(s.n));
@@ -83,31 +96,29 @@ struct RowSums {
 /// One pass over the pieces that `read` returns: sums are corrected for every larger maximum. A NaN stays in
 /// `total`.
 template <class Team, class T, class Read>
-__device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wide<T> of_target,
-                                        Read&& read) {
+__device__ RowSums<T> sums_of_row(const CrossEntropy& s, const T* line, Wide<T> of_target, Read&& read) {
   using W = Wide<T>;
   constexpr W kLowest =
       std::numeric_limits<W>::lowest();  // finite, so that minus infinity less this is not NaN
-  RowSums<W> own{kLowest, W(0), W(0)};
+  RowSums<T> own{kLowest, W(0), W(0)};
   const bool smooths = s.smoothing != 0;
   for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
     constexpr int kCount = decltype(count)::value;
-    const Pack<T, kCount> piece = read(i, count);
-    W x[kCount], largest = own.largest;
-    for (int j = 0; j < kCount; ++j) {
-      x[j] = capped(s, static_cast<W>(piece.of[j]));
-      largest = max(largest, x[j]);
-    }
-    own.total *= exponential<T>(own.largest - largest);
-    own.largest = largest;
-    for (int j = 0; j < kCount; ++j) own.total += exponential<T>(x[j] - largest);
+    Pack<W, kCount> x = widened(read(i, count));
+    for (int j = 0; j < kCount; ++j) x.of[j] = capped(s, x.of[j]);
+    W largest = x.of[0];
+    for (int j = 1; j < kCount; ++j) largest = max(largest, x.of[j]);
+    const W shift = max(own.shift, largest * kScale<T>);
+    own.total *= exponential<T>(own.shift - shift);
+    own.shift = shift;
+    for (int j = 0; j < kCount; ++j) own.total += shifted_exponential<T>(x.of[j], shift);
     if (smooths) {
-      for (int j = 0; j < kCount; ++j) own.deviations += x[j] - of_target;
+      for (int j = 0; j < kCount; ++j) own.deviations += x.of[j] - of_target;
     }
   });
-  RowSums<W> all{};
-  all.largest = Team::reduce(own.largest, kLowest, Larger{});
-  all.total = Team::reduce(own.total * exponential<T>(own.largest - all.largest), W(0), std::plus<>{});
+  RowSums<T> all{};
+  all.shift = Team::reduce(own.shift, kLowest, Larger{});
+  all.total = Team::reduce(own.total * exponential<T>(own.shift - all.shift), W(0), std::plus<>{});
   if (smooths) all.deviations = Team::reduce(own.deviations, W(0), std::plus<>{});
   return all;
 }
@@ -127,21 +138,17 @@ template <int kCount, class T>
 __device__ Pack<Wide<T>, kCount> gradient_of(const CrossEntropy& s, const Pack<T, kCount>& piece,
                                              Index to_target, Wide<T> shift, Wide<T> factor,
                                              const GradientScale<Wide<T>>& by) {
-  Pack<Wide<T>, kCount> gradient;
+  Pack<Wide<T>, kCount> y = widened(piece), gradient;
   for (int j = 0; j < kCount; ++j) {
-    const Wide<T> y = capped(s, static_cast<Wide<T>>(piece.of[j]));
-    gradient.of[j] = exponential<T>(y - shift) * factor - by.uniform;
-    if (j == to_target) gradient.of[j] -= by.of_target;
-    gradient.of[j] *= slope_of_cap(s, y);
+    y.of[j] = capped(s, y.of[j]);
+    gradient.of[j] = shifted_exponential<T>(y.of[j], shift) * factor - by.uniform;
   }
+  if (to_target >= 0 && to_target < kCount) {
+    for (int j = 0; j < kCount; ++j)
+      if (j == to_target) gradient.of[j] -= by.of_target;
+  }
+  for (int j = 0; j < kCount; ++j) gradient.of[j] *= slope_of_cap(s, y.of[j]);
   return gradient;
-}
-
-template <int kCount, class T>
-__device__ Pack<T, kCount> narrowed(const Pack<Wide<T>, kCount>& x) {
-  Pack<T, kCount> y;
-  for (int j = 0; j < kCount; ++j) y.of[j] = static_cast<T>(x.of[j]);
-  return y;
 }
 
 /// One team per row.
@@ -157,10 +164,10 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t*
     }
     const T* line = logits + row * s.lead;
     const W of_target = capped(s, static_cast<W>(line[target]));
-    const RowSums<W> sums = sums_of_row<Team>(
+    const RowSums<T> sums = sums_of_row<Team>(
         s, line, of_target, [&](Index i, auto count) { return load_pack<decltype(count)::value>(line + i); });
     if (Team::lane() != 0) return;
-    statistics[2 * row] = sums.largest;
+    statistics[2 * row] = sums.shift;
     statistics[2 * row + 1] = sums.total;
     losses[row] = sums.loss(s, of_target);
   });
@@ -195,8 +202,9 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t
 /// One team per row, which is read once: with kKeeps it is kept in shared memory for the second pass, else
 /// that reads the cache.
 template <class Team, bool kKeeps, class T>
-__global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::int32_t* targets,
-                                                   const std::int32_t* counted, T* logits, double* losses) {
+__global__ void __launch_bounds__(threads_of(Team{}), kLeastBlocks<Team, T>)
+    cross_entropy_with_gradient_kernel(CrossEntropy s, const std::int32_t* targets,
+                                       const std::int32_t* counted, T* logits, double* losses) {
   using W = Wide<T>;
   const GradientScale<W> by(s, *counted, 1);
   for_each_row<Team>(s.rows, [&](Index row) {
@@ -209,7 +217,6 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
       });
       return;
     }
-    const W of_target = capped(s, static_cast<W>(line[target]));
     const T* again = line;
     if constexpr (kKeeps) {
       // A row has the same alignment in shared memory, to 16 bytes. Each piece is read by the thread that
@@ -224,18 +231,19 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
         }
       });
       copy_async_commit();
-      copy_async_wait<0>();
       again = kept;
     }
+    const W of_target = capped(s, static_cast<W>(line[target]));  // while the copies arrive
+    if constexpr (kKeeps) copy_async_wait<0>();
     const auto read = [&](Index i, auto count) { return load_pack<decltype(count)::value>(again + i); };
-    const RowSums<W> sums = sums_of_row<Team>(s, line, of_target, read);
+    const RowSums<T> sums = sums_of_row<Team>(s, line, of_target, read);
     if (Team::lane() == 0) losses[row] = sums.loss(s, of_target);
     __syncwarp();  // all lanes have read of_target
     const W factor = by.scale / sums.total;
     for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
       constexpr int kCount = decltype(count)::value;
       const Pack<T, kCount> piece = read(i, count);
-      store_pack(line + i, narrowed<kCount, T>(gradient_of(s, piece, target - i, sums.largest, factor, by)));
+      store_pack(line + i, narrowed<T>(gradient_of(s, piece, target - i, sums.shift, factor, by)));
     });
   });
 }
@@ -271,7 +279,7 @@ __global__ void scale_gradient_kernel(Index count, bool packed, const Wide<T>* f
 /// Calls use(team, blocks) with the team that suits the rows.
 template <class Use>
 void with_row_team(const CrossEntropy& s, Use&& use) {
-  if (s.n > kLargeRow) return use(LargeTeam{}, row_blocks(s.rows));
+  if (s.n > kLargeRow) return use(LargeTeam{}, std::min(s.rows, kLargeBlocks));
   with_team(s.rows, s.n, use);
 }
 
