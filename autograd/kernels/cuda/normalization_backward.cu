@@ -8,8 +8,8 @@ namespace {
 
 /// The branch's gradient, from that of the sum.
 template <class T>
-__device__ T branch_share(const BranchGradient<T>& branch, bool kept, T gradient) {
-  return static_cast<T>(kept ? static_cast<Wide<T>>(gradient) * branch.scale : Wide<T>(0));
+__device__ Wide<T> branch_share(const BranchGradient<T>& branch, bool kept, Wide<T> gradient) {
+  return kept ? gradient * branch.scale : Wide<T>(0);
 }
 
 /// partials[part] = the sums of a block's teams for their columns: of dy * xhat, then of dy. The first team
@@ -32,61 +32,109 @@ __device__ void gather_columns(int n, const Held& products, const Held& sums, Wi
   }
 }
 
+/// What a thread copies to shared memory for itself: of x and dy two rows, one that it computes and one that
+/// arrives, and of dx, if it is added to, the first of them.
+template <class Team, class T>
+struct Arrivals {
+  static constexpr std::size_t kBytes = sizeof(Pack<T>) * 5 * Team::kPacks * kBlock;
+  __device__ static T* x(int turn, int k) { return at(2 * turn, k); }
+  __device__ static T* dy(int turn, int k) { return at(2 * turn + 1, k); }
+  __device__ static T* dx(int k) { return at(4, k); }
+
+ private:
+  __device__ static T* at(int row, int k) {
+    const int pack = (row * Team::kPacks + k) * kBlock + static_cast<int>(threadIdx.x);
+    return dynamic_shared<T>() + pack * kPackSize<T>;
+  }
+};
+
 /// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded at each step: otherwise g less
 /// its mean would not be zero in a row of one element. A block takes a part of the rows, and each of its
-/// teams a row at a time, which its threads hold; each thread keeps the sums of its columns.
+/// teams a row at a time; each thread keeps the sums of its columns.
 template <class Team, class T>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, 2)
     normalize_backward_held_kernel(Index rows, int n, bool centred, const T* x, const T* weight,
                                    const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials,
                                    Write<T> dx, BranchGradient<T> branch) {
   using W = Wide<T>;
-  constexpr int kSize = kPackSize<T>, kTeams = kBlock / Team::kThreads;
-  const Index part = blockIdx.x, parts = gridDim.x;
-  W products[Team::kPacks][kSize] = {}, sums[Team::kPacks][kSize] = {};
-  for (Index row = rows * part / parts + static_cast<int>(threadIdx.x) / Team::kThreads;
-       row < rows * (part + 1) / parts; row += kTeams) {
-    const Index start = row * n;
-    Pack<T> held[Team::kPacks], gradients[Team::kPacks], before[Team::kPacks];
-    load_row<Team>(n, x + start, held);
-    load_row<Team>(n, dy + start, gradients);
-    if (dx.add) load_row<Team>(n, dx.to + start, before);
-    const W centre = mean != nullptr ? mean[row] : W(0), scale = rstd[row];
-    const auto normal = [&](int k, int j) { return (static_cast<W>(held[k].of[j]) - centre) * scale; };
-    W sum(0), sum_product(0);
-    for_each_pack<Team, T>(n, [&](int k, int i) {
-      Pack<T> w;
-      if (weight != nullptr) w = load_pack<kSize>(weight + i);
-#pragma unroll
-      for (int j = 0; j < kSize; ++j) {
-        const W d = static_cast<W>(gradients[k].of[j]);
-        const W g = weight != nullptr ? rounded_product(d, static_cast<W>(w.of[j])) : d;
-        products[k][j] += d * normal(k, j);
-        sums[k][j] += d;
-        sum += g;
-        sum_product += g * normal(k, j);
-      }
-    });
-    if (!dx) continue;
-    const W mean_gradient = centred ? Team::reduce(sum, W(0), std::plus<>{}) / static_cast<W>(n) : W(0);
-    const W mean_product = Team::reduce(sum_product, W(0), std::plus<>{}) / static_cast<W>(n);
-    for_each_pack<Team, T>(n, [&](int k, int i) {
-      Pack<T> w;
-      if (weight != nullptr) w = load_pack<kSize>(weight + i);
-#pragma unroll
-      for (int j = 0; j < kSize; ++j) {
-        const W d = static_cast<W>(gradients[k].of[j]);
-        const W g = weight != nullptr ? rounded_product(d, static_cast<W>(w.of[j])) : d;
-        const W value = scale * (g - mean_gradient - normal(k, j) * mean_product);
-        held[k].of[j] = static_cast<T>(dx.add ? static_cast<W>(before[k].of[j]) + value : value);
-      }
-      store_pack<kSize>(dx.to + start + i, held[k]);
-      if (branch.to == nullptr) return;
-      const unsigned kept = mask_bits(branch.mask, start + i);
+  using Row = Arrivals<Team, T>;
+  constexpr int kSize = kPackSize<T>, kTeams = kBlock / Team::kThreads, kStep = Team::kThreads * kSize;
+  const Index part = blockIdx.x, parts = gridDim.x, end = rows * (part + 1) / parts;
+  W products[Team::kPacks][kSize] = {}, sums[Team::kPacks][kSize] = {}, next_centre(0), next_scale(0);
+  const int first = Team::lane() * kSize;  // of a row's numbers, then every kStep-th
+  const auto fetch = [&](Index row, int turn) {
+    if (row < end) {
+      if (mean != nullptr) next_centre = mean[row];
+      next_scale = rstd[row];
+      const T *const from_x = x + row * n + first, *const from_dy = dy + row * n + first;
+      for_each_pack<Team, T>(n, [&](int k, int) {
+        copy_async_16(Row::x(turn, k), from_x + k * kStep, true);
+        copy_async_16(Row::dy(turn, k), from_dy + k * kStep, true);
+      });
+    }
+    copy_async_commit();
+  };
+  Index row = rows * part / parts + static_cast<int>(threadIdx.x) / Team::kThreads;
+  fetch(row, 0);
+  for (int turn = 0; row < end; row += kTeams, turn ^= 1) {
+    const Index start = row * n + first;
+    const W centre = next_centre, scale = next_scale;
+    unsigned masks[Team::kPacks];
+    if (dx.add) {
+      for_each_pack<Team, T>(n,
+                             [&](int k, int) { copy_async_16(Row::dx(k), dx.to + start + k * kStep, true); });
+    }
+    copy_async_commit();
+    if (branch.mask != nullptr) {
+      for_each_pack<Team, T>(
+          n, [&](int k, int) { masks[k] = static_cast<unsigned>(branch.mask[(start + k * kStep) / 32]); });
+    }
+    fetch(row + kTeams, turn ^ 1);
+    copy_async_wait<2>();
+    // Calls use(j, d, g, xhat) for the numbers of a pack.
+    const auto for_each = [&](int k, auto&& use) {
+      const Pack<W, kSize> held = widened(load_pack<kSize>(Row::x(turn, k))),
+                           d = widened(load_pack<kSize>(Row::dy(turn, k)));
+      Pack<W, kSize> w;
+      if (weight != nullptr) w = widened(load_pack<kSize>(weight + first + k * kStep));
 #pragma unroll
       for (int j = 0; j < kSize; ++j)
-        held[k].of[j] = branch_share(branch, (kept >> j & 1u) != 0, held[k].of[j]);
-      store_pack<kSize>(branch.to + start + i, held[k]);
+        use(j, d.of[j], weight != nullptr ? rounded_product(d.of[j], w.of[j]) : d.of[j],
+            (held.of[j] - centre) * scale);
+    };
+    W sum(0), sum_product(0);
+    for_each_pack<Team, T>(n, [&](int k, int) {
+      for_each(k, [&](int j, W d, W g, W normal) {
+        products[k][j] += d * normal;
+        sums[k][j] += d;
+        sum += g;
+        sum_product += g * normal;
+      });
+    });
+    if (!dx) continue;
+    copy_async_wait<1>();
+    const W mean_gradient = centred ? Team::reduce(sum, W(0), std::plus<>{}) / static_cast<W>(n) : W(0);
+    const W mean_product = Team::reduce(sum_product, W(0), std::plus<>{}) / static_cast<W>(n);
+    for_each_pack<Team, T>(n, [&](int k, int) {
+      const Index at = start + k * kStep;
+      Pack<W, kSize> values;
+      for_each(k, [&](int j, W, W g, W normal) {
+        values.of[j] = scale * (g - mean_gradient - normal * mean_product);
+      });
+      if (dx.add) {
+        const Pack<W, kSize> before = widened(load_pack<kSize>(Row::dx(k)));
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) values.of[j] += before.of[j];
+      }
+      const Pack<T> rounded = narrowed<T>(values);
+      store_pack<kSize>(dx.to + at, rounded);
+      if (branch.to == nullptr) return;
+      const unsigned kept = branch.mask != nullptr ? masks[k] >> (at % 32) : ~0u;
+      values = widened(rounded);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j)
+        values.of[j] = branch_share(branch, (kept >> j & 1u) != 0, values.of[j]);
+      store_pack<kSize>(branch.to + at, narrowed<T>(values));
     });
   }
   if (partials != nullptr) gather_columns<Team, T>(n, products, sums, partials + part * 2 * n);
@@ -113,7 +161,8 @@ __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, con
     for (Index i = Team::lane(); i < n; i += Team::kThreads) {
       dx.put(start + i, scale * (gradient(i) - mean_gradient - normal(i) * mean_product));
       const bool kept = (mask_bits(branch.mask, start + i) & 1u) != 0;
-      if (branch.to != nullptr) branch.to[start + i] = branch_share(branch, kept, dx.to[start + i]);
+      if (branch.to != nullptr)
+        branch.to[start + i] = static_cast<T>(branch_share(branch, kept, static_cast<W>(dx.to[start + i])));
     }
   });
 }
@@ -249,8 +298,10 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
   const Index strips = tiles_of(n, kColumns);
   const bool packed = are_packed(x, weight, dy, dx.to, branch.to);
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
-    launch(on, "normalize_backward", normalize_backward_held_kernel<decltype(team), T>, parts, rows,
-           static_cast<int>(n), centred, x, weight, mean, rstd, dy, partials, dx, branch);
+    using Team = decltype(team);
+    launch(on, "normalize_backward", normalize_backward_held_kernel<Team, T>,
+           {parts, kBlock, Arrivals<Team, T>::kBytes}, rows, static_cast<int>(n), centred, x, weight, mean,
+           rstd, dy, partials, dx, branch);
   });
   if (!held && dx) {
     with_team(rows, n, [&](auto team, Index blocks) {
