@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
-#include <tapeformer/autograd/kernels/cuda/unary.h>
+#include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 
 namespace tapeformer::kernels {
@@ -169,14 +169,14 @@ __global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, 
 template <class T>
 void unary_forward(Cuda on, Unary f, Index count, const T* x, T* y) {
   with_function(f, [&](auto function) {
-    map(on, "unary_forward", count, Value<decltype(function), Wide<T>>{}, Write<T>{y, false}, x);
+    map(on, "unary_forward", count, Value<FormOf<decltype(function), T>, Wide<T>>{}, Write<T>{y, false}, x);
   });
 }
 
 template <class T>
 void unary_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, Write<T> dx) {
   with_function(f, [&](auto function) {
-    map(on, "unary_backward", count, Gradient<decltype(function), Wide<T>>{}, dx, saved, dy);
+    map(on, "unary_backward", count, Gradient<FormOf<decltype(function), T>, Wide<T>>{}, dx, saved, dy);
   });
 }
 

@@ -18,23 +18,21 @@ __global__ void bias_activation_kernel(Index rows, Index n, Index lead, F f, con
   for_each_index(rows * packs, [&](Index i) {
     const Division place = divide(i, packs);
     const Index column = place.remainder * kPack, at = place.quotient * lead + column;
-    Pack<T, kPack> x = load_pack<kPack>(z + at), result, offset{};
-    if (bias != nullptr) offset = load_pack<kPack>(bias + column);
+    Pack<Wide<T>, kPack> x = widened(load_pack<kPack>(z + at)), result, offset{};
+    if (bias != nullptr) offset = widened(load_pack<kPack>(bias + column));
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      const auto sum = static_cast<Wide<T>>(x.of[j]) + static_cast<Wide<T>>(offset.of[j]);
-      x.of[j] = static_cast<T>(sum);
-      result.of[j] = static_cast<T>(f(sum));
+      x.of[j] += offset.of[j];
+      result.of[j] = f(x.of[j]);
     }
-    if (before != nullptr) store_pack(before + at, x);
-    store_pack(y + at, result);  // last: y may be z
+    if (before != nullptr) store_pack(before + at, narrowed<T>(x));
+    store_pack(y + at, narrowed<T>(result));  // last: y may be z
   });
 }
 
 template <class F, class T>
 struct Activation {
-  using Form = std::conditional_t<sizeof(T) == 2, Bf16Form<F>, F>;
-  __device__ Wide<T> operator()(Wide<T> x) const { return Form::value(x); }
+  __device__ Wide<T> operator()(Wide<T> x) const { return FormOf<F, T>::value(x); }
 };
 struct Identity {
   template <class W>
@@ -46,6 +44,8 @@ struct Identity {
 template <class F, class T>
 void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* before, T* y) {
   constexpr int kPack = kPackSize<T>;
+  if (bias == nullptr && before == nullptr && s.ldc == s.n)
+    return map(on, "bias_activation", s.m * s.n, f, Write<T>{y, false}, z);
   const auto queue = [&](auto kernel, int pack) {
     launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), s.m, s.n, s.ldc, f, bias, z, before,
            y);
@@ -61,14 +61,11 @@ __global__ void activation_gradient_kernel(Index count, bool packed, const BFloa
                                            BFloat16* dz) {
   for_each_pack_of_grid<kCommonPack<BFloat16>>(count, packed, [&](auto size, Index i) {
     constexpr int N = decltype(size)::value;
-    const Pack<BFloat16, N> at = load_pack<N>(z + i);
-    Pack<BFloat16, N> result = load_pack<N>(dy + i);
+    const Pack<float, N> at = widened(load_pack<N>(z + i));
+    Pack<float, N> result = widened(load_pack<N>(dy + i));
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const float slope = Bf16Form<F>::at(static_cast<float>(at.of[j])).derivative;
-      result.of[j] = BFloat16(static_cast<float>(result.of[j]) * slope);
-    }
-    store_pack(dz + i, result);
+    for (int j = 0; j < N; ++j) result.of[j] *= Bf16Form<F>::at(at.of[j]).derivative;
+    store_pack(dz + i, narrowed<BFloat16>(result));
   });
 }
 
