@@ -32,11 +32,10 @@ void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<C> c);
 /// of f, which costs least memory traffic. Otherwise `saved` is nullptr.
 TAPEFORMER_KERNEL(linear_forward, const Gemm& shape, const T* x, const T* weight, const T* bias,
                   std::optional<Unary> f, T* saved, T* y);
-/// dz = dy f', from the `saved` of linear_forward(), or from y if f saves its output.
-TAPEFORMER_KERNEL(linear_activation_backward, Unary f, Index count, const T* saved, const T* dy, T* dz);
-/// dweight [m, n] = scale dz^T x and dbias [m] = the sum of dz [k, m] over its rows; either may be nullptr.
-TAPEFORMER_KERNEL(linear_weight_gradient, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
-                  Write<Wide<T>> dbias);
+/// dz [rows, n] = dy f', from the `saved` of linear_forward(), or from y if f saves its output; dbias [n] =
+/// the sum of dz over its rows, unless it is nullptr.
+TAPEFORMER_KERNEL(linear_activation_backward, Unary f, Index rows, Index n, const T* saved, const T* dy,
+                  T* dz, Write<Wide<T>> dbias);
 
 /// A sentence if products are slower than they could be (no oneDNN, or an OpenBLAS whose threads compete with
 /// OpenMP's), else an empty string. For programs too, which is why a shared library shows it.

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/loss.h>
 #include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/loss.h>
@@ -136,11 +137,12 @@ struct Products {
   /// dbias is the sum of dz without the scale.
   template <class T, class W = kernels::Wide<T>>
   void dweight(double scale, const T* dz, const T* x, kernels::Write<W> to, kernels::Write<W> dbias) const {
-    if (!to && !dbias) return;
-    kernels::Gemm gemm =
-        to ? counted(out, in, rows, true, false) : kernels::dense_gemm(out, in, rows, true, false);
-    gemm.lda = lead, gemm.scale = scale;
-    kernels::linear_weight_gradient(on, gemm, dz, x, to, dbias);
+    if (to) {
+      kernels::Gemm gemm = counted(out, in, rows, true, false);
+      gemm.lda = lead, gemm.scale = scale;
+      kernels::gemm(on, gemm, dz, x, to);
+    }
+    if (dbias) kernels::sum_rows(on, rows, out, lead, dz, dbias);
   }
 
  private:

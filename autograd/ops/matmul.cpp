@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
@@ -54,7 +55,7 @@ std::string describe(const char* name, const Factor& factor) {
                 factor.transposed ? " transposed" : "");
 }
 
-/// dz [rows, Out] -> dx = dz weight, dweight = dz^T x, dbias.
+/// dz [rows, Out] -> dx = dz weight, dweight = dz^T x.
 void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
   const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
   if (into[0]) {
@@ -63,13 +64,11 @@ void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, co
       kernels::gemm(on, kernels::dense_gemm(rows, in, out, false, false), pdz, pw, to);
     });
   }
-  if (into[1]) count_flops("linear", 2 * rows * out * in);
-  if (into[1] || into[2]) {
-    dispatch("linear", operands(dz, x, wide(into[1]), wide(into[2])),
-             [&](auto on, auto* pdz, auto* px, auto to_weight, auto to_bias) {
-               kernels::linear_weight_gradient(on, kernels::dense_gemm(out, in, rows, true, false), pdz, px,
-                                               to_weight, to_bias);
-             });
+  if (into[1]) {
+    count_flops("linear", 2 * rows * out * in);
+    dispatch("linear", operands(dz, x, wide(into[1])), [&](auto on, auto* pdz, auto* px, auto to) {
+      kernels::gemm(on, kernels::dense_gemm(out, in, rows, true, false), pdz, px, to);
+    });
   }
 }
 
@@ -175,12 +174,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
   const Tensor saved = activation ? (derives ? kept : y) : Tensor();
   return record_fused(
       "linear", {x, weight, bias}, {x, weight, saved}, y,
-      [x, weight, saved, activation](const Tensor& dy, const Gradients& into) {
+      [x, weight, saved, activation, rows, out](const Tensor& dy, const Gradients& into) {
         Tensor dz = dy;
         if (activation) {
           dz = Tensor::empty_like(dy);
-          dispatch("linear", operands(saved, dy, dz), [&](auto on, auto* s, auto* from, auto* to) {
-            kernels::linear_activation_backward(on, *activation, dy.elements(), s, from, to);
+          dispatch("linear", operands(saved, dy, dz, wide(into[2])),
+                   [&](auto on, auto* s, auto* from, auto* to, auto dbias) {
+                     kernels::linear_activation_backward(on, *activation, rows, out, s, from, to, dbias);
+                   });
+        } else if (into[2]) {
+          dispatch("linear", operands(dy, wide(into[2])), [&](auto on, auto* from, auto dbias) {
+            kernels::sum_rows(on, rows, out, out, from, dbias);
           });
         }
         linear_backward(x, weight, dz, into);

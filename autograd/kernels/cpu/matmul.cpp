@@ -194,16 +194,14 @@ void linear_forward(Cpu on, const Gemm& s, const T* x, const T* weight, const T*
 }
 
 template <class T>
-void linear_activation_backward(Cpu on, Unary f, Index count, const T* saved, const T* dy, T* dz) {
-  if (saves_output(f)) return unary_backward(on, f, count, saved, dy, Write<T>{dz, false});
-  binary(on, Binary::multiply, alike(count), saved, dy, dz);
-}
-
-template <class T>
-void linear_weight_gradient(Cpu on, const Gemm& s, const T* dz, const T* x, Write<Wide<T>> dweight,
-                            Write<Wide<T>> dbias) {
-  if (dweight) gemm(on, s, dz, x, dweight);
-  if (dbias) reduce_sum(on, 1, s.k, s.m, dz, dbias);  // dz has no gaps on the CPU
+void linear_activation_backward(Cpu on, Unary f, Index rows, Index n, const T* saved, const T* dy, T* dz,
+                                Write<Wide<T>> dbias) {
+  if (saves_output(f)) {
+    unary_backward(on, f, rows * n, saved, dy, Write<T>{dz, false});
+  } else {
+    binary(on, Binary::multiply, alike(rows * n), saved, dy, dz);
+  }
+  if (dbias) sum_rows(on, rows, n, n, dz, dbias);
 }
 
 const char* gemm_warning() {
@@ -224,8 +222,7 @@ template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>
 #define INSTANTIATE(T)                                                                                   \
   template void linear_forward(Cpu, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
                                T*);                                                                      \
-  template void linear_activation_backward(Cpu, Unary, Index, const T*, const T*, T*);                   \
-  template void linear_weight_gradient(Cpu, const Gemm&, const T*, const T*, Write<T>, Write<T>);
+  template void linear_activation_backward(Cpu, Unary, Index, Index, const T*, const T*, T*, Write<T>);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -71,7 +71,14 @@ void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T
   });
 }
 
-template void reduce_sum(Cpu, Index, Index, Index, const float*, Write<float>);
-template void reduce_sum(Cpu, Index, Index, Index, const double*, Write<double>);
+template <class T>
+void sum_rows(Cpu on, Index rows, Index n, Index, const T* x, Write<Wide<T>> y) {
+  reduce_sum(on, 1, rows, n, x, y);
+}
+
+#define INSTANTIATE(T)                                                    \
+  template void reduce_sum(Cpu, Index, Index, Index, const T*, Write<T>); \
+  template void sum_rows(Cpu, Index, Index, Index, const T*, Write<T>);
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

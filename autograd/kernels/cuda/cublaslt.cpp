@@ -58,7 +58,6 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue, bool keeps_before) {
     case Epilogue::relu_bias: return CUBLASLT_EPILOGUE_RELU_BIAS;
     case Epilogue::gelu_tanh_bias:
       return keeps_before ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
-    case Epilogue::bias_gradient: return CUBLASLT_EPILOGUE_BGRADB;  // the library's B is our a
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }

@@ -5,14 +5,12 @@
 
 namespace tapeformer::cuda {
 
-/// Applied to results before they are written, with a bias for each column of c, which has c's type, or its
-/// gradient.
+/// Applied to results before they are written, with a bias for each column of c, which has c's type.
 enum class Epilogue : std::uint8_t {
   none,
-  bias,            // c + bias
-  relu_bias,       // max(0, c + bias); for a NaN, either
-  gelu_tanh_bias,  // gelu by tanh of c + bias, which is written to `before` if that is given
-  bias_gradient    // bias = the sum over k of a, which is stored transposed
+  bias,           // c + bias
+  relu_bias,      // max(0, c + bias); for a NaN, either
+  gelu_tanh_bias  // gelu by tanh of c + bias, which is written to `before` if that is given
 };
 
 /// c = scale a b (+ c), row-major, `count` times at equal distances in memory (in elements; 0 repeats a

@@ -1,8 +1,6 @@
+#include <tapeformer/autograd/kernels/cuda/columns.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/map.h>
-#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
-#include <tapeformer/autograd/kernels/reduce.h>
 
 namespace tapeformer::kernels {
 namespace {
@@ -55,19 +53,25 @@ void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* 
   queue(bias_activation_kernel<1, F, T>, 1);
 }
 
-/// dz = dy f'(z)
-template <class F>
-__global__ void activation_gradient_kernel(Index count, bool packed, const BFloat16* z, const BFloat16* dy,
-                                           BFloat16* dz) {
-  for_each_pack_of_grid<kCommonPack<BFloat16>>(count, packed, [&](auto size, Index i) {
-    constexpr int N = decltype(size)::value;
-    const Pack<float, N> at = widened(load_pack<N>(z + i));
-    Pack<float, N> result = widened(load_pack<N>(dy + i));
+/// dz = dy f'(z), which is stored, as a source of columns, whose sums are of dz before it is rounded.
+template <int N, class F>
+struct ActivationGradient {
+  static constexpr int kAtOnce = 2;
+  struct Loaded {
+    Pack<BFloat16, N> z, dy;
+  };
+  const BFloat16 *z, *dy;
+  BFloat16* dz;
+  __device__ Loaded load(Index at) const { return {load_pack<N>(z + at), load_pack<N>(dy + at)}; }
+  __device__ Pack<float, N> use(Index at, const Loaded& loaded) const {
+    const Pack<float, N> inputs = widened(loaded.z);
+    Pack<float, N> result = widened(loaded.dy);
 #pragma unroll
-    for (int j = 0; j < N; ++j) result.of[j] *= Bf16Form<F>::at(at.of[j]).derivative;
-    store_pack(dz + i, narrowed<BFloat16>(result));
-  });
-}
+    for (int j = 0; j < N; ++j) result.of[j] *= Bf16Form<F>::at(inputs.of[j]).derivative;
+    store_pack(dz + at, narrowed<BFloat16>(result));
+    return result;
+  }
+};
 
 template <class T, class Use>
 void with_activation(std::optional<Unary> f, Use&& use) {
@@ -110,44 +114,34 @@ void linear_forward(Cuda on, const Gemm& s, const T* x, const T* weight, const T
 }
 
 template <class T>
-void linear_activation_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, T* dz) {
+void linear_activation_backward(Cuda on, Unary f, Index rows, Index n, const T* saved, const T* dy, T* dz,
+                                Write<Wide<T>> dbias) {
   if constexpr (sizeof(T) == 2) {
     bool is_queued = false;
     with_function(f, [&](auto function) {
-      if constexpr (Bf16Form<decltype(function)>::is_cheap) {
-        const bool packed = are_packed(saved, dy, dz);
-        launch(on, "activation_gradient", activation_gradient_kernel<decltype(function)>,
-               blocks_for_packs<kCommonPack<T>>(count, packed), count, packed, saved, dy, dz);
+      using F = decltype(function);
+      if constexpr (Bf16Form<F>::is_cheap) {
+        const auto queue = [&](auto size) {
+          constexpr int N = decltype(size)::value;
+          reduce_columns<N>(on, "activation_gradient", 1, rows, n, n, ActivationGradient<N, F>{saved, dy, dz},
+                            dbias);
+        };
+        constexpr int kPack = kPackSize<T>;
+        const bool packed = n % kPack == 0 && are_packed(saved, dy, dz);
+        packed ? queue(std::integral_constant<int, kPack>{}) : queue(std::integral_constant<int, 1>{});
         is_queued = true;
       }
     });
     if (is_queued) return;
   }
-  unary_backward(on, f, count, saved, dy, Write<T>{dz, false});
-}
-
-template <class T>
-void linear_weight_gradient(Cuda on, const Gemm& s, const T* dz, const T* x, Write<Wide<T>> dweight,
-                            Write<Wide<T>> dbias) {
-  if (dweight && dbias) {
-    // The library can only assign the gradient of a bias.
-    std::optional<Scratch<Wide<T>>> apart;
-    if (dbias.add) apart.emplace(on, s.m);
-    Wide<T>* const to = dbias.add ? apart->data() : dbias.to;
-    if (multiplied(on, s, dz, x, dweight, Epilogue::bias_gradient, to)) {
-      if (dbias.add) sum_rows(on, 1, s.m, s.m, static_cast<const Wide<T>*>(to), dbias);
-      return;
-    }
-  }
-  if (dweight) gemm(on, s, dz, x, dweight);
-  if (dbias) sum_rows(on, s.k, s.m, s.lda, dz, dbias);
+  unary_backward(on, f, rows * n, saved, dy, Write<T>{dz, false});
+  if (dbias) sum_rows(on, rows, n, n, dz, dbias);
 }
 
 #define INSTANTIATE(T)                                                                                    \
   template void linear_forward(Cuda, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
                                T*);                                                                       \
-  template void linear_activation_backward(Cuda, Unary, Index, const T*, const T*, T*);                   \
-  template void linear_weight_gradient(Cuda, const Gemm&, const T*, const T*, Write<Wide<T>>, Write<Wide<T>>);
+  template void linear_activation_backward(Cuda, Unary, Index, Index, const T*, const T*, T*, Write<Wide<T>>);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

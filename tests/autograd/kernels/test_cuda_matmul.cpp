@@ -121,21 +121,27 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
     }
   }
 
-  TEST_CASE("a bias' gradient over many rows, in parts") {
+  TEST_CASE("a bias' gradient over many rows, in parts, by itself and with the slopes of an activation") {
     Generator random(test_seed(4));
     for (const Index out : {1, 8, 21, 264}) {
-      for (const Index rows : {1, 63, 700}) {
-        CAPTURE(out);
-        CAPTURE(rows);
+      for (const Index rows : {1, 63, 700, 4200}) {
         const Tensor dy = host_normal({rows, out}, random).to(DType::bf16),
                      x = host_normal({rows, 1}, random);
-        Parameter bias(on_gpu(Tensor::zeros({out}, DType::f32, Device::cpu())));
-        bias.set_shadow(DType::bf16);
         const Tensor weight = on_gpu(Tensor::zeros({out, 1}, DType::bf16, Device::cpu()));
-        Tape tape;
-        tape.backward(linear(on_gpu(x.to(DType::bf16)), weight, bias.used()), on_gpu(dy));
-        const Tensor expected = sum_to(readable(dy), {out});
-        CHECK_BELOW(absolute_error(readable(bias.gradient()), expected), 1e-5 * std::sqrt(double(rows)));
+        for (const auto activation : {std::optional<Unary>(), std::optional<Unary>(Unary::silu)}) {
+          CAPTURE(out);
+          CAPTURE(rows);
+          CAPTURE(activation.has_value());
+          Parameter bias(on_gpu(Tensor::zeros({out}, DType::f32, Device::cpu())));
+          bias.set_shadow(DType::bf16);
+          const double slope = activation ? 0.5 : 1;  // at 0
+          for (int times = 1; times <= 2; ++times) {
+            Tape tape;
+            tape.backward(linear(on_gpu(x.to(DType::bf16)), weight, bias.used(), activation), on_gpu(dy));
+            const Tensor expected = affine(sum_to(readable(dy), {out}), times * slope, 0);
+            CHECK_BELOW(absolute_error(readable(bias.gradient()), expected), 1e-5 * std::sqrt(double(rows)));
+          }
+        }
       }
     }
   }

@@ -56,7 +56,6 @@ bool is_possible(const StridedProducts& p, std::uintptr_t addresses, bool has_bi
   };
   if (p.epilogue == Epilogue::none) return p.factors != DType::bf16 || fits(4);
   if (p.factors == DType::f64 || p.count != 1) return false;
-  if (p.epilogue == Epilogue::bias_gradient && !p.transpose_a) return false;
   return has_bias && fits(16);
 }
 
@@ -72,15 +71,6 @@ void finish_row(const StridedProducts& p, const C* bias, C* before, W* row) {
     if (p.epilogue != Epilogue::gelu_tanh_bias) continue;
     if (before != nullptr) before[i] = static_cast<C>(row[i]);
     kernels::unary_forward(kernels::Cpu{}, kernels::Unary::gelu_tanh, 1, row + i, row + i);
-  }
-}
-
-template <class T, class C>
-void sum_of_rows(const StridedProducts& p, const T* a, C* bias) {
-  for (Index i = 0; i < p.m; ++i) {
-    double sum = 0;
-    for (Index k = 0; k < p.k; ++k) sum += static_cast<double>(a[k * p.lda + i]);
-    bias[i] = static_cast<C>(sum);
   }
 }
 
@@ -102,10 +92,9 @@ void products(const StridedProducts& p, const T* a, const T* b, C* c, C* bias, C
     std::transform(b + i * p.stride_b, b + i * p.stride_b + extent_b, wide_b.begin(), prepared);
     kernels::gemm(kernels::Cpu{}, gemm, wide_a.data(), wide_b.data(),
                   kernels::Write<W>{wide_c.data(), false});
-    if (p.epilogue == Epilogue::bias_gradient) sum_of_rows(p, a, bias);
     for (Index row = 0; row < p.m; ++row) {
       W* const own = wide_c.data() + row * p.n;
-      if (p.epilogue != Epilogue::none && p.epilogue != Epilogue::bias_gradient)
+      if (p.epilogue != Epilogue::none)
         finish_row(p, bias, before == nullptr ? nullptr : before + row * p.ldc, own);
       const kernels::Write<C> to{c + i * p.stride_c + row * p.ldc, p.add};
       for (Index column = 0; column < p.n; ++column) {
@@ -132,12 +121,11 @@ template <class T, class C, class Prepare>
 void run(cudaStream_t stream, const StridedProducts& p, const Addresses& x, const Prepare& prepared) {
   const auto *pa = static_cast<const T*>(x.a), *pb = static_cast<const T*>(x.b);
   auto *pc = static_cast<C*>(x.c), *bias = static_cast<C*>(x.bias), *before = static_cast<C*>(x.before);
-  const Index biases = p.epilogue == Epilogue::bias_gradient ? p.m : p.n;
   emulator::perform(stream, [=] {
     require(p, stream, pa, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.stride_a);
     require(p, stream, pb, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.stride_b);
     require(p, stream, pc, p.m, p.n, p.ldc, p.stride_c);
-    require(p, stream, bias, 1, biases, biases, 0);
+    require(p, stream, bias, 1, p.n, p.n, 0);
     require(p, stream, before, p.m, p.n, p.ldc, 0);
     products(p, pa, pb, pc, bias, before, prepared);
     ++emulator::microseconds;
@@ -155,7 +143,6 @@ Epilogue epilogue_of(cublasLtEpilogue_t epilogue) {
     case CUBLASLT_EPILOGUE_RELU_BIAS: return Epilogue::relu_bias;
     case CUBLASLT_EPILOGUE_GELU_BIAS:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS: return Epilogue::gelu_tanh_bias;
-    case CUBLASLT_EPILOGUE_BGRADB: return Epilogue::bias_gradient;
   }
   return Epilogue::none;
 }
