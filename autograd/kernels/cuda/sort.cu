@@ -7,7 +7,7 @@ namespace {
 constexpr int kWarps = kBlock / kWarp;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 static_assert(kDigits == kBlock, "a thread for each digit");
-constexpr int kRounds = 16, kTile = kBlock * kRounds;  // a block's keys; a warp's are neighbours
+constexpr int kRounds = 8, kTile = kBlock * kRounds;  // a block's keys; a warp's are neighbours
 
 /// One stable pass by the digit at `shift`. The first has no positions yet.
 struct Pass {
@@ -21,33 +21,50 @@ struct Pass {
 /// digit.
 using Tallies = unsigned[kWarps][kDigits];
 
-/// Calls use(i, key, digit, lanes with the same digit) round by round; lanes with i >= count have no key, and
-/// are not among the named lanes.
-template <class Use>
-__device__ void for_each_round(const Pass& pass, Use&& use) {
-  const int lane = own_lane(), warp = own_warp();
+/// The index of this lane's key of a round.
+__device__ Index index_of(int round) {
+  return Index{blockIdx.x} * kTile + (own_warp() * kRounds + round) * kWarp + own_lane();
+}
+/// A thread's keys, or positions: one of each round, loaded together.
+struct Rounds {
+  std::int32_t of[kRounds];
+};
+__device__ Rounds load_keys(const Pass& pass) {
+  Rounds keys;
+#pragma unroll
   for (int round = 0; round < kRounds; ++round) {
-    const Index i = Index{blockIdx.x} * kTile + (warp * kRounds + round) * kWarp + lane;
-    std::int32_t key = i < pass.count ? pass.keys[i] : pass.end;
-    if (key < 0 || key > pass.end) key = pass.end;
-    const int digit = static_cast<int>(static_cast<unsigned>(key) >> pass.shift) % kDigits;
-    unsigned same = __ballot_sync(kAllLanes, i < pass.count);
+    const Index i = index_of(round);
+    const std::int32_t key = i < pass.count ? pass.keys[i] : pass.end;
+    keys.of[round] = key < 0 || key > pass.end ? pass.end : key;
+  }
+  return keys;
+}
+
+/// Calls use(round, digit, lanes with the same digit) round by round; lanes without a key are not among the
+/// named lanes.
+template <class Use>
+__device__ void for_each_round(const Pass& pass, const Rounds& keys, Use&& use) {
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int digit = static_cast<int>(static_cast<unsigned>(keys.of[round]) >> pass.shift) % kDigits;
+    unsigned same = __ballot_sync(kAllLanes, index_of(round) < pass.count);
+#pragma unroll
     for (int bit = 0; bit < kDigitBits; ++bit) {
       const bool is_set = (digit >> bit & 1) != 0;
       const unsigned votes = __ballot_sync(kAllLanes, is_set);
       same &= is_set ? votes : ~votes;
     }
-    use(i, key, digit, same);
+    use(round, digit, same);
   }
 }
 
 /// Fills the tallies and returns to thread d the number of keys of digit d in the block.
-__device__ unsigned count_digits(const Pass& pass, Tallies& tallies) {
+__device__ unsigned count_digits(const Pass& pass, const Rounds& keys, Tallies& tallies) {
   const int lane = own_lane(), warp = own_warp();
   for (int other = 0; other < kWarps; ++other) tallies[other][threadIdx.x] = 0;
   __syncthreads();
-  for_each_round(pass, [&](Index i, std::int32_t, int digit, unsigned same) {
-    if (i < pass.count && __ffs(static_cast<int>(same)) - 1 == lane)
+  for_each_round(pass, keys, [&](int round, int digit, unsigned same) {
+    if (index_of(round) < pass.count && __ffs(static_cast<int>(same)) - 1 == lane)
       tallies[warp][digit] += static_cast<unsigned>(__popc(same));
     __syncwarp();
   });
@@ -75,45 +92,52 @@ __device__ unsigned sum_before(unsigned value) {
 
 __global__ void count_digits_kernel(Pass pass, unsigned* counts) {
   __shared__ Tallies tallies;
-  counts[blockIdx.x * kDigits + threadIdx.x] = count_digits(pass, tallies);
+  counts[blockIdx.x * kDigits + threadIdx.x] = count_digits(pass, load_keys(pass), tallies);
 }
 
-/// One block turns counts [blocks, kDigits] into the positions of each block's first key of each digit.
-__global__ void place_digits_kernel(Index blocks, unsigned* counts) {
-  unsigned total = 0;
-#pragma unroll 8
-  for (Index block = 0; block < blocks; ++block) total += counts[block * kDigits + threadIdx.x];
-  unsigned next = sum_before(total);
-  for (Index block = 0; block < blocks; ++block) {
+/// To thread d the position of this block's first key of digit d, from counts [blocks, kDigits].
+__device__ unsigned first_place(const unsigned* counts) {
+  unsigned total = 0, before = 0;
+#pragma unroll 16
+  for (unsigned block = 0; block < gridDim.x; ++block) {
     const unsigned own = counts[block * kDigits + threadIdx.x];
-    counts[block * kDigits + threadIdx.x] = next;
-    next += own;
+    total += own;
+    before += block < blockIdx.x ? own : 0;
   }
+  return sum_before(total) + before;
 }
 
-/// `places` is nullptr if there is one block, which computes them itself.
-__global__ void move_keys_kernel(Pass pass, const unsigned* places, std::int32_t* keys,
+/// `counts` is nullptr if there is one block.
+__global__ void move_keys_kernel(Pass pass, const unsigned* counts, std::int32_t* keys,
                                  std::int32_t* positions) {
   __shared__ Tallies tallies;
   const int lane = own_lane(), warp = own_warp();
-  const unsigned total = count_digits(pass, tallies);
-  unsigned next = places != nullptr ? places[blockIdx.x * kDigits + threadIdx.x] : sum_before(total);
+  const Rounds own_keys = load_keys(pass);
+  Rounds own_positions;
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const Index i = index_of(round);
+    own_positions.of[round] =
+        pass.positions != nullptr && i < pass.count ? pass.positions[i] : static_cast<std::int32_t>(i);
+  }
+  const unsigned total = count_digits(pass, own_keys, tallies);
+  unsigned next = counts != nullptr ? first_place(counts) : sum_before(total);
   for (int other = 0; other < kWarps; ++other) {
     const unsigned own = tallies[other][threadIdx.x];
     tallies[other][threadIdx.x] = next;
     next += own;
   }
   __syncthreads();
-  for_each_round(pass, [&](Index i, std::int32_t key, int digit, unsigned same) {
-    const bool is_there = i < pass.count;
+  for_each_round(pass, own_keys, [&](int round, int digit, unsigned same) {
+    const bool is_there = index_of(round) < pass.count;
     const unsigned before = same & ((1u << lane) - 1);
     const unsigned place = is_there ? tallies[warp][digit] + static_cast<unsigned>(__popc(before)) : 0;
     __syncwarp();
     if (is_there && before == 0) tallies[warp][digit] += static_cast<unsigned>(__popc(same));
     __syncwarp();
     if (is_there) {
-      keys[place] = key;
-      positions[place] = pass.positions != nullptr ? pass.positions[i] : static_cast<std::int32_t>(i);
+      keys[place] = own_keys.of[round];
+      positions[place] = own_positions.of[round];
     }
   });
 }
@@ -126,10 +150,7 @@ SortedKeys::SortedKeys(Cuda on, Index count, Index end, const std::int32_t* keys
   const Scratch<unsigned> counts(on, blocks * kDigits);
   Pass pass{count, static_cast<std::int32_t>(end), 0, keys, nullptr};
   do {
-    if (blocks > 1) {
-      launch(on, "count_digits", count_digits_kernel, blocks, pass, counts.data());
-      launch(on, "place_digits", place_digits_kernel, 1, blocks, counts.data());
-    }
+    if (blocks > 1) launch(on, "count_digits", count_digits_kernel, blocks, pass, counts.data());
     last_ = 1 - last_;
     launch(on, "move_keys", move_keys_kernel, blocks, pass, blocks > 1 ? counts.data() : nullptr,
            keys_[last_].data(), positions_[last_].data());
