@@ -113,7 +113,7 @@ class Spans {
 };
 
 /// For a tile of queries: log_sums in base 2, infinity for those that see nothing or are past the last one;
-/// sums of dy y; the keys that each sees.
+/// sums of dy y; the keys that each sees, none past the last one.
 struct alignas(16) QueryFacts {
   float log_sum[kGroupRows], delta[kGroupRows];
   int from[kGroupRows], to[kGroupRows];

@@ -40,12 +40,12 @@ __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, c
         if (lane / kRows == begin + k) delta = of_row;
       }
     }
-    const int t = part * kWarp + lane;
-    const Span range = range_of(c, {b, head, 0, 0}, t);
-    const float log_sum = t < c.queries ? c.log_sum[Index{unit} * c.queries + t] : -INFINITY;
+    const int t = part * kWarp + lane, row = t % kGroupRows;
+    const bool is_there = t < c.queries;
+    const Span range = is_there ? range_of(c, {b, head, 0, 0}, t) : Span{};
+    const float log_sum = is_there ? c.log_sum[Index{unit} * c.queries + t] : -INFINITY;
     const bool is_real = log_sum != -INFINITY;
     QueryFacts& tile = facts[i / (kGroupRows / kWarp)];
-    const int row = t % kGroupRows;
     tile.log_sum[row] = is_real ? log_sum * (c.factor / c.scale) : INFINITY;
     tile.delta[row] = is_real ? delta : 0.0f;
     tile.from[row] = range.from, tile.to[row] = range.to;
