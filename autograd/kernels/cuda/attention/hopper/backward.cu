@@ -115,52 +115,32 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
 #pragma unroll
     for (int j = 0; j < kPairs / 2; ++j) to[j / 4][j % 4] = pack_bf16(from[2 * j], from[2 * j + 1]);
   };
-  // The values of the queries of four neighbouring scores, in columns 8 m to 8 m + 7 of a step.
-  const auto of_queries = [&](const auto* of_step, const auto(&of_own)[2], int m, auto(&into)[4]) {
+  // What belongs to the query of scores[j]: of a step's, in this thread's columns, or one of its own.
+  const auto read = [&](const auto* of_step, auto(&into)[kPairs / 2]) {
     struct alignas(8) Pair {
-      std::remove_reference_t<decltype(into[0])> at[2];
+      std::remove_reference_t<decltype(into[0])> first, second;
     };
+#pragma unroll
+    for (int k = 0; kOfKeys && k < kPairs / 2; k += 2) {
+      const Pair pair = *reinterpret_cast<const Pair*>(of_step + 4 * k + column);
+      into[k] = pair.first, into[k + 1] = pair.second;
+    }
+  };
+  const auto of_query = [](const auto(&of_step)[kPairs / 2], const auto(&of_own)[2], int j) {
     if constexpr (kOfKeys) {
-      const Pair pair = *reinterpret_cast<const Pair*>(of_step + 8 * m + column);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) into[k] = pair.at[k % 2];
+      return of_step[j / 4 * 2 + j % 2];
     } else {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) into[k] = of_own[k / 2];
+      return of_own[j % 4 / 2];
     }
   };
-  const auto find_weights = [&](const Step& step, const QueryFacts& facts) {
+  const auto mask_weights = [&](const Step& step, const QueryFacts& facts) {
+    int from[kPairs / 2], to[kPairs / 2];
+    read(facts.from, from), read(facts.to, to);
 #pragma unroll
-    for (int m = 0; m < kPairs / 4; ++m) {
-      float log_sums[4];
-      of_queries(facts.log_sum, own.log_sum, m, log_sums);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        scores[4 * m + k] = exp2_approx(fmaf(scores[4 * m + k], c.sizes.factor, -log_sums[k]));
+    for (int j = 0; j < kPairs; ++j) {
+      const int key = kOfKeys ? place.query + row + j % 4 / 2 * 8 : step.row + j / 4 * 8 + column + j % 2;
+      if (key < of_query(from, own.from, j) || key >= of_query(to, own.to, j)) scores[j] = 0.0f;
     }
-    if (step.is_whole) return;
-#pragma unroll
-    for (int m = 0; m < kPairs / 4; ++m) {
-      int froms[4], tos[4];
-      of_queries(facts.from, own.from, m, froms), of_queries(facts.to, own.to, m, tos);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int key = kOfKeys ? place.query + row + k / 2 * 8 : step.row + 8 * m + column + k % 2;
-        if (key < froms[k] || key >= tos[k]) scores[4 * m + k] = 0.0f;
-      }
-    }
-  };
-  const auto find_dscores = [&](const Step& step, const QueryFacts& facts) {
-#pragma unroll
-    for (int m = 0; m < kPairs / 4; ++m) {
-      float deltas[4];
-      of_queries(facts.delta, own.delta, m, deltas);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) slopes[4 * m + k] = scores[4 * m + k] * (slopes[4 * m + k] - deltas[k]);
-    }
-    if (step.is_whole) return;
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] != 0.0f ? slopes[j] : 0.0f;  // else maybe NaN
   };
   const auto await_step = [&] {
     const int stage = i % Tiles::kStages;
@@ -179,12 +159,23 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
   };
   // Behind multiply_step(), and `Others` groups of products.
   const auto find_factors = [&](const Step& step, int stage, auto others) {
+    const QueryFacts& facts = *tiles.facts(stage);
+    float log_sum[kPairs / 2], delta[kPairs / 2];
+    read(facts.log_sum, log_sum);
     wgmma_wait<others + 1>();
     hold(scores);
-    find_weights(step, *tiles.facts(stage));
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j)
+      scores[j] = exp2_approx(fmaf(scores[j], c.sizes.factor, -of_query(log_sum, own.log_sum, j)));
+    if (!step.is_whole) mask_weights(step, facts);
+    read(facts.delta, delta);
     wgmma_wait<others>();
     hold(slopes);
-    find_dscores(step, *tiles.facts(stage));
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] * (slopes[j] - of_query(delta, own.delta, j));
+    if (step.is_whole) return;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] != 0.0f ? slopes[j] : 0.0f;  // else maybe NaN
   };
 
   // The last products of a step run during the exponentials of the next, where there are registers for that.
