@@ -19,6 +19,7 @@ violations() {
   missing_tests
   missing_algorithm
   leftovers
+  emulated_libraries
   habits
 }
 
@@ -118,6 +119,12 @@ leftovers() {
     awk -F: '{ print $1 ":" $2 ": leftover: " substr($0, length($1 $2) + 3) }' || true
 }
 
+# Tests that need an emulated library do not compile with CUDA, and are left out there by name in tests/CMakeLists.txt.
+emulated_libraries() {
+  grep -rlE '<libraries/emulated_|/nccl_case\.h>|<cuda_emulator' tests --include=*.cpp --include=*.h |
+    grep -vE '^tests/emulator/|/(nccl_case\.h|test_(nccl(_engine|_training)?|cuda_cublaslt)\.cpp)$' |
+    sed 's/$/:1: needs the emulator, and compiles with CUDA too: see the list in tests\/CMakeLists.txt/' || true
+}
 # Habits of English that make readers stumble: what a line must not match, and what to write instead. Those of the second
 # list hold for comments of the product alone; a file's quoted text is the program's.
 english=(
