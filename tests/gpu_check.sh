@@ -164,7 +164,7 @@ times_of() {
   local sizes=$1
   shift
   "$bench" ops --device "$device" --dtype bf16 --seconds 0.1 ${rehearsed:+--tiny} "${@/%/ $sizes}" |
-    sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.]*).*/\1 \2 \3/' |
+    sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.e+]*).*/\1 \2 \3/' |
     awk '{ printf "%-27s B %d, H %d, T %d, D %d %9.3f ms %9.1f TFLOP/s\n", $1, $2, $3, $4, $5, $6, $7 / 1000 }'
 }
 # The first figures: two models, and attention of two widths.
