@@ -58,8 +58,6 @@ inline void arrive_at(int barrier, int threads, const char* file = __builtin_FIL
 }
 template <class Registers>
 void hold(Registers&) {}
-template <class Registers>
-void forget(Registers&) {}
 template <int Size>
 void wgmma(float (&d)[Size], std::uint64_t a, std::uint64_t b, bool adds, const char* file = __builtin_FILE(),
            int line = __builtin_LINE()) {

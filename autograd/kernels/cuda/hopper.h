@@ -121,13 +121,6 @@ __device__ void hold(T (&registers)[N][M]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) hold(registers[i]);
 }
-/// Called before the first of a group of products that replaces what is in the registers: else the compiler
-/// takes it for an input, and waits for the products that run before it changes.
-template <int N>
-__device__ void forget(float (&registers)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) asm volatile("" : "=f"(registers[i]));
-}
 
 // Inline assembly has no loop over registers, so the 32 or 64 of a product are spelled out here once.
 #define REGISTERS_32                                                       \

@@ -157,7 +157,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
     multiply_own(scores, 0, stage);
     multiply_own(slopes, 1, stage);
   };
-  // Behind multiply_step(), and `Others` groups of products.
+  // Behind multiply_step(), and as many `others` groups of products behind that.
   const auto find_factors = [&](const Step& step, int stage, auto others) {
     const QueryFacts& facts = *tiles.facts(stage);
     float log_sum[kPairs / 2], delta[kPairs / 2];
