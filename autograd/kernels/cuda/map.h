@@ -27,12 +27,14 @@ __device__ void map_packs(Index end, F& f, const Write<T>& y, const X*... x) {
       if (i >= end) break;
       const std::tuple<Pack<Wide<X>, N>...> wide =
           std::apply([](const auto&... of) { return std::make_tuple(widened(of)...); }, in[u]);
-      const Pack<Wide<T>, N> before = widened(out[u]);
       Pack<Wide<T>, N> values;
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const Wide<T> value = std::apply([&](const auto&... of) { return f(of.of[k]...); }, wide);
-        values.of[k] = y.add ? before.of[k] + value : value;
+      for (int k = 0; k < N; ++k)
+        values.of[k] = std::apply([&](const auto&... of) { return f(of.of[k]...); }, wide);
+      if (y.add) {
+        const Pack<Wide<T>, N> before = widened(out[u]);
+#pragma unroll
+        for (int k = 0; k < N; ++k) values.of[k] = before.of[k] + values.of[k];
       }
       store_pack(y.to + i * N, narrowed<T>(values));
     }
