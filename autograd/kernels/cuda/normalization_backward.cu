@@ -32,8 +32,8 @@ __device__ void gather_columns(int n, const Held& products, const Held& sums, Wi
   }
 }
 
-/// What a thread copies to shared memory for itself: of x and dy two rows, one that it computes and one that
-/// arrives, and of dx, if it is added to, the first of them.
+/// A thread's own numbers in shared memory: of x and dy two rows, one that it computes and one that arrives,
+/// and of dx, if it is added to, the first of them.
 template <class Team, class T>
 struct Arrivals {
   static constexpr std::size_t kBytes = sizeof(Pack<T>) * 5 * Team::kPacks * kBlock;

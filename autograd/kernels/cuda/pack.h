@@ -33,7 +33,7 @@ __device__ void store_pack(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }
 
-/// The same numbers in the type for sums: for two numbers of bf16 in a register one instruction each.
+/// Numbers in the type for sums: two of bf16 in a register take one instruction each.
 template <class T, int N>
 __device__ Pack<Wide<T>, N> widened(const Pack<T, N>& x) {
   Pack<Wide<T>, N> y;

@@ -115,7 +115,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
 #pragma unroll
     for (int j = 0; j < kPairs / 2; ++j) to[j / 4][j % 4] = pack_bf16(from[2 * j], from[2 * j + 1]);
   };
-  // What belongs to the query of scores[j]: of a step's, in this thread's columns, or one of its own.
+  // A value for the query of scores[j]: of a step's queries in this thread's columns, or of its own.
   const auto read = [&](const auto* of_step, auto(&into)[kPairs / 2]) {
     struct alignas(8) Pair {
       std::remove_reference_t<decltype(into[0])> first, second;
