@@ -20,8 +20,9 @@ inline double deviation(double x, double expected) {
   return x == expected ? 0 : std::fabs(x - expected) / (1 + std::max(std::fabs(x), std::fabs(expected)));
 }
 
-/// How many standard deviations a mean of many draws may be off: it is farther once in 10^15.
-constexpr double kDeviations = 8;
+/// How many standard deviations a mean of many draws may be off: it is half as far off once in 500 million
+/// times.
+constexpr double kDeviations = 12;
 
 /// The value that chi square of `freedom` degrees of freedom exceeds once in 10^15: k + 2 sqrt(k t) + 2 t, at
 /// e^-t.

@@ -98,13 +98,13 @@ TEST_SUITE("nn/generate_cached") {
     const auto alone = sample(model, sources, sampling, config);
     sampling.seed = test_seed(6);
     const auto others = sample(model, sources, sampling, config);
-    int same_as_others = 0;
+    std::size_t same_as_others = 0;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       CHECK(together[i].tokens == alone[i].tokens);
       CHECK_BELOW(deviation(together[i].log_probability, alone[i].log_probability), 1e-9);
       same_as_others += together[i].tokens == others[i].tokens;
     }
-    CHECK(same_as_others <= 2);
+    CHECK(same_as_others < sources.size());  // some may end at once with both seeds
     sampling.top_k = 1;
     config.length_penalty = 0;
     const auto likeliest = sample(model, sources, sampling, config),
