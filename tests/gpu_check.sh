@@ -117,16 +117,17 @@ jobs=$(($(nproc) < 12 ? $(nproc) : 12))
 # suite NAME FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card every
 # case fails that comes behind it.
 suite() {
-  local name=$1 log="$suites/${1//\//_}" begin=$SECONDS count i
+  local name=$1 log="$suites/${1//\//_}" begin=$SECONDS count i code=0
   shift
-  if timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" >"$log" 2>&1; then
+  timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" >"$log" 2>&1 || code=$?
+  if [ $code = 0 ]; then
     echo "$name: $((SECONDS - begin)) s, $(grep -a '^\[doctest\] test cases' "$log" || tail -n 1 "$log")"
     return
   fi
-  echo "$name: FAILED"
+  [ $code = 124 ] && echo "$name: TIMED OUT after $longest s" || echo "$name: FAILED ($code)"
   count=$("$tests" --test-suite="$name" "$@" --count | grep -ao '[0-9]*$')
   for ((i = 1; i <= count; ++i)); do
-    timeout --foreground -k 2 20 "$tests" --test-suite="$name" "$@" --first=$i --last=$i >"$log" 2>&1 || {
+    timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" --first=$i --last=$i >"$log" 2>&1 || {
       echo "$name, case $i: exit code $?"
       head -c 4000 "$log"
     }
