@@ -1,11 +1,10 @@
+#include <tapeformer/autograd/config/yaml.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
-
-#include <yaml.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -23,46 +22,8 @@ bool is_special(const std::string& piece) {
   return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return piece == name; });
 }
 
-/// The first document of a YAML file.
-class YamlFile {
- public:
-  explicit YamlFile(const std::string& path) : text_(read_file(path)) {
-    yaml_parser_initialize(&parser_);
-    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text_.data()),
-                                 text_.size());
-    if (yaml_parser_load(&parser_, &document_) == 0) {
-      const std::string problem = parser_.problem != nullptr ? parser_.problem : "there is no memory for it";
-      const std::size_t line =
-          parser_.error == YAML_READER_ERROR ? parser_.mark.line : parser_.problem_mark.line;
-      yaml_parser_delete(&parser_);
-      throw DataError(path, static_cast<Index>(line) + 1, "is not YAML: " + problem);
-    }
-  }
-  ~YamlFile() {
-    yaml_document_delete(&document_);
-    yaml_parser_delete(&parser_);
-  }
-  YamlFile(const YamlFile&) = delete;
-  YamlFile& operator=(const YamlFile&) = delete;
-
-  /// nullptr for a file without content.
-  const yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
-  const yaml_node_t& node(int number) { return *yaml_document_get_node(&document_, number); }
-
- private:
-  const std::string text_;
-  yaml_parser_t parser_{};
-  yaml_document_t document_{};
-};
-
-/// The text of a scalar; "" for any other node.
-std::string text_of(const yaml_node_t& node) {
-  if (node.type != YAML_SCALAR_NODE) return {};
-  return {reinterpret_cast<const char*>(node.data.scalar.value), node.data.scalar.length};
-}
-
 std::vector<std::string> read_yaml(const std::string& path) {
-  YamlFile file(path);
+  YamlDocument file(path, read_file(path));
   const yaml_node_t* root = file.root();
   if (root == nullptr) throw DataError(path, 0, "is empty");
   if (root->type != YAML_MAPPING_NODE) throw DataError(path, 0, "is not a list of `piece: id`");

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/formats/gguf.h>
+#include <tapeformer/nn/formats/little_endian.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,10 +15,7 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kAlignment = 32;
 constexpr Index kBlock = 32;  // values of Q8_0 with one scale
 
-template <class Number>
-void put(std::string& bytes, Number number) {  // little-endian, as every machine that this runs on
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
+using tapeformer::put;
 
 void put(std::string& bytes, const std::string& text) {
   put(bytes, static_cast<std::uint64_t>(text.size()));

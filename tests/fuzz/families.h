@@ -14,6 +14,8 @@ Seeds sharded_index_seeds();
 void read_sharded_index(const std::string& input);
 Seeds token_file_seeds();
 void read_token_file(const std::string& input);
+Seeds npz_seeds();
+void read_npz(const std::string& input);
 
 // runs.cpp
 Seeds checkpoint_seeds();

@@ -1,9 +1,12 @@
+#include <tapeformer/autograd/config/yaml.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_file.h>
+#include <tapeformer/nn/formats/npz.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/tests/fuzz/families.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 namespace tapeformer {
 namespace {
@@ -94,6 +97,23 @@ void read_token_file(const std::string& input) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
   file.read(0, file.size(), ids.data());
   file.check();
+}
+
+Seeds npz_seeds() {
+  const std::string path = input_path("seed.npz");
+  save_npz(path, {{"matrix", Tensor::zeros({2, 3})}, {"none", Tensor::zeros({0}, DType::f64)}},
+           {{"special:model.yml", "a: 1"}});
+  return {content_of(path)};
+}
+
+void read_npz(const std::string& input) {
+  const NpzFile file = NpzFile::open(put_input("x.npz", input));
+  for (const std::string& name : file.names()) {
+    if (name == "special:model.yml")
+      parse_yaml("x", file.bytes(name));
+    else
+      file.tensor(name);
+  }
 }
 
 }  // namespace tapeformer

@@ -19,6 +19,7 @@ const std::vector<Parser>& parsers() {
   static const std::vector<Parser> kParsers{{"safetensors", safetensors_seeds, read_safetensors},
                                             {"sharded_index", sharded_index_seeds, read_sharded_index},
                                             {"token_file", token_file_seeds, read_token_file},
+                                            {"npz", npz_seeds, read_npz},
                                             {"checkpoint", checkpoint_seeds, read_checkpoint},
                                             {"metrics", metrics_seeds, read_metrics},
                                             {"config", config_seeds, read_config},

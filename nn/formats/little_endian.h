@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstring>
+#include <string>
+
+// Numbers in the bytes of files, little-endian, as every machine that this runs on; for sources only.
+namespace tapeformer {
+
+template <class Number>
+void put(std::string& bytes, Number number) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+/// The bytes must reach as far.
+template <class Number>
+Number number_at(const std::string& bytes, std::size_t at) {
+  Number number;
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+
+}  // namespace tapeformer
