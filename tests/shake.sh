@@ -62,11 +62,13 @@ for set in "${sets[@]}"; do
   cmake -S . -B "build/shake-$set" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DTAPEFORMER_MARCH="$march" >/dev/null
   cmake --build "build/shake-$set" -j "$jobs" --target tapeformer_tests >"$work/build" || { tail -n 40 "$work/build" && exit 1; }
   program=build/shake-$set/tests/tapeformer_tests
+  left_out=nothing
   for ((seed = from; seed < from + seeds; ++seed)); do
     TAPEFORMER_TEST_SEED=$seed TAPEFORMER_TEST_MARGINS=$work/margins DNNL_MAX_CPU_ISA=$isa \
-      xargs -P "$jobs" -n 1 bash -c "one_test \"\$1\"" one_test < <(printf '%s\n' "${sources[@]}") | tee -a "$work/failures"
+      xargs -P "$jobs" -n 1 bash -c "one_test \"\$1\"" one_test < <(printf '%s\n' "${sources[@]}" | grep -v $left_out) | tee -a "$work/failures"
     sed "s/^/$set /" "$work/margins" >>"$work/all"
     rm "$work/margins"
+    left_out=test_single_precision  # the slowest, whose draws are stored next to PyTorch's errors
   done
 done
 [ -z "$keep" ] || cp "$work/all" "$keep"
