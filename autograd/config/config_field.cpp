@@ -34,9 +34,9 @@ std::string ConfigField::text() const {
   return now ? value_text(*now) : "none";
 }
 
-void FieldVisitor::operator()(const char* name, const FieldMember& member, const char* help, NumberRule rule,
-                              const char* since) const {
-  fields_.emplace_back(Field{name, help, rule, group_, since}, member);
+Field& FieldVisitor::operator()(const char* name, const FieldMember& member, const char* help,
+                                NumberRule rule, const char* since) const {
+  return fields_.emplace_back(Field{name, help, rule, group_, since}, member);
 }
 
 void FieldVisitor::operator()(const char* name, const FieldMember& member, NumberRule rule,

@@ -43,6 +43,7 @@ struct Field {
   const char* group = "";             ///< the heading of its option in --help
   const char* since = kFirstVersion;  ///< the version that brought it
   bool is_path = false;               ///< a text that names a file or folder, or a list of these
+  bool follows_kind = false;          ///< its default depends on the kind that another field names
 };
 
 /// The value of a field.
@@ -137,8 +138,8 @@ class FieldVisitor {
  public:
   explicit FieldVisitor(FieldList& fields, const char* group = "") : fields_(fields), group_(group) {}
 
-  void operator()(const char* name, const FieldMember& member, const char* help, NumberRule rule = kAnyNumber,
-                  const char* since = kFirstVersion) const;
+  Field& operator()(const char* name, const FieldMember& member, const char* help,
+                    NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
   /// A field of files, which no program has an option for.
   void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
                   const char* since = kFirstVersion) const;

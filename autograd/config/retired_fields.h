@@ -11,5 +11,7 @@ namespace tapeformer {
 /// Throws: Error "NAME was retired in the course of version 0.1.0 and must be DEFAULT; got VALUE; try the
 ///         program that wrote it"
 bool is_retired_field(const std::string& name, const nlohmann::ordered_json& value);
+/// Erases the fields of `json` that earlier versions had, whatever their values.
+void erase_retired_fields(nlohmann::ordered_json& json);
 
 }  // namespace tapeformer

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/config/retired_fields.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/ends_with.h>
@@ -113,13 +114,14 @@ void check_trained(const std::string& folder) {
 }
 
 void read_options(const RunFolder& folder, FieldList&& fields) {
-  // To measure a model or train it further takes none of these options of steps, which may have been retired.
-  static constexpr const char* kOfSteps[] = {
-      "optimizer", "loss_spike",     "non_finite",     "beta2_decay",     "update_clip", "least_scale",
-      "row_beta2", "cautious_decay", "momentum_start", "momentum_warmup", "r_drop"};
+  // A model is measured or trained further without the names of what trained it, such as its optimizer's,
+  // which may have been retired. Fields that change the model are in its own configuration too.
   try {
     Json training = folder.config().at("training");
-    for (const char* const name : kOfSteps) training.erase(name);
+    erase_retired_fields(training);
+    for (const ConfigField& field : fields)
+      if (field.group == std::string("Training") && std::holds_alternative<std::string>(field.zero()))
+        training.erase(field.name);
     read_options(training, std::move(fields));
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder.file("config.json") + ": " + error.what());

@@ -62,6 +62,22 @@ TEST_SUITE("examples/shared/option_table") {
           "the training's options are not usable: it has a field that this version does not know: colour");
   }
 
+  TEST_CASE_TEMPLATE("a model is measured whatever trained it; its run does not go on without that", Options,
+                     LanguageOptions, TranslationOptions) {
+    Json json = parsed<Options>({"--seed", "9"});
+    json.update({{"optimizer", "adafactor"}, {"update_clip", 2}, {"r_drop", 0.3}, {"loss_spike", "back"}});
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file(""));
+    folder.write("config.json", Json{{"training", json}}.dump());
+    CHECK(options_of<Options>(folder).training.seed == 9);
+    CHECK(message_of<CheckpointError>([&] { json.get<Options>(); }).find("got adafactor") !=
+          std::string::npos);
+    json["colour"] = 7;
+    folder.write("config.json", Json{{"training", json}}.dump());
+    CHECK(message_of<CheckpointError>([&] { options_of<Options>(folder); }).find("does not know: colour") !=
+          std::string::npos);
+  }
+
   TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Options, LanguageOptions,
                      TranslationOptions) {
     Options options;
