@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/autograd/storage_limit.h>
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -259,14 +258,8 @@ void pool_free(void* block, std::size_t bytes) {
 
 PoolStatistics pool_statistics() { return pool().statistics(); }
 
-void StorageLimit::spend(std::size_t bytes) {
-  left -= static_cast<double>(bytes);
-  if (left < 0) throw Error(format("[memory] a tensor of {} bytes is too large here", bytes));
-}
-
 Storage::Storage(std::size_t size, Device where)
-    : data((StorageLimit::spend(size),
-            where.is_cuda() ? cuda::allocate(where.index, size) : pool_allocate(size))),
+    : data(where.is_cuda() ? cuda::allocate(where.index, size) : pool_allocate(size)),
       bytes(size),
       device(where) {}
 

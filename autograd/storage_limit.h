@@ -1,6 +1,8 @@
 #pragma once
 
-#include <cstddef>
+#include <tapeformer/autograd/dtype.h>
+#include <tapeformer/autograd/shape.h>
+
 #include <limits>
 #include <utility>
 
@@ -18,7 +20,7 @@ class StorageLimit {
   StorageLimit& operator=(const StorageLimit&) = delete;
 
   /// Counts a tensor's bytes against this thread's limit. Throws: Error once it is exceeded
-  static void spend(std::size_t bytes);
+  static void spend(const Shape& shape, DType type);
 
  private:
   inline static thread_local double left = std::numeric_limits<double>::infinity();

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tensor.h>
 
@@ -39,7 +40,13 @@ void* address_of(const Tensor& x) {
 
 }  // namespace
 
+void StorageLimit::spend(const Shape& shape, DType type) {
+  left -= static_cast<double>(shape.elements() * bytes_of(type));
+  if (left < 0) throw Error(format("[memory] {}{} is too large here", name_of(type), shape.text()));
+}
+
 Tensor Tensor::empty(const Shape& shape, DType type, Device device) {
+  StorageLimit::spend(shape, type);
   const auto bytes = static_cast<std::size_t>(shape.elements() * bytes_of(type));
   return adopt(Handle<Storage>(new Storage(bytes, device)), shape, type);
 }

@@ -6,6 +6,11 @@
 #include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
+namespace {
+
+constexpr const char* kRemedy = "; try the config.json that was saved with these weights";
+
+}  // namespace
 
 std::string config_text(const char* model, const FieldList& fields) {
   nlohmann::ordered_json json;
@@ -39,19 +44,35 @@ void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
   constexpr double kProportion = 4, kAlways = 1 << 30;  // a GiB
   const std::vector<std::string> names = file.names();
   double values = 0;
-  Index layers = 0;
-  for (const std::string& name : names) values += static_cast<double>(file.shape(name).elements());
+  Index layers = 0, most = -1;
+  std::string largest;
+  for (const std::string& name : names) {
+    const Shape shape = file.shape(name);
+    values += static_cast<double>(shape.elements());
+    if (shape.elements() <= most) continue;
+    most = shape.elements();
+    largest = name + " " + shape.text();
+  }
   for (const ConfigField& field : fields)
     if (ends_with(field.name, "layers")) layers += std::get<Index>(*field.value());
   const auto fail = [&](const std::string& what) {
-    throw CheckpointError(file.path() + ": the weights do not fit the model: " + what);
+    throw CheckpointError(file.path() + ": the weights do not fit the model: " + what + kRemedy);
   };
-  if (layers > static_cast<Index>(names.size())) fail("too few tensors for " + number_of(layers, "layer"));
+  if (layers > static_cast<Index>(names.size()))
+    fail(format("{} are too few for {}", number_of(names.size(), "tensor"), number_of(layers, "layer")));
   const StorageLimit limit(kAlways + kProportion * sizeof(double) * values);
   try {
     make();
   } catch (const Error& error) {
-    fail(error.what());
+    fail(format("{}, where the largest in the file is {}", error.what(), largest));
+  }
+}
+
+void load_own_weights(const SafetensorsFile& file, Module& module) {
+  try {
+    load_weights(file, "", module);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(std::string(error.what()) + kRemedy);
   }
 }
 

@@ -16,7 +16,7 @@ namespace tapeformer {
 /// A model's configuration for the config.json of a run folder.
 std::string config_text(const char* model, const FieldList& fields);
 
-/// A field that the file lacks keeps its value; `check` looks at the whole. Programs may keep more than the
+/// A field that the file lacks keeps its value; `check` checks the whole. Programs may keep more than the
 /// fields in the file.
 /// Throws: CheckpointError naming what is wrong
 void read_config_text(const char* model, const std::string& text, FieldList&& fields,
@@ -24,10 +24,13 @@ void read_config_text(const char* model, const std::string& text, FieldList&& fi
 
 /// Calls make(), which makes the model that a configuration with these fields describes, and refuses one far
 /// too large for its weights file before it takes all memory. One that is only a few times too large passes,
-/// so that load_weights() can name the tensors that do not fit.
+/// so that load_own_weights() can name the tensors that do not fit.
 /// Throws:  CheckpointError if the model is out of all proportion to the file
 void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
                         const std::function<void()>& make);
+
+/// load_weights() of a run folder: what does not fit there is due to another config.json.
+void load_own_weights(const SafetensorsFile& file, Module& module);
 
 /// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.
 /// Throws:  CheckpointError naming the folder
@@ -46,7 +49,7 @@ Model load_model(const std::string& folder) {
       Generator random(0);
       model.emplace(config, random);
     });
-    load_weights(weights, "", *model);
+    load_own_weights(weights, *model);
     model->eval();
     return std::move(*model);
   } catch (const CheckpointError& error) {

@@ -283,7 +283,7 @@ refuses "a damaged config" "config" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"tokenizer_fingerprint": [0-9]*/"tokenizer_fingerprint": "none"/' "$work/damaged/config.json"
 refuses "a fingerprint that is text" "config.json: is not of this program" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"layers": [0-9]*/"layers": 2000000000/' "$work/damaged/config.json"
-refuses "a model of billions of layers" "too few tensors" generate --run "$work/damaged" --prompt a
+refuses "a model of billions of layers" "tensors are too few" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"width": [0-9]*/"width": 2000000000/' "$work/damaged/config.json"
 refuses "a model of exabytes" "the weights do not fit the model: .* is too large" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"heads": [0-9]*/"heads": "\\u001b[2J"/' "$work/damaged/config.json"

@@ -125,25 +125,29 @@ TEST_SUITE("nn/transformer/load_model") {
     const Run<DecoderOnly, DecoderOnlyConfig> run(tiny_config());
     const std::string start = run.file("") + "/weights.safetensors: the weights do not fit the model: ";
     CHECK(run.refusal("layers", 2) == "nothing was thrown");
-    CHECK(run.refusal("layers", 2147483647) == start + "too few tensors for 2147483647 layers");
+    const std::string remedy = "; try the config.json that was saved with these weights";
+    CHECK(run.refusal("layers", 2147483647) ==
+          start + "15 tensors are too few for 2147483647 layers" + remedy);
     CHECK(run.refusal("layers", 1000000000000) ==
           "the model's configuration is not usable: layers must be from 1 to 2147483647; got "
           "1000000000000");
     CHECK(run.refusal("vocabulary", 2000000000) ==
-          start + "[memory] a tensor of 64000000000 bytes is too large here");
+          start + "[memory] f32[2000000000,8] is too large here, where the largest in the file is " +
+              "layers.0.attention.query_key_value.weight [24,8]" + remedy);
     CHECK(run.refusal("positions", "sinusoidal").find("positions.weight is not in the model") !=
           std::string::npos);
     // For a model that is slightly too large, the tensors are named.
     CHECK(run.refusal("layers", 3).find("layers.2.attention.output.weight is missing") != std::string::npos);
-    CHECK(run.refusal("vocabulary", 9).find("embedding.weight is [7,8] in the file and [9,8]") !=
+    CHECK(run.refusal("vocabulary", 9)
+              .find("embedding.weight is [7,8] in the file and [9,8] in the model" + remedy) !=
           std::string::npos);
     run.try_huge_sizes();
     DecoderOnlyConfig config = tiny_config();
     config.positions = PositionKind::sinusoidal;
     const Run<DecoderOnly, DecoderOnlyConfig> sinusoidal(config);
     CHECK(sinusoidal.refusal("context", 1000000) == "nothing was thrown");
-    CHECK(sinusoidal.refusal("context", 1000000000)
-              .find("[memory] a tensor of 64000000000 bytes is too large here") != std::string::npos);
+    CHECK(sinusoidal.refusal("context", 1000000000).find("[memory] f64[1000000000,8] is too large here") !=
+          std::string::npos);
   }
 
   TEST_CASE("so are models with few tensors and large heads, or latents") {
@@ -164,11 +168,10 @@ TEST_SUITE("nn/transformer/load_model") {
     const Run<EncoderDecoder, EncoderDecoderConfig> run(config);
     CHECK(run.refusal("width", 12) == "nothing was thrown");
     CHECK(run.refusal("decoder_layers", 1000000000)
-              .find("the weights do not fit the model: too few tensors for 1000000002 layers") !=
+              .find(" are too few for 1000000002 layers; try the config.json") != std::string::npos);
+    CHECK(run.refusal("max_length", 2000000000).find("[memory] f64[2000000000,12] is too large") !=
           std::string::npos);
-    CHECK(run.refusal("max_length", 2000000000).find("[memory] a tensor of 192000000000 bytes") !=
-          std::string::npos);
-    CHECK(run.refusal("feed_forward", 2000000000).find("[memory] a tensor of 96000000000 bytes") !=
+    CHECK(run.refusal("feed_forward", 2000000000).find("[memory] f32[2000000000,12] is too large") !=
           std::string::npos);
     run.try_huge_sizes();
   }
