@@ -17,8 +17,15 @@ void Checkpointer::start() {
   wait();
 }
 
+bool Checkpointer::is_due() const {
+  const TrainingOptions& options = session_.options;
+  const Index every = options.checkpoint_every > 0 ? options.checkpoint_every : options.validate_every;
+  return session_.step % every == 0;
+}
+
 void Checkpointer::save() {
   Session& s = session_;
+  log_.flush_pending();
   const PhaseClock::Scope scope(s.clock, Phase::checkpoints);
   // The last update may have ruined the weights although the loss before it was finite: try them, then save.
   guard_.require_finite(s.ranks.sum({s.task.trial_loss(s.batches(), s.progress)})[0],

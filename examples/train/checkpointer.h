@@ -18,6 +18,8 @@ class Checkpointer {
   /// of steps was asked for, which the task's options then hold, `steps_before` is the former one; else it
   /// is 0. Throws: CheckpointError
   void resume(const Json& state, Index steps_before = 0);
+  /// Whether the step just done is one to save after.
+  bool is_due() const;
   /// The checkpoint of a GPU's weights is written while that computes on. Throws: BadStep if the weights are
   /// ruined
   void save();

@@ -28,12 +28,6 @@ TrainingRun::TrainingRun(Session& session, TimePlan plan)
       checkpointer(session_, guard_, log_, validator_) {}
 
 int TrainingRun::run() {
-  const auto with_remedy = [&](const Error& error) {
-    session_.folder.check_lock();  // its error says more, with another remedy
-    return format(
-        "{}; once that is mended, this goes on from the last checkpoint: {} train --run {} --resume",
-        error.what(), session_.task.program(), session_.folder.path());
-  };
   try {
     return train();
   } catch (const BadStep&) {
@@ -41,9 +35,9 @@ int TrainingRun::run() {
     session_.progress.clear();
     throw;
   } catch (const DataError& error) {
-    throw DataError(with_remedy(error));
+    throw DataError(session_.with_remedy(error));
   } catch (const CheckpointError& error) {
-    throw CheckpointError(with_remedy(error));
+    throw CheckpointError(session_.with_remedy(error));
   }
 }
 
@@ -64,34 +58,25 @@ int TrainingRun::train() {
   say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   while (true) {
     profile_.begin_step();
-    const bool is_trained = train_step();
-    if (profile_.end_step()) {
-      const PhaseClock::Scope scope(s.clock, Phase::log);
-      const TrainingLog::Pause pause(log_);
-      profile_.report(s.progress, s.folder);
-    }
-    if (!is_trained) return stop(false);
+    if (!train_step()) return stop(false);
+    if (profile_.end_step()) log_.show_profile(profile_);
     if (budget_.is_due()) {
       log_.flush_pending();
       budget_.correct([this] { checkpointer.save(); });
     }
-    const bool validates = s.step % s.options.validate_every == 0 || s.step == s.options.steps;
-    const Index save_every =
-        s.options.checkpoint_every > 0 ? s.options.checkpoint_every : s.options.validate_every;
-    const bool saves = s.step % save_every == 0;
-    if (validates || saves) log_.flush_pending();
+    const bool validates = validator_.is_due(), saves = checkpointer.is_due();
     if (validates) validator_.validate();
     checkpointer.is_finished = s.step >= s.options.steps || !validator_.is_patient();
     if (checkpointer.is_finished || saves) checkpointer.save();
     if (checkpointer.is_finished) return finish();
     if (validates && report_.is_due()) report_.write();
-    const bool late = s.is_alone() ? s.is_late() : all_late_;
-    if (late || (s.is_alone() ? s.control.stops() : all_stop_)) return stop(late);
+    const bool late = s.is_late();
+    if (late || s.stops()) return stop(late);
   }
 }
 
 /// One step of the optimizer. Returns false if it was stopped before one of its batches; the model's random
-/// draws are then as they were before the step. Of several ranks none stops within a step.
+/// draws are then as they were before the step.
 bool TrainingRun::train_step() {
   Session& s = session_;
   s.ranks.set_step(s.step + 1);
@@ -100,7 +85,7 @@ bool TrainingRun::train_step() {
   step.number = s.step + 1;
   Index counted = 0;
   for (Index part = 0; part < s.options.accumulate; ++part) {
-    if (s.is_alone() && s.control.stops()) {
+    if (s.stops()) {
       if (part > 0) s.set_draws(step.passes[0].draws);
       return false;
     }
@@ -108,9 +93,8 @@ bool TrainingRun::train_step() {
     step.passes.push_back(passes_.run(s.batches() + part, part + 1 == s.options.accumulate));
     counted += step.passes.back().batch.counted;
   }
-  // A batch may have no answers.
-  step.counted = sum_over_ranks(counted);
-  const double share = passes_.weighs_batches() ? 1 / std::max(1.0, step.counted) : 1;
+  step.counted = s.sum_over_ranks(counted);
+  const double share = passes_.weighs_batches() ? 1 / std::max(1.0, step.counted) : 1;  // 0 without answers
   s.clock.enter(Phase::update);
   if (s.options.loss_spike == "skip") {  // this needs the loss before the update
     log_.read_loss(step);
@@ -130,29 +114,13 @@ bool TrainingRun::train_step() {
   return true;
 }
 
-/// Waits until the gradients are the sums over all ranks; returns the sum of the tokens that they counted.
-/// All of them then know whether one was asked to stop.
-double TrainingRun::sum_over_ranks(Index counted) {
-  Session& s = session_;
-  if (s.is_alone()) return static_cast<double>(counted);
-  const PhaseClock::Scope scope(s.clock, Phase::waiting);
-  s.parallel.finish();
-  const std::vector<double> all =
-      s.ranks.sum({static_cast<double>(counted), s.control.stops() ? 1.0 : 0.0, s.is_late() ? 1.0 : 0.0});
-  all_stop_ = all[1] > 0;
-  all_late_ = all[2] > 0;
-  return all[0];
-}
-
 int TrainingRun::stop(bool late) {
   Session& s = session_;
-  log_.flush_pending();
   if (!checkpointer.is_saved()) checkpointer.save();
   checkpointer.wait();
   if (!validator_.has_best() && s.step > 0) validator_.keep_first_weights();
-  s.progress.log(format("{} at step {}; saved. Go on with: {} train --run {} --resume",
-                        late ? "the time limit is reached" : "interrupted", s.step, s.task.program(),
-                        s.folder.path()));
+  s.progress.log(format("{} at step {}; saved. Go on with: {}",
+                        late ? "the time limit is reached" : "interrupted", s.step, s.resume_command()));
   log_.write_summary(Json::object(), passes_);
   report_.write();
   return late ? kExitSuccess : kExitInterrupted;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <tapeformer/examples/shared/training_profile.h>
 #include <tapeformer/examples/train/checkpointer.h>
 #include <tapeformer/examples/train/time_budget.h>
 
@@ -23,7 +22,6 @@ class TrainingRun {
  private:
   int train();
   bool train_step();
-  double sum_over_ranks(Index counted);
   int stop(bool late);
   int finish();
 
@@ -36,7 +34,6 @@ class TrainingRun {
   Validator validator_;
   TrainingProfile profile_;
   TimeBudget budget_;
-  bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
 
  public:
   Checkpointer checkpointer;

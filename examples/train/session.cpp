@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/train/session.h>
 
 namespace tapeformer {
@@ -37,7 +39,7 @@ Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask&
   state_bytes = parallel.is_sharded() ? state.bytes / ranks.size() : state.bytes;
 }
 
-bool Session::is_late() const {
+bool Session::is_time_up() const {
   return control.max_minutes > 0 && now_seconds() - started > 60 * control.max_minutes;
 }
 
@@ -55,6 +57,17 @@ std::vector<std::uint64_t> Session::draws() const {
 void Session::set_draws(const std::vector<std::uint64_t>& values) const {
   auto from = values.begin();
   for (const auto& [name, value] : task.model().named_counters()) *value = *from++;
+}
+
+double Session::sum_over_ranks(Index counted) {
+  if (is_alone()) return static_cast<double>(counted);
+  const PhaseClock::Scope scope(clock, Phase::waiting);
+  parallel.finish();
+  const std::vector<double> all =
+      ranks.sum({static_cast<double>(counted), control.stops() ? 1.0 : 0.0, is_time_up() ? 1.0 : 0.0});
+  all_stop_ = all[1] > 0;
+  all_late_ = all[2] > 0;
+  return all[0];
 }
 
 Tensor Session::update(double learning_rate, double share) {
@@ -76,6 +89,16 @@ void Session::with_evaluation_weights(const std::function<void()>& use) {
     throw;
   }
   exchange();
+}
+
+std::string Session::resume_command() const {
+  return format("{} train --run {} --resume", task.program(), folder.path());
+}
+
+std::string Session::with_remedy(const Error& error) const {
+  folder.check_lock();  // its error says more, with another remedy
+  return format("{}; once that is mended, this goes on from the last checkpoint: {}", error.what(),
+                resume_command());
 }
 
 void Session::visit_state(OptimizerVisitor& visitor) {

@@ -18,18 +18,28 @@ struct Session {
   /// The number of batches in `steps` steps of the run.
   Index batches(Index steps) const { return steps * options.accumulate; }
   Index batches() const { return batches(step); }
-  bool is_late() const;
+  /// Whether the time limit is reached, and whether the run was asked to stop. Several ranks agree on both in
+  /// sum_over_ranks(), at the end of each step.
+  bool is_late() const { return is_alone() ? is_time_up() : all_late_; }
+  bool stops() const { return is_alone() ? control.stops() : all_stop_; }
   /// Takes over how many steps the task has now, which changes the schedule.
   void take_steps();
   /// The state of the model's random draws.
   std::vector<std::uint64_t> draws() const;
   void set_draws(const std::vector<std::uint64_t>& values) const;
 
+  /// Waits until the gradients are the sums over all ranks; returns the sum of the tokens that they counted.
+  double sum_over_ranks(Index counted);
   /// Updates the weights by the gradients times `share`. Returns their norm, f64 [1]; nothing changes where
   /// that is not finite.
   Tensor update(double learning_rate, double share);
   /// Runs `use` while the model has the weights to validate and to keep. Collective.
   void with_evaluation_weights(const std::function<void()>& use);
+  /// The command line that goes on with the run.
+  std::string resume_command() const;
+  /// The message of an error that ends the run. Throws: CheckpointError if another process has taken the
+  /// folder
+  std::string with_remedy(const Error& error) const;
   /// Shows what a checkpoint holds besides the model. Collective.
   void visit_state(OptimizerVisitor& visitor);
 
@@ -50,6 +60,11 @@ struct Session {
   Index first_step = 0;          ///< of this session, from 0
   Index step = 0;                ///< steps done
   Index checkpointed_step = -1;  ///< those of the last checkpoint; -1 before the first
+
+ private:
+  bool is_time_up() const;
+
+  bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
 };
 
 }  // namespace tapeformer

@@ -122,6 +122,12 @@ void TrainingLog::draw_plot() const {
                                    terminal_takes_unicode()));
 }
 
+void TrainingLog::show_profile(const TrainingProfile& profile) {
+  const PhaseClock::Scope scope(session_.clock, Phase::log);
+  const Pause pause(*this);
+  profile.report(session_.progress, session_.folder);
+}
+
 /// In one go: a run that was ended before writes the line when it is resumed.
 void TrainingLog::write_summary(const Json& line, const Passes& passes) {
   const Session& s = session_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/examples/shared/training_profile.h>
 #include <tapeformer/examples/train/guard.h>
 
 #include <deque>
@@ -24,6 +25,7 @@ class TrainingLog {
   void show_batch(Index part) const;
   /// Adds a validation's loss to the plot.
   void plot_validation(double loss) { plotted_validations_.emplace_back(session_.step, loss); }
+  void show_profile(const TrainingProfile& profile);
   /// Logs where the time went, and appends that to `line`, the last of the session in metrics.jsonl.
   void write_summary(const Json& line, const Passes& passes);
 

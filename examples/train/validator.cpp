@@ -23,11 +23,17 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
+bool Validator::is_due() const {
+  const TrainingOptions& options = session_.options;
+  return session_.step % options.validate_every == 0 || session_.step == options.steps;
+}
+
 bool Validator::is_patient() const {
   return session_.options.patience == 0 || since_best_ < session_.options.patience;
 }
 
 void Validator::validate() {
+  log_.flush_pending();
   session_.with_evaluation_weights([this] { measure(); });
   if (!is_patient())
     session_.progress.log("no better validation for " + number_of(session_.options.patience, "time") +

@@ -13,6 +13,8 @@ class Validator {
   Validator(Session& session, const Guard& guard, TrainingLog& log, RunReport& report)
       : session_(session), guard_(guard), log_(log), report_(report) {}
 
+  /// Whether the step just done is one to validate after.
+  bool is_due() const;
   /// Throws: BadStep if the loss is not finite
   void validate();
   /// Before the first validation, keeps the weights so that there are some to work with. The checkpoint does
