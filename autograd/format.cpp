@@ -15,12 +15,12 @@ void FormatValue::append_to(std::string& text, std::string_view specification) c
   }
   std::string pattern(specification.empty() ? ":" : specification);
   pattern.front() = '%';
-  char type = "dgs"[value_.index()];
+  char type = "dugs"[value_.index()];
   if (std::isalpha(static_cast<unsigned char>(pattern.back()))) {
     type = pattern.back();
     pattern.pop_back();
   }
-  if (value_.index() == 0) pattern += "ll";
+  if (value_.index() < 2) pattern += "ll";
   pattern += type;
   const auto append = [&text, &pattern](auto value) {
     const int length = std::snprintf(nullptr, 0, pattern.c_str(), value);
@@ -28,12 +28,15 @@ void FormatValue::append_to(std::string& text, std::string_view specification) c
     std::snprintf(printed.data(), printed.size() + 1, pattern.c_str(), value);
     text += printed;
   };
-  if (words)
-    append(std::string(*words).c_str());
-  else if (const auto* const whole = std::get_if<long long>(&value_))
-    append(*whole);
-  else
-    append(std::get<double>(value_));
+  std::visit(
+      [&append](auto value) {
+        if constexpr (std::is_arithmetic_v<decltype(value)>) {
+          append(value);
+        } else {
+          append(std::string(value).c_str());
+        }
+      },
+      value_);
 }
 
 std::string format_values(std::string_view pattern, std::initializer_list<FormatValue> values) {

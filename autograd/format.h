@@ -16,7 +16,7 @@ namespace tapeformer {
 class FormatValue {
  public:
   template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer> && sizeof(Integer) != 1>>
-  FormatValue(Integer x) : value_(static_cast<long long>(x)) {}
+  FormatValue(Integer x) : value_(Widest<Integer>{x}) {}
   FormatValue(double x) : value_(x) {}
   FormatValue(bool x) : value_(x ? "true" : "false") {}
   FormatValue(const char* text) : value_(text) {}
@@ -27,7 +27,9 @@ class FormatValue {
   void append_to(std::string& text, std::string_view specification) const;
 
  private:
-  std::variant<long long, double, std::string_view> value_;
+  template <class Integer>
+  using Widest = std::conditional_t<std::is_signed_v<Integer>, long long, unsigned long long>;
+  std::variant<long long, unsigned long long, double, std::string_view> value_;
 };
 
 std::string format_values(std::string_view pattern, std::initializer_list<FormatValue> values);

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
+#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
 #include <tapeformer/examples/shared/compute.h>
@@ -21,6 +22,7 @@ struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
   std::string json;
   ComputeOptions compute;
+  Index threads = 1;  // tensors this small gain nothing from more
   bool list = false, self_test = false, cost = false;
 
   bool json_to_output() const { return json == "-"; }
@@ -190,6 +192,7 @@ int run(int argc, char** argv) {
   options.sizes.device = options.compute.chosen().device;
   if (options.sizes.device.is_cuda())
     std::fprintf(stderr, "checks on %s\n", options.sizes.device.text().c_str());
+  use_threads(static_cast<int>(options.threads));
   if (options.self_test) return self_test(checks, options);
   return check_gradients(checks, options);
 }

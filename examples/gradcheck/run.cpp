@@ -2,13 +2,11 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/progress.h>
 
-#include <omp.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -145,8 +143,6 @@ std::vector<std::string> known_faults(const GradcheckReport& report) {
 
 CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
                       const std::function<void(Tape&)>& on_tape) {
-  const int threads_before = omp_get_max_threads();
-  use_threads(static_cast<int>(options.threads));
   const double begun = now_seconds();
   CheckResult result;
   result.layer = check.layer;
@@ -163,7 +159,6 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
     result.failure = error.what();
   }
   result.seconds = now_seconds() - begun;
-  omp_set_num_threads(threads_before);
   return result;
 }
 

@@ -22,7 +22,6 @@ struct GradcheckRunOptions {
   bool second = true;   ///< check second derivatives too
   bool forward = true;  ///< check forward mode too, in f64
   bool repeats = true;  ///< check that another backward pass gives the same bits
-  Index threads = 1;    ///< 0 for all cores; tensors this small gain nothing from more than one
 
   void describe(const FieldVisitor& f) {
     sizes.describe(f.in_group("Sizes"));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace tapeformer {
@@ -10,6 +11,7 @@ TEST_SUITE("autograd/format") {
     const std::string name = "loss";
     CHECK(format("{} of {}: {}, {}", 3, name, true, "{}") == "3 of loss: true, {}");
     CHECK(format("{} {} {}", std::size_t{1} << 40, -1e-9, 2.5f) == "1099511627776 -1e-09 2.5");
+    CHECK(format("{} {:x}", ~std::uint64_t{0}, ~std::uint64_t{0}) == "18446744073709551615 ffffffffffffffff");
     CHECK(format("[{:-6}|{:6}|{:02}|{:x}|{:.2f} %]", "a", name, 5u, 255, 0.125) ==
           "[a     |  loss|05|ff|0.12 %]");
   }
