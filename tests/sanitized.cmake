@@ -52,7 +52,7 @@ endforeach()
 # elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
 file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp ${PROJECT_SOURCE_DIR}/autograd/tape/*.cpp)
 add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
-  reference/check_below.cpp reference/gradcheck_table.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
+  reference/check_below.cpp reference/check_gradients.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
   ${PROJECT_SOURCE_DIR}/autograd/ops/matmul.cpp ${PROJECT_SOURCE_DIR}/autograd/ops/reduce.cpp)
 target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
 tapeformer_unite(shared_parameters_sanitized 26)

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/embedding.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

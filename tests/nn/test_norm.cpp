@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <tapeformer/nn/short_convolution.h>
 #include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <doctest/doctest.h>
 

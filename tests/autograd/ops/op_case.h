@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/golden.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -2,9 +2,9 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/formulas.h>
 #include <tapeformer/tests/reference/golden.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/rounding.h>
 #include <nlohmann/json.hpp>
 

@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/golden.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape/activation_checkpointing.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <algorithm>
 #include <cmath>

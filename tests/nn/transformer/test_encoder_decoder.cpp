@@ -6,7 +6,7 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 using namespace tapeformer;
 

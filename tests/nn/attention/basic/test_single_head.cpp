@@ -4,7 +4,7 @@
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 #include <tapeformer/tests/reference/check_below.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <doctest/doctest.h>
 
