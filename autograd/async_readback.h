@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// The only element of a tensor as it is now, for the host to read later, though work that is queued
-/// afterwards may change it. On a GPU only item() waits.
+/// The only element of a tensor as it is now, for the host to read later, even if work that is queued in
+/// between changes the tensor. On a GPU only item() waits.
 class AsyncReadback {
  public:
   AsyncReadback() = default;
@@ -17,7 +17,7 @@ class AsyncReadback {
 
   /// False until a tensor has been given.
   bool defined() const { return here_.defined(); }
-  /// Waits. Throws: ShapeError if an operation before it found its input wrong
+  /// Waits. Throws: ShapeError if an earlier operation found its input wrong
   double item();
 
  private:

@@ -13,7 +13,7 @@
 namespace tapeformer {
 
 /// The upper half of a float: its range with 8 bits of precision. A type for storage: arithmetic converts to
-/// float, and back to the nearest, ties to even.
+/// float and back, rounding to the nearest, ties to even.
 struct BFloat16 {
   std::uint16_t bits;  ///< the sign, 8 bits of the exponent and 7 of the significand
 

@@ -91,7 +91,8 @@ kernels::Cuda cuda_tag(Device device);
 
 }  // namespace detail
 
-/// Throws:  DeviceError unless `x` lies where `like` does; for tensors that dispatch() does not see
+/// For tensors that dispatch() does not see.
+/// Throws:  DeviceError unless `x` is on the device of `like`
 void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like);
 
 /// The second argument of dispatch().

@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace detail {
 
-/// While it lives, checkpoint() runs a body, whose draws are collected first and repeated in later runs.
+/// While it lives, checkpoint() runs a body, whose draws are collected in the first run and repeated later.
 struct Draws {
   Draws(PooledVector<std::uint64_t>& drawn, bool repeats)
       : numbers(drawn), again(repeats), outer(std::exchange(running, this)) {}

@@ -22,9 +22,9 @@ struct ParameterState : Pooled {
   std::string name;
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;
-  bool optimized = false;  ///< an optimizer was given it
-  /// The elements that this process' optimizer updates, and keeps state for: [begin, end). Others are another
-  /// process' where DataParallel has divided the work.
+  bool optimized = false;  ///< it was given to an optimizer
+  /// The elements that this process's optimizer updates, and keeps state for: [begin, end). Where
+  /// DataParallel has divided the work, the others are those of other processes.
   struct Range {
     Index begin = 0, end = 0;
   } updated;
@@ -40,7 +40,7 @@ class Parameter {
 
   /// False for a handle that no tensor was given to.
   bool defined() const { return static_cast<bool>(state_); }
-  /// The numbers that an optimizer updates, in their own type.
+  /// The values that an optimizer updates, in their own type.
   const Tensor& value() const { return state_->value; }
   /// The tensor that operations read: the value, or its shadow if there is one.
   const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
@@ -69,10 +69,10 @@ class Parameter {
   /// optimizer stay in f32. With the value's own type they read the value again.
   /// Throws:  DTypeError unless `type` is the value's own, or bf16 for f32
   void set_shadow(DType type);
-  /// Must be called after the value's numbers change.
+  /// Must be called after elements of the value have changed.
   void refresh_shadow();
 
-  /// True of handles on the same parameter, whatever the values.
+  /// True for handles on the same parameter, whatever the values.
   bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }
   /// For the tape and optimizers: the shared state.
   ParameterState* state() const { return state_.get(); }

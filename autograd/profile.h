@@ -12,9 +12,9 @@ struct ProfileLine {
   std::string op;         ///< the operation's name
   bool backward = false;  ///< ran inside a reverse pass
   Index calls = 0;        ///< runs of its kernels
-  double seconds = 0;     ///< that they took in all
+  double seconds = 0;     ///< that they took in total
   Index flops = 0;        ///< of its products, 2 for each multiply-add; see count_flops()
-  Index bytes = 0;        ///< of the operands that its kernels read and write, once a call
+  Index bytes = 0;        ///< of the operands that its kernels read and write, once per call
 };
 
 /// One kernel's run.
@@ -31,15 +31,15 @@ struct ProfileCall {
 struct ProfiledPart {
   std::string name;       ///< after those of the parts around it: "layers.0.attention"
   Index flops = 0;        ///< of its products, 2 for each multiply-add
-  Index saved_bytes = 0;  ///< that the tape keeps for the backward pass since then, parameters left out
+  Index saved_bytes = 0;  ///< that the tape keeps for the backward pass, without parameters
 };
 
 /// Times every kernel that this thread runs while it lives, and counts the operations of its products and the
-/// bytes of its operands, by operation. Costs nothing when there is none.
+/// bytes of its operands, by operation. While there is no Profile, nothing is counted, and it costs nothing.
 class Profile {
  public:
-  /// `keeps_calls`: every single run of a kernel as well, for a timeline. `measures_parts`: what the parts of
-  /// a model take, for which the tape is looked through at the beginning and the end of each.
+  /// `keeps_calls`: every single run of a kernel as well, for a timeline. `measures_parts`: the costs of the
+  /// parts of a model, too; this goes through the tape at the beginning and the end of each part.
   explicit Profile(bool keeps_calls = false, bool measures_parts = false);
   ~Profile();
   Profile(const Profile&) = delete;
@@ -67,7 +67,7 @@ class Profile {
   std::vector<ProfileLine> lines_;
   std::vector<ProfileCall> calls_;
   std::vector<ProfiledPart> parts_;
-  std::string part_;  // that runs now
+  std::string part_;  // the one that runs now
 };
 
 /// Set by a Tape while it runs backward.

@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// Around the forward pass of a part of a model: what it takes is measured by a Profile that measures parts,
-/// and it is nothing without one. Parts nest, and those of one name add up.
+/// Lives during the forward pass of a part of a model, whose costs a Profile that measures parts then counts;
+/// without one it does nothing. Parts nest, and the costs of parts with the same name are added.
 class ProfilePart {
  public:
   /// Named `name`, with `number` if it is one of several: "layers.0", or "0" without a name.

@@ -12,7 +12,7 @@ namespace tapeformer {
 
 /// A Generator's whole state; for checkpoints.
 struct GeneratorState {
-  /// They determine the numbers: other streams of a seed are independent.
+  /// What the numbers depend on: different streams of one seed are independent.
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t position = 0;  ///< in 32-bit words
   /// Equal in seed, stream and position.
@@ -39,8 +39,8 @@ class Generator {
   double normal();
   /// Uniform in [0, n) without bias. Throws: Error unless n > 0.
   Index below(Index n);
-  template <class T, class A>
   /// Puts the values into an order drawn uniformly (Fisher and Yates).
+  template <class T, class A>
   void shuffle(std::vector<T, A>& values) {
     for (std::size_t left = values.size(); left > 1; --left) {
       std::swap(values[left - 1], values[static_cast<std::size_t>(below(static_cast<Index>(left)))]);
@@ -53,8 +53,8 @@ class Generator {
   /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
   void fill_normal(const Tensor& x, double mean, double standard_deviation);
 
-  /// A generator of the same seed on a stream of its own, which depends on this one's position; that moves
-  /// on.
+  /// A generator of the same seed on a stream of its own, which depends on this one's position. This one
+  /// advances.
   Generator split();
   /// Reserves the next `words` words, for a kernel to compute in any order, as often as it likes.
   kernels::PhiloxStream reserve(Index words);
@@ -74,10 +74,10 @@ class Generator {
 
 /// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed) when it fills tensors one element at
 /// a time. A Linear draws its weight and then its bias, if any.
-/// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
+/// Source:  values printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
 class TorchGenerator {
  public:
-  /// The state after torch.manual_seed(seed), of whose bits the lower 32 count.
+  /// The state after torch.manual_seed(seed); only the lower 32 bits of the seed count.
   explicit TorchGenerator(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}
 
   /// torch.rand: f32, uniform in [0, 1), in steps of 2^-24.

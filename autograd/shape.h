@@ -13,10 +13,10 @@ using Index = std::int64_t;
 /// The sizes of a tensor, outermost first. Stored inline: copying one never allocates.
 class Shape {
  public:
-  static constexpr int kMaxRank = 8;  ///< axes at most
+  static constexpr int kMaxRank = 8;  ///< the most axes that a shape can have
 
   Shape() = default;
-  /// As the next one.
+  /// As the constructor below.
   Shape(std::initializer_list<Index> sizes);
   /// Throws:  ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or the
   ///          tensor would have more than 2^63 / 8 elements

@@ -36,7 +36,7 @@ class Tensor {
   static Tensor scalar(double value, DType type = DType::f32, Device device = default_device()) {
     return full({}, value, type, device);
   }
-  /// A number of x's type, on its device.
+  /// A scalar of x's type, on its device.
   static Tensor scalar_like(const Tensor& x, double value) { return scalar(value, x.dtype(), x.device()); }
   /// Uniform in [0, 1).
   static Tensor rand(const Shape& shape, Generator& random, DType type = DType::f32,
@@ -44,7 +44,7 @@ class Tensor {
   /// Standard normal.
   static Tensor randn(const Shape& shape, Generator& random, DType type = DType::f32,
                       Device device = default_device());
-  /// A copy of `values`. Throws: ShapeError unless their number is shape.elements().
+  /// A copy of `values`. Throws: ShapeError unless there are shape.elements() of them.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
   /// `values` as a vector.
@@ -55,7 +55,7 @@ class Tensor {
   /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
-  /// False for a default-made handle, on which all else throws TapeError or ShapeError.
+  /// False for a default-constructed handle, for which all else throws TapeError or ShapeError.
   bool defined() const { return static_cast<bool>(state_); }
   /// The sizes of the axes, outermost first.
   const Shape& shape() const { return checked().shape; }
@@ -102,8 +102,8 @@ class Tensor {
   /// The values in another type, outside any tape; the tensor itself if it has that type. cast() is the
   /// recorded operation.
   Tensor to(DType type) const;
-  /// The values on another device, outside any tape; the tensor itself if it is there. An upload runs during
-  /// the queued kernels; a download waits for them.
+  /// The values on another device, outside any tape; the tensor itself if it is already there. An upload
+  /// overlaps with queued kernels; a download waits for them.
   Tensor to(Device device) const;
   /// A tensor of the same values, unknown to every tape.
   Tensor detach() const { return alias(shape()); }

@@ -11,7 +11,7 @@ struct DropoutConfig {
 };
 
 /// In training, drops elements at random and scales the rest by 1 / (1 - probability); otherwise the
-/// identity. Each layer draws from its own stream, and each call in training from the next step of it.
+/// identity. Each layer draws from its own stream, and each call in training takes the stream's next step.
 /// Source:  Srivastava et al. 2014
 class Dropout : public Module {
  public:
@@ -20,9 +20,9 @@ class Dropout : public Module {
   Tensor operator()(const Tensor& x) const;
   void visit(ParameterVisitor& visitor) override;
 
-  /// For operations that drop inside: the probability in force now, and the key of the next draw.
+  /// For operations that drop elements themselves: the probability, 0 outside training, and next_key().
   double active_probability() const { return training_ ? probability_ : 0; }
-  /// Which elements the next call drops; moves the count of masks on.
+  /// The key of the next mask; counts it as drawn.
   DropoutKey next_key() const;
 
  private:
@@ -31,8 +31,8 @@ class Dropout : public Module {
   mutable DropoutKey key_;  // step: draws so far
 };
 
-/// Lets each of the processes that train a model together drop other elements; rank 0 drops what a process
-/// alone does. A checkpoint of rank 0 serves all ranks: what loads one must call this again.
+/// Gives each of the processes that train a model together masks of its own; those of rank 0 are the ones of
+/// a single process. Checkpoints hold rank 0's counts, so call this again after loading one.
 void separate_draws(Module& model, int rank);
 
 }  // namespace tapeformer

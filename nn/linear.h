@@ -11,11 +11,11 @@ namespace tapeformer {
 struct LinearConfig {
   Index inputs = 0;                      ///< In
   Index outputs = 0;                     ///< Out
-  bool bias = true;                      ///< whether something is added to the product
+  bool bias = true;                      ///< whether a bias is added to the product
   std::optional<Unary> activation = {};  ///< applied to the result in the same pass
 };
 
-/// A product alone, with nothing added to it.
+/// Configuration of a product alone, without bias and activation.
 inline LinearConfig without_bias(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
 
 /// Affine map of the last axis.

@@ -19,7 +19,7 @@ class ParameterVisitor {
   /// A value that a checkpoint must hold for training to continue unchanged, such as the count of dropout
   /// masks drawn.
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
-  /// The mode of a layer that behaves otherwise in training, such as dropout.
+  /// The mode of a layer that behaves differently in training, such as dropout.
   virtual void on_training_mode(bool& training);
   /// The number of rows of each matrix, where a parameter holds several, one below the other.
   virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
@@ -80,11 +80,11 @@ class Module {
   void eval() { set_training(false); }
   /// Converts every parameter; f64 is for gradient checks. Gradients are dropped.
   void to(DType type);
-  /// Moves parameters and buffers; tied ones stay tied. Gradients are dropped. Must come before the
-  /// optimizer is made, whose state lies where the parameters are.
+  /// Moves parameters and buffers; tied ones stay tied. Gradients are dropped. Call it before making the
+  /// optimizer, whose state lies on the device of the parameters.
   void to(Device device);
-  /// From now on operations read the parameters in `type` (bf16), so that activations and their gradients
-  /// have it too. The parameters themselves stay as they are: see Parameter::set_shadow().
+  /// From now on operations read the parameters in `type` (bf16), which is then also the type of activations
+  /// and their gradients. The parameters themselves stay as they are: see Parameter::set_shadow().
   void compute_in(DType type);
 
  private:

@@ -11,7 +11,7 @@ enum class NormKind { layer, rms };
 template <>
 inline constexpr EnumNames kNames<NormKind>{"[norm] the kind", {"layer", "rms"}};
 
-/// Configuration of any of these.
+/// Configuration of either kind.
 struct NormConfig {
   NormKind kind = NormKind::layer;  ///< which norm
   Index width = 0;                  ///< C, of the axis that is normalised
@@ -39,7 +39,7 @@ class Norm : public Module {
 struct LayerNormConfig {
   Index width = 0;        ///< C, of the axis that is normalised
   double epsilon = 1e-5;  ///< added to the variance before its root
-  bool bias = true;       ///< whether something is added after the gain
+  bool bias = true;       ///< whether a bias is added after the gain
 };
 
 /// Normalises the last axis to mean 0 and variance 1, then scales and shifts it.

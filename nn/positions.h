@@ -6,14 +6,14 @@
 
 namespace tapeformer {
 
-/// How a model learns the positions of its tokens.
+/// How a model is told the positions of its tokens.
 enum class PositionKind {
   sinusoidal,
   learned,
   rotary,   ///< nothing is added here: attention rotates queries and keys
   alibi,    ///< nothing is added here: attention lowers scores by the distance of query and key
   buckets,  ///< likewise: it learns a bias of the scores for each head and bucket of distances, as T5 does
-  none,     ///< order shows in causal masks alone
+  none,     ///< only causal masks tell the order
 };
 template <>
 inline constexpr EnumNames kNames<PositionKind>{
@@ -24,7 +24,7 @@ inline bool has_table(PositionKind kind) {
 }
 
 struct PositionsConfig {
-  PositionKind kind = PositionKind::sinusoidal;  ///< how
+  PositionKind kind = PositionKind::sinusoidal;  ///< how they are told
   Index width = 0;                               ///< C
   Index most = 512;                              ///< the number of positions
 };

@@ -7,7 +7,7 @@ namespace tapeformer {
 /// The last inputs of a ShortConvolution, for a call whose tokens follow them. For inference.
 class ConvolutionCache {
  public:
-  /// x behind the `past` tokens before it, which are zeros before the first call; the last of all are kept.
+  /// The `past` tokens before x, zeros before the first call, and x. The last `past` of all are kept.
   /// Shapes:  x [R, T, C] -> [R, past + T, C]
   /// Throws:  ShapeError if the number of rows changes between calls
   Tensor extended(const Tensor& x, Index past);

@@ -16,14 +16,14 @@ MovingAverage::MovingAverage(std::vector<Parameter> parameters, double decay)
 }
 
 void MovingAverage::include_weights(const Tensor& norm) {
-  settle();
+  count_last_step();
   const auto n = static_cast<double>(included_);
   const double weight = 1 - std::min(decay_, n / (n + 9));
   norm.defined() ? step(weight, norm) : step(weight);
 }
 
 bool MovingAverage::exchange_weights() {
-  settle();
+  count_last_step();
   if (included_ == 0 || parameters_.empty()) return false;
   MultiTensorList list;
   list.begin("moving_average");
@@ -51,7 +51,7 @@ void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor& no
 }
 
 void MovingAverage::visit_state(OptimizerVisitor& visitor) {
-  settle();
+  count_last_step();
   visit_tensors(visitor, "value", averages_);
   visitor.counter("moving_average.included", included_);
 }

@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// How many elements of the parameter this process updates (ParameterState::updated).
+/// The number of elements of the parameter that this process updates (ParameterState::updated).
 inline Index updated_elements(const Parameter& parameter) {
   const ParameterState::Range& range = parameter.state()->updated;
   return range.end - range.begin;

@@ -97,7 +97,7 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
 }
 
 void Muon::visit_state(OptimizerVisitor& visitor) {
-  settle();
+  count_last_step();
   visit_tensors(visitor, "momentum", momenta_);
 }
 

@@ -38,7 +38,8 @@ struct MuonConfig {
   }
 };
 
-/// Momentum, made orthogonal, for the matrices of hidden layers; others are MuonAdamW's concern.
+/// Momentum, made orthogonal, for the matrices of hidden layers; MuonAdamW has an optimizer for the others
+/// too.
 /// Math:    m = m + (1 - mu) (g - m);  u = g + mu (m - g), or without Nesterov m
 ///          u = newton_schulz(u), of each part of a parameter's rows (see kernels::newton_schulz)
 ///          x = x (1 - lr decay) - lr s u, with s = sqrt(max(1, rows / columns)) or

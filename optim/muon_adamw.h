@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// True of a matrix between hidden states: not of an embedding, a table of positions or of biases, the
-/// vectors that score in additive attention, or a head, which their names tell, nor of a vector.
+/// True for a matrix between hidden states. False for vectors and, by their names, for embeddings, tables of
+/// positions or biases, the vectors that score in additive attention, and heads.
 bool is_hidden_matrix(const Parameter& parameter);
 
 struct MuonAdamWConfig : MuonConfig {

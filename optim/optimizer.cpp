@@ -41,7 +41,7 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
   }
 }
 
-void Optimizer::settle() {
+void Optimizer::count_last_step() {
   if (factor_.defined() && std::isfinite(factor_.item())) count_step();
   factor_ = {};
 }
@@ -79,7 +79,7 @@ void Optimizer::require_shards() const {
 }
 
 void Optimizer::step(double learning_rate, double gradient_scale) {
-  settle();
+  count_last_step();
   gather(learning_rate);
   if (!table_.empty())
     update(table_.tensors(), Tensor::full({1}, gradient_scale, DType::f64, parameters_[0].value().device()));
@@ -87,7 +87,7 @@ void Optimizer::step(double learning_rate, double gradient_scale) {
 }
 
 void Optimizer::step(double learning_rate, const Tensor& factor) {
-  settle();
+  count_last_step();
   gather(learning_rate);
   if (!table_.empty()) update(table_.tensors(), factor);
   factor_ = AsyncReadback(factor);
@@ -95,7 +95,7 @@ void Optimizer::step(double learning_rate, const Tensor& factor) {
 
 Tensor Optimizer::clipped_step(double learning_rate, double share, double max_norm) {
   require_shards();
-  settle();
+  count_last_step();
   gather(learning_rate);
   if (parameters_.empty()) return Tensor::zeros({1}, DType::f64, Device::cpu());
   const GradientNorm found = norm_of_gradients(share, max_norm);

@@ -29,17 +29,17 @@ class OptimizerVisitor {
 
 /// Changes parameters by their gradients. The caller chooses the learning rate of each step (see Schedule).
 ///
-/// Gradient accumulation: parameters add up what several backward passes bring, so run them all and then step
-/// once. For the gradient of the mean over all tokens, seed each pass with its own share,
+/// Gradient accumulation: parameters add up the gradients of several backward passes, so run them all and
+/// then step once. For the gradient of the mean over all tokens, seed each pass with its own share,
 ///   tape.backward(loss, Tensor::scalar(tokens of this batch / tokens of all))
 /// or, when the total is known only at the end, seed with the tokens and step with a gradient scale of
 /// 1 / total.
 ///
-/// Shards: where DataParallel has divided the work between ranks, an optimizer made after it keeps state for
-/// and updates only what is its rank's, and set_shards() tells it where the rest is. Then clipped_step() and
-/// visit_state() are collective: all ranks call them, and get the same. An optimizer of your own needs
-/// nothing for that if its state comes from zeros_like_parameters() and is shown by visit_tensors(); else it
-/// is refused.
+/// Shards: where DataParallel has divided the work between ranks, an optimizer made after it updates, and
+/// keeps state for, its rank's share alone, and set_shards() tells it where the rest is. Then clipped_step()
+/// and visit_state() are collective: all ranks call them, with the same results. An optimizer of your own
+/// works so too if its state comes from zeros_like_parameters() and is shown by visit_tensors(); others are
+/// refused.
 class Optimizer {
  public:
   /// Throws: Error if a parameter is given twice, DTypeError unless all are f32 or all f64.
@@ -51,14 +51,14 @@ class Optimizer {
   void step(double learning_rate, double gradient_scale = 1);
   /// A step that keeps the norm of all gradients together at `max_norm` or below (0: no limit), gradients
   /// counting times `share`, and returns their norm before that, as f64 [1] on the parameters' device.
-  /// A few kernels are queued, however many parameters there are, and of a GPU nothing waits for more than
+  /// A few kernels are queued, however many parameters there are, and on a GPU nothing waits for more than
   /// the step before. When the norm is not finite, values, shadows and state, counts of steps too, stay as if
-  /// this step had not been, and the caller decides what that means.
+  /// this step had not happened, and the caller decides what to do about it.
   /// Math:    g = share gradient min(1, max_norm / (norm + 1e-6)), norm = |share gradients|
   /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063
   Tensor clipped_step(double learning_rate, double share, double max_norm);
-  /// Tensors are whole and have their parameters' shapes, however ranks divide them, so that what any number
-  /// of ranks has saved any other number restores; every rank's visitor must restore.
+  /// Tensors are whole and have their parameters' shapes, however ranks divide them, so that any number of
+  /// ranks restores what any other number has saved; every rank's visitor must restore.
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
   /// `ranks`, which must have all of the optimizer's parameters, outlives it. Without shards nothing changes.
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
@@ -83,15 +83,15 @@ class Optimizer {
   virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
   /// Counts the step that was gathered last, once it is known that it was made.
   virtual void count_step() {}
-  /// Has the last step counted, unless its norm was not finite. For visit_state(), before it shows counts.
-  void settle();
+  /// Counts the last step, unless its norm was not finite. For visit_state(), before it shows counts.
+  void count_last_step();
   /// A step that counts if *factor is finite.
   void step(double learning_rate, const Tensor& factor);
   /// The name that the states' names begin with.
   const std::string& algorithm() const { return algorithm_; }
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
-  /// Shows one state tensor a parameter, under state_name(what, i), whole where ranks divide it.
+  /// Shows one state tensor for each parameter, under state_name(what, i), whole where ranks divide it.
   void visit_tensors(OptimizerVisitor& visitor, const char* what, const std::vector<Tensor>& tensors) const;
 
   std::vector<Parameter> parameters_;  ///< those that it was given

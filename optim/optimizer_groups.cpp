@@ -18,7 +18,7 @@ OptimizerGroups::OptimizerGroups(std::string algorithm, std::vector<Group> group
     : Optimizer(std::move(algorithm), parameters_of(groups)), groups_(std::move(groups)) {}
 
 void OptimizerGroups::visit_state(OptimizerVisitor& visitor) {
-  settle();
+  count_last_step();
   for (const Group& group : groups_) group.optimizer->visit_state(visitor);
 }
 

@@ -32,8 +32,8 @@ template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
 
 /// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described
-/// by describe()) and a constructor Algorithm(parameters, config). A Config that has a member `row_parts`
-/// is told them.
+/// by describe()) and a constructor Algorithm(parameters, config). A member `row_parts` of Config, if there
+/// is one, is set.
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
@@ -71,7 +71,7 @@ struct OptimizerConfig {
   std::optional<double> option(const std::string& name) const;
   /// Throws: Error naming a kind that there is not, or an option that a kind does not have
   void check() const;
-  /// Throws: the same, and Error naming a group that has no parameter
+  /// Throws: as check(), and Error naming a group that has no parameter
   std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters, const RowParts& row_parts = {}) const;
 
   /// The configuration of a group's parameters.

@@ -8,12 +8,12 @@
 
 namespace tapeformer {
 
-/// Parameters that an optimizer treats otherwise than the rest.
+/// Parameters that are optimized differently from the rest.
 struct ParameterGroup {
   std::string pattern;  ///< of names, like those of files: * is any text, ? a character, [ab] one of some
   std::string optimizer = "";  ///< its kind; empty for that of the rest
   double rate = 1;             ///< times the learning rate of the rest
-  OwnValues options = {};      ///< others are the rest's, or with another kind its defaults
+  OwnValues options = {};      ///< the rest's for what is not given, or with another kind its defaults
 
   /// True if the pattern fits the parameter's name.
   bool matches(const Parameter& parameter) const;
@@ -26,16 +26,16 @@ std::vector<ParameterGroup> parameter_groups_of(const std::vector<std::string>& 
 /// Texts that parameter_groups_of() reads to the same bits.
 std::vector<std::string> texts_of(const std::vector<ParameterGroup>& groups);
 
-/// The parameters of each group, and then the rest; of several groups that match one, the first has it.
+/// The parameters of each group, and then the rest. A parameter that several groups match is in the first.
 /// Throws: Error that lists names if a group has none
 std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parameters,
                                             const std::vector<ParameterGroup>& groups);
 
-/// Freezes the parameters whose names match one of `patterns`, of the same kind: they get no gradients, and
-/// keep their values. Returns the number of these values.
+/// Freezes the parameters whose names match one of `patterns`, written as in ParameterGroup: they get no
+/// gradients, and keep their values. Returns the number of these values.
 /// Throws: Error that lists names if a pattern matches none, Error if nothing is left to train
 Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns);
-/// The others, for an optimizer.
+/// The parameters that are not frozen, for an optimizer.
 std::vector<Parameter> trainable(std::vector<Parameter> parameters);
 
 }  // namespace tapeformer

@@ -26,7 +26,7 @@ class PiecewiseConstant {
   Index at(Index step, Index steps) const;
   /// The steps at which it changes, rising.
   std::vector<Index> changes(Index steps) const;
-  /// The largest number of the whole training.
+  /// The largest number of the whole run.
   Index largest() const;
 
  private:

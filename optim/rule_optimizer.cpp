@@ -44,7 +44,7 @@ void RuleOptimizer<Step>::update(const kernels::StepTensors& tensors, const Tens
 
 template <class Step>
 void RuleOptimizer<Step>::visit_state(OptimizerVisitor& visitor) {
-  settle();
+  count_last_step();
   for (std::size_t k = 0; k < states_.size(); ++k) visit_tensors(visitor, names_[k], states_[k]);
 }
 

@@ -8,8 +8,8 @@ namespace tapeformer {
 
 struct ScheduleConfig {
   std::string kind = "constant";  ///< or "inverse_square_root", "cosine", "warmup_stable_decay"
-  double learning_rate = 1e-3;    ///< the highest, which the warm-up ends at
-  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; elsewhere 0 is 1: the peak at once
+  double learning_rate = 1e-3;    ///< the highest, at the end of the warm-up
+  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; else 0 is as 1: the peak at once
   Index total_steps = 0;          ///< cosine, warmup_stable_decay: the step that reaches the minimum
   double minimum = 0;             ///< cosine, warmup_stable_decay: the learning rate from there on
   double cooldown = 0.4;          ///< warmup_stable_decay: the share of total_steps over which the rate falls
@@ -18,7 +18,7 @@ struct ScheduleConfig {
 /// True for a kind of schedule that reaches its minimum at total_steps.
 bool has_end(const std::string& kind);
 
-/// The learning rate as a function of the step and of nothing else. Steps count from 0: the n-th update uses
+/// The learning rate as a function of the step alone. Steps count from 0: the n-th update uses
 /// schedule(n - 1).
 /// Math, with n = step + 1, w = max(1, warmup_steps) and peak = learning_rate; all rise linearly, peak n / w,
 /// up to n = w, where each has its peak:

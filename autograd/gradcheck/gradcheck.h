@@ -12,7 +12,7 @@ namespace tapeformer {
 
 class Tape;
 
-/// The default of GradcheckOptions::most_elements; for devices on which all elements take too long.
+/// The default of GradcheckOptions::most_elements; for devices on which checking all takes too long.
 inline Index gradcheck_most_elements = 0;
 
 /// How gradcheck() compares.
@@ -31,17 +31,18 @@ struct GradcheckOptions {
   bool forward = false;
   /// Also repeats the backward pass, on the same tape and from the start: gradients must be the same bits.
   bool repeats = false;
-  /// Names of inputs whose gradient must be exactly zero, as of what the function detaches, whatever their
-  /// values change.
+  /// Names of inputs whose gradient must be exactly zero although the output depends on them, such as those
+  /// that the function detaches.
   std::vector<std::string> constants;
   std::uint64_t seed = 1;  ///< of the random projection of the output
   /// Per input, an even sample of this many elements; 0 for all.
   Index most_elements = gradcheck_most_elements;
   /// For models with too many elements: instead of one after another, all inputs move together along this
-  /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), what a
-  /// direction's derivative is on average. Each takes four calls of the function, more if it is off, and
-  /// notices a wrong gradient as far as it matters to the whole. An input without any gradient is then moved
-  /// alone, and reported by its name if the function depends on it. `skip` and `most_elements` do not apply.
+  /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), the average
+  /// derivative along a direction. Each direction takes four calls of the function, more if it is off, and
+  /// notices a wrong gradient in proportion to its share in the whole. An input without gradient is then
+  /// moved alone, and reported by its name if the function depends on it. `skip` and `most_elements` do not
+  /// apply.
   Index directions = 0;
   /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
@@ -49,7 +50,7 @@ struct GradcheckOptions {
   std::function<bool(std::size_t input, Index element)> skip;
 };
 
-/// The fault of an input whose differences tell nothing: they change with the step as much as they are off.
+/// The fault of an input whose differences prove nothing: they change with the step as much as they are off.
 inline constexpr const char* kTooCoarse = "differences too coarse, try another step";
 
 /// The comparison for one input.
@@ -72,7 +73,7 @@ struct GradcheckInput {
   void compare(const Tensor& analytic, const Tensor& numeric);
   /// After the last pair: sets the relative error, and whether it is small enough.
   void judge(const GradcheckOptions& options);
-  /// In place of these: passes if two passes gave the same bits.
+  /// Instead of compare() and judge(): passes if two passes gave the same bits.
   void compare_bits(const Tensor& again, const Tensor& before);
 };
 
@@ -107,11 +108,12 @@ struct GradcheckReport {
 /// output, because a plain sum hides errors: a softmax's sum has no gradient.
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
 /// deterministic (freeze dropout). An element that is off by more than a tenth of what is allowed is compared
-/// again, by the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0:
-/// the error of differences falls so, that of a gradient stays. An error that changes with the step as much
-/// as it is off is kTooCoarse, and does not pass. No step helps at a kink: see GradcheckOptions::skip.
-/// Values are perturbed in place and restored. Inputs may share memory, as the same tensor given twice or an
-/// alias of another shape does: what moves one moves all, and their gradients are added.
+/// again, by the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0,
+/// which removes errors of the differences, but not those of a gradient. An error that changes with the step
+/// as much as it is off is kTooCoarse, and does not pass. No step helps at a kink: see
+/// GradcheckOptions::skip. Values are perturbed in place and restored. Inputs may share memory, as the same
+/// tensor given twice or an alias of another shape does: what moves one moves all, and their gradients are
+/// added.
 /// Throws:  DTypeError unless every input is f64, Error for a constant that is not an input
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,

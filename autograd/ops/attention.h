@@ -9,7 +9,7 @@ namespace tapeformer {
 using kernels::AttentionWeighting;
 using kernels::ScoreFunction;
 
-/// The diagonal of a causal mask or a window when the numbers of keys and queries differ.
+/// Where the diagonal of a causal mask or a window lies if there are more keys than queries, or fewer.
 enum class CausalAlignment {
   bottom_right,  ///< the last query has the position of the last key, as decoding with a cache needs
   top_left,      ///< the first query has the position of the first key, as in PyTorch's is_causal
@@ -41,7 +41,7 @@ struct AttentionMasks {
   Tensor query_starts, key_starts;
 };
 
-/// What may be done to the scores, in this order: scale, score_function, relative_bias, an additive mask, the
+/// Changes to the scores, in this order: scale, score_function, relative_bias, an additive mask, the
 /// masks, and the weighting with its sinks. The tensors have the wide type (f32 with bf16, else the
 /// query's), and get gradients if they are recorded.
 struct AttentionModifiers {
@@ -54,10 +54,10 @@ struct AttentionModifiers {
   AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of the changed scores
 };
 
-/// Everything that attention() may be told besides its three tensors.
+/// The options of every kind of attention with scores.
 struct AttentionOptions : AttentionMasks, AttentionModifiers {
   AttentionOptions() = default;
-  /// These masks, and the default of all else.
+  /// These masks, and the defaults of all other options.
   explicit AttentionOptions(const AttentionMasks& masks) : AttentionMasks(masks) {}
 
   double scale = 0;           ///< of the scores; 0 for 1 / sqrt(D)
@@ -94,7 +94,7 @@ struct PackedHeads {
   Index groups = 1;       ///< G
   Index key_width = 0;    ///< D
   Index value_width = 0;  ///< E
-  /// Numbers of one token: H D + G D + G E.
+  /// Values per token: H D + G D + G E.
   Index width() const { return (heads + groups) * key_width + groups * value_width; }
 };
 

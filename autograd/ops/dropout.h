@@ -15,7 +15,7 @@ struct DropoutKey {
   const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };
 
-/// The argument of every kernel that drops elements: those with a random word below `dropped`.
+/// An argument of every kernel that drops elements: it drops those whose random word is below `dropped`.
 struct DropoutDraw {
   kernels::PhiloxStream stream;
   std::uint32_t dropped = 0;
@@ -24,8 +24,8 @@ struct DropoutDraw {
 /// For a probability in [0, 1).
 DropoutDraw draw_dropout(double probability, const DropoutKey& key);
 
-/// Zeros elements at random and scales the others so that the mean stays. The choice is a function of the key
-/// and the position in memory order: the same in f32 and f64, for any number of threads, on any device.
+/// Zeros elements at random and scales the others so that the mean is kept. The choice is a function of the
+/// key and the position in memory order: the same in f32 and f64, for any number of threads, on any device.
 /// Probabilities are exact to 2^-32.
 /// Math:    y = kept ? x / (1 - probability) : 0
 /// Grad:    dx = kept ? dy / (1 - probability) : 0

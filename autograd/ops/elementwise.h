@@ -70,7 +70,7 @@ const char* name_of(Unary f);
 /// cap tanh(x / cap), which stays within +-cap and close to x around 0.
 /// Source:  Gemma Team 2024, arXiv:2408.00118, section 2
 Tensor softcap(const Tensor& x, double cap);
-/// True for functions that feed-forward layers may use, between their products.
+/// True for functions that feed-forward layers may use between their products.
 bool is_activation(Unary f);
 
 /// y = condition ? a : b.

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// Everything that linear_attention() may be told besides its three tensors.
+/// The options of linear_attention().
 struct LinearAttentionOptions {
   Tensor log_decay;  ///< g <= 0 [B, T, H] or [B, T, H, D], in f32 with bf16; undefined: nothing decays
   Tensor beta;       ///< [B, T, H]; defined, it makes the update a delta rule
@@ -15,9 +15,9 @@ struct LinearAttentionOptions {
 
 /// Attention without a softmax: each head keeps a state, a matrix of constant size that decays, takes in a
 /// key and a value with every token, and is read by its query. With a beta it is a memory that learns by the
-/// delta rule: of each value it takes in what it does not recall for the key already. One recurrence, in
-/// chunks of tokens, for gated linear attention (decays by channel), DeltaNet (beta), Gated DeltaNet (beta,
-/// one decay per head) and Kimi delta attention (beta, decays by channel).
+/// delta rule: it takes in the part of each value that it does not already recall for the key. One
+/// recurrence, in chunks of tokens, for gated linear attention (decays by channel), DeltaNet (beta), Gated
+/// DeltaNet (beta, one decay per head) and Kimi delta attention (beta, decays by channel).
 /// Math:    S_t = Diag(exp g_t) S_{t-1} + k_t u_t^T, y_t = scale S_t^T q_t; u_t = v_t, or with a beta
 ///          u_t = beta_t (v_t - (Diag(exp g_t) S_{t-1})^T k_t), which is
 ///          S_t = (I - beta_t k_t k_t^T) Diag(exp g_t) S_{t-1} + beta_t k_t v_t^T

@@ -24,8 +24,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 /// Source:  Zhang and Sennrich 2019, arXiv:1910.07467
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
 
-/// RMS norms of each head's queries and keys in rows of a packed projection, whose first `queries` heads are
-/// the queries, and the `keys` heads behind them the keys. The rest of a row is copied.
+/// RMS norms of each head's queries and keys in rows of a packed projection, which begin with `queries` heads
+/// of queries, followed by `keys` heads of keys. The rest of a row is copied.
 /// Math:    each head is rms_norm(head, query_weight) or rms_norm(head, key_weight)
 /// Shapes:  x [..., N], both weights [D], N >= (queries + keys) D -> y [..., N]
 /// Saves:   x, the weights, and the scale of every head
@@ -33,7 +33,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
 Tensor packed_head_norms(const Tensor& x, Index queries, Index keys, const Tensor& query_weight,
                          const Tensor& key_weight, double epsilon = 1e-6);
 
-/// Both, with one argument for the choice, for operations that include a norm.
+/// Either of the two norms, for operations that include one.
 struct Normalization {
   const char* op;
   Tensor weight, bias;

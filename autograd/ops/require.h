@@ -12,8 +12,8 @@
 
 namespace tapeformer {
 
-/// An argument of an operation for a message, such as "x=f32[2,3]", or several. Nothing is written before
-/// there is an error: a step builds no text.
+/// An argument of an operation for a message, such as "x=f32[2,3]", or several. The text is not built before
+/// there is an error.
 class Named {
  public:
   Named(const char* name, const Tensor& x) : name_(name), value_(&x) {}

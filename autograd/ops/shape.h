@@ -19,7 +19,7 @@ Tensor transpose(const Tensor& x);
 /// Repeats x along axes of size 1 and new leading axes.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
-/// Shapes:  parts [..., N_i, ...] equal but for `axis` -> y [..., sum N_i, ...]
+/// Shapes:  parts [..., N_i, ...], equal except along `axis` -> y [..., sum N_i, ...]
 Tensor concat(const TensorList& parts, int axis);
 /// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
 Tensor slice(const Tensor& x, int axis, Index from, Index size);
@@ -28,7 +28,7 @@ TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes);
 Tensor pad(const Tensor& x, int axis, Index from, Index size);
 
 /// y[..., j, ...] = x[..., index[..., j, ...], ...] along `axis`, as torch.gather.
-/// Shapes:  index i32, equal to x but for `axis` -> y as index
+/// Shapes:  index i32, equal to x except along `axis` -> y as index
 /// Throws:  ShapeError if shapes do not fit or an index is outside [0, N)
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 /// Adds x's elements to zeros of size `size` along `axis`; the gradient of gather.

@@ -12,8 +12,8 @@
 // throws, with the path and the system's reason: DataError or CheckpointError.
 namespace tapeformer {
 
-/// A file that is read in parts, at any place, by any thread. It stays what it was when it was opened, though
-/// the path may be given to another file meanwhile. Copies share it.
+/// A file that is read in parts, at any place, by any thread. It stays the same file, even if its path is
+/// given to another one in the meantime. Copies share it.
 template <class E = DataError>
 class OpenedFile {
  public:
@@ -33,8 +33,9 @@ class OpenedFile {
   std::uint64_t size_ = 0;
 };
 
-/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. Of bytes that come
-/// in pieces, each but the last a multiple of eight, the sum of one is the next one's `sum`.
+/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. For bytes in
+/// pieces, whose lengths (but for the last) are multiples of eight, pass the sum of each as `sum` of the
+/// next.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum = 0);
 
 /// Only small files are read whole: a file with holes may claim terabytes and take no space.

@@ -28,8 +28,8 @@ using FinalGradient = std::function<void(ParameterState&)>;
 
 /// Records the operations of this thread from its construction until backward() or its destruction; of nested
 /// tapes only the innermost one records. Append order is topological, so a reverse pass is one loop.
-/// Misuse throws TapeError: a second backward, backward of a loss with several elements without a seed, a
-/// tensor of a dead, outer or other thread's tape.
+/// Misuse throws TapeError: a second backward(), a loss of several elements without a seed, or a tensor of
+/// a tape that is dead, outer or another thread's.
 class Tape {
  public:
   Tape();
@@ -39,7 +39,7 @@ class Tape {
 
   /// Makes `x` a leaf whose gradient gradients() can return. Parameters need no watching.
   void watch(const Tensor& x);
-  /// True for what was watched or computed on this tape.
+  /// True for a tensor that was watched or computed on this tape.
   bool tracks(const Tensor& x) const {
     return x.defined() && (is_computed_here(x) || leaves_.find(x.state()) >= 0);
   }
@@ -70,7 +70,8 @@ class Tape {
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   /// backward() calls this once for every parameter that took part, as soon as nothing more is added to its
-  /// gradient: to sum it with other processes' while the pass goes on. The order depends only on what was
+  /// gradient: to sum it with those of other processes while the pass goes on. The order depends only on what
+  ///           was
   /// recorded. Work on a GPU is queued by then, and may not have run.
   void on_final_gradient(FinalGradient call) { final_gradient_ = std::move(call); }
 
@@ -155,7 +156,7 @@ class Tape {
   GradientWrapper wrapper_;
   FinalGradient final_gradient_;
   PooledVector<std::int32_t>
-      not_yet_final_;             // the slots of parameters, that with the last first use in front
+      not_yet_final_;             // the slots of parameters, by their first use, the last one in front
   std::size_t called_final_ = 0;  // of these
 };
 
@@ -240,7 +241,7 @@ class NoGradGuard {
 
 /// The recording tape if it tracks one of the inputs, else nullptr.
 Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
-/// What record() and its like call once tape_for() has named a tape.
+/// The functions below call this once tape_for() has returned a tape.
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                  std::size_t output_count, Backward backward, ComposedFallback fallback);

@@ -216,14 +216,14 @@ void add_kinds(std::vector<CheckedLayer>& layers) {
   for (const AttentionKind& kind : attention_kinds()) {
     std::string title = kind.title;
     for (const char separator : {'-', ' '}) std::replace(title.begin(), title.end(), separator, '_');
-    const bool always_turns = kind.uses("rotary_width");
+    const bool always_rotates = kind.uses("rotary_width");
     for (const AttentionForm& form : kind.forms) {
-      layers.push_back({title + "_" + form.name, always_turns ? everything : all_masks, true,
+      layers.push_back({title + "_" + form.name, always_rotates ? everything : all_masks, true,
                         kind_with(kind.name, form.choose)});
     }
     const auto takes = kind.can & kHasState ? only_causal : all_masks;
     if (kind.forms.empty()) layers.push_back({title, takes, true, kind_with(kind.name)});
-    if (always_turns || !(kind.can & kCanRotate)) continue;
+    if (always_rotates || !(kind.can & kCanRotate)) continue;
     layers.push_back({title + "_rotary", self_with_positions, true,
                       kind_with(kind.name, [](AttentionConfig& c) { c.rotary = true; })});
   }

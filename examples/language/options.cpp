@@ -218,9 +218,9 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
   const auto has_weights = [&](Index layer) {
     return !(attention_kind(model.attention_config(layer).kind).can & kHasState);
   };
-  const bool turns = any_layer([&](Index layer) { return model.turns(layer); }, pattern);
-  if (!turns) command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
-  if (!turns && model.positions == PositionKind::rotary)
+  const bool rotates = any_layer([&](Index layer) { return model.rotates(layer); }, pattern);
+  if (!rotates) command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  if (!rotates && model.positions == PositionKind::rotary)
     command.refuse({"--positions"}, "on a state, which knows the order of tokens by itself");
   if (!any_layer(has_weights, pattern))
     command.refuse({"--attention-dropout"}, "on a state, which has no weights to drop");
@@ -253,7 +253,7 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const std::string& name = fields[i].name;
     const bool is_asked = !fields[i].help.empty() && given(name);
-    const bool differs = usual.name != kind.name && name == "groups";  // its default is another's
+    const bool differs = usual.name != kind.name && fields[i].follows_kind;
     if (usual.uses(name) && (differs || !kind.uses(name)) && !is_asked) fields[i].set(defaults[i].value());
   }
   if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("positions") &&

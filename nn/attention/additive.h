@@ -28,9 +28,9 @@ class AdditiveAttention : public Attention {
   }
   void visit(ParameterVisitor& visitor) override;
 
-  /// As MultiHeadAttention::cost() with G = H, but
+  /// As MultiHeadAttention::add_cost() with G = H, but
   ///   parameters   H D more for the scores, and no bias for keys
-  ///   backward     2 P (4 D + 2 E) in place of 2 P (3 D + 2 E), for there is the score weights' gradient too
+  ///   backward     2 P (4 D + 2 E) in place of 2 P (3 D + 2 E), since the score weights get a gradient too
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:

@@ -46,11 +46,11 @@ class Attention : public Module {
   virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
     return {};
   }
-  /// Values that one token takes in this layer's cache.
+  /// The values that this layer's cache holds per token, or per row.
   virtual CacheWidths cache_widths() const = 0;
 };
 
-/// Not only equal ones: attention whose query and memory are the same tensor is self-attention.
+/// Whether a and b are one tensor, not just equal: if query and memory are, it is self-attention.
 inline bool is_same_tensor(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && a.state() == b.state();
 }

@@ -69,11 +69,11 @@ struct AttentionConfig : AttentionPieces::Fields {
   void add_positions(PositionKind positions);
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
-  /// A copy with defaults in place of zeros, and with what the kind or `cross` does not use switched off. It
-  /// is for reading; make_attention() takes the config as it was given.
+  /// A copy with defaults in place of zeros, and without the features that the kind or `cross` does not use.
+  /// It is for reading; make_attention() takes the config as it was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// A copy of the kind `name`, without what the models' fields say for this kind alone.
+  /// A copy of the kind `name`. Fields that this kind uses and that one does not have their defaults.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What a kind can do; several are joined by |.
+/// Abilities of a kind, joined by |.
 enum AttentionAbility : unsigned {
   kCanRotate = 1,         ///< takes rotary positions
   kCanCache = 2,          ///< keeps keys and values of earlier calls in a KvCache
@@ -39,7 +39,7 @@ struct AttentionKind {
   std::function<void(AttentionConfig&)> complete = {};
   /// Adds the cost for a resolved config. attention_cost() does not cover a kind without it.
   std::function<void(const AttentionConfig&, CostSum&)> add_cost = {};
-  std::vector<AttentionForm> forms = {};  ///< empty if there is one way only
+  std::vector<AttentionForm> forms = {};  ///< empty if there is only one
   /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. Models, files and
   /// options have them like those that are built in.
   std::vector<OwnField> own = {};

@@ -10,7 +10,7 @@ struct AttentionCall {
   Index batch = 1;          ///< B
   Index queries = 1;        ///< T
   Index keys = 0;           ///< S, of a memory; 0 for queries: self-attention
-  Index cached = 0;         ///< tokens in the cache before: decoding, of which forward_flops alone is meant
+  Index cached = 0;         ///< tokens in the cache before: decoding, for which only forward_flops are meant
   bool causal = false;      ///< aligned at the last query and the last key
   Index window = 0;         ///< keys that a causal query sees, its own included; 0 for all before it
   DType type = DType::f32;  ///< of activations and cache
@@ -20,20 +20,20 @@ struct AttentionCall {
 /// the causal one; with gradients of parameters and inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
   Index parameters = 0;  ///< values that are trained
-  /// Matrix products only, 2 a multiply-add, as a Profile counts them. In attention only visible pairs count,
-  /// although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
+  /// Matrix products only, 2 for each multiply-add, as a Profile counts them. In attention only visible pairs
+  /// count, although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
   Index forward_flops = 0, backward_flops = 0;
   Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved but for parameter bytes
   Index cache_bytes_per_token = 0;  ///< of one row of the batch
-  Index cache_bytes_per_row = 0;    ///< besides, however many tokens it has
+  Index cache_bytes_per_row = 0;    ///< of its state, however many tokens it has
 };
 
 /// Visible pairs of a query and a key, for one row of the batch and one head.
 /// Math:    T S; causal: sum over t of max(0, t + 1 + S - T), of which a window W leaves at most W
 Index visible_pair_count(const AttentionCall& call);
 
-/// The cost of a layer that make_attention() makes; each layer's cost() states its formula.
-/// Throws:  Error if sizes do not fit, or if nobody knows what the kind costs
+/// The cost of a layer that make_attention() makes; the formula is at each layer's add_cost().
+/// Throws:  Error if sizes do not fit, or if the row of the kind has no add_cost
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
 /// Adds up the costs of the parts of a layer. It counts in double, since the sizes in a damaged file may have

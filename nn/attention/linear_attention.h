@@ -9,9 +9,9 @@
 namespace tapeformer {
 
 /// Linear attention with a state, of four kinds: gated linear attention (gla), DeltaNet (deltanet), Gated
-/// DeltaNet (gated_deltanet) and Kimi delta attention (kda). A token costs the same time and the cache the
-/// same memory however many came before. The order of tokens is in the decays and convolutions, so
-/// rotary positions do nothing.
+/// DeltaNet (gated_deltanet) and Kimi delta attention (kda). The time for a token and the memory of the cache
+/// do not grow with the number of tokens before. Decays and convolutions carry the order of tokens, so there
+/// are no rotary positions.
 /// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's;
 ///          beta = sigmoid(W_b x), gla has none; log decay
 ///            gla:            -softplus(W_2 W_1 x + offset) / 16, by channel

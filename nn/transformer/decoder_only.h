@@ -52,8 +52,7 @@ class DecoderOnly : public Module {
                 const PackedDocuments& documents = {}) const;
   /// The final states of tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
-  /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never
-  /// recorded.
+  /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never recorded.
   /// Shapes:  ids i32 [B, T] -> L times [B, H, T, T]
   std::vector<Tensor> attention_weights(const Tensor& ids) const;
   /// Empty caches; the first call of states() sets the number of sequences.

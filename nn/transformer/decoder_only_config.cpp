@@ -68,7 +68,7 @@ void DecoderOnlyConfig::check() const {
   require(kv_sharing == 1 || !value_residual,
           "kv_sharing excludes value_residual, since layers that share have no values of their own");
   require(kv_sharing == 1 || window_rotary_base == 0,
-          "kv_sharing excludes window_rotary_base, since layers that share keys turn them alike");
+          "kv_sharing excludes window_rotary_base, since layers that share keys rotate them alike");
   require(positions != PositionKind::sinusoidal || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
@@ -80,23 +80,23 @@ void DecoderOnlyConfig::check() const {
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters);
   const bool is_biased = positions == PositionKind::alibi || positions == PositionKind::buckets;
-  bool turns_in_windows = false, is_bias_used = false;
+  bool rotates_in_windows = false, is_bias_used = false;
   for (Index layer = 0; layer < std::min(layers, period); ++layer) {
     check_layer(layer);
-    turns_in_windows = turns_in_windows || (turns(layer) && has_window(layer));
+    rotates_in_windows = rotates_in_windows || (rotates(layer) && has_window(layer));
     is_bias_used = is_bias_used || attention_config(layer).relative_bias != RelativeBias::none;
   }
   require(
       !is_biased || is_bias_used,
       format("positions={} bias scores, which a state does not have; got attention={}; try positions=none",
              name_of(positions), attention.kind));
-  require(window_rotary_base == 0 || turns_in_windows,
+  require(window_rotary_base == 0 || rotates_in_windows,
           format("window_rotary_base={} needs a window in layers with rotary positions; try window=128 and "
                  "positions=rotary",
                  value_text(window_rotary_base)));
 }
 
-bool DecoderOnlyConfig::turns(Index layer) const {
+bool DecoderOnlyConfig::rotates(Index layer) const {
   const AttentionConfig config = attention_config(layer).resolved();
   return config.rotary || config.rotary_width > 0;
 }

@@ -70,7 +70,7 @@ struct DecoderOnlyConfig {
   /// True for the layers that `window_rotary_base` is for.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that rotate queries and keys by rotary positions.
-  bool turns(Index layer) const;
+  bool rotates(Index layer) const;
   /// True for the layers that have keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
   /// `attention` of a layer, from 0, with what the model decides. With a window_rotary_base the rotary

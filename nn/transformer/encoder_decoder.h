@@ -34,11 +34,11 @@ class LayerStack : public Module {
 
   TokenInput input_;                      ///< embeddings and positions
   std::vector<TransformerLayer> layers_;  ///< from the first to the last
-  std::optional<Norm> norm_;              ///< that pre-norm stacks end with
+  std::optional<Norm> norm_;              ///< at the end of pre-norm stacks
   bool recomputes_layers_ = false;        ///< see recompute_layers()
 };
 
-/// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
+/// Maps token ids to contextual states; can be used alone, for example under a masked-token head.
 /// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
 class Encoder : public LayerStack {
  public:

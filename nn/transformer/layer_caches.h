@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// The key-value caches of a stack of layers, one row a sequence, and the last inputs of the layers'
-/// convolutions, if they have some. Layers that share keys and values share a cache.
+/// The key-value caches of a stack of layers, one row per sequence, and the last inputs of the layers'
+/// convolutions, if they have any. Layers that share keys and values share a cache.
 class LayerCaches {
  public:
   /// One cache for every `sharing` layers in a row; `convolutions` is the number of layers with short
@@ -60,8 +60,8 @@ class LayerCaches {
   std::size_t sharing_;
 };
 
-/// The caches of a decoder during generation, one row a sequence: for every layer the keys and values of the
-/// tokens so far, and of the memory that the sequence reads. Decoder::start() makes one.
+/// The caches of a decoder during generation, one row per sequence: for every layer the keys and values of
+/// the tokens so far, and of the memory that the sequence reads. Decoder::start() makes one.
 class DecoderState {
  public:
   /// See Decoder::start().

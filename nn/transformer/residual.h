@@ -18,7 +18,7 @@ class ResidualStream {
 
   /// Adds dropout(branch).
   void add(const Tensor& branch, const Dropout& dropout) {
-    settle();
+    add_pending();
     branch_ = branch;
     dropped_ = {dropout.active_probability(), dropout.next_key()};
   }
@@ -32,12 +32,12 @@ class ResidualStream {
   }
   /// The stream with all that has been added.
   const Tensor& sum() {
-    settle();
+    add_pending();
     return sum_;
   }
 
  private:
-  void settle() {
+  void add_pending() {
     if (!branch_.defined()) return;
     sum_ = sum_ + dropout(std::exchange(branch_, Tensor()), dropped_.probability, dropped_.key);
   }
@@ -46,7 +46,7 @@ class ResidualStream {
   BranchDropout dropped_;
 };
 
-/// Before the sublayer, after the sum, or on what the sublayer adds.
+/// Where a norm is: before the sublayer, after the sum, or on what the sublayer adds.
 enum class NormPlace { pre, post, branch };
 
 /// A sublayer with its residual connection, as a part of this name in profiles.

@@ -43,11 +43,11 @@ AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions
 AttentionPlan plan_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options);
 
-/// True if only the composed path will do: it returns weights.
+/// True if this takes the composed path, which alone returns weights.
 inline bool needs_composed(const AttentionOptions& options) { return options.weights != nullptr; }
 
-/// Undefined are key and value if `query` is a projection that holds all three side by side, and `weight`
-/// unless the scores are additive.
+/// `key` and `value` are undefined if `query` is a projection that holds all three side by side; `weight` is
+/// undefined unless the scores are additive.
 struct AttentionTensors {
   Tensor query, key, value, weight;
 };
@@ -65,9 +65,9 @@ void count_products(const char* op, const AttentionPlan& plan, Index of_key_widt
 /// query [B, T, H, D], key [B, S, H, D] -> scores [B, H, T, S]
 using AttentionScores = std::function<Tensor(const Tensor& query, const Tensor& key)>;
 
-/// Attention in plain operations around any scores. Rows that the masks leave out are first set to
-/// zero, and grouped heads are repeated; then come the additive mask, the masks,
-/// softmax, dropout and the values. The inputs must have been checked.
+/// Attention in plain operations around any scores. Rows that the masks leave out are first set to zero, and
+/// grouped heads are repeated; then come the additive mask, the masks, softmax, dropout and the values. The
+/// inputs must have been checked.
 Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores);
 

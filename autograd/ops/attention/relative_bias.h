@@ -21,8 +21,8 @@ Tensor alibi_slopes(Index heads, Device device = default_device());
 /// Source:  Press et al. 2022, arXiv:2108.12409, section 3
 Tensor alibi_bias(const Tensor& slopes, Index reach);
 
-/// T5's choice of buckets: half of a direction's near distances have one each, and distances from there to
-/// max_distance share the others in logarithmic steps; whatever is further has the last one.
+/// T5's buckets. In each direction the first half of them take one of the nearest distances each; the others
+/// share the distances up to max_distance in logarithmic steps, and the last one takes all beyond.
 struct DistanceBuckets {
   Index count = 32;           ///< of both directions together
   bool bidirectional = true;  ///< half of the buckets for later keys; else those share bucket 0
@@ -34,7 +34,7 @@ struct DistanceBuckets {
 ///          code
 Index bucket_of(Index r, const DistanceBuckets& buckets);
 
-/// The buckets of the distances from -M to M, M being max_distance: whatever is further is in the same ones.
+/// The buckets of the distances from -M to M, M being max_distance; the outermost two take all beyond.
 /// Shapes:  -> i32 [2 M + 1]
 /// Throws:  ShapeError unless every direction has two buckets and a max_distance beyond the near ones
 Tensor distance_buckets(const DistanceBuckets& buckets, Device device = default_device());

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// The keys that each query may see at most: [from, to), i32 [B, T] each. Both are undefined if every query
+/// The range of keys that each query may see: [from, to), i32 [B, T] each. Both are undefined if every query
 /// may see every key. This alone implements AttentionMasks' positions, lengths and sequences.
 struct VisibleKeys {
   Tensor from, to;
@@ -16,7 +16,7 @@ struct VisibleKeys {
 /// nothing here waits for it.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
-/// i32 [B, T]: the key whose position each query has, packed sequences before its own counted too.
+/// i32 [B, T]: the key at the position of each query, counted from the start of the first packed sequence.
 Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
 /// [B, H, T, S] or [B, 1, T, S]: a relative bias [H, 2 R + 1] or [1, 2 R + 1] for every pair.

@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// Values that a layer's cache holds. Latent attention keeps everything in `key`, linear
-/// attention everything in `state`.
+/// Values that a layer's cache holds. Latent attention keeps everything in `key`, linear attention everything
+/// in `state`.
 struct CacheWidths {
   /// For each token, of its key and of its value.
   Index key = 0, value = 0;
@@ -61,7 +61,7 @@ class KvCache {
   /// it is used up. False if that is impossible, or if this cache is not contiguous.
   virtual bool reserve(Index /*tokens*/) { return false; }
   /// From now on append() puts a token of each row where `step` says, for which there must be room, and
-  /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.
+  /// lengths() are the step's; until set_step({}). The caller keeps length() at the same place.
   void set_step(CacheStep step) { step_ = std::move(step); }
   /// The step that set_step() has set.
   const CacheStep& step() const { return step_; }

@@ -5,8 +5,8 @@
 namespace tapeformer {
 
 /// Tokens in blocks of a fixed size out of a pool; a table per row names its blocks in order. Rows that begin
-/// alike share blocks, which are counted; who appends to a shared block copies it first. So reordering rows
-/// copies tables only, at the price that attention's view of a row is gathered again for every call.
+/// alike share blocks, which are counted; append() copies a shared block before it writes to it. So
+/// reordering rows copies tables only, at the price of gathering the tokens of each row again for every call.
 /// Source:  Kwon et al. 2023, arXiv:2309.06180
 class PagedCache : public KvCache {
  public:

@@ -4,11 +4,11 @@
 
 namespace tapeformer {
 
-/// Takes from each head's output its part along the token's own value; cross-attention does not.
+/// Removes from each head's output its part along the token's own value, in self-attention.
 /// Math:    z_h = y_h - (y_h . v_g) v_g / |v_g|^2, v_g being what head h reads of its own token
 /// Source:  Zhai 2026, arXiv:2603.09078
 struct Exclusive {
-  bool exclusive = false;  ///< whether the part along the token's own value is taken away
+  bool exclusive = false;  ///< whether the part along the token's own value is removed
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& config);
   static MadePiece make(const AttentionConfig& config, Generator& random);

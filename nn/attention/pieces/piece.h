@@ -9,7 +9,7 @@ struct AttentionConfig;
 class CostSum;
 
 /// Queries, keys and values of one call, between a layer's projections and its scores. They are packed in
-/// the rows of one tensor as long as every piece works on packed rows, and apart after that.
+/// the rows of one tensor as long as every piece works on packed rows, and separate after that.
 struct CallHeads {
   const Tensor& input_btc;          ///< of the queries
   const AttentionContext& context;  ///< of the call: cache, positions and shared tensors
@@ -28,7 +28,7 @@ struct CallHeads {
   const Tensor& key();
   /// Another layer's, where the context shares them.
   const Tensor& value();
-  /// Lets go of all but own_value_bsge, once the scores have been computed.
+  /// Frees all but own_value_bsge, once the scores have been computed.
   void release();
 };
 
@@ -58,7 +58,7 @@ struct PieceCase {
   void (*choose)(AttentionConfig&);  ///< sets the fields that ask for the piece
   bool only_self = false;            ///< the piece is for self-attention
 };
-/// The configurations that a piece is tested by.
+/// The configurations that a piece is tested with.
 using PieceCases = std::vector<PieceCase>;
 
 // A row of the table in pieces.h is a struct of a piece's fields, which AttentionConfig inherits. It has
@@ -67,6 +67,6 @@ using PieceCases = std::vector<PieceCase>;
 //   complete(config)                its part of AttentionConfig::resolved(). Throws: Error
 //   make(config, random)            the piece of a layer of this resolved config, or null
 //   add_cost(config, sum)           its part of the layer's cost
-//   cases()                         configurations to test it by
+//   cases()                         configurations to test it with
 
 }  // namespace tapeformer
