@@ -25,8 +25,12 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
   if (!has_table(config.kind)) return;
   const Tensor sinusoids = Tensor::empty({config.most, config.width}, DType::f64, Device::cpu());
   double* values = sinusoids.data<double>();
+  const Index sines = (config.width + 1) / 2;
   for (Index t = 0; t < config.most; ++t) {
-    for (Index i = 0; i < config.width; ++i) {
+    for (Index place = 0; place < config.width; ++place) {
+      const Index i = config.kind == PositionKind::sinusoidal ? place
+                      : place < sines                         ? 2 * place
+                                                              : 2 * (place - sines) + 1;
       const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(config.width);
       const double angle = static_cast<double>(t) / std::pow(10000.0, exponent);
       *values++ = i % 2 == 0 ? std::sin(angle) : std::cos(angle);

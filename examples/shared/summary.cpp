@@ -108,8 +108,8 @@ std::string costs_text(EncoderDecoder& model) {
   const EncoderDecoderConfig& config = model.config();
   const Tensor ids = zero_ids(config.max_length, model.device());
   const auto line = [&](const char* name, bool is_cross) {
-    const AttentionCost cost =
-        cost_of(config.layer.attention_config(is_cross), model.parameters().front().value().dtype());
+    const AttentionCost cost = cost_of(config.decoder_layer().attention_config(is_cross),
+                                       model.parameters().front().value().dtype());
     return cache_line(name, static_cast<double>(config.decoder_layers * cost.cache_bytes_per_token));
   };
   return costs_of(model, "a pair of " + number_of(config.max_length, "token") + " each",

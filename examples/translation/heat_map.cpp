@@ -76,7 +76,7 @@ void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
     throw Error(format("--heatmap-layer must be a decoder layer, 0 to {}, or -1 for the last; got {}",
                        model.decoder_layers - 1, layer));
   }
-  const Index number = head_number(head), heads = model.layer.attention.heads;
+  const Index number = head_number(head), heads = model.decoder_layer().attention.heads;
   if (head == "averaged" || head == "all" || (number >= 0 && number < heads)) return;
   throw Error(format("--heatmap-head must be 0 to {}, averaged or all; got {}", heads - 1, head));
 }

@@ -9,67 +9,79 @@ namespace tapeformer {
 namespace {
 
 /// Activations under transformers' names. If one of ours has several, the first is written.
-constexpr std::pair<const char*, Unary> kActivations[] = {{"gelu_new", Unary::gelu_tanh},
-                                                          {"gelu_pytorch_tanh", Unary::gelu_tanh},
-                                                          {"gelu_python_tanh", Unary::gelu_tanh},
-                                                          {"gelu", Unary::gelu},
-                                                          {"gelu_python", Unary::gelu},
-                                                          {"relu", Unary::relu},
-                                                          {"relu2", Unary::relu_squared},
-                                                          {"silu", Unary::silu},
-                                                          {"swish", Unary::silu}};
+constexpr std::pair<const char*, const char*> kActivations[] = {{"gelu_new", "gelu_tanh"},
+                                                                {"gelu_pytorch_tanh", "gelu_tanh"},
+                                                                {"gelu_python_tanh", "gelu_tanh"},
+                                                                {"gelu", "gelu"},
+                                                                {"gelu_python", "gelu"},
+                                                                {"relu", "relu"},
+                                                                {"relu2", "relu_squared"},
+                                                                {"silu", "silu"},
+                                                                {"swish", "silu"}};
 
-template <class Holds>
-const std::pair<const char*, Unary>* find_activation(const Holds& holds) {
-  return std::find_if(std::begin(kActivations), std::end(kActivations), holds);
+using ActivationName = const char* std::pair<const char*, const char*>::*;
+constexpr ActivationName kTheirs = &std::pair<const char*, const char*>::first,
+                         kOurs = &std::pair<const char*, const char*>::second;
+/// The first row with this name, or the end.
+const std::pair<const char*, const char*>* find_activation(ActivationName whose, const std::string& name) {
+  return std::find_if(std::begin(kActivations), std::end(kActivations),
+                      [&](const auto& row) { return name == row.*whose; });
 }
 
 /// Fields of training alone, of the order of rows, and those without effect unless another is set.
 constexpr std::initializer_list<const char*> kWithoutEffect = {
-    "embedding_dropout", "residual_dropout", "attention_dropout", "feed_forward_dropout", "zero_init",
-    "norm_bias",         "qk_norm_epsilon",  "full_attention",    "bias_buckets",         "bias_distance"};
+    "dropout",   "embedding_dropout", "residual_dropout", "attention_dropout", "feed_forward_dropout",
+    "zero_init", "norm_bias",         "qk_norm_epsilon",  "full_attention",    "bias_buckets",
+    "packed",    "bias_distance"};
 
 template <class T>
-std::optional<T> optional_of(const ConfigMap::Json& value) {
+std::optional<T> optional_of(const FieldMap::Json& value) {
   return value.is_null() ? std::optional<T>() : value.get<T>();
 }
 
 }  // namespace
 
-DecoderOnlyConfig ConfigMap::read(Describe describe, JsonFields& file) {
-  ConfigMap map{DecoderOnlyConfig()};
+template <class Config>
+Config ConfigMapOf<Config>::read(Describe describe, JsonFields& file) {
+  ConfigMapOf map{Config()};
   map.reads = &file;
   describe(map);
   return map.model;
 }
 
-void ConfigMap::write(Describe describe, const DecoderOnlyConfig& model, Json& file) {
-  ConfigMap map(model);
+template <class Config>
+void ConfigMapOf<Config>::write(Describe describe, const Config& model, Json& file) {
+  ConfigMapOf map(model);
   map.writes = &file;
   describe(map);
 }
 
-DecoderOnlyConfig ConfigMap::fit(Describe describe, const DecoderOnlyConfig& model) {
-  ConfigMap map(model);
+template <class Config>
+Config ConfigMapOf<Config>::fit(Describe describe, const Config& model) {
+  ConfigMapOf map(model);
   map.fits = true;
   map.has(kWithoutEffect);
   describe(map);
-  const DecoderOnlyConfig unchanged;
+  const Config unchanged;
   for (const ConfigField& field : fields_of(unchanged))
     if (!map.has_field(field.name)) map.ours(field.name).set(field.value());
   return map.model;
 }
 
-ConfigField& ConfigMap::ours(const std::string& name) {
-  return *std::find_if(list_.begin(), list_.end(),
-                       [&](const ConfigField& field) { return field.name == name; });
+template class ConfigMapOf<DecoderOnlyConfig>;
+template class ConfigMapOf<EncoderDecoderConfig>;
+
+ConfigField* FieldMap::find(const std::string& name) {
+  const auto found =
+      std::find_if(list_.begin(), list_.end(), [&](const ConfigField& field) { return field.name == name; });
+  return found == list_.end() ? nullptr : &*found;
 }
 
-bool ConfigMap::has_field(const std::string& name) const {
+bool FieldMap::has_field(const std::string& name) const {
   return ours_.count(name) > 0 || ours_.count(name.substr(0, name.find('_')) + "_*") > 0;
 }
 
-void ConfigMap::field(const char* theirs, const char* name, const Json& otherwise) {
+void FieldMap::field(const char* theirs, const char* name, const Json& otherwise) {
   has({name});
   ConfigField& field = ours(name);
   if (writes) std::visit([&](const auto& value) { (*writes)[theirs] = value; }, *field.value());
@@ -84,43 +96,41 @@ void ConfigMap::field(const char* theirs, const char* name, const Json& otherwis
     field.set(reads->number(theirs, optional_of<double>(otherwise)));
 }
 
-void ConfigMap::fixed(const char* name, const FieldValue& value) {
+void FieldMap::size(const char* theirs, const char* name, Index resolved, Index otherwise) {
+  has({name});
+  if (reads) ours(name).set(reads->size(theirs, otherwise > 0 ? std::optional(otherwise) : std::nullopt));
+  if (writes) (*writes)[theirs] = resolved;
+}
+
+void FieldMap::fixed(const char* name, const FieldValue& value) {
   has({name});
   if (!writes) ours(name).set(value);
 }
 
-void ConfigMap::demand(const char* theirs, const Json& value) {
+void FieldMap::demand(const char* theirs, const Json& value) {
   if (reads) reads->demand(theirs, value);
 }
 
-void ConfigMap::ignore(std::initializer_list<const char*> theirs) {
+void FieldMap::ignore(std::initializer_list<const char*> theirs) {
   if (reads) reads->ignore(theirs);
 }
 
-void ConfigMap::activation(const char* theirs, const char* otherwise, bool gated) {
+void FieldMap::activation(const char* theirs, const char* otherwise, bool gated) {
   has({"gated", "activation"});
-  const auto named = [](const std::string& name) {
-    return find_activation([&](const auto& row) { return name == row.first; });
-  };
-  const Unary usual = named(otherwise)->second;
+  ConfigField &activation = ours("activation"), *const gating = find("gated");
+  const std::string usual = find_activation(kTheirs, otherwise)->second;
   if (reads) {
     const std::string name = reads->text(theirs, otherwise);
-    const auto found = named(name);
+    const auto found = find_activation(kTheirs, name);
     if (found == std::end(kActivations))
       reads->fail(theirs, "= " + name + " changes the arithmetic and is not implemented");
-    model.activation = found->second;
+    activation.set(std::string(found->second));
   }
-  const auto is_ours = [&](const auto& row) { return row.second == model.activation; };
-  if (writes) (*writes)[theirs] = model.activation == usual ? otherwise : find_activation(is_ours)->first;
-  if (fits && model.gated != gated) model.activation = usual;
-  model.gated = gated;
-}
-
-void ConfigMap::hidden_width(const char* theirs, Index times) {
-  has({"feed_forward"});
-  const Index usual = times * model.width;
-  if (reads) model.feed_forward = reads->size(theirs, usual > 0 ? std::optional(usual) : std::nullopt);
-  if (writes) (*writes)[theirs] = model.hidden_width();
+  const std::string now = activation.text();
+  if (writes) (*writes)[theirs] = now == usual ? otherwise : find_activation(kOurs, now)->first;
+  if (!gating) return;
+  if (fits && std::get<bool>(*gating->value()) != gated) activation.set(usual);
+  gating->set(gated);
 }
 
 }  // namespace tapeformer

@@ -8,7 +8,8 @@ namespace tapeformer {
 namespace {
 
 /// Without the fields that only the attention of `model` has.
-std::vector<FieldChange> changes_between(const DecoderOnlyConfig& model, const DecoderOnlyConfig& other) {
+template <class Config>
+std::vector<FieldChange> changes_between(const Config& model, const Config& other) {
   std::vector<FieldChange> changes;
   const FieldList has = fields_of(model), wants = fields_of(other);
   for (std::size_t i = 0; i < has.size(); ++i)
@@ -27,12 +28,14 @@ std::size_t distance(const std::vector<FieldChange>& changes) {
 
 }  // namespace
 
-std::string Expression::refusal(const std::string& has, const std::string& wants) const {
+template <class Config>
+std::string ExpressionOf<Config>::refusal(const std::string& has, const std::string& wants) const {
   return tapeformer::format("[export] {} has no such model; {} differs least; got {}; try {}", format->name,
                             family->title, has, wants);
 }
 
-void Expression::check() const {
+template <class Config>
+void ExpressionOf<Config>::check() const {
   if (changes.empty()) return;
   const auto with = [&](std::string FieldChange::*value) {
     return joined(changes, ", ", [&](const FieldChange& one) { return one.field + "=" + one.*value; });
@@ -40,20 +43,30 @@ void Expression::check() const {
   throw CheckpointError(refusal(with(&FieldChange::has), with(&FieldChange::wants)));
 }
 
-const ModelFormat& transformers_format() {
-  static const ModelFormat format{"transformers", families()};
+template <class Config>
+const ModelFormatOf<Config>& transformers_format() {
+  static const ModelFormatOf<Config> format{"transformers", families<Config>()};
   return format;
 }
 
-Expression expression_in(const ModelFormat& format, const DecoderOnlyConfig& config) {
-  Expression best{&format, nullptr, {}, {}};
-  for (const Family& family : format.families) {  // the first of those that are as near
-    const DecoderOnlyConfig model = ConfigMap::fit(family.describe, config);
+template <class Config>
+ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Config& config) {
+  ExpressionOf<Config> best{&format, nullptr, {}, {}};
+  for (const FamilyOf<Config>& family : format.families) {  // the first of those that are as near
+    const Config model = ConfigMapOf<Config>::fit(family.describe, config);
     std::vector<FieldChange> changes = changes_between(config, model);
     if (best.family == nullptr || distance(changes) < distance(best.changes))
       best = {&format, &family, model, std::move(changes)};
   }
   return best;
 }
+
+template struct ExpressionOf<DecoderOnlyConfig>;
+template struct ExpressionOf<EncoderDecoderConfig>;
+template const ModelFormatOf<DecoderOnlyConfig>& transformers_format();
+template const ModelFormatOf<EncoderDecoderConfig>& transformers_format();
+template Expression expression_in(const ModelFormat&, const DecoderOnlyConfig&);
+template ExpressionOf<EncoderDecoderConfig> expression_in(const ModelFormatOf<EncoderDecoderConfig>&,
+                                                          const EncoderDecoderConfig&);
 
 }  // namespace tapeformer

@@ -15,27 +15,33 @@ struct FieldChange {
 };
 
 /// A format of models of other programs, and the families of which they are there.
-struct ModelFormat {
-  const char* name;                     ///< "transformers"
-  const std::vector<Family>& families;  ///< the families that it can express
+template <class Config>
+struct ModelFormatOf {
+  const char* name;                               ///< "transformers"
+  const std::vector<FamilyOf<Config>>& families;  ///< the families that it can express
 };
+using ModelFormat = ModelFormatOf<DecoderOnlyConfig>;
 /// A folder of transformers, of one of families().
-const ModelFormat& transformers_format();
+template <class Config = DecoderOnlyConfig>
+const ModelFormatOf<Config>& transformers_format();
 
 /// How a format expresses a model.
-struct Expression {
-  const ModelFormat* format;         ///< the format asked for
-  const Family* family;              ///< the nearest one, which wants the fewest changes
-  DecoderOnlyConfig nearest;         ///< the model with these changes
-  std::vector<FieldChange> changes;  ///< none: the family expresses the model as it is
+template <class Config>
+struct ExpressionOf {
+  const ModelFormatOf<Config>* format;  ///< the format asked for
+  const FamilyOf<Config>* family;       ///< the nearest one, which wants the fewest changes
+  Config nearest;                       ///< the model with these changes
+  std::vector<FieldChange> changes;     ///< none: the family expresses the model as it is
 
   /// The message that refuses the model, with this for its changes: "got" and "try".
   std::string refusal(const std::string& has, const std::string& wants) const;
   /// Throws:  CheckpointError naming every field that has to change
   void check() const;
 };
+using Expression = ExpressionOf<DecoderOnlyConfig>;
 /// The nearest expression of a model, by the family that wants the fewest changes. It never refuses: check()
 /// does.
-Expression expression_in(const ModelFormat& format, const DecoderOnlyConfig& config);
+template <class Config>
+ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Config& config);
 
 }  // namespace tapeformer

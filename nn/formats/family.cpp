@@ -2,18 +2,19 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/families/families.h>
 
-namespace tapeformer {
+#include <algorithm>
 
-const std::vector<Family>& families() {
-  static const std::vector<Family> families = {gpt2_family(),   llama_family(), mistral_family(),
-                                               qwen2_family(),  qwen3_family(), olmo2_family(),
-                                               gemma2_family(), gemma3_family()};
-  return families;
+namespace tapeformer {
+namespace {
+
+template <class Config>
+bool has_type(const std::string& type) {
+  const auto& all = families<Config>();
+  return std::any_of(all.begin(), all.end(), [&](const auto& family) { return type == family.type; });
 }
 
-const Family& family_of_type(const std::string& type) {
-  for (const Family& family : families())
-    if (type == family.type) return family;
+/// Throws:  CheckpointError for types that resemble those of a family
+void refuse_relative(const std::string& type) {
   for (const char* const name : {"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2"}) {
     if (type == name) throw CheckpointError("model_type " + type + " has experts, which are not implemented");
   }
@@ -22,17 +23,49 @@ const Family& family_of_type(const std::string& type) {
         "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
         "transformers writes it with model.model.language_model.save_pretrained(folder)");
   }
-  throw CheckpointError(
-      format("model_type must be one of {}; got {}", joined(families(), ", ", &Family::type), type));
 }
 
+}  // namespace
+
+template <>
+const std::vector<Family>& families<DecoderOnlyConfig>() {
+  static const std::vector<Family> families = {gpt2_family(),   llama_family(), mistral_family(),
+                                               qwen2_family(),  qwen3_family(), olmo2_family(),
+                                               gemma2_family(), gemma3_family()};
+  return families;
+}
+
+template <>
+const std::vector<TranslationFamily>& families<EncoderDecoderConfig>() {
+  static const std::vector<TranslationFamily> families = {marian_family()};
+  return families;
+}
+
+template <class Config>
+const FamilyOf<Config>& family_of_type(const std::string& type) {
+  for (const FamilyOf<Config>& family : families<Config>())
+    if (type == family.type) return family;
+  refuse_relative(type);
+  const char* const what = has_type<DecoderOnlyConfig>(type)      ? ", a language model"
+                           : has_type<EncoderDecoderConfig>(type) ? ", a translation model"
+                                                                  : "";
+  throw CheckpointError(format("model_type must be one of {}; got {}{}",
+                               joined(families<Config>(), ", ", &FamilyOf<Config>::type), type, what));
+}
+
+template <class Config>
 std::string family_titles(const std::string& joint) {
   std::string titles;
-  for (const Family& family : families()) {
-    const bool is_last = &family == &families().back();
-    titles += (titles.empty() ? "" : is_last ? " " + joint + " " : ", ") + std::string(family.title);
+  for (const FamilyOf<Config>& family : families<Config>()) {
+    const bool is_first = titles.empty(), is_last = &family == &families<Config>().back();
+    titles += (is_first ? "" : is_last ? " " + joint + " " : ", ") + std::string(family.title);
   }
   return titles;
 }
+
+template const Family& family_of_type(const std::string&);
+template const TranslationFamily& family_of_type(const std::string&);
+template std::string family_titles<DecoderOnlyConfig>(const std::string&);
+template std::string family_titles<EncoderDecoderConfig>(const std::string&);
 
 }  // namespace tapeformer

@@ -8,20 +8,26 @@
 
 namespace tapeformer {
 
-/// A family of models in a format of other programs, of which each is a DecoderOnly.
-struct Family {
-  const char* type;              ///< model_type in config.json
-  const char* title;             ///< its name for people
-  const char* architecture;      ///< the class of a model with a head
-  ConfigMap::Describe describe;  ///< config.json next to our configuration: what the family expresses
+/// A family of models in a format of other programs, of which each is a DecoderOnly or an EncoderDecoder.
+template <class Config>
+struct FamilyOf {
+  const char* type;                                 ///< model_type in config.json
+  const char* title;                                ///< its name for people
+  const char* architecture;                         ///< the class of a model with a head
+  typename ConfigMapOf<Config>::Describe describe;  ///< config.json next to our configuration
   TensorNames names;
 };
+using Family = FamilyOf<DecoderOnlyConfig>;
+using TranslationFamily = FamilyOf<EncoderDecoderConfig>;
 
-/// The families of transformers, each of which is a file of families/.
-const std::vector<Family>& families();
+/// The families of transformers whose models are of this configuration, each of which is a file of families/.
+template <class Config = DecoderOnlyConfig>
+const std::vector<FamilyOf<Config>>& families();
 /// The family of a model_type. Throws: CheckpointError that lists the types there are
-const Family& family_of_type(const std::string& type);
+template <class Config = DecoderOnlyConfig>
+const FamilyOf<Config>& family_of_type(const std::string& type);
 /// "GPT-2, Llama, ... and Gemma 3": the titles of all, with `joint` before the last one.
+template <class Config = DecoderOnlyConfig>
 std::string family_titles(const std::string& joint);
 
 }  // namespace tapeformer

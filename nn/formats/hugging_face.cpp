@@ -10,46 +10,68 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 
 namespace tapeformer {
 namespace {
 
-void check_tied(const SafetensorsFolder& files, const std::string& head, const std::string& embedding) {
-  const Tensor a = files.tensor(head).to(Device::cpu()), b = files.tensor(embedding).to(Device::cpu());
-  if (a.shape() == b.shape() && a.dtype() == b.dtype() &&
-      std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0)
-    return;
-  throw CheckpointError(files.path() + ": " + head + " differs from " + embedding +
-                        ", to which the configuration ties it; try tie_word_embeddings=false");
+/// Leaves the tensor that a tied parameter is read from, the first of those that are there.
+void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
+  std::string& name = parameter.parts[0].name;
+  for (const std::string& other : parameter.same)
+    if (!files.contains(name) && files.contains(other)) name = other;
+}
+
+/// Throws:  CheckpointError unless the tensors that are tied to a parameter's are the same
+void check_tied(const SafetensorsFolder& files, const ForeignParameter& parameter) {
+  const std::string& name = parameter.parts[0].name;
+  for (const std::string& other : parameter.same) {
+    if (!files.contains(other)) continue;
+    const Tensor a = files.tensor(name).to(Device::cpu()), b = files.tensor(other).to(Device::cpu());
+    if (a.shape() == b.shape() && a.dtype() == b.dtype() &&
+        std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0)
+      continue;
+    throw CheckpointError(format(
+        "{}: {} differs from {}, to which the configuration ties it; try {}=false", files.path(), other, name,
+        parameter.same.size() > 1 ? "share_encoder_decoder_embeddings" : "tie_word_embeddings"));
+  }
 }
 
 /// The parameters of a model and where they are in the files.
 /// Throws:  CheckpointError unless each tensor is there with its shape, and there are no others
+template <class Config>
 std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, const TensorNames& names,
-                                               const DecoderOnlyConfig& config) {
-  // Checked before anything is allocated: a damaged configuration may demand any size.
-  if (config.layers > static_cast<Index>(files.names().size()))
-    throw CheckpointError(files.path() + ": has too few tensors for " + number_of(config.layers, "layer"));
+                                               const Config& config) {
   std::vector<ForeignParameter> parameters;
+  Layouts model;
   try {
-    parameters = foreign_parameters(names, config);
+    model = layouts_of(config);
+    // Checked before anything is allocated: a damaged configuration may demand any size.
+    for (const auto& [stack, layers] : model.layers)
+      if (layers > static_cast<Index>(files.names().size()))
+        throw CheckpointError(files.path() + ": has too few tensors for " + number_of(layers, "layer"));
+    parameters = foreign_parameters(names, model);
   } catch (const ShapeError& error) {  // more values in a tensor than can be counted
     throw CheckpointError(files.path() + ": the weights do not fit the model: " + error.what());
   }
-  const std::string head = names.weight("head"), embedding = names.weight("embedding");
-  std::size_t left_out = files.contains(embedding) ? 0 : names.prefix().size();
-  if (!files.contains(embedding.substr(left_out))) left_out = 0;  // a model without a head has no prefix
+  const std::string prefix = names.prefix(), embedding = parameters[0].parts[0].name;
+  const auto has_prefix = [&](const std::string& name) {
+    return name.compare(0, prefix.size(), prefix) == 0;
+  };
+  const bool is_headless = !files.contains(embedding) && has_prefix(embedding) &&
+                           files.contains(embedding.substr(prefix.size()));  // such models have no prefix
   std::vector<std::pair<std::string, Shape>> wanted;
+  std::set<std::string> tied;
   for (ForeignParameter& parameter : parameters) {
-    for (ForeignPart& part : parameter.parts) {
-      if (part.name != head) part.name.erase(0, left_out);
-      wanted.emplace_back(part.name, part.shape);
-    }
+    for (ForeignPart& part : parameter.parts)
+      if (is_headless && has_prefix(part.name)) part.name.erase(0, prefix.size());
+    choose_tied(files, parameter);
+    for (const ForeignPart& part : parameter.parts) wanted.emplace_back(part.name, part.shape);
+    tied.insert(parameter.same.begin(), parameter.same.end());
   }
-  files.check_fit(wanted, [&](const std::string& name) {
-    return (config.tie_head && name == head) || names.is_constant(name);
-  });
-  if (config.tie_head && files.contains(head)) check_tied(files, head, embedding.substr(left_out));
+  files.check_fit(wanted,
+                  [&](const std::string& name) { return tied.count(name) > 0 || names.is_constant(name); });
+  for (const ForeignParameter& parameter : parameters) check_tied(files, parameter);
   return parameters;
 }
 
@@ -65,14 +87,16 @@ auto naming(const std::string& path, const F& function) {
 
 }  // namespace
 
-DecoderOnly load_hugging_face(const std::string& folder) {
+template <class Model>
+Model load_hugging_face(const std::string& folder) {
+  using Config = std::decay_t<decltype(std::declval<Model>().config())>;
   const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);
-  const FamilyModel found = naming(path, [&] { return hugging_face_model(text); });
+  const auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const auto sources = found_parameters(files, found.family->names, found.config);
   const NoGradGuard pause;
   Generator random(0);
-  DecoderOnly model(found.config, random);
+  Model model(found.config, random);
   std::map<std::string, Parameter> parameters;
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   for (const ForeignParameter& source : sources) {
@@ -88,15 +112,22 @@ DecoderOnly load_hugging_face(const std::string& folder) {
   return model;
 }
 
-void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens) {
+template <class Model>
+void save_hugging_face(const std::string& folder, Model& model, const ControlTokens& tokens) {
   const DType type = model.parameters().front().value().dtype();
   const std::string json = naming(folder, [&] { return hugging_face_json(model.config(), type, tokens); });
-  const Family& family = *expression_in(transformers_format(), model.config()).family;
+  using Config = std::decay_t<decltype(model.config())>;
+  const FamilyOf<Config>& family = *expression_in(transformers_format<Config>(), model.config()).family;
   const auto tensors = naming(folder, [&] { return foreign_tensors(family.names, model); });
   save_safetensors(folder + "/model.safetensors", tensors,
                    {{"format", "pt"}});  // transformers requires the format
   write_atomically(folder + "/config.json", json);
 }
+
+template DecoderOnly load_hugging_face(const std::string&);
+template EncoderDecoder load_hugging_face(const std::string&);
+template void save_hugging_face(const std::string&, DecoderOnly&, const ControlTokens&);
+template void save_hugging_face(const std::string&, EncoderDecoder&, const ControlTokens&);
 
 bool is_hugging_face(const std::string& folder) {
   const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);

@@ -8,15 +8,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+template <class Config>
+constexpr bool kIsTranslation = std::is_same_v<Config, EncoderDecoderConfig>;
+
+Index target_vocabulary(const DecoderOnlyConfig& config) { return config.vocabulary; }
+Index target_vocabulary(const EncoderDecoderConfig& config) { return config.target_vocabulary; }
+
 /// Skips the fields that every model may have and none computes with.
-void pass_over(JsonFields& fields) {
+void pass_over(JsonFields& fields, bool is_encoder_decoder) {
   fields.ignore({"model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
                  "initializer_range", "gradient_checkpointing", "chunk_size_feed_forward", "is_decoder",
                  "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
                  "tokenizer_class", "prefix", "output_attentions", "output_hidden_states", "return_dict",
-                 "torchscript", "use_bfloat16", "tf_legacy_loss", "tie_encoder_decoder",
-                 "attn_implementation", "task_specific_params", "finetuning_task", "problem_type", "id2label",
-                 "label2id", "num_labels",
+                 "torchscript", "use_bfloat16", "tf_legacy_loss", "attn_implementation",
+                 "task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id",
+                 "num_labels",
                  // Settings of generation, which older versions kept here.
                  "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
                  "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
@@ -25,7 +31,8 @@ void pass_over(JsonFields& fields) {
                  "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
                  "suppress_tokens", "begin_suppress_tokens"});
   fields.demand("pruned_heads", Json::object());
-  fields.demand("is_encoder_decoder", false);
+  fields.demand("is_encoder_decoder", is_encoder_decoder);
+  fields.demand("tie_encoder_decoder", false);
   fields.demand("add_cross_attention", false);
   fields.demand("quantization_config", nullptr);
   fields.demand("auto_map", nullptr);  // code of its own
@@ -33,14 +40,16 @@ void pass_over(JsonFields& fields) {
 
 }  // namespace
 
-FamilyModel hugging_face_model(const std::string& text) {
+template <class Config>
+FamilyModelOf<Config> hugging_face_model(const std::string& text) {
   try {
     JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
     if (fields.has("model") && !fields.has("model_type"))
-      throw CheckpointError("is of a run, and not of transformers; try DecoderOnly::load()");
-    const Family& family = family_of_type(fields.text("model_type"));
-    pass_over(fields);
-    FamilyModel model{&family, ConfigMap::read(family.describe, fields)};
+      throw CheckpointError(format("is of a run, and not of transformers; try {}::load()",
+                                   kIsTranslation<Config> ? "EncoderDecoder" : "DecoderOnly"));
+    const FamilyOf<Config>& family = family_of_type<Config>(fields.text("model_type"));
+    pass_over(fields, kIsTranslation<Config>);
+    FamilyModelOf<Config> model{&family, ConfigMapOf<Config>::read(family.describe, fields)};
     fields.finish();
     model.config.check();
     return model;
@@ -51,27 +60,41 @@ FamilyModel hugging_face_model(const std::string& text) {
   }
 }
 
-std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const ControlTokens& tokens) {
-  const Expression expression = expression_in(transformers_format(), config);
+template <class Config>
+std::string hugging_face_json(const Config& config, DType type, const ControlTokens& tokens) {
+  const ExpressionOf<Config> expression = expression_in(transformers_format<Config>(), config);
   expression.check();
   Json json;
   json["architectures"] = {expression.family->architecture};
   json["model_type"] = expression.family->type;
-  ConfigMap::write(expression.family->describe, config, json);
+  ConfigMapOf<Config>::write(expression.family->describe, config, json);
+  const Index vocabulary = target_vocabulary(config);
   const auto checked = [&](const char* name, std::int32_t id) {
-    if (id >= 0 && id < config.vocabulary) return id;
-    throw CheckpointError(
-        format("{} must be within the vocabulary of {}; got {}", name, config.vocabulary, id));
+    if (id >= 0 && id < vocabulary) return id;
+    throw CheckpointError(format("{} must be within the vocabulary of {}; got {}", name, vocabulary, id));
   };
   // null if there is none, because the defaults of transformers may be outside the vocabulary.
-  json["bos_token_id"] = tokens.begin ? Json(checked("bos_token_id", *tokens.begin)) : Json();
+  const auto write = [&](const char* name, const std::optional<std::int32_t>& id) {
+    json[name] = id ? Json(checked(name, *id)) : Json();
+  };
+  write("bos_token_id", kIsTranslation<Config> ? std::nullopt : tokens.begin);
   json["eos_token_id"] = Json();
   for (const std::int32_t id : tokens.ends) json["eos_token_id"].push_back(checked("eos_token_id", id));
   if (tokens.ends.size() == 1) json["eos_token_id"] = tokens.ends[0];
+  if (kIsTranslation<Config>) {
+    json["forced_eos_token_id"] = json["eos_token_id"];
+    write("pad_token_id", tokens.pad);
+    write("decoder_start_token_id", tokens.begin.value_or(0));  // which transformers demands
+  }
   for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one
     json[name] = type == DType::f64 ? "float64" : "float32";
   }
   return json.dump(2) + "\n";
 }
+
+template FamilyModelOf<DecoderOnlyConfig> hugging_face_model(const std::string&);
+template FamilyModelOf<EncoderDecoderConfig> hugging_face_model(const std::string&);
+template std::string hugging_face_json(const DecoderOnlyConfig&, DType, const ControlTokens&);
+template std::string hugging_face_json(const EncoderDecoderConfig&, DType, const ControlTokens&);
 
 }  // namespace tapeformer

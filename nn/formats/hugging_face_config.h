@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/transformer/decoder_only_config.h>
+#include <tapeformer/nn/transformer/encoder_decoder_config.h>
 
 #include <cstdint>
 #include <optional>
@@ -9,14 +10,16 @@
 
 namespace tapeformer {
 
-struct Family;
+template <class Config>
+struct FamilyOf;
 
 constexpr int kConfigLevels = 16;  ///< the deepest nesting of a config.json that is read
 
 /// A model and the family that describes it.
-struct FamilyModel {
-  const Family* family;      ///< one of families(), never null
-  DecoderOnlyConfig config;  ///< the model, which has passed check()
+template <class Config>
+struct FamilyModelOf {
+  const FamilyOf<Config>* family;  ///< one of families(), never null
+  Config config;                   ///< the model, which has passed check()
 };
 
 /// The model that a config.json of transformers describes, of a type in families(). Fields that do not affect
@@ -25,15 +28,18 @@ struct FamilyModel {
 /// fields, and a user who knows that one is harmless can delete it.
 /// Throws:  CheckpointError naming a field that is missing or damaged, that changes the arithmetic and is not
 ///          implemented, or that is unknown
-FamilyModel hugging_face_model(const std::string& json);
-inline DecoderOnlyConfig hugging_face_config(const std::string& json) {
-  return hugging_face_model(json).config;
+template <class Config = DecoderOnlyConfig>
+FamilyModelOf<Config> hugging_face_model(const std::string& json);
+template <class Config = DecoderOnlyConfig>
+Config hugging_face_config(const std::string& json) {
+  return hugging_face_model<Config>(json).config;
 }
 
 /// The tokens that texts begin and end with, if the tokenizer has them.
 struct ControlTokens {
-  std::optional<std::int32_t> begin;  ///< begins a text
-  std::vector<std::int32_t> ends;     ///< each ends one
+  std::optional<std::int32_t> begin;     ///< begins a text; a decoder's input begins with it
+  std::vector<std::int32_t> ends;        ///< each ends one
+  std::optional<std::int32_t> pad = {};  ///< fills the rows of a batch
 };
 
 /// The opposite of hugging_face_config(): a config.json that transformers reads, of the family that is
@@ -41,7 +47,8 @@ struct ControlTokens {
 /// out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
 ///          vocabulary
-std::string hugging_face_json(const DecoderOnlyConfig& config, DType type = DType::f32,
+template <class Config>
+std::string hugging_face_json(const Config& config, DType type = DType::f32,
                               const ControlTokens& tokens = {});
 
 }  // namespace tapeformer

@@ -12,56 +12,19 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char* kLayers = "layers.*.";
-
 std::string in_layer(std::string name, Index layer) {
   const std::size_t star = name.find('*');
   return star == std::string::npos ? name : name.replace(star, 1, std::to_string(layer));
 }
 
-/// A parameter of ours: its rows and columns, of which a gain has none.
-struct Layout {
-  std::vector<RowBlock> blocks;
-  Index columns = 0;
-  bool is_linear = false, bias = false;
-};
-
-/// The parameters of a model by their names in TensorName.
-std::map<std::string, Layout> layouts(const DecoderOnlyConfig& config) {
-  const AttentionConfig attention = config.attention_config().resolved();
-  const Index C = config.width, F = config.hidden_width(), H = attention.heads, D = attention.key_width,
-              G = attention.key_heads();
-  const Layout norm{{{C}}};
-  const std::string layer = kLayers;
-  std::map<std::string, Layout> all{
-      {"embedding", {{{config.vocabulary}}, C}},
-      {layer + "attention_norm", norm},
-      {layer + "attention.query_key_value", {{{H * D, H}, {G * D, G}, {G * D}}, C, true, attention.bias}},
-      {layer + "attention.output", {{{C}}, H * D, true, *attention.output_bias}},
-      {layer + "feed_forward_norm", norm},
-      {layer + "feed_forward.up",
-       {config.gated ? std::vector<RowBlock>{{F}, {F}} : std::vector<RowBlock>{{F}}, C, true,
-        config.feed_forward_bias}},
-      {layer + "feed_forward.down", {{{C}}, F, true, config.feed_forward_bias}},
-      {"norm", norm}};
-  if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
-  if (!config.tie_head) all["head"] = {{{config.vocabulary}}, C};
-  if (attention.qk_norm != QkNorm::none) {
-    const bool is_joint = attention.qk_norm == QkNorm::joint;
-    const Index of_queries = is_joint ? H : 1, of_keys = is_joint ? G : 1;
-    all[layer + "attention.query_norm"] = {{{of_queries * D, of_queries}}};
-    all[layer + "attention.key_norm"] = {{{of_keys * D, of_keys}}};
-  }
-  if (config.sublayer_norms == SublayerNorms::both)
-    all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
-  return all;
-}
+/// True for the name of one tensor, of the weight or the bias.
+bool is_whole_name(const std::string& ours) { return ends_with(ours, ".weight") || ends_with(ours, ".bias"); }
 
 /// The weight, or the bias, of the parameter `name` as the other program has it: in a tensor for each block
-/// of rows, or in one.
+/// of rows, or in one. Without an end the names are whole.
 ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
                                    const char* end, Index layer) {
-  const bool is_bias = end == std::string(".bias");
+  const bool is_bias = end == std::string(".bias"), is_whole = *end == 0;
   ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
   std::size_t block = 0;
   for (const std::string& theirs : name.theirs) {
@@ -75,9 +38,11 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
       rows += part.blocks.back().rows;
     } while (++block < layout.blocks.size() && is_last);
     const Index columns = layout.columns;
-    part.shape = is_bias || columns == 0 ? Shape{rows}
-                 : part.transposed       ? Shape{columns, rows}
-                                         : Shape{rows, columns};
+    part.is_row = is_whole && columns == 0;
+    part.shape = part.transposed            ? Shape{columns, rows}
+                 : !is_bias && columns != 0 ? Shape{rows, columns}
+                 : part.is_row              ? Shape{1, rows}
+                                            : Shape{rows};
     parameter.parts.push_back(std::move(part));
   }
   return parameter;
@@ -93,9 +58,10 @@ Tensor reordered(const Tensor& rows, Index heads, bool to_pairs) {
 }  // namespace
 
 std::string TensorNames::weight(const std::string& ours) const {
-  return std::find_if(list.begin(), list.end(), [&](const TensorName& name) { return name.ours == ours; })
-             ->theirs[0] +
-         ".weight";
+  const std::string& theirs = std::find_if(list.begin(), list.end(), [&](const TensorName& name) {
+                                return name.ours == ours;
+                              })->theirs[0];
+  return is_whole_name(ours) ? theirs : theirs + ".weight";
 }
 
 std::string TensorNames::prefix() const {
@@ -108,44 +74,63 @@ bool TensorNames::is_constant(const std::string& name) const {
                      [&](const std::string& end) { return ends_with(name, end); });
 }
 
-std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const DecoderOnlyConfig& config) {
-  const std::map<std::string, Layout> ours = layouts(config);
+std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model) {
   std::vector<ForeignParameter> parameters;
   const auto add = [&](const TensorName& name, Index layer) {
-    const auto found = ours.find(name.ours);
-    if (found == ours.end()) return;
+    const auto found = model.parameters.find(name.ours);
+    if (found == model.parameters.end()) return;
     const Layout& layout = found->second;
+    const auto add_tensor = [&](const char* end) {
+      parameters.push_back(foreign_parameter(names, name, layout, end, layer));
+    };
+    if (is_whole_name(name.ours)) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;
-    parameters.push_back(foreign_parameter(names, name, layout, ".weight", layer));
-    if (layout.bias || (may_have_bias && names.has(kAllBiases)))
-      parameters.push_back(foreign_parameter(names, name, layout, ".bias", layer));
+    add_tensor(".weight");
+    if (layout.bias || (may_have_bias && names.has(kAllBiases))) add_tensor(".bias");
   };
-  const auto is_of_layer = [](const TensorName& name) { return name.ours.find(kLayers) == 0; };
+  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, name.ours.find('*')); };
   for (auto name = names.list.begin(); name != names.list.end();) {
-    const auto end = std::find_if_not(name, names.list.end(), is_of_layer);
-    for (Index layer = 0; layer < config.layers; ++layer)
+    const std::string stack = stack_of(*name);
+    const auto count = model.layers.find(stack);
+    if (count == model.layers.end()) {
+      add(*name++, 0);
+      continue;
+    }
+    const auto end = std::find_if(name, names.list.end(),
+                                  [&](const TensorName& other) { return stack_of(other) != stack; });
+    for (Index layer = 0; layer < count->second; ++layer)
       for (auto of_layer = name; of_layer != end; ++of_layer) add(*of_layer, layer);
-    if (end == name) add(*name, 0);
-    name = std::max(end, name + 1);
+    name = end;
+  }
+  const auto tied = [&](const std::string& ours) {
+    return std::find_if(parameters.begin(), parameters.end(), [&](const ForeignParameter& parameter) {
+      return parameter.name == ours + ".weight";
+    });
+  };
+  for (const auto& [table, ours] : model.ties) tied(ours)->same.push_back(names.weight(table));
+  if (model.shares_embeddings && !names.shared_embedding.empty()) {
+    ForeignParameter& embedding = *tied("encoder.embedding");
+    embedding.same.push_back(std::exchange(embedding.parts[0].name, names.shared_embedding));
   }
   return parameters;
 }
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
+  if (part.is_row) return reshape(theirs, {theirs.elements()});
   return part.transposed ? transpose(theirs) : theirs;
 }
 
-std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, DecoderOnly& model) {
+std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
+                                                            Module& model) {
   const NoGradGuard pause;
   std::map<std::string, Parameter> parameters;
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
-  const DType type = parameters.at("embedding.weight").value().dtype();
-  const bool is_half_split = model.config().attention.rotations.layout == RotaryLayout::half_split,
-             to_pairs = names.has(kInterleaved), is_rotary = model.config().positions == PositionKind::rotary,
-             reorders = is_rotary && to_pairs == is_half_split;
+  const DType type = parameters.begin()->second.value().dtype();
+  const bool to_pairs = names.has(kInterleaved),
+             reorders = layouts.rotary && to_pairs == (*layouts.rotary == RotaryLayout::half_split);
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const ForeignParameter& target : foreign_parameters(names, model.config())) {
+  for (const ForeignParameter& target : foreign_parameters(names, layouts)) {
     const auto ours = parameters.find(target.name);
     if (ours == parameters.end() && !ends_with(target.name, ".bias"))
       throw CheckpointError("the model has no " + target.name);
@@ -163,7 +148,8 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       }
       Tensor theirs = blocks.size() == 1 ? blocks[0] : concat(blocks, 0);
       if (part.less != 0) theirs = theirs - part.less;
-      tensors.emplace_back(part.name, part.transposed ? transpose(theirs) : theirs);
+      if (part.transposed) theirs = transpose(theirs);
+      tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
     }
     if (ours != parameters.end()) parameters.erase(ours);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/formats/layouts.h>
+#include <tapeformer/nn/module.h>
 
 #include <string>
 #include <utility>
@@ -16,8 +17,9 @@ enum TensorForm : unsigned {
   kGainsLessOne = 8,  ///< gains of norms are stored less 1
 };
 
-/// The names of tensors that are a parameter of ours, one below the other, without ".weight" and ".bias". In
-/// both a * is the number of the layer.
+/// The names of tensors that are a parameter of ours, one below the other, without ".weight" and ".bias"; or,
+/// if ours has one of these, the whole names, of which a bias is a row [1, N]. In both a * is the number of
+/// the layer.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
@@ -28,19 +30,15 @@ struct TensorNames {
   std::vector<TensorName> list;             ///< in the order of files, a layer's together
   std::vector<std::string> constants = {};  ///< ends of names of masks and frequencies, which some files have
   unsigned form = 0;                        ///< TensorForm
+  std::string shared_embedding = {};  ///< that of an encoder and its decoder, if it has a name of its own
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
   /// The weight of a part outside the layers, "embedding" or "head".
   std::string weight(const std::string& ours) const;
-  /// "transformer.", the beginning of all names but the head's, which models without a head lack.
+  /// "transformer.", the beginning of the names of all but the head, which models without a head lack.
   std::string prefix() const;
   /// True for a mask or rotary frequencies.
   bool is_constant(const std::string& name) const;
-};
-
-/// Rows of a parameter of ours: of all heads of queries or keys, or without heads.
-struct RowBlock {
-  Index rows, heads = 0;
 };
 
 /// A tensor of another program, and its rows in a parameter of ours.
@@ -50,21 +48,28 @@ struct ForeignPart {
   std::vector<RowBlock> blocks;
   bool transposed = false;  ///< [in, out] there, [out, in] here
   double less = 0;          ///< values there are this much smaller
+  bool is_row = false;      ///< a vector, [1, N] there
 };
 
 /// A parameter of ours: the parts, one below the other.
 struct ForeignParameter {
   std::string name;
   std::vector<ForeignPart> parts;
+  std::vector<std::string> same = {};  ///< tensors that are tied to the only part, and may be in its place
 };
 
-/// The tensors of every parameter of a model; a tied head has none.
-std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const DecoderOnlyConfig& config);
+/// The tensors of every parameter of a model; those that are tied to others are in their `same`.
+std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model);
 
 /// Converts a tensor of another program. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
 /// All tensors of a model, as the other program has them.
 /// Throws:  CheckpointError naming a parameter that only one of the two has
-std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, DecoderOnly& model);
+std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
+                                                            Module& model);
+template <class Model>
+std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, Model& model) {
+  return foreign_tensors(names, layouts_of(model.config()), model);
+}
 
 }  // namespace tapeformer

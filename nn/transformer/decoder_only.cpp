@@ -19,7 +19,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
 
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 means sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
-  const double scale = config.positions == PositionKind::sinusoidal ? 0 : config.embedding_scale;
+  const double scale = is_sinusoidal(config.positions) ? 0 : config.embedding_scale;
   return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
 }
 
@@ -32,7 +32,7 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
 /// Overwrites what the layers drew: see "Initial" of DecoderOnly. The matrices that write into the residual
 /// stream are known by name, so an attention's output projection is called "output".
 void initialise(Module& model, const DecoderOnlyConfig& config, Generator& random) {
-  const bool keeps_embedding = config.positions == PositionKind::sinusoidal;  // as TokenInput has drawn it
+  const bool keeps_embedding = is_sinusoidal(config.positions);  // as TokenInput has drawn it
   const double residual =
       config.zero_init ? 0 : kDeviation / std::sqrt(2 * static_cast<double>(config.layers));
   for (auto& [name, parameter] : model.named_parameters()) {

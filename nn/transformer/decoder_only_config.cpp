@@ -69,7 +69,7 @@ void DecoderOnlyConfig::check() const {
           "kv_sharing excludes value_residual, since layers that share have no values of their own");
   require(kv_sharing == 1 || window_rotary_base == 0,
           "kv_sharing excludes window_rotary_base, since layers that share keys rotate them alike");
-  require(positions != PositionKind::sinusoidal || embedding_scale == 1,
+  require(!is_sinusoidal(positions) || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
           "windows must consist of S and L, as SSSL does; got " + windows);
@@ -144,8 +144,10 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("attention_bias", attention.bias);
   field("attention_output_bias", attention.output_bias);
   field("attention_dropout", attention.dropout, "share of attention weights dropped", kBelowOne);
-  field("positions", named(positions),
-        "learned, sinusoidal, rotary, alibi, buckets (of distances, as in T5) or none");
+  field(
+      "positions", named(positions),
+      "learned, sinusoidal, sinusoidal_halves (sines before cosines), rotary, alibi, buckets (of distances, "
+      "as in T5) or none");
   field("window", window, "tokens that layers with a sliding window see, the own one included; 0 for all",
         kSize);
   field("windows", windows,

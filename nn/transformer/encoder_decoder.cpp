@@ -18,7 +18,7 @@ std::vector<TransformerLayer> stack(const EncoderConfig& config, Generator& rand
 
 TokenInputConfig input_of(const EncoderConfig& config) {
   return {config.vocabulary, config.layer.width, config.layer.dropout,
-          config.positions,  config.max_length,  0};
+          config.positions,  config.max_length,  config.embedding_scale};
 }
 
 /// Sublayers that add nothing at first.
@@ -33,11 +33,13 @@ void zero_outputs(Module& model) {
 
 EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
   config.check();
-  return {config.layer, config.source_vocabulary, config.encoder_layers, config.positions, config.max_length};
+  return {config.layer,     config.source_vocabulary, config.encoder_layers,
+          config.positions, config.max_length,        config.embedding_scale};
 }
 
 EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
-  return {config.layer, config.target_vocabulary, config.decoder_layers, config.positions, config.max_length};
+  return {config.decoder_layer(), config.target_vocabulary, config.decoder_layers,
+          config.positions,       config.max_length,        config.embedding_scale};
 }
 
 }  // namespace

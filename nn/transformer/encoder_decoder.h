@@ -13,6 +13,7 @@ struct EncoderConfig {
   Index layers = 3;                                   ///< L
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
+  double embedding_scale = 0;                         ///< factor of the embeddings; 0 for sqrt(C)
 };
 
 /// The layers of an encoder or a decoder.

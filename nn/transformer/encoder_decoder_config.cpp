@@ -15,13 +15,22 @@ void EncoderDecoderConfig::check() const {
       format("attention must be one of {}, which see in both directions; got {}",
              kind_names([&](const AttentionKind& kind) { return !has_state(kind); }), layer.attention.kind));
   check_embedded("encoder_decoder", fields_of(*this), layer.attention);
-  AttentionConfig attention = layer.attention_config(false);
-  attention.add_positions(positions);
-  attention.check();
+  for (const TransformerLayerConfig& side : {layer, decoder_layer()}) {
+    AttentionConfig attention = side.attention_config(false);
+    attention.add_positions(positions);
+    attention.check();
+  }
   require(max_length > 1, format("max_length must be at least 2; got {}", max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,
           format("tied embeddings need one vocabulary; got source={}, target={}; try a shared vocabulary",
                  source_vocabulary, target_vocabulary));
+}
+
+TransformerLayerConfig EncoderDecoderConfig::decoder_layer() const {
+  TransformerLayerConfig config = layer;
+  if (decoder_heads > 0) config.attention.heads = decoder_heads;
+  if (decoder_feed_forward > 0) config.feed_forward = decoder_feed_forward;
+  return config;
 }
 
 void TransformerLayerConfig::describe(const FieldVisitor& field) {
@@ -34,6 +43,13 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
   field("activation", named(activation), "relu, relu_squared, gelu, gelu_tanh or silu");
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
+  const auto rate = [&](const char* name, std::optional<double>& member) {
+    field(name,
+          Property([&member] { return member; }, [&member](std::optional<double> set) { member = set; }),
+          kBelowOne);
+  };
+  rate("attention_dropout", attention_dropout);
+  rate("feed_forward_dropout", feed_forward_dropout);
   field("norm", named(norm), "layer or rms, beside every sublayer");
   field("norm_first", norm_first);
   field("epsilon", epsilon, "of the norms", kPositive);
@@ -45,12 +61,16 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("encoder_layers", encoder_layers, "layers of the encoder", kPositiveSize);
   field("decoder_layers", decoder_layers, "layers of the decoder", kPositiveSize);
   layer.describe(field);
+  field("decoder_heads", decoder_heads, kSize);
+  field("decoder_feed_forward", decoder_feed_forward, kSize);
   field("positions", named(positions),
-        "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
-        "keys, alibi or buckets (of distances, as in T5), added to the scores, or none");
+        "sinusoidal, sinusoidal_halves (sines before cosines) or learned, added to the embeddings, rotary, "
+        "by which attention rotates queries and keys, alibi or buckets (of distances, as in T5), added to "
+        "the scores, or none");
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
   field("tie_target_head", tie_target_head);
   field("tie_embeddings", tie_embeddings);
+  field("embedding_scale", embedding_scale, kNotNegative);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
 }

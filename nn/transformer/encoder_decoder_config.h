@@ -7,7 +7,9 @@ namespace tapeformer {
 
 /// The configuration of a translation model.
 struct EncoderDecoderConfig {
-  TransformerLayerConfig layer;  ///< of every layer
+  TransformerLayerConfig layer;    ///< of every layer
+  Index decoder_heads = 0;         ///< H of the decoder's layers; 0 for that of `layer`
+  Index decoder_feed_forward = 0;  ///< F of the decoder's layers; 0 for that of `layer`
   /// V of either side.
   Index source_vocabulary = 0, target_vocabulary = 0;
   /// L of either side.
@@ -16,9 +18,12 @@ struct EncoderDecoderConfig {
   Index max_length = 256;                             ///< longest source or target, in tokens
   bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
+  double embedding_scale = 0;   ///< of the embeddings; 0 for sqrt(C)
   double logit_softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
   bool zero_init = false;       ///< of the projections that write into the residual sum
 
+  /// Configuration of the decoder's layers.
+  TransformerLayerConfig decoder_layer() const;
   /// For config.json of a run folder. A field that it lacks takes its default.
   /// Throws: CheckpointError naming what is wrong, or a field that is not known
   std::string to_json() const;

@@ -5,7 +5,7 @@ namespace tapeformer {
 AttentionConfig TransformerLayerConfig::attention_config(bool cross) const {
   AttentionConfig config = attention;
   config.width = width;
-  config.dropout = dropout;
+  config.dropout = attention_dropout.value_or(dropout);
   config.cross = attention.cross || cross;
   return config;
 }
@@ -16,7 +16,9 @@ TransformerLayer::TransformerLayer(const TransformerLayerConfig& config, Generat
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(
           side == TransformerSide::encoder ? nullptr : make_attention(config.attention_config(true), random)),
-      feed_forward_({config.width, config.feed_forward, config.activation, config.dropout}, random),
+      feed_forward_({config.width, config.feed_forward, config.activation,
+                     config.feed_forward_dropout.value_or(config.dropout)},
+                    random),
       self_attention_norm_(config.norm_config()),
       cross_attention_norm_(config.norm_config()),
       feed_forward_norm_(config.norm_config()),

@@ -14,9 +14,11 @@ struct TransformerLayerConfig {
   Index feed_forward = 0;               ///< F; 0 for 4 * width
   Unary activation = Unary::relu;       ///< of the feed-forward networks
   double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
-  NormKind norm = NormKind::layer;      ///< of every sublayer
-  bool norm_first = true;               ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
-  double epsilon = 1e-5;                ///< of the norms
+  std::optional<double> attention_dropout = {};     ///< on attention weights instead
+  std::optional<double> feed_forward_dropout = {};  ///< on activations instead
+  NormKind norm = NormKind::layer;                  ///< of every sublayer
+  bool norm_first = true;  ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
+  double epsilon = 1e-5;   ///< of the norms
 
   /// Configuration of the self-attention, or of the cross-attention.
   AttentionConfig attention_config(bool cross) const;

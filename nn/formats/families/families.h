@@ -15,6 +15,7 @@ Family qwen3_family();
 Family olmo2_family();
 Family gemma2_family();
 Family gemma3_family();
+TranslationFamily marian_family();
 
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
@@ -54,6 +55,12 @@ void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
 
+/// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of
+/// BART and its relatives, with the defaults of max_position_embeddings.
+void describe_bart_sizes(TranslationMap& map, Index context);
+
+/// The names of the tensors of BART and its relatives.
+TensorNames bart_names();
 /// The names of the tensors, those of the two norms of a layer included.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");

@@ -10,7 +10,7 @@ void describe_gpt2(ConfigMap& map) {
   map.field("n_embd", "width");
   map.field("n_layer", "layers");
   map.field("n_head", "heads");
-  map.hidden_width("n_inner", 4);
+  map.size("n_inner", "feed_forward", map.model.hidden_width(), 4 * map.model.width);
   map.activation("activation_function", "gelu_new", false);
   map.field("layer_norm_epsilon", "epsilon", 1e-5);
   map.field("embd_pdrop", "embedding_dropout", 0.1);

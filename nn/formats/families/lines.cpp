@@ -47,7 +47,7 @@ void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_w
   map.field("num_hidden_layers", "layers");
   describe_heads(map, key_heads);
   describe_head_width(map, head_width);
-  map.hidden_width("intermediate_size");
+  map.size("intermediate_size", "feed_forward", map.model.hidden_width());
   map.fixed("norm", std::string("rms"));
   map.fixed("positions", std::string("rotary"));
   map.ignore({"pretraining_tp"});  // the same products, computed in slices

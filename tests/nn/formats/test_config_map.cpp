@@ -13,7 +13,7 @@ void describe_example(ConfigMap& map) {
   map.fixed("embedding_scale", 3.0);
   map.has({"rotary_*"});
   map.activation("act", "silu", true);
-  map.hidden_width("hidden", 2);
+  map.size("hidden", "feed_forward", map.model.hidden_width(), 2 * map.model.width);
   map.demand("other", nullptr);
   map.ignore({"name"});
 }

@@ -1,0 +1,102 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+#include <optional>
+
+namespace tapeformer {
+namespace {
+
+/// A share that is that of `dropout` unless it is set.
+void describe_share(TranslationMap& map, const char* theirs, std::optional<double>& ours) {
+  const double dropout = map.model.layer.dropout;
+  if (map.reads) ours = map.reads->rate(theirs, 0);
+  if (map.reads && ours == dropout) ours.reset();
+  if (map.writes) (*map.writes)[theirs] = ours.value_or(dropout);
+}
+
+void describe_dropouts(TranslationMap& map) {
+  TransformerLayerConfig& layer = map.model.layer;
+  map.field("dropout", "dropout", 0.1);
+  describe_share(map, "attention_dropout", layer.attention_dropout);
+  describe_share(map, "activation_dropout", layer.feed_forward_dropout);
+}
+
+/// Heads as wide as the states divided by their number, which both sides have.
+void fit_heads(EncoderDecoderConfig& model) {
+  TransformerLayerConfig& layer = model.layer;
+  AttentionConfig& attention = layer.attention;
+  if (attention.kind != "mha") attention = attention.of_kind("mha");
+  const Index H = attention.heads;
+  layer.width = (layer.width + H - 1) / H * H;
+  if (model.decoder_heads > 0 && layer.width % model.decoder_heads != 0) model.decoder_heads = 0;
+  const Index decoder_heads = model.decoder_layer().attention.heads;
+  for (Index* const width : {&attention.key_width, &attention.value_width})
+    if (*width * H != layer.width || H != decoder_heads) *width = 0;
+}
+
+}  // namespace
+
+void describe_bart_sizes(TranslationMap& map, Index context) {
+  EncoderDecoderConfig& model = map.model;
+  const auto hidden = [](const TransformerLayerConfig& layer) {
+    return layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
+  };
+  map.field("vocab_size", "source_vocabulary");
+  map.size("decoder_vocab_size", "target_vocabulary", model.target_vocabulary, model.source_vocabulary);
+  map.field("max_position_embeddings", "max_length", context);
+  map.field("d_model", "width", 1024);
+  map.field("encoder_layers", "encoder_layers", 12);
+  map.demand("num_hidden_layers", model.encoder_layers);  // another name
+  map.field("decoder_layers", "decoder_layers", 12);
+  map.field("encoder_attention_heads", "heads", 16);
+  map.size("decoder_attention_heads", "decoder_heads", model.decoder_layer().attention.heads, 16);
+  map.size("encoder_ffn_dim", "feed_forward", hidden(model.layer), 4096);
+  map.size("decoder_ffn_dim", "decoder_feed_forward", hidden(model.decoder_layer()), 4096);
+  map.has({"attention", "key_width", "value_width"});
+  if (map.reads && model.decoder_heads == model.layer.attention.heads) model.decoder_heads = 0;
+  if (map.reads && model.decoder_feed_forward == model.layer.feed_forward) model.decoder_feed_forward = 0;
+  if (map.fits) fit_heads(model);
+  map.activation("activation_function", "gelu", false);
+  describe_dropouts(map);
+  map.has({"embedding_scale"});
+  if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", false) ? 0 : 1;
+  if (map.writes) (*map.writes)["scale_embedding"] = model.embedding_scale == 0;
+  if (map.fits && model.embedding_scale != 1) model.embedding_scale = 0;
+  map.demand("encoder_layerdrop", 0.0);
+  map.demand("decoder_layerdrop", 0.0);
+  // The deviation of initial weights, and heads for other tasks.
+  map.ignore({"init_std", "classif_dropout", "classifier_dropout"});
+}
+
+TensorNames bart_names() {
+  TensorNames names{{{"encoder.embedding", {"model.encoder.embed_tokens"}},
+                     {"encoder.positions", {"model.encoder.embed_positions"}}}};
+  const auto add_stack = [&](const std::string& side) {
+    const auto add = [&](const std::string& ours, const std::vector<std::string>& theirs) {
+      TensorName name{side + ".*." + ours, {}};
+      for (const std::string& part : theirs) name.theirs.push_back("model." + side + ".layers.*." + part);
+      names.list.push_back(name);
+    };
+    const auto add_attention = [&](const std::string& ours, const std::string& theirs) {
+      const std::string query = theirs + ".q_proj", key = theirs + ".k_proj", value = theirs + ".v_proj";
+      add(ours + ".query_key_value", {query, key, value});
+      add(ours + ".query", {query}), add(ours + ".key", {key}), add(ours + ".value", {value});
+      add(ours + ".output", {theirs + ".out_proj"}), add(ours + "_norm", {theirs + "_layer_norm"});
+    };
+    add_attention("self_attention", "self_attn");
+    if (side == "decoder") add_attention("cross_attention", "encoder_attn");
+    add("feed_forward.up", {"fc1"}), add("feed_forward.down", {"fc2"});
+    add("feed_forward_norm", {"final_layer_norm"});
+  };
+  add_stack("encoder");
+  names.list.push_back({"encoder.norm", {"model.encoder.layer_norm"}});
+  names.list.push_back({"decoder.embedding", {"model.decoder.embed_tokens"}});
+  names.list.push_back({"decoder.positions", {"model.decoder.embed_positions"}});
+  add_stack("decoder");
+  names.list.push_back({"decoder.norm", {"model.decoder.layer_norm"}});
+  names.list.push_back({"head.weight", {"lm_head.weight"}});
+  names.list.push_back({"head.bias", {"final_logits_bias"}});
+  names.shared_embedding = "model.shared.weight";
+  return names;
+}
+
+}  // namespace tapeformer

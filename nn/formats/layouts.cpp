@@ -1,0 +1,110 @@
+#include <tapeformer/nn/formats/layouts.h>
+
+namespace tapeformer {
+namespace {
+
+/// A projection to queries, keys and values, and one back.
+void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
+  const AttentionConfig attention = config.resolved();
+  const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
+              E = attention.value_width;
+  const RowBlock query{H * D, H}, key{G * D, G}, value{G * E};
+  const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
+    model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias};
+  };
+  if (attention.packed) {
+    add("query_key_value", {query, key, value});
+  } else {
+    add("query", {query}), add("key", {key}), add("value", {value});
+  }
+  model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
+}
+
+/// A feed-forward network.
+void add_feed_forward(Layouts& model, const std::string& name, Index width, Index hidden, bool gated,
+                      bool bias) {
+  std::vector<RowBlock> up{{hidden}};
+  if (gated) up.push_back({hidden});
+  model.parameters[name + ".up"] = {up, width, true, bias};
+  model.parameters[name + ".down"] = {{{width}}, hidden, true, bias};
+}
+
+/// An encoder or a decoder, whose layers have these norms.
+void add_stack(Layouts& model, const std::string& side, const TransformerLayerConfig& config, Index layers,
+               Index vocabulary, const EncoderDecoderConfig& whole) {
+  const Index C = config.width;
+  const std::string layer = side + ".*.";
+  const auto add_sublayer = [&](const std::string& name) {
+    model.parameters[layer + name + "_norm"] = {{{C}}};
+  };
+  model.layers[side + "."] = layers;
+  model.parameters[side + ".embedding"] = {{{vocabulary}}, C};
+  if (whole.positions == PositionKind::learned)
+    model.parameters[side + ".positions"] = {{{whole.max_length}}, C};
+  AttentionConfig self = config.attention_config(false);
+  self.add_positions(whole.positions);
+  add_attention(model, layer + "self_attention", self), add_sublayer("self_attention");
+  if (side == "decoder") {
+    add_attention(model, layer + "cross_attention", config.attention_config(true));
+    add_sublayer("cross_attention");
+  }
+  const Index hidden = config.feed_forward > 0 ? config.feed_forward : 4 * C;
+  add_feed_forward(model, layer + "feed_forward", C, hidden, false, true), add_sublayer("feed_forward");
+  if (config.norm_first) model.parameters[side + ".norm"] = {{{C}}};
+}
+
+}  // namespace
+
+Layouts layouts_of(const DecoderOnlyConfig& config) {
+  const AttentionConfig attention = config.attention_config().resolved();
+  const Index C = config.width, D = attention.key_width;
+  const Layout norm{{{C}}};
+  const std::string layer = "layers.*.";
+  Layouts model{{{"embedding", {{{config.vocabulary}}, C}},
+                 {layer + "attention_norm", norm},
+                 {layer + "feed_forward_norm", norm},
+                 {"norm", norm}},
+                {{"layers.", config.layers}},
+                {}};
+  auto& all = model.parameters;
+  add_attention(model, layer + "attention", config.attention_config());
+  add_feed_forward(model, layer + "feed_forward", C, config.hidden_width(), config.gated,
+                   config.feed_forward_bias);
+  if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
+  if (config.positions == PositionKind::rotary) model.rotary = config.attention.rotations.layout;
+  if (config.tie_head)
+    model.ties.emplace_back("head", "embedding");
+  else
+    all["head"] = {{{config.vocabulary}}, C};
+  if (attention.qk_norm != QkNorm::none) {
+    const bool is_joint = attention.qk_norm == QkNorm::joint;
+    const Index of_queries = is_joint ? attention.heads : 1, of_keys = is_joint ? attention.key_heads() : 1;
+    all[layer + "attention.query_norm"] = {{{of_queries * D, of_queries}}};
+    all[layer + "attention.key_norm"] = {{{of_keys * D, of_keys}}};
+  }
+  if (config.sublayer_norms == SublayerNorms::both)
+    all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
+  return model;
+}
+
+Layouts layouts_of(const EncoderDecoderConfig& config) {
+  Layouts model;
+  add_stack(model, "encoder", config.layer, config.encoder_layers, config.source_vocabulary, config);
+  add_stack(model, "decoder", config.decoder_layer(), config.decoder_layers, config.target_vocabulary,
+            config);
+  const Index V = config.target_vocabulary, C = config.layer.width;
+  auto& all = model.parameters;
+  model.shares_embeddings = config.tie_embeddings;
+  if (config.tie_embeddings) {
+    model.ties.emplace_back("decoder.embedding", "encoder.embedding");
+    all.erase("decoder.embedding");
+  }
+  all["head.bias"] = {{{V}}};
+  if (config.tie_target_head)
+    model.ties.emplace_back("head.weight", config.tie_embeddings ? "encoder.embedding" : "decoder.embedding");
+  else
+    all["head.weight"] = {{{V}}, C};
+  return model;
+}
+
+}  // namespace tapeformer
