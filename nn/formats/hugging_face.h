@@ -8,8 +8,9 @@
 
 namespace tapeformer {
 
-/// A DecoderOnly or EncoderDecoder from a checkpoint folder of a type in families(): config.json, and model.safetensors or the files that
-/// model.safetensors.index.json lists. F16, BF16 and F64 become f32. The model is in evaluation mode.
+/// A DecoderOnly or EncoderDecoder from a checkpoint folder of a type in families(): config.json, and
+/// model.safetensors or the files that model.safetensors.index.json lists. F16, BF16 and F64 become f32.
+/// The model is in evaluation mode.
 /// Throws:  CheckpointError naming the file and what is wrong with it
 template <class Model = DecoderOnly>
 Model load_hugging_face(const std::string& folder);

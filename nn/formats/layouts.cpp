@@ -3,6 +3,10 @@
 namespace tapeformer {
 namespace {
 
+Layout norm_layout(const NormConfig& norm) {
+  return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias};
+}
+
 /// A projection to queries, keys and values, and one back.
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
@@ -35,7 +39,7 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
   const Index C = config.width;
   const std::string layer = side + ".*.";
   const auto add_sublayer = [&](const std::string& name) {
-    model.parameters[layer + name + "_norm"] = {{{C}}};
+    model.parameters[layer + name + "_norm"] = norm_layout(config.norm_config());
   };
   model.layers[side + "."] = layers;
   model.parameters[side + ".embedding"] = {{{vocabulary}}, C};
@@ -50,7 +54,7 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
   }
   const Index hidden = config.feed_forward > 0 ? config.feed_forward : 4 * C;
   add_feed_forward(model, layer + "feed_forward", C, hidden, false, true), add_sublayer("feed_forward");
-  if (config.norm_first) model.parameters[side + ".norm"] = {{{C}}};
+  if (config.norm_first) model.parameters[side + ".norm"] = norm_layout(config.norm_config());
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
 Layouts layouts_of(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
   const Index C = config.width, D = attention.key_width;
-  const Layout norm{{{C}}};
+  const Layout norm = norm_layout({config.norm, C, config.epsilon, config.norm_bias});
   const std::string layer = "layers.*.";
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}},
                  {layer + "attention_norm", norm},

@@ -26,7 +26,7 @@ struct Layout {
 /// The parameters of a model, without ".weight" and ".bias".
 struct Layouts {
   std::map<std::string, Layout> parameters;               ///< a * for the number of the layer
-  std::map<std::string, Index> layers;                    ///< their number, by what stands before the *
+  std::map<std::string, Index> layers;                    ///< their number, by the names before the *
   std::vector<std::pair<std::string, std::string>> ties;  ///< a table, and the parameter that it is
   bool shares_embeddings = false;                         ///< of an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, where there are any

@@ -4,8 +4,8 @@
 Usage: python check_export.py EXPORTED [ORIGINAL]
 
 With ORIGINAL, the folder that was loaded for the export: transformers must compute the same logits from both. Without,
-EXPORTED holds logits.safetensors, with our `ids` and `logits`. To make such folders, run the tests of
-nn/formats/hugging_face with TAPEFORMER_EXPORT_FOLDER naming where to put them; ORIGINAL is then one of hugging_face/.
+EXPORTED holds logits.safetensors, with our `ids`, or `source` and `target`, and `logits`. To make such folders, run the
+tests of nn/formats/hugging_face and nn/formats/translation_models with TAPEFORMER_EXPORT_FOLDER naming where to put them; ORIGINAL is then one of hugging_face/.
 """
 
 import pathlib
@@ -19,23 +19,32 @@ TOLERANCE = 1e-5
 
 
 def model_of(folder):
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    is_translation = transformers.AutoConfig.from_pretrained(folder).is_encoder_decoder
+    auto = transformers.AutoModelForSeq2SeqLM if is_translation else transformers.AutoModelForCausalLM
+    model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     complaints = {kind: sorted(keys) for kind, keys in info.items() if keys}
     if complaints:
         sys.exit(f"{folder}: transformers complains: {complaints}")
     return model.eval()
 
 
+def logits_of(model, inputs):
+    names = ("input_ids", "decoder_input_ids") if model.config.is_encoder_decoder else ("input_ids",)
+    return model(**dict(zip(names, inputs))).logits
+
+
 def main():
     exported = pathlib.Path(sys.argv[1])
     model = model_of(exported)
     if len(sys.argv) > 2:
-        ids = torch.randint(model.config.vocab_size, (3, 9), generator=torch.Generator().manual_seed(1))
-        expected = model_of(sys.argv[2])(ids).logits
+        random = torch.Generator().manual_seed(1)
+        inputs = [torch.randint(model.config.vocab_size, (3, length), generator=random) for length in (9, 5)]
+        expected = logits_of(model_of(sys.argv[2]), inputs)
     else:
         tensors = safetensors.torch.load_file(exported / "logits.safetensors")
-        ids, expected = tensors["ids"].long(), tensors["logits"]
-    difference = (model(ids).logits - expected).abs().max().item()
+        inputs = [tensors[name].long() for name in ("ids", "source", "target") if name in tensors]
+        expected = tensors["logits"]
+    difference = (logits_of(model, inputs) - expected).abs().max().item()
     print(f"{exported}: {type(model).__name__}, logits differ by {difference:.2e}")
     sys.exit(0 if difference < TOLERANCE else 1)
 

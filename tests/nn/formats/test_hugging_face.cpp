@@ -4,7 +4,7 @@
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/hugging_face_folder.h>
 #include <tapeformer/tests/reference/golden.h>
 
 #include <doctest/doctest.h>
@@ -22,59 +22,11 @@ const std::vector<std::string> kCases{
     "gpt2",  "gpt2_half", "llama",  "llama_bfloat", "llama_equal_heads", "llama_yarn", "mistral", "qwen2",
     "qwen3", "olmo2",     "gemma2", "gemma3",       "gemma3_scaled"};
 
-std::string folder_of(const std::string& name) {
-  return TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/" + name;
-}
-
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
   model.to(type);
   return model;
 }
-
-/// A copy of a golden folder, to be spoilt.
-struct Copy : TemporaryFolder {
-  explicit Copy(const std::string& name) {
-    std::filesystem::copy(folder_of(name), folder());
-    for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-      std::filesystem::permissions(entry, std::filesystem::perms::owner_all);
-    }
-  }
-  std::string folder() const { return std::filesystem::path(file("x")).parent_path(); }
-  /// The error message, without the folder's path.
-  std::string refusal() const {
-    const std::string said = message_of<CheckpointError>([&] { load_hugging_face(folder()); });
-    return said.compare(0, folder().size(), folder()) == 0 ? said.substr(folder().size()) : said;
-  }
-  void replace(const std::string& name, const std::string& from, const std::string& to) const {
-    std::string text = read_bytes(file(name));
-    REQUIRE(text.find(from) != std::string::npos);
-    write_bytes(file(name), text.replace(text.find(from), from.size(), to));
-  }
-  /// Writes model.safetensors again, after change(tensors).
-  template <class F>
-  void rewrite(const F& change) const {
-    std::vector<std::pair<std::string, Tensor>> tensors;
-    {
-      const SafetensorsFolder files = SafetensorsFolder::open(folder());
-      for (const std::string& name : files.names()) tensors.emplace_back(name, files.tensor(name));
-    }
-    change(tensors);
-    save_safetensors(file("model.safetensors"), tensors);
-  }
-};
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
-/// Exports to a folder that stays if TAPEFORMER_EXPORT_FOLDER names one, for tests/golden/check_export.py.
-struct Export : TemporaryFolder {
-  explicit Export(const std::string& name) {
-    const char* const kept = std::getenv("TAPEFORMER_EXPORT_FOLDER");
-    folder = kept != nullptr ? std::string(kept) + "/" + name : file(name);
-    std::filesystem::create_directories(folder);
-  }
-  std::string folder;
-};
 
 }  // namespace
 
@@ -187,7 +139,7 @@ TEST_SUITE("nn/formats/hugging_face") {
   TEST_CASE(
       "a model that was saved without its head has no prefix, and buffers of old versions are passed over") {
     const Golden golden("hugging_face");
-    const Copy copy("gpt2");
+    const Copy<> copy("gpt2");
     copy.rewrite([](NamedTensors& tensors) {
       for (auto& [name, value] : tensors) name = name.substr(std::string("transformer.").size());
       tensors.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, 11, 11}));
@@ -198,7 +150,7 @@ TEST_SUITE("nn/formats/hugging_face") {
   }
 
   TEST_CASE("a tied head may be there if it is the embedding") {
-    const Copy copy("gpt2");
+    const Copy<> copy("gpt2");
     copy.rewrite([](NamedTensors& tensors) {
       for (const auto& [name, value] : NamedTensors(tensors)) {
         if (name == "transformer.wte.weight") tensors.emplace_back("lm_head.weight", value);
@@ -219,7 +171,7 @@ TEST_SUITE("nn/formats/hugging_face") {
   }
 
   TEST_CASE("tensors that are missing, superfluous, of another shape or type are named") {
-    const Copy copy("gpt2");
+    const Copy<> copy("gpt2");
     copy.rewrite([](NamedTensors& tensors) {
       for (auto& [name, value] : tensors) {
         if (name == "transformer.h.1.ln_2.bias") name = "transformer.h.1.ln_3.bias";
@@ -233,13 +185,13 @@ TEST_SUITE("nn/formats/hugging_face") {
           "  transformer.h.1.ln_2.bias is missing\n"
           "  transformer.ln_f.bias is of type I32, not of a floating one\n"
           "  transformer.h.1.ln_3.bias is not in the model");
-    const Copy shards("llama");
+    const Copy<> shards("llama");
     shards.replace("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
     CHECK(shards.refusal().find("/model.safetensors.index.json: the weights do not fit the model:\n"
                                 "  model.layers.2.input_layernorm.weight is missing\n") == 0);
     shards.replace("config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2147483647");
     CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
-    const Copy sizes("llama");
+    const Copy<> sizes("llama");
     sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
     CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [2147483647,18] in the model") !=
           std::string::npos);
@@ -248,14 +200,14 @@ TEST_SUITE("nn/formats/hugging_face") {
   }
 
   TEST_CASE("biases without their field in the configuration are not dropped in silence") {
-    const Copy copy("llama_bfloat");
+    const Copy<> copy("llama_bfloat");
     copy.replace("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
     CHECK(copy.refusal().find("model.layers.0.self_attn.k_proj.bias is not in the model") !=
           std::string::npos);
   }
 
   TEST_CASE("damaged folders are refused, the file named") {
-    const Copy copy("gpt2");
+    const Copy<> copy("gpt2");
     copy.replace("config.json", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false");
     CHECK(copy.refusal() ==
           "/config.json: scale_attn_weights = false changes the arithmetic and is not implemented");
@@ -265,7 +217,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     CHECK(copy.refusal() == "/config.json: is of a run, and not of transformers; try DecoderOnly::load()");
     std::filesystem::remove(copy.file("config.json"));
     CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
-    const Copy other("gpt2");
+    const Copy<> other("gpt2");
     std::filesystem::resize_file(other.file("model.safetensors"), 5000);
     CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
     std::filesystem::remove(other.file("model.safetensors"));

@@ -1,0 +1,277 @@
+#include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/nn/formats/expression.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/nn/formats/hugging_face_case.h>
+#include <tapeformer/tests/nn/formats/hugging_face_folder.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/seed.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace tapeformer;
+
+namespace {
+
+const std::vector<std::string> kTranslations{"marian", "marian_separate", "marian_untied"};
+
+EncoderDecoder translation_model(const std::string& name, DType type) {
+  EncoderDecoder model = load_hugging_face<EncoderDecoder>(folder_of(name));
+  model.to(type);
+  return model;
+}
+
+/// Batches of sources, [steps, B, S], and of targets, [steps, B, T + 1].
+struct TranslationBatches {
+  TranslationBatches(const Golden& golden, const std::string& name)
+      : sources(golden.tensor(name, "sources")),
+        masks(golden.tensor(name, "masks")),
+        targets(golden.tensor(name, "targets")) {}
+
+  Tensor source(Index step) const { return picked<std::int32_t>(sources, step, 0, sources.size(2)); }
+  Tensor mask(Index step) const { return picked<bool>(masks, step, 0, masks.size(2)); }
+  Tensor target(Index step) const { return picked<std::int32_t>(targets, step, 0, targets.size(2) - 1); }
+  Tensor expected(Index step) const { return picked<std::int32_t>(targets, step, 1, targets.size(2) - 1); }
+
+  Tensor sources, masks, targets;
+
+ private:
+  template <class T>
+  static Tensor picked(const Tensor& batches, Index step, Index first, Index length) {
+    const Index rows = batches.size(1), whole = batches.size(2);
+    const Tensor batch = Tensor::empty({rows, length}, batches.dtype());
+    for (Index row = 0; row < rows; ++row)
+      std::copy_n(batches.data<T>() + (step * rows + row) * whole + first, length,
+                  batch.data<T>() + row * length);
+    return batch;
+  }
+};
+
+Json marian_json(const Json& more = Json::object()) {
+  Json json = {{"model_type", "marian"}, {"vocab_size", 29}};
+  json.update(more);
+  return json;
+}
+
+EncoderDecoderConfig read_translation(const Json& json) {
+  return hugging_face_config<EncoderDecoderConfig>(json.dump());
+}
+
+EncoderDecoderConfig own_translation() {
+  EncoderDecoderConfig config;
+  config.source_vocabulary = 17, config.target_vocabulary = 13, config.max_length = 8;
+  config.encoder_layers = 1, config.decoder_layers = 2;
+  config.layer.width = 12, config.layer.attention.heads = 3;
+  return config;
+}
+
+std::string translation_refusal(const EncoderDecoderConfig& config) {
+  return message_of<CheckpointError>([&] { hugging_face_json(config); });
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/translation_models") {
+  TEST_CASE("logits are those of transformers") {
+    const Golden golden("translation");
+    for (const std::string& name : kTranslations) {
+      INFO(name);
+      const TranslationBatches batches(golden, name);
+      const auto logits = [&](DType type) {
+        return translation_model(name, type)(batches.source(0), batches.mask(0), batches.target(0));
+      };
+      CHECK_BELOW(absolute_error(logits(DType::f64), golden.tensor(name, "logits")), 1e-12);
+      CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", logits(DType::f32)), 3);
+    }
+  }
+
+  TEST_CASE("ten losses of fine-tuning are those of transformers") {
+    const Golden golden("translation");
+    for (const std::string& name : kTranslations) {
+      const auto options = golden.options(name);
+      AdamWConfig adamw;
+      adamw.beta1 = options.at("beta1"), adamw.beta2 = options.at("beta2");
+      adamw.epsilon = options.at("adam_epsilon"), adamw.weight_decay = options.at("weight_decay");
+      const TranslationBatches batches(golden, name);
+      for (const DType type : {DType::f64, DType::f32}) {
+        INFO(name, " in ", std::string(name_of(type)));
+        EncoderDecoder model = translation_model(name, type);
+        AdamW optimizer(model.parameters(), adamw);
+        const Tensor losses = golden.tensor(name, type == DType::f64 ? "losses" : "losses_f32");
+        double worst = 0;
+        for (Index i = 0; i < losses.size(0); ++i) {
+          optimizer.clear_gradients();
+          Tape tape;
+          const Tensor loss =
+              model.loss(batches.source(i), batches.mask(i), batches.target(i), batches.expected(i));
+          tape.backward(loss);
+          optimizer.step(options.at("learning_rate"));
+          worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
+        }
+        CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 1e-5);
+      }
+    }
+  }
+
+  TEST_CASE("an export has the original's tensors bit for bit, and its model") {
+    for (const std::string& name : kTranslations) {
+      INFO(name);
+      const Export exported(name);
+      EncoderDecoder model = load_hugging_face<EncoderDecoder>(folder_of(name));
+      save_hugging_face(exported.folder, model, {16, {0}, 16});
+      const SafetensorsFolder before = SafetensorsFolder::open(folder_of(name)),
+                              after = SafetensorsFolder::open(exported.folder);
+      REQUIRE(after.names() == before.names());
+      for (const std::string& tensor : before.names()) {
+        INFO(tensor);
+        const Tensor a = after.tensor(tensor), b = before.tensor(tensor).to(DType::f32);
+        REQUIRE(a.describe() == b.describe());
+        CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
+      }
+      CHECK(load_hugging_face<EncoderDecoder>(exported.folder).config().to_json() ==
+            model.config().to_json());
+      const Json json = parse_json(read_bytes(exported.folder + "/config.json"));
+      CHECK(json.at("decoder_start_token_id") == 16);
+      CHECK(json.at("pad_token_id") == 16);
+      CHECK(json.at("forced_eos_token_id") == 0);
+    }
+  }
+
+  TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
+    Generator random(test_seed(5));
+    const Tensor source = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6}),
+                 target = Tensor::from<std::int32_t>({1, 12, 3, 5, 0, 4}, {2, 3});
+    for (const TranslationFamily& family : families<EncoderDecoderConfig>()) {
+      for (const bool packed : {true, false}) {
+        INFO(std::string(family.type));
+        EncoderDecoderConfig start = own_translation();
+        start.layer.attention.packed = packed, start.decoder_heads = 2, start.decoder_feed_forward = 7;
+        EncoderDecoder model(TranslationMap::fit(family.describe, start), random);
+        REQUIRE(expression_in(transformers_format<EncoderDecoderConfig>(), model.config()).family == &family);
+        for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
+        model.eval();
+        const Export exported(std::string("own_") + family.type);
+        save_hugging_face(exported.folder, model);
+        CHECK(is_hugging_face(exported.folder));
+        const Tensor logits = model(source, {}, target);
+        const EncoderDecoder read = load_hugging_face<EncoderDecoder>(exported.folder);
+        CHECK_BELOW(rms_error(read(source, {}, target), logits), 1e-6);
+        save_safetensors(exported.folder + "/logits.safetensors",
+                         {{"source", source}, {"target", target}, {"logits", logits}});
+      }
+    }
+  }
+
+  TEST_CASE("a table that is tied may be in the file under any of its names, or under several") {
+    const Golden golden("translation");
+    const Copy<EncoderDecoder> copy("marian");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (const auto& [name, value] : NamedTensors(tensors))
+        if (name == "model.shared.weight") tensors.emplace_back("lm_head.weight", value);
+    });
+    CHECK(copy.refusal() == "nothing was thrown");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (auto& [name, value] : tensors)
+        if (name == "lm_head.weight") value.data<float>()[5] += 1;
+    });
+    CHECK(copy.refusal() ==
+          "/model.safetensors: lm_head.weight differs from model.shared.weight, to which the configuration "
+          "ties it; try share_encoder_decoder_embeddings=false");
+    const Copy<EncoderDecoder> other("marian");
+    const TranslationBatches batches(golden, "marian");
+    other.rewrite([](NamedTensors& tensors) {
+      for (auto& [name, value] : tensors)
+        if (name == "model.shared.weight") name = "model.decoder.embed_tokens.weight";
+      tensors.emplace_back("model.encoder.embed_positions.weight", Tensor::zeros({13, 9}));
+    });
+    const EncoderDecoder model = load_hugging_face<EncoderDecoder>(other.folder());
+    CHECK_BELOW(times_error_of_pytorch(golden, "marian", "logits",
+                                       model(batches.source(0), batches.mask(0), batches.target(0))),
+                3);
+  }
+
+  TEST_CASE("MarianMT is read as what it is, and written as what was read") {
+    const auto differences = [](const EncoderDecoderConfig& config, const EncoderDecoderConfig& usual) {
+      const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
+      std::string text;
+      for (const auto& [field, before] : changed_fields(fields, usual_fields))
+        text += (text.empty() ? "" : " ") + field->name + "=" + field->text();
+      return text;
+    };
+    const EncoderDecoderConfig usual = read_translation(marian_json());
+    CHECK(differences(usual, EncoderDecoderConfig()) ==
+          "source_vocabulary=29 target_vocabulary=29 encoder_layers=12 decoder_layers=12 width=1024 heads=16 "
+          "feed_forward=4096 activation=gelu dropout=0.1 attention_dropout=0 feed_forward_dropout=0 "
+          "norm_first=false positions=sinusoidal_halves max_length=1024 tie_embeddings=true "
+          "embedding_scale=1");
+    const std::vector<std::pair<Json, std::string>> readings = {
+        {{{"decoder_attention_heads", 8}, {"decoder_ffn_dim", 7}}, "decoder_heads=8 decoder_feed_forward=7"},
+        {{{"activation_function", "swish"}, {"scale_embedding", true}}, "activation=silu embedding_scale=0"},
+        {{{"attention_dropout", 0.1}, {"activation_dropout", 0.25}}, "feed_forward_dropout=0.25"},
+        {{{"share_encoder_decoder_embeddings", false}, {"decoder_vocab_size", 31}},
+         "target_vocabulary=31 tie_embeddings=false"},
+        {{{"share_encoder_decoder_embeddings", false}, {"tie_word_embeddings", false}},
+         "tie_target_head=false tie_embeddings=false"},
+        {{{"normalize_before", false}, {"num_hidden_layers", 12}, {"static_position_embeddings", true}}, ""},
+    };
+    for (const auto& [more, expected] : readings) {
+      INFO(more.dump());
+      const EncoderDecoderConfig config = read_translation(marian_json(more));
+      CHECK(differences(config, usual) == expected);
+      CHECK(read_translation(parse_json(hugging_face_json(config))).to_json() == config.to_json());
+    }
+  }
+
+  TEST_CASE("what MarianMT's files may say and is not implemented is refused by name") {
+    const auto refused = [](const Json& more) {
+      return message_of<CheckpointError>([&] { read_translation(marian_json(more)); });
+    };
+    const std::vector<std::pair<Json, std::string>> refusals = {
+        {{{"encoder_layerdrop", 0.1}}, std::string("encoder_layerdrop = 0.1") + kNotImplemented},
+        {{{"normalize_before", true}}, std::string("normalize_before = true") + kNotImplemented},
+        {{{"num_hidden_layers", 6}}, std::string("num_hidden_layers = 6") + kNotImplemented},
+        {{{"is_encoder_decoder", false}}, std::string("is_encoder_decoder = false") + kNotImplemented},
+        {{{"tie_word_embeddings", false}},
+         "tie_word_embeddings = false unties shared embeddings too, which is not implemented"},
+        {{{"decoder_vocab_size", 31}},
+         "[encoder_decoder] tied embeddings need one vocabulary; got source=29, target=31; try a shared "
+         "vocabulary"},
+        {{{"layer_norm_eps", 1e-6}}, std::string("layer_norm_eps") + kUnknown},
+        {{{"model_type", "gpt2"}}, "model_type must be one of marian; got gpt2, a language model"},
+    };
+    for (const auto& [more, expected] : refusals) CHECK(refused(more) == expected);
+    CHECK(refusal(marian_json()) ==
+          "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gemma3_text; got "
+          "marian, a translation model");
+  }
+
+  TEST_CASE("each field that MarianMT cannot express is refused with the value that it can") {
+    const EncoderDecoderConfig start =
+        TranslationMap::fit(families<EncoderDecoderConfig>()[0].describe, own_translation());
+    CHECK(translation_refusal(own_translation()) ==
+          "[export] transformers has no such model; MarianMT differs least; got norm_first=true, "
+          "positions=sinusoidal; try norm_first=false, positions=sinusoidal_halves");
+    CHECK(translation_refusal(start) == "nothing was thrown");
+    // Fields that a file need not have, or that stand for others.
+    const std::string free =
+        " source_vocabulary target_vocabulary encoder_layers decoder_layers width heads feed_forward "
+        "decoder_heads decoder_feed_forward activation dropout max_length packed zero_init tie_target_head "
+        "bias_buckets bias_distance qk_norm_epsilon ";
+    FieldList fields = fields_of(start);
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      EncoderDecoderConfig config = start;
+      FieldList list = fields_of(config);
+      ConfigField& field = list[i];
+      if (free.find(" " + field.name + " ") != std::string::npos || !change(field)) continue;
+      try {
+        config.check();
+      } catch (const Error&) {  // not a model
+        continue;
+      }
+      INFO(field.name, "=", field.text());
+      CHECK(translation_refusal(config).find("got " + field.name + "=" + field.text() + ";") !=
+            std::string::npos);
+    }
+  }
+}
