@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/expression.h>
@@ -85,6 +86,22 @@ auto naming(const std::string& path, const F& function) {
   }
 }
 
+/// The model, without its weights. Their shapes are those in the files, but a table of positions may have
+/// any size in a damaged configuration.
+template <class Model, class Config>
+Model limited_model(const std::string& path, const Config& config, const SafetensorsFolder& files) {
+  constexpr double kProportion = 4, kAlways = 1 << 30;  // a GiB
+  double values = 0;
+  for (const std::string& name : files.names()) values += static_cast<double>(files.shape(name).elements());
+  const StorageLimit limit(kAlways + kProportion * sizeof(double) * values);
+  Generator random(0);
+  try {
+    return Model(config, random);
+  } catch (const Error& error) {
+    throw CheckpointError(path + ": the model is out of proportion to its weights: " + error.what());
+  }
+}
+
 }  // namespace
 
 template <class Model>
@@ -95,8 +112,7 @@ Model load_hugging_face(const std::string& folder) {
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const auto sources = found_parameters(files, found.family->names, found.config);
   const NoGradGuard pause;
-  Generator random(0);
-  Model model(found.config, random);
+  Model model = limited_model<Model>(path, found.config, files);
   std::map<std::string, Parameter> parameters;
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   for (const ForeignParameter& source : sources) {

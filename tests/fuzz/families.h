@@ -30,6 +30,8 @@ Seeds gpt2_config_seeds();
 void read_gpt2_config(const std::string& input);
 Seeds llama_config_seeds();
 void read_llama_config(const std::string& input);
+Seeds marian_config_seeds();
+void read_marian_config(const std::string& input);
 
 // tokenizers.cpp
 Seeds vocabulary_seeds();

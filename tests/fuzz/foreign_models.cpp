@@ -31,4 +31,12 @@ void read_llama_config(const std::string& input) {
   load_hugging_face(folder);
 }
 
+Seeds marian_config_seeds() { return {content_of(kGolden + std::string("marian/config.json"))}; }
+
+void read_marian_config(const std::string& input) {
+  static const std::string folder = golden_copy("marian", {"hugging_face/marian/model.safetensors"});
+  put_input("marian/config.json", input);
+  load_hugging_face<EncoderDecoder>(folder);
+}
+
 }  // namespace tapeformer

@@ -37,6 +37,10 @@ TEST_SUITE("nn/positions") {
 
     const Tensor odd = positions_of(PositionKind::sinusoidal, 3, 10)(Tensor::zeros({1, 2, 3}, DType::f64));
     CHECK_BELOW(deviation(odd.at(5), std::sin(std::pow(10000, -2.0 / 3))), 1e-14);
+    const Tensor halves =
+        positions_of(PositionKind::sinusoidal_halves, 3, 10)(Tensor::zeros({1, 2, 3}, DType::f64));
+    for (const auto& [place, from] : {std::pair(3, 3), {4, 5}, {5, 4}})
+      CHECK(halves.at(place) == odd.at(from));
   }
 
   TEST_CASE("positions are added to every sequence of the batch, from the first position on") {

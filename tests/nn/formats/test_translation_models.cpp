@@ -191,6 +191,12 @@ TEST_SUITE("nn/formats/translation_models") {
                 3);
   }
 
+  TEST_CASE("a table of positions out of proportion to the weights is refused before it is made") {
+    const Copy<EncoderDecoder> copy("marian");
+    copy.replace("config.json", "\"max_position_embeddings\": 13", "\"max_position_embeddings\": 2147483647");
+    CHECK(copy.refusal().find("/config.json: the model is out of proportion to its weights: ") == 0);
+  }
+
   TEST_CASE("MarianMT is read as what it is, and written as what was read") {
     const auto differences = [](const EncoderDecoderConfig& config, const EncoderDecoderConfig& usual) {
       const FieldList fields = fields_of(config), usual_fields = fields_of(usual);

@@ -91,6 +91,9 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
                      c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
                    }),
                    "cannot rotate queries and keys by rotary positions"));
+    CHECK(has_text(
+        refused([](auto& c) { c.layer.attention.key_width = 0, c.layer.width = 12, c.decoder_heads = 5; }),
+        "heads=5"));
     CHECK(has_text(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
     CHECK(has_text(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
     CHECK(has_text(refused([](auto& c) { c.target_vocabulary = 12; }),

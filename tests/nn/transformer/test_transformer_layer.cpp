@@ -59,13 +59,23 @@ TEST_SUITE("nn/transformer/transformer_layer") {
                                             "cross_attention_norm", "feed_forward", "feed_forward_norm"});
   }
 
-  TEST_CASE("dropout acts in three kinds of places, each with its counter") {
-    auto layer = random_module<TransformerLayer>(small_layer_config(true, 0.3));
-    layer(random_values({1, 4, 6}, 3));
-    std::map<std::string, std::uint64_t> draws;
-    for (const auto& [name, counter] : layer.named_counters()) draws[name] = *counter;
-    CHECK(draws == std::map<std::string, std::uint64_t>{{"self_attention.dropout.step", 1},
-                                                        {"feed_forward.dropout.step", 1},
-                                                        {"dropout.step", 2}});
+  TEST_CASE("dropout acts in three kinds of places, of which two may have rates of their own") {
+    using Rate = std::optional<double>;
+    using Draws = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // of each place's counter
+    for (const auto& [all, attention, feed_forward, expected] :
+         {std::tuple(0.3, Rate(), Rate(), Draws(1, 1, 2)),
+          {0.3, 0.0, {}, {0, 1, 2}},
+          {0.3, {}, 0.0, {1, 0, 2}},
+          {0.0, 0.3, {}, {1, 0, 0}},
+          {0.0, {}, 0.3, {0, 1, 0}}}) {
+      TransformerLayerConfig config = small_layer_config(true, all);
+      config.attention_dropout = attention, config.feed_forward_dropout = feed_forward;
+      auto layer = random_module<TransformerLayer>(config);
+      layer(random_values({1, 4, 6}, 3));
+      std::map<std::string, std::uint64_t> draws;
+      for (const auto& [name, counter] : layer.named_counters()) draws[name] = *counter;
+      CHECK(Draws(draws.at("self_attention.dropout.step"), draws.at("feed_forward.dropout.step"),
+                  draws.at("dropout.step")) == expected);
+    }
   }
 }
