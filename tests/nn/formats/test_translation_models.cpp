@@ -252,32 +252,41 @@ TEST_SUITE("nn/formats/translation_models") {
           "marian, a translation model");
   }
 
-  TEST_CASE("each field that MarianMT cannot express is refused with the value that it can") {
-    const EncoderDecoderConfig start =
-        TranslationMap::fit(families<EncoderDecoderConfig>()[0].describe, own_translation());
+  TEST_CASE("each field that MarianMT cannot express is refused, and the nearest model is written") {
+    const ModelFormatOf<EncoderDecoderConfig>& format = transformers_format<EncoderDecoderConfig>();
     CHECK(translation_refusal(own_translation()) ==
           "[export] transformers has no such model; MarianMT differs least; got norm_first=true, "
           "positions=sinusoidal; try norm_first=false, positions=sinusoidal_halves");
-    CHECK(translation_refusal(start) == "nothing was thrown");
-    // Fields that a file need not have, or that stand for others.
+    // Fields that the family has, those of training, and those that other fields switch on.
     const std::string free =
         " source_vocabulary target_vocabulary encoder_layers decoder_layers width heads feed_forward "
-        "decoder_heads decoder_feed_forward activation dropout max_length packed zero_init tie_target_head "
-        "bias_buckets bias_distance qk_norm_epsilon ";
-    FieldList fields = fields_of(start);
-    for (std::size_t i = 0; i < fields.size(); ++i) {
-      EncoderDecoderConfig config = start;
-      FieldList list = fields_of(config);
-      ConfigField& field = list[i];
-      if (free.find(" " + field.name + " ") != std::string::npos || !change(field)) continue;
-      try {
-        config.check();
-      } catch (const Error&) {  // not a model
-        continue;
+        "decoder_heads decoder_feed_forward activation dropout max_length packed zero_init bias_buckets "
+        "bias_distance qk_norm_epsilon tie_embeddings tie_target_head ";
+    EncoderDecoderConfig separate = expression_in(format, own_translation()).nearest, shared = separate;
+    shared.tie_embeddings = true, shared.target_vocabulary = shared.source_vocabulary;
+    for (const EncoderDecoderConfig& start : {separate, shared}) {
+      CHECK(translation_refusal(start) == "nothing was thrown");
+      for (std::size_t i = 0; i < fields_of(start).size(); ++i) {
+        EncoderDecoderConfig config = start;
+        FieldList list = fields_of(config);
+        ConfigField& field = list[i];
+        if (!change(field)) continue;
+        try {
+          config.check();
+        } catch (const Error&) {  // not a model
+          continue;
+        }
+        INFO(field.name, "=", field.text());
+        const bool is_expressed = free.find(" " + field.name + " ") != std::string::npos &&
+                                  (field.name != "tie_target_head" || !start.tie_embeddings);
+        const std::string refused =
+            is_expressed ? "nothing was thrown" : "got " + field.name + "=" + field.text();
+        CHECK(translation_refusal(config).find(refused) != std::string::npos);
+        const EncoderDecoderConfig nearest = expression_in(format, config).nearest;
+        CHECK_NOTHROW(nearest.check());
+        const EncoderDecoderConfig read = read_translation(parse_json(hugging_face_json(nearest)));
+        CHECK(expression_in(format, read).changes.empty());
       }
-      INFO(field.name, "=", field.text());
-      CHECK(translation_refusal(config).find("got " + field.name + "=" + field.text() + ";") !=
-            std::string::npos);
     }
   }
 }
