@@ -3,6 +3,8 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 
@@ -11,8 +13,14 @@ using Json = nlohmann::ordered_json;
 template <class Config>
 constexpr bool kIsTranslation = std::is_same_v<Config, EncoderDecoderConfig>;
 
-Index target_vocabulary(const DecoderOnlyConfig& config) { return config.vocabulary; }
-Index target_vocabulary(const EncoderDecoderConfig& config) { return config.target_vocabulary; }
+/// The vocabulary of what a model writes, and the one that its padding must be in, which is each of them.
+struct TokenLimits {
+  Index target, pad;
+};
+TokenLimits limits_of(const DecoderOnlyConfig& config) { return {config.vocabulary, config.vocabulary}; }
+TokenLimits limits_of(const EncoderDecoderConfig& config) {
+  return {config.target_vocabulary, std::min(config.source_vocabulary, config.target_vocabulary)};
+}
 
 /// Skips the fields that every model may have and none computes with.
 void pass_over(JsonFields& fields, bool is_encoder_decoder) {
@@ -68,8 +76,9 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
   json["architectures"] = {expression.family->architecture};
   json["model_type"] = expression.family->type;
   ConfigMapOf<Config>::write(expression.family->describe, config, json);
-  const Index vocabulary = target_vocabulary(config);
+  const TokenLimits limits = limits_of(config);
   const auto checked = [&](const char* name, std::int32_t id) {
+    const Index vocabulary = name == std::string("pad_token_id") ? limits.pad : limits.target;
     if (id >= 0 && id < vocabulary) return id;
     throw CheckpointError(format("{} must be within the vocabulary of {}; got {}", name, vocabulary, id));
   };

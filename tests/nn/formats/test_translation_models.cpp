@@ -136,6 +136,11 @@ TEST_SUITE("nn/formats/translation_models") {
       CHECK(json.at("pad_token_id") == 16);
       CHECK(json.at("forced_eos_token_id") == 0);
     }
+    const EncoderDecoderConfig separate =
+        load_hugging_face<EncoderDecoder>(folder_of("marian_separate")).config();
+    CHECK(message_of<CheckpointError>([&] {
+            hugging_face_json(separate, DType::f32, {17, {0}, 17});
+          }) == "pad_token_id must be within the vocabulary of 17; got 17");
   }
 
   TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
