@@ -191,8 +191,8 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
             c.positions = PositionKind::learned;
           }) == "nothing was thrown");
     CHECK(refused([](auto& c) { c.window_rotary_base = 7, c.window = 4, c.kv_sharing = 2; }) ==
-          "[decoder_only] kv_sharing excludes window_rotary_base, since layers that share keys turn them "
-          "alike");
+          "[decoder_only] kv_sharing excludes window_rotary_base, since layers that share keys rotate "
+          "them alike");
     CHECK(refused([](auto& c) { c.kv_sharing = 2, c.value_residual = true; }) ==
           "[decoder_only] kv_sharing excludes value_residual, since layers that share have no values of "
           "their own");
