@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
       optimizer.step(1e-2);
       loss = y.item();
     }
-    std::printf("%d head%s: %d parameters, loss %.1f nats a letter\n", static_cast<int>(heads),
+    std::printf("%d head%s: %d parameters, loss %.1f nats per letter\n", static_cast<int>(heads),
                 heads == 1 ? " " : "s", static_cast<int>(model.parameter_count()), loss);
     if (argc > 1 && heads == 2) {
       Tensor weights_bhtt;

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
       optimizer.step(1e-2);
       loss = y.item();
     }
-    std::printf("%-8s loss %.1f nats a letter\n", kind, loss);
+    std::printf("%-8s loss %.1f nats per letter\n", kind, loss);
     if (argc > 1 && kind == std::string("mha")) {
       Tensor weights_bhts;
       model(Tensor::from<std::int32_t>({0, 1, 2, 3, 4, 5, 6, 7}, {1, kLength}), &weights_bhts);
