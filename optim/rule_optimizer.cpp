@@ -48,8 +48,7 @@ void RuleOptimizer<Step>::visit_state(OptimizerVisitor& visitor) {
   for (std::size_t k = 0; k < states_.size(); ++k) visit_tensors(visitor, names_[k], states_[k]);
 }
 
-template class RuleOptimizer<kernels::AdamWStep>;
-template class RuleOptimizer<kernels::LionStep>;
-template class RuleOptimizer<kernels::SgdStep>;
+#define INSTANTIATE_RULE(Step, none) template class RuleOptimizer<kernels::Step>;
+TAPEFORMER_STEPS(INSTANTIATE_RULE, )
 
 }  // namespace tapeformer

@@ -61,6 +61,9 @@ struct SgdStep {
   double learning_rate, momentum, weight_decay;
 };
 
+/// use(STEP, further) for the settings of each optimizer that has a rule.
+#define TAPEFORMER_STEPS(use, further) use(AdamWStep, further) use(LionStep, further) use(SgdStep, further)
+
 /// The rule of an optimizer, with its settings as the factors that the kernels use:
 /// update(gradient, state1, state2, value), of numbers or of vectors of them.
 template <class T, class Step>

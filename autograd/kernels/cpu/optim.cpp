@@ -111,13 +111,13 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   });
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);        \
-  template void optimizer_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
-  template void optimizer_step<T>(Cpu, const StepTensors&, const LionStep*, Index, const double*);  \
-  template void optimizer_step<T>(Cpu, const StepTensors&, const SgdStep*, Index, const double*);   \
-  template void average_step<T>(Cpu, const StepTensors&, double, const double*);                    \
-  template void exchange_values<T>(Cpu, const StepTensors&);                                        \
+#define INSTANTIATE_STEP(Step, T) \
+  template void optimizer_step<T>(Cpu, const StepTensors&, const Step*, Index, const double*);
+#define INSTANTIATE(T)                                                                       \
+  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*); \
+  TAPEFORMER_STEPS(INSTANTIATE_STEP, T)                                                      \
+  template void average_step<T>(Cpu, const StepTensors&, double, const double*);             \
+  template void exchange_values<T>(Cpu, const StepTensors&);                                 \
   template void scale_in_place(Cpu, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

@@ -186,13 +186,13 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
       static_cast<const T*>(x));
 }
 
-#define INSTANTIATE(T)                                                                               \
-  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);        \
-  template void optimizer_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
-  template void optimizer_step<T>(Cuda, const StepTensors&, const LionStep*, Index, const double*);  \
-  template void optimizer_step<T>(Cuda, const StepTensors&, const SgdStep*, Index, const double*);   \
-  template void average_step<T>(Cuda, const StepTensors&, double, const double*);                    \
-  template void exchange_values<T>(Cuda, const StepTensors&);                                        \
+#define INSTANTIATE_STEP(Step, T) \
+  template void optimizer_step<T>(Cuda, const StepTensors&, const Step*, Index, const double*);
+#define INSTANTIATE(T)                                                                        \
+  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*); \
+  TAPEFORMER_STEPS(INSTANTIATE_STEP, T)                                                       \
+  template void average_step<T>(Cuda, const StepTensors&, double, const double*);             \
+  template void exchange_values<T>(Cuda, const StepTensors&);                                 \
   template void scale_in_place(Cuda, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
