@@ -18,13 +18,14 @@ AttentionConfig config_of(const AttentionKind& kind, bool cross = false) {
   return config;
 }
 
-/// Calls check(layer, name) with self-attention of all kinds that have keys, or all, and with a single head.
+/// Calls check(layer, name) with self-attention of all kinds that have a cache of keys, or a cache, and with a
+/// single head.
 template <class Check>
 void for_all_kinds(const Check& check, bool with_states = false) {
   Generator random(test_seed(1));
   for (const AttentionKind& kind : attention_kinds()) {
     CAPTURE(kind.name);
-    if ((kind.can & kHasState) && !with_states) continue;
+    if (!(kind.can & kCanCache) || ((kind.can & kHasState) && !with_states)) continue;
     const auto layer = make_attention(config_of(kind), random);
     layer->to(DType::f64);
     check(*layer, kind.name.c_str());
@@ -92,6 +93,7 @@ TEST_SUITE("nn/attention/all_kinds") {
     AttentionContext causal;
     causal.causal = true;
     for_all_forms(false, 0, [&](Attention& layer, const AttentionKind& kind) {
+      if (!(kind.can & kCanCache)) return;
       for (const DType type : {DType::f64, DType::f32}) {
         if (type == DType::f32 && (kind.can & kHasState)) continue;  // roundings grow with the delta rule
         layer.to(type);
@@ -115,7 +117,8 @@ TEST_SUITE("nn/attention/all_kinds") {
 
   TEST_CASE("cross-attention of any kind keeps the memory in its cache and never looks at it again") {
     const Tensor x = random_values({2, 6, 16}, 3), memory = random_values({2, 5, 12}, 4);
-    for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind&) {
+    for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind& kind) {
+      if (!(kind.can & kCanCache)) return;
       AttentionContext context;
       context.key_mask = real_tokens({3, 5}, 5);
       const Tensor whole = layer(x, memory, context);

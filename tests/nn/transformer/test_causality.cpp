@@ -153,7 +153,8 @@ TEST_SUITE("nn/transformer/causality") {
     for (const LanguageKind& kind : language_kinds()) {
       if (!can_cache(kind.attention)) continue;
       for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
-        if (name == kTooShort || !can_cache(config.attention.kind)) continue;
+        if (name == kTooShort || !can_cache(config.attention.kind) || !can_cache(config.full_attention))
+          continue;
         INFO(kind.name(), " ", name);
         const DecoderOnly model = language_model(config);
         CHECK(cached_leaks(model, CacheKind::contiguous) == "");

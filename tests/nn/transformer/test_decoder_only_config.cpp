@@ -79,9 +79,9 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(hybrid([](auto& c) {
             c.full_attention = "additive";
           }).find("[decoder_only] full_attention must be one of mha, ") == 0);
-    CHECK(hybrid([](auto& c) { c.prefix = true; }) ==
-          "[decoder_only] a prefix that sees itself in both directions is for attention=mha, gqa, mqa, mla, "
-          "differential; got deltanet");
+    CHECK(hybrid([](auto& c) {
+            c.prefix = true;
+          }).find("[decoder_only] a prefix that sees itself in both directions is for attention=mha, ") == 0);
     CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
     CHECK(contains(hybrid([](auto& c) { c.value_residual = true; }),
                    "value_residual is for attention=mha, gqa, mqa; got deltanet"));

@@ -41,6 +41,11 @@ std::string faults(const DecoderOnlyConfig& config, const Tensor& ids) {
   return found;
 }
 
+/// Whether it can be in a model with rotary positions and caches.
+bool is_fit(const AttentionKind& kind) {
+  return (kind.can & kCanModelLanguage) && (kind.can & kCanCache) && (kind.can & (kCanRotate | kHasState));
+}
+
 std::string pattern_refusal(const std::function<void(DecoderOnlyConfig&)>& change) {
   DecoderOnlyConfig config = pattern_config("mha", "gqa");
   change(config);
@@ -57,7 +62,7 @@ TEST_SUITE("nn/transformer/decoder_only patterns") {
     const Index one_in = default_device().is_cuda() ? 100 : 5;  // minutes in an emulated GPU
     for (const AttentionKind& kind : attention_kinds()) {
       for (const AttentionKind& full : attention_kinds()) {
-        if (!(kind.can & full.can & kCanModelLanguage)) continue;
+        if (!is_fit(kind) || !is_fit(full)) continue;
         for (const auto& variant : variants_of(pattern_config(kind.name, full.name))) {
           if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than there are
           if (!variant.name.empty() && random.below(one_in) >= random_cases(5)) continue;
