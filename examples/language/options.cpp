@@ -52,24 +52,24 @@ void set_dropout(DecoderOnlyConfig& model, double dropout) {
 
 void LanguageDataOptions::describe(const FieldVisitor& field) {
   const auto in_data = field.in_group("Data");
-  in_data.path(
-      "corpus", corpus,
-      "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
-      "UTF-8 without NUL bytes; not those whose names begin with a dot. Without any, the built-in text");
+  in_data.path("corpus", corpus,
+               "files of UTF-8, or folders: every file in them, at any depth, that is UTF-8 without NUL "
+               "bytes and whose "
+               "name does not begin with a dot. Without any, the built-in text");
   in_data.path("validation", validation, "files or folders held out, instead of the corpus's end");
   in_data("validation_fraction", validation_fraction,
           "share of the corpus held out, at its end, where --validation names none", kProperShare);
-  static const std::string tokenizer_help = "the kind to make: " + names_of(text_tokenizers());
+  static const std::string tokenizer_help = "the kind of tokenizer to make: " + names_of(text_tokenizers());
   in_data("tokenizer", tokenizer, tokenizer_help.c_str());
   in_data.path(
       "tokenizer_model", tokenizer_model,
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
   in_data("vocabulary", vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
-  in_data("loss_on", one_of(loss_on, {"all", "answers"}),
-          "the tokens that count: all, or answers. The corpus is then files of instructions, a line of JSON "
-          "each: "
-          "{\"prompt\": \"...\", \"answer\": \"...\"}");
+  in_data(
+      "loss_on", one_of(loss_on, {"all", "answers"}),
+      "the tokens that count: all, or answers. The corpus is then files of instructions, one line of JSON "
+      "for each: {\"prompt\": \"...\", \"answer\": \"...\"}");
 }
 
 void LanguageOptions::describe(const FieldVisitor& field) {
@@ -106,7 +106,7 @@ void LanguageOptions::describe(const FieldVisitor& field) {
               "changes of --batch in the course of the run, as shares of the steps: 0.2:16,0.5:32 is 16 "
               "from a fifth of them on, 32 from half of them on");
   in_training("context_schedule", context_schedule,
-              "the same of a row's tokens, of which there are at most --context: 0:64,0.5:128");
+              "the same for the tokens of a row, at most --context: 0:64,0.5:128");
   in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
   in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 chooses it",
               kNotNegative);

@@ -34,7 +34,7 @@ void TrainCommand::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required().not_empty();
   command.flag("--resume", resume, "continue from the folder's checkpoint");
   command.flag("--tensorboard", tensorboard,
-               "write the numbers of metrics.jsonl as events for TensorBoard too, into the run folder");
+               "also write the values of metrics.jsonl as events for TensorBoard, into the run folder");
   command.option("--max-minutes", control.max_minutes,
                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
   command.flag(

@@ -32,22 +32,22 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         kPositiveShare);
   optimizer.describe(field);
   field("freeze", freeze,
-        "parameters whose names match a pattern stay as they are, as of a model that --from names: "
-        "'layers.[012].*', 'embedding.*'");
+        "keep the parameters whose names match a pattern as they are, such as those of a model that --from "
+        "names: 'layers.[012].*', 'embedding.*'");
   field("clip", clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
   field("average_decay", average_decay,
-        "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
-        "the weights that are written are then the average's; 0 for none",
+        "decay of a moving average of the weights, such as 0.999, which validations, samples and the weights "
+        "that are written then use; 0 for none",
         kBelowOne);
   field("non_finite", one_of(non_finite, {"stop", "skip"}),
-        "what a step whose loss or gradient is not finite does: stop, or skip (weights, their average and "
-        "the optimizer's state, its counts of steps too, stay as if the step had not been; learning rate "
-        "and batches go on)");
+        "what happens at a step whose loss or gradient is not finite: stop, or skip (weights, their average "
+        "and the optimizer's state, its counts of steps too, stay as if the step had not happened; learning "
+        "rate and batches go on)");
   field("loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
-        "what a step whose loss is far above the last ones does: note (it is counted), stop or skip");
+        "what happens at a step whose loss is far above the last ones: note (it is counted), stop or skip");
   field("spike_deviations", spike_deviations,
         "how far above: in standard deviations of about the last 50 losses; 0 disables it", kNotNegative);
-  field("seed", seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
+  field("seed", seed, "seed of all that is drawn: initial weights, held-out data, batches, dropout");
   field("validate_every", validate_every,
         "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
   field("patience", patience, "validations without a better loss before stopping; 0 never stops early",
@@ -55,7 +55,8 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
         kNotNegative);
   field("keep_checkpoints", keep_checkpoints,
-        "keep the weights of that many last validations beside the best, to be averaged", kNotNegative);
+        "keep the weights of that many of the last validations besides the best, to be averaged",
+        kNotNegative);
   field("earlier_checkpoints", earlier_checkpoints,
         "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
   field("log_every", log_every,
@@ -63,8 +64,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("samples", samples, "outputs shown at every validation", kNotNegative);
   field("recompute_layers", recompute_layers,
         "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
-        "the "
-        "activations' memory, about a third more time per step, the same weights to the last bit");
+        "the activations' memory, about a third more time per step, the same weights to the last bit");
 }
 
 ScheduleConfig TrainingOptions::schedule_config() const {

@@ -135,7 +135,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("vocabulary", vocabulary, kPositiveSize);
   field("layers", layers, "L, number of layers", kPositiveSize);
   field("width", width, "C, width of the states; a multiple of the heads", kPositiveSize);
-  field("context", context, "most tokens that the model looks back on", kPositiveSize);
+  field("context", context, "the most tokens that the model looks back on", kPositiveSize);
   attention.describe_in_models(field, kCanModelLanguage);
   field("attention_pattern", attention_pattern,
         "a letter for each layer, repeated: D for --attention, F for --full-attention, as in DDDF");
@@ -148,7 +148,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
       "positions", named(positions),
       "learned, sinusoidal, sinusoidal_halves (sines before cosines), rotary, alibi, buckets (of distances, "
       "as in T5) or none");
-  field("window", window, "tokens that layers with a sliding window see, the own one included; 0 for all",
+  field("window", window, "tokens that layers with a sliding window see, their own included; 0 for all",
         kSize);
   field("windows", windows,
         "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "

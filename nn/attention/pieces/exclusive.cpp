@@ -39,7 +39,7 @@ Tensor without_own_value(const Tensor& y, const Tensor& values) {
 
 void Exclusive::describe(const FieldVisitor& in_models, const FieldVisitor& /*in_layers*/) {
   in_models("exclusive", exclusive,
-            "take from each head's output its part along the token's own value (mha, gqa, mqa)");
+            "remove from each head's output its part along the token's own value (mha, gqa, mqa)");
 }
 
 void Exclusive::complete(AttentionConfig& config) { config.exclusive = config.exclusive && !config.cross; }

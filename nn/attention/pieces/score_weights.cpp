@@ -46,8 +46,7 @@ class SigmoidWeights : public AttentionPiece {
 
 void ScoreWeights::describe(const FieldVisitor& in_models, const FieldVisitor& in_layers) {
   in_models("sinks", sinks, "a learned score for each head whose exponential joins softmax's sum");
-  in_models("weighting", named(weighting),
-            "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
+  in_models("weighting", named(weighting), "how scores become weights (mha, gqa, mqa): softmax or sigmoid");
   in_layers("sigmoid_keys", sigmoid_keys, kPositiveSize);
 }
 
