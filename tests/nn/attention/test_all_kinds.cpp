@@ -18,8 +18,8 @@ AttentionConfig config_of(const AttentionKind& kind, bool cross = false) {
   return config;
 }
 
-/// Calls check(layer, name) with self-attention of all kinds that have a cache of keys, or a cache, and with a
-/// single head.
+/// Calls check(layer, name) with self-attention of all kinds that cache keys, or anything, and with a single
+/// head.
 template <class Check>
 void for_all_kinds(const Check& check, bool with_states = false) {
   Generator random(test_seed(1));
