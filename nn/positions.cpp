@@ -8,6 +8,24 @@
 #include <cmath>
 
 namespace tapeformer {
+namespace {
+
+/// Component i of position t.
+double sinusoid(const PositionsConfig& config, Index t, Index i) {
+  const Index C = config.width, n = C / 2;
+  if (config.kind == PositionKind::sinusoidal_fairseq) {
+    const double power = static_cast<double>(i % n) / static_cast<double>(n - 1);
+    const double angle = static_cast<double>(t + 2) / std::pow(10000.0, power);
+    return i < n ? std::sin(angle) : i < 2 * n ? std::cos(angle) : 0;
+  }
+  const Index sines = (C + 1) / 2;
+  if (config.kind == PositionKind::sinusoidal_halves) i = i < sines ? 2 * i : 2 * (i - sines) + 1;
+  const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(C);
+  const double angle = static_cast<double>(t) / std::pow(10000.0, exponent);
+  return i % 2 == 0 ? std::sin(angle) : std::cos(angle);
+}
+
+}  // namespace
 
 Index context_start(Index length, Index context) {
   if (context < 1) throw Error(format("[context_start] the context must be positive; got {}", context));
@@ -25,17 +43,8 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
   if (!has_table(config.kind)) return;
   const Tensor sinusoids = Tensor::empty({config.most, config.width}, DType::f64, Device::cpu());
   double* values = sinusoids.data<double>();
-  const Index sines = (config.width + 1) / 2;
-  for (Index t = 0; t < config.most; ++t) {
-    for (Index place = 0; place < config.width; ++place) {
-      const Index i = config.kind == PositionKind::sinusoidal ? place
-                      : place < sines                         ? 2 * place
-                                                              : 2 * (place - sines) + 1;
-      const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(config.width);
-      const double angle = static_cast<double>(t) / std::pow(10000.0, exponent);
-      *values++ = i % 2 == 0 ? std::sin(angle) : std::cos(angle);
-    }
-  }
+  for (Index t = 0; t < config.most; ++t)
+    for (Index i = 0; i < config.width; ++i) *values++ = sinusoid(config, t, i);
   sinusoids_ = sinusoids.to(default_device());
 }
 

@@ -14,15 +14,16 @@ enum class PositionKind {
   alibi,    ///< nothing is added here: attention lowers scores by the distance of query and key
   buckets,  ///< likewise: it learns a bias of the scores for each head and bucket of distances, as T5 does
   none,     ///< only causal masks tell the order
-  sinusoidal_halves,  ///< sinusoidal, with the sines before the cosines
+  sinusoidal_halves,   ///< sinusoidal, with the sines before the cosines
+  sinusoidal_fairseq,  ///< likewise, with other frequencies, and from position 2 on, as in M2M100
 };
 template <>
-inline constexpr EnumNames kNames<PositionKind>{
-    "[positions] the kind",
-    {"sinusoidal", "learned", "rotary", "alibi", "buckets", "none", "sinusoidal_halves"}};
-/// True for sines and cosines in either order.
+inline constexpr EnumNames kNames<PositionKind>{"[positions] the kind",
+                                                {"sinusoidal", "learned", "rotary", "alibi", "buckets",
+                                                 "none", "sinusoidal_halves", "sinusoidal_fairseq"}};
+/// True for sines and cosines in any order.
 inline bool is_sinusoidal(PositionKind kind) {
-  return kind == PositionKind::sinusoidal || kind == PositionKind::sinusoidal_halves;
+  return kind == PositionKind::sinusoidal || kind >= PositionKind::sinusoidal_halves;
 }
 /// True for kinds with a table, where sequences end.
 inline bool has_table(PositionKind kind) { return is_sinusoidal(kind) || kind == PositionKind::learned; }
@@ -42,7 +43,9 @@ Index context_start(Index length, Index context);
 
 /// Adds to every token a vector that encodes its position.
 /// Math:    sinusoidal: p[t, 2i] = sin(t / 10000^(2i/C)), p[t, 2i+1] = cos(same); sinusoidal_halves: these
-///          components in the order 0, 2, 4, ..., 1, 3, 5, ...; learned: a trained table; others: 0
+///          components in the order 0, 2, 4, ..., 1, 3, 5, ...; sinusoidal_fairseq: p[t, i] =
+///          sin((t + 2) / 10000^(i/(n-1))), p[t, n+i] = cos(same), n = floor(C/2), and 0 where C is odd;
+///          learned: a trained table; others: 0
 /// Shapes:  x [B, T, C] -> [B, T, C], T <= most where there is a table
 /// Throws:  ShapeError if the sequence is longer than `most`
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5; none: Haviv et al. 2022, arXiv:2203.16634

@@ -17,8 +17,10 @@ std::vector<TransformerLayer> stack(const EncoderConfig& config, Generator& rand
 }
 
 TokenInputConfig input_of(const EncoderConfig& config) {
-  return {config.vocabulary, config.layer.width, config.layer.dropout,
-          config.positions,  config.max_length,  config.embedding_scale};
+  TokenInputConfig input{config.vocabulary, config.layer.width, config.layer.dropout,
+                         config.positions,  config.max_length,  config.embedding_scale};
+  if (config.embedding_norm) input.norm = config.layer.norm_config();
+  return input;
 }
 
 /// Sublayers that add nothing at first.
@@ -33,20 +35,41 @@ void zero_outputs(Module& model) {
 
 EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
   config.check();
-  return {config.layer,     config.source_vocabulary, config.encoder_layers,
-          config.positions, config.max_length,        config.embedding_scale};
+  return {config.layer,      config.source_vocabulary, config.encoder_layers, config.positions,
+          config.max_length, config.embedding_scale,   config.embedding_norm, config.shared_buckets};
 }
 
 EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
   return {config.decoder_layer(), config.target_vocabulary, config.decoder_layers,
-          config.positions,       config.max_length,        config.embedding_scale};
+          config.positions,       config.max_length,        config.embedding_scale,
+          config.embedding_norm,  config.shared_buckets,    config.head_scale};
 }
+
+/// Makes the tables of distances one.
+class TableTie : public ParameterVisitor {
+ public:
+  void on_parameter(const std::string& path, Parameter& parameter) override {
+    if (!ends_with(path, "relative_bias.weight")) return;
+    if (first_.defined())
+      parameter = first_;
+    else
+      first_ = parameter;
+  }
+
+ private:
+  Parameter first_;
+};
 
 }  // namespace
 
 LayerStack::LayerStack(const EncoderConfig& config, Generator& random, TransformerSide side)
-    : input_(input_of(config), random), layers_(stack(config, random, side)) {
+    : input_(input_of(config), random),
+      layers_(stack(config, random, side)),
+      output_scale_(config.output_scale) {
   if (config.layer.norm_first) norm_.emplace(config.layer.norm_config());
+  TableTie tie;
+  if (config.shared_buckets)
+    for (TransformerLayer& layer : layers_) layer.visit(tie);
 }
 
 void LayerStack::visit(ParameterVisitor& visitor) {
@@ -75,7 +98,8 @@ Tensor LayerStack::through_layers(const Tensor& embedded, const Tensor& memory,
         [&layer = layers_[i], memory, context](ResidualStream& x_btc) { layer(x_btc, memory, context); },
         memory);
   }
-  return norm_ ? stream.normed(*norm_) : stream.sum();
+  const Tensor states_btc = norm_ ? stream.normed(*norm_) : stream.sum();
+  return output_scale_ == 1 ? states_btc : states_btc * output_scale_;
 }
 
 Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
@@ -113,7 +137,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& ra
     : config_(config),
       encoder_(encoder_config(config), random),
       decoder_(decoder_config(config), random),
-      head_({config.layer.width, config.target_vocabulary, true, config.logit_softcap}, random) {
+      head_({config.layer.width, config.target_vocabulary, config.head_bias, config.logit_softcap}, random) {
   if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
   if (config.zero_init) zero_outputs(*this);

@@ -14,6 +14,9 @@ struct EncoderConfig {
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
   double embedding_scale = 0;                         ///< factor of the embeddings; 0 for sqrt(C)
+  bool embedding_norm = false;                        ///< of the sum of embeddings and positions
+  bool shared_buckets = false;                        ///< all layers have the first one's table of distances
+  double output_scale = 1;                            ///< factor of the states after the last layer
 };
 
 /// The layers of an encoder or a decoder.
@@ -36,6 +39,7 @@ class LayerStack : public Module {
   TokenInput input_;                      ///< embeddings and positions
   std::vector<TransformerLayer> layers_;  ///< from the first to the last
   std::optional<Norm> norm_;              ///< at the end of pre-norm stacks
+  double output_scale_;                   ///< of the states
   bool recomputes_layers_ = false;        ///< see recompute_layers()
 };
 

@@ -42,6 +42,9 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("rotary", attention.rotary);
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
   field("activation", named(activation), "relu, relu_squared, gelu, gelu_tanh or silu");
+  field("gated", gated);
+  field("attention_bias", attention.bias);
+  field("feed_forward_bias", feed_forward_bias);
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
   const auto rate = [&](const char* name, std::optional<double>& member) {
     field(name,
@@ -64,13 +67,18 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("decoder_heads", decoder_heads, kSize);
   field("decoder_feed_forward", decoder_feed_forward, kSize);
   field("positions", named(positions),
-        "sinusoidal, sinusoidal_halves (sines before cosines) or learned, added to the embeddings, rotary, "
-        "by which attention rotates queries and keys, alibi or buckets (of distances, as in T5), added to "
+        "sinusoidal, sinusoidal_halves (sines before cosines), sinusoidal_fairseq (as in M2M100) or "
+        "learned, added to the embeddings, rotary, by which attention rotates queries and keys, alibi or "
+        "buckets (of distances, as in T5), added to "
         "the scores, or none");
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
   field("tie_target_head", tie_target_head);
   field("tie_embeddings", tie_embeddings);
   field("embedding_scale", embedding_scale, kNotNegative);
+  field("embedding_norm", embedding_norm);
+  field("shared_buckets", shared_buckets);
+  field("head_bias", head_bias);
+  field("head_scale", head_scale, kPositive);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
 }

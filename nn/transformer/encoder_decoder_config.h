@@ -19,6 +19,10 @@ struct EncoderDecoderConfig {
   bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
   double embedding_scale = 0;   ///< of the embeddings; 0 for sqrt(C)
+  bool embedding_norm = false;  ///< the sum of embeddings and positions is normed
+  bool shared_buckets = false;  ///< the layers of a side share the table of positions = buckets
+  bool head_bias = true;        ///< on the logits
+  double head_scale = 1;        ///< of the decoder's states, before the head
   double logit_softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
   bool zero_init = false;       ///< of the projections that write into the residual sum
 

@@ -2,7 +2,10 @@
 
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
+
+#include <optional>
 
 namespace tapeformer {
 
@@ -13,10 +16,11 @@ struct TokenInputConfig {
   PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
   Index max_length = 256;                             ///< longest sequence
   double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
+  std::optional<NormConfig> norm = {};                ///< of the sum
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
-/// Math:    x = dropout(scale embedding(ids) + position)
+/// Math:    x = dropout(scale embedding(ids) + position), or dropout(norm(the sum))
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
 /// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
 ///          head tied to them starts with logits of order one
@@ -35,11 +39,13 @@ class TokenInput : public Module {
 
  private:
   Tensor embedded(const Tensor& ids) const;
+  Tensor finished(const Tensor& sum_btc) const { return dropout_(norm_ ? (*norm_)(sum_btc) : sum_btc); }
 
   double scale_;
   Embedding embedding_;
   Positions positions_;
   Dropout dropout_;
+  std::optional<Norm> norm_;
 };
 
 }  // namespace tapeformer

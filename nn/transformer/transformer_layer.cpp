@@ -16,9 +16,10 @@ TransformerLayer::TransformerLayer(const TransformerLayerConfig& config, Generat
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(
           side == TransformerSide::encoder ? nullptr : make_attention(config.attention_config(true), random)),
-      feed_forward_({config.width, config.feed_forward, config.activation,
-                     config.feed_forward_dropout.value_or(config.dropout)},
-                    random),
+      feed_forward_(
+          {config.width, config.feed_forward, config.activation,
+           config.feed_forward_dropout.value_or(config.dropout), config.feed_forward_bias, config.gated},
+          random),
       self_attention_norm_(config.norm_config()),
       cross_attention_norm_(config.norm_config()),
       feed_forward_norm_(config.norm_config()),

@@ -13,6 +13,8 @@ struct TransformerLayerConfig {
   Index width = 256;                    ///< C
   Index feed_forward = 0;               ///< F; 0 for 4 * width
   Unary activation = Unary::relu;       ///< of the feed-forward networks
+  bool gated = false;                   ///< feed-forward networks are gated
+  bool feed_forward_bias = true;        ///< of both their projections
   double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
   std::optional<double> attention_dropout = {};     ///< on attention weights instead
   std::optional<double> feed_forward_dropout = {};  ///< on activations instead

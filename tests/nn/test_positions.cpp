@@ -35,6 +35,12 @@ TEST_SUITE("nn/positions") {
                                           std::cos(0.02)};
     CHECK_BELOW(absolute_error(y, Tensor::from(expected, {1, 3, 4})), 1e-15);
 
+    const Tensor fairseq =
+        positions_of(PositionKind::sinusoidal_fairseq, 5, 10)(Tensor::zeros({1, 2, 5}, DType::f64));
+    const std::vector<double> second = {std::sin(3.0), std::sin(3e-4), std::cos(3.0), std::cos(3e-4), 0};
+    for (Index i = 0; i < 5; ++i)
+      CHECK_BELOW(deviation(fairseq.at(5 + i), second[static_cast<std::size_t>(i)]), 1e-15);
+
     const Tensor odd = positions_of(PositionKind::sinusoidal, 3, 10)(Tensor::zeros({1, 2, 3}, DType::f64));
     CHECK_BELOW(deviation(odd.at(5), std::sin(std::pow(10000, -2.0 / 3))), 1e-14);
     const Tensor halves =
