@@ -37,7 +37,8 @@ const std::vector<Family>& families<DecoderOnlyConfig>() {
 
 template <>
 const std::vector<TranslationFamily>& families<EncoderDecoderConfig>() {
-  static const std::vector<TranslationFamily> families = {marian_family()};
+  static const std::vector<TranslationFamily> families = {marian_family(), bart_family(), mbart_family(),
+                                                          m2m100_family(), t5_family(),   mt5_family()};
   return families;
 }
 

@@ -111,19 +111,10 @@ Model load_hugging_face(const std::string& folder) {
   const auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   const auto sources = found_parameters(files, found.family->names, found.config);
-  const NoGradGuard pause;
   Model model = limited_model<Model>(path, found.config, files);
-  std::map<std::string, Parameter> parameters;
-  for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
-  for (const ForeignParameter& source : sources) {
-    TensorList parts;
-    for (const ForeignPart& part : source.parts)
-      parts.push_back(to_ours(part, files.tensor(part.name).to(DType::f32)));
-    parameters.at(source.name).value().copy_from(parts.size() == 1 ? parts[0] : concat(parts, 0));
-    parameters.erase(source.name);
-  }
-  for (const auto& [name, parameter] : parameters)
-    throw CheckpointError(files.path() + ": has nothing for " + name);
+  naming(files.path(), [&] {
+    fill_parameters(model, sources, [&](const ForeignPart& part) { return files.tensor(part.name); });
+  });
   model.eval();
   return model;
 }

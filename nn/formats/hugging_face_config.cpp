@@ -84,7 +84,11 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
   };
   // null if there is none, because the defaults of transformers may be outside the vocabulary.
   const auto write = [&](const char* name, const std::optional<std::int32_t>& id) {
-    json[name] = id ? Json(checked(name, *id)) : Json();
+    const Json value = id ? Json(checked(name, *id)) : Json(), written = json.value(name, value);
+    if (id && written != value)
+      throw CheckpointError(format("{} must be {} in {} models; got {}", name, written.get<std::int32_t>(),
+                                   expression.family->title, *id));
+    json[name] = written;
   };
   write("bos_token_id", kIsTranslation<Config> ? std::nullopt : tokens.begin);
   json["eos_token_id"] = Json();

@@ -38,11 +38,14 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
                Index vocabulary, const EncoderDecoderConfig& whole) {
   const Index C = config.width;
   const std::string layer = side + ".*.";
-  const auto add_sublayer = [&](const std::string& name) {
-    model.parameters[layer + name + "_norm"] = norm_layout(config.norm_config());
-  };
+  const Layout norm = norm_layout(config.norm_config());
+  const auto add_sublayer = [&](const std::string& name) { model.parameters[layer + name + "_norm"] = norm; };
   model.layers[side + "."] = layers;
   model.parameters[side + ".embedding"] = {{{vocabulary}}, C};
+  if (whole.embedding_norm) model.parameters[side + ".embedding_norm"] = norm;
+  if (whole.shared_buckets)
+    model.parameters[side + ".0.self_attention.relative_bias"] = {{{config.attention.bias_buckets}},
+                                                                  config.attention.heads};
   if (whole.positions == PositionKind::learned)
     model.parameters[side + ".positions"] = {{{whole.max_length}}, C};
   AttentionConfig self = config.attention_config(false);
@@ -53,8 +56,9 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
     add_sublayer("cross_attention");
   }
   const Index hidden = config.feed_forward > 0 ? config.feed_forward : 4 * C;
-  add_feed_forward(model, layer + "feed_forward", C, hidden, false, true), add_sublayer("feed_forward");
-  if (config.norm_first) model.parameters[side + ".norm"] = norm_layout(config.norm_config());
+  add_feed_forward(model, layer + "feed_forward", C, hidden, config.gated, config.feed_forward_bias);
+  add_sublayer("feed_forward");
+  if (config.norm_first) model.parameters[side + ".norm"] = norm;
 }
 
 }  // namespace
@@ -103,7 +107,7 @@ Layouts layouts_of(const EncoderDecoderConfig& config) {
     model.ties.emplace_back("decoder.embedding", "encoder.embedding");
     all.erase("decoder.embedding");
   }
-  all["head.bias"] = {{{V}}};
+  if (config.head_bias) all["head.bias"] = {{{V}}};
   if (config.tie_target_head)
     model.ties.emplace_back("head.weight", config.tie_embeddings ? "encoder.embedding" : "decoder.embedding");
   else

@@ -39,6 +39,7 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     } while (++block < layout.blocks.size() && is_last);
     const Index columns = layout.columns;
     part.is_row = is_whole && columns == 0;
+    if (ends_with(name.ours, ".positions")) rows += part.unused = names.unused_positions;
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
                  : part.is_row              ? Shape{1, rows}
@@ -79,6 +80,7 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
   const auto add = [&](const TensorName& name, Index layer) {
     const auto found = model.parameters.find(name.ours);
     if (found == model.parameters.end()) return;
+    if (name.blocks > 0 && name.blocks != found->second.blocks.size()) return;
     const Layout& layout = found->second;
     const auto add_tensor = [&](const char* end) {
       parameters.push_back(foreign_parameter(names, name, layout, end, layer));
@@ -118,7 +120,23 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
   if (part.is_row) return reshape(theirs, {theirs.elements()});
+  if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
   return part.transposed ? transpose(theirs) : theirs;
+}
+
+void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
+                     const std::function<Tensor(const ForeignPart&)>& tensor_of) {
+  const NoGradGuard pause;
+  std::map<std::string, Parameter> parameters;
+  for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
+  for (const ForeignParameter& source : sources) {
+    TensorList parts;
+    for (const ForeignPart& part : source.parts)
+      parts.push_back(to_ours(part, tensor_of(part).to(DType::f32)));
+    parameters.at(source.name).value().copy_from(parts.size() == 1 ? parts[0] : concat(parts, 0));
+    parameters.erase(source.name);
+  }
+  for (const auto& [name, parameter] : parameters) throw CheckpointError("has nothing for " + name);
 }
 
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
@@ -149,6 +167,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       Tensor theirs = blocks.size() == 1 ? blocks[0] : concat(blocks, 0);
       if (part.less != 0) theirs = theirs - part.less;
       if (part.transposed) theirs = transpose(theirs);
+      if (part.unused > 0) theirs = concat({Tensor::zeros({part.unused, theirs.size(1)}, type), theirs}, 0);
       tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
     }
     if (ours != parameters.end()) parameters.erase(ours);

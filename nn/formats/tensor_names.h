@@ -3,6 +3,7 @@
 #include <tapeformer/nn/formats/layouts.h>
 #include <tapeformer/nn/module.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ enum TensorForm : unsigned {
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
+  std::size_t blocks = 0;  ///< the number of blocks of rows for which these are the names; 0 for any
 };
 
 /// The names that a family of models has in a format. Those that a model of ours lacks are passed over.
@@ -30,6 +32,7 @@ struct TensorNames {
   std::vector<TensorName> list;             ///< in the order of files, a layer's together
   std::vector<std::string> constants = {};  ///< ends of names of masks and frequencies, which some files have
   unsigned form = 0;                        ///< TensorForm
+  Index unused_positions = 0;               ///< rows of tables of positions before the first that is used
   std::string shared_embedding = {};  ///< that of an encoder and its decoder, if it has a name of its own
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
@@ -49,6 +52,7 @@ struct ForeignPart {
   bool transposed = false;  ///< [in, out] there, [out, in] here
   double less = 0;          ///< values there are this much smaller
   bool is_row = false;      ///< a vector, [1, N] there
+  Index unused = 0;         ///< rows before the first that is used
 };
 
 /// A parameter of ours: the parts, one below the other.
@@ -63,6 +67,10 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
 
 /// Converts a tensor of another program. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
+/// Fills the parameters of a model with the tensors that tensor_of(part) gives for each part.
+/// Throws:  CheckpointError naming a parameter that has no source
+void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
+                     const std::function<Tensor(const ForeignPart& part)>& tensor_of);
 /// All tensors of a model, as the other program has them.
 /// Throws:  CheckpointError naming a parameter that only one of the two has
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,

@@ -20,8 +20,9 @@ void describe_dropouts(TranslationMap& map) {
   describe_share(map, "activation_dropout", layer.feed_forward_dropout);
 }
 
-/// Heads as wide as the states divided by their number, which both sides have.
-void fit_heads(EncoderDecoderConfig& model) {
+}  // namespace
+
+void fit_bart_heads(EncoderDecoderConfig& model) {
   TransformerLayerConfig& layer = model.layer;
   AttentionConfig& attention = layer.attention;
   if (attention.kind != "mha") attention = attention.of_kind("mha");
@@ -33,9 +34,7 @@ void fit_heads(EncoderDecoderConfig& model) {
     if (*width * H != layer.width || H != decoder_heads) *width = 0;
 }
 
-}  // namespace
-
-void describe_bart_sizes(TranslationMap& map, Index context) {
+void describe_bart_sizes(TranslationMap& map, Index context, const char* activation, bool is_scaled) {
   EncoderDecoderConfig& model = map.model;
   const auto hidden = [](const TransformerLayerConfig& layer) {
     return layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
@@ -54,22 +53,51 @@ void describe_bart_sizes(TranslationMap& map, Index context) {
   map.has({"attention", "key_width", "value_width"});
   if (map.reads && model.decoder_heads == model.layer.attention.heads) model.decoder_heads = 0;
   if (map.reads && model.decoder_feed_forward == model.layer.feed_forward) model.decoder_feed_forward = 0;
-  if (map.fits) fit_heads(model);
-  map.activation("activation_function", "gelu", false);
+  if (map.fits) fit_bart_heads(model);
+  map.activation("activation_function", activation, false);
   describe_dropouts(map);
   map.has({"embedding_scale"});
-  if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", false) ? 0 : 1;
+  if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", is_scaled) ? 0 : 1;
   if (map.writes) (*map.writes)["scale_embedding"] = model.embedding_scale == 0;
   if (map.fits && model.embedding_scale != 1) model.embedding_scale = 0;
-  map.demand("encoder_layerdrop", 0.0);
-  map.demand("decoder_layerdrop", 0.0);
   // The deviation of initial weights, and heads for other tasks.
   map.ignore({"init_std", "classif_dropout", "classifier_dropout"});
 }
 
+void refuse_layer_drop(TranslationMap& map) {
+  map.demand("encoder_layerdrop", 0.0);
+  map.demand("decoder_layerdrop", 0.0);
+}
+
+void describe_one_vocabulary(TranslationMap& map) {
+  map.fixed("tie_embeddings", true);
+  map.fixed("tie_target_head", true);
+  map.demand("tie_word_embeddings", true);
+  if (map.fits) map.model.target_vocabulary = map.model.source_vocabulary;
+}
+
+void describe_bart(TranslationMap& map, bool norm_first) {
+  describe_bart_sizes(map, 1024);
+  refuse_layer_drop(map);
+  describe_one_vocabulary(map);
+  map.fixed("norm", std::string("layer"));
+  map.fixed("norm_first", norm_first);
+  map.fixed("epsilon", 1e-5);
+  map.fixed("positions", std::string("learned"));
+  map.fixed("embedding_norm", true);
+  // What earlier versions wrote for all models of BART's kind.
+  map.demand("normalize_before", norm_first);
+  map.demand("normalize_embedding", true);
+  map.demand("add_final_layer_norm", norm_first);
+  map.demand("add_bias_logits", false);
+  map.demand("static_position_embeddings", false);
+  map.ignore({"extra_pos_embeddings", "force_bos_token_to_be_generated", "output_past"});
+}
+
 TensorNames bart_names() {
   TensorNames names{{{"encoder.embedding", {"model.encoder.embed_tokens"}},
-                     {"encoder.positions", {"model.encoder.embed_positions"}}}};
+                     {"encoder.positions", {"model.encoder.embed_positions"}},
+                     {"encoder.embedding_norm", {"model.encoder.layernorm_embedding"}}}};
   const auto add_stack = [&](const std::string& side) {
     const auto add = [&](const std::string& ours, const std::vector<std::string>& theirs) {
       TensorName name{side + ".*." + ours, {}};
@@ -91,11 +119,13 @@ TensorNames bart_names() {
   names.list.push_back({"encoder.norm", {"model.encoder.layer_norm"}});
   names.list.push_back({"decoder.embedding", {"model.decoder.embed_tokens"}});
   names.list.push_back({"decoder.positions", {"model.decoder.embed_positions"}});
+  names.list.push_back({"decoder.embedding_norm", {"model.decoder.layernorm_embedding"}});
   add_stack("decoder");
   names.list.push_back({"decoder.norm", {"model.decoder.layer_norm"}});
   names.list.push_back({"head.weight", {"lm_head.weight"}});
   names.list.push_back({"head.bias", {"final_logits_bias"}});
   names.shared_embedding = "model.shared.weight";
+  names.unused_positions = 2;  // BART's, from when the id of padding was among them
   return names;
 }
 

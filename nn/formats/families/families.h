@@ -16,6 +16,11 @@ Family olmo2_family();
 Family gemma2_family();
 Family gemma3_family();
 TranslationFamily marian_family();
+TranslationFamily bart_family();
+TranslationFamily mbart_family();
+TranslationFamily m2m100_family();
+TranslationFamily t5_family();
+TranslationFamily mt5_family();
 
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
@@ -56,11 +61,24 @@ void describe_gemma(ConfigMap& map);
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
 
 /// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of
-/// BART and its relatives, with the defaults of max_position_embeddings.
-void describe_bart_sizes(TranslationMap& map, Index context);
+/// BART and its relatives, with the defaults of max_position_embeddings, activation_function and
+/// scale_embedding.
+void describe_bart_sizes(TranslationMap& map, Index context, const char* activation = "gelu",
+                         bool is_scaled = false);
+/// Heads as wide as the states divided by their number, on either side, for a model that is fitted.
+void fit_bart_heads(EncoderDecoderConfig& model);
+/// Layers that are left out at random in training, which is refused.
+void refuse_layer_drop(TranslationMap& map);
+/// One table for both sides and the head.
+void describe_one_vocabulary(TranslationMap& map);
+/// BART, or with norm_first mBART.
+void describe_bart(TranslationMap& map, bool norm_first);
+/// T5 or mT5, with the default of feed_forward_proj.
+void describe_t5(TranslationMap& map, const char* feed_forward);
 
 /// The names of the tensors of BART and its relatives.
 TensorNames bart_names();
+TensorNames t5_names();
 /// The names of the tensors, those of the two norms of a layer included.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");

@@ -23,6 +23,7 @@ void describe_ties(TranslationMap& map) {
 
 void describe_marian(TranslationMap& map) {
   describe_bart_sizes(map, 1024);
+  refuse_layer_drop(map);
   map.fixed("norm", std::string("layer"));
   map.fixed("norm_first", false);
   map.fixed("epsilon", 1e-5);

@@ -85,7 +85,12 @@ TEST_SUITE("nn/formats/layouts") {
             [](auto& c) { c.decoder_heads = 2, c.decoder_feed_forward = 5, c.layer.feed_forward = 9; },
             [](auto& c) {
               c.positions = PositionKind::learned, c.layer.attention.key_width = 5;
-              c.layer.attention.value_width = 6;
+              c.layer.attention.value_width = 6, c.embedding_norm = true;
+            },
+            [](auto& c) {
+              c.positions = PositionKind::buckets, c.shared_buckets = c.layer.gated = true;
+              c.layer.attention.bias = c.layer.feed_forward_bias = c.head_bias = false;
+              c.layer.norm = NormKind::rms;
             }});
   }
 }

@@ -1,0 +1,30 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+namespace tapeformer {
+namespace {
+
+void describe_m2m100(TranslationMap& map) {
+  describe_bart_sizes(map, 1024, "relu", true);
+  describe_one_vocabulary(map);
+  map.fixed("norm", std::string("layer"));
+  map.fixed("norm_first", true);
+  map.fixed("epsilon", 1e-5);
+  map.fixed("positions", std::string("sinusoidal_fairseq"));
+  map.fixed("head_bias", false);
+  map.demand("pad_token_id", 1);  // positions are counted from the next number on
+  // Layers that are left out at random in training, where ours all stay.
+  map.ignore({"encoder_layerdrop", "decoder_layerdrop"});
+  if (map.writes)
+    (*map.writes)["encoder_layerdrop"] = (*map.writes)["decoder_layerdrop"] = 0.0,
+    (*map.writes)["pad_token_id"] = 1;
+}
+
+}  // namespace
+
+TranslationFamily m2m100_family() {
+  TensorNames names = bart_names();
+  names.constants = {".embed_positions.weights"};
+  return {"m2m_100", "M2M100", "M2M100ForConditionalGeneration", describe_m2m100, names};
+}
+
+}  // namespace tapeformer

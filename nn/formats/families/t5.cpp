@@ -1,0 +1,23 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+/// T5 scales states before a head that is tied to the embeddings; T5 1.1 has neither scale nor tie.
+void describe_scaled_head(TranslationMap& map) {
+  describe_t5(map, "relu");
+  EncoderDecoderConfig& model = map.model;
+  map.demand("scale_decoder_outputs", model.tie_target_head);
+  const double width = static_cast<double>(model.layer.width);
+  map.fixed("head_scale", model.tie_target_head ? 1 / std::sqrt(width) : 1);
+}
+
+}  // namespace
+
+TranslationFamily t5_family() {
+  return {"t5", "T5", "T5ForConditionalGeneration", describe_scaled_head, t5_names()};
+}
+
+}  // namespace tapeformer
