@@ -1,0 +1,119 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/marian_npz.h>
+#include <tapeformer/nn/formats/npz.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/golden.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace tapeformer;
+
+namespace {
+
+const char* const kMarianCases[] = {"post", "pre"};
+
+std::string npz_of(const std::string& name) {
+  return TAPEFORMER_SOURCE_DIR "/tests/golden/marian_" + name + ".npz";
+}
+
+std::string options_of(const NpzFile& file) { return file.bytes("special:model.yml"); }
+
+/// A copy of a golden file with other options or arrays: the message that refuses it, without its path.
+std::string marian_refusal(const std::string& from, const std::string& to,
+                           const std::function<void(std::vector<std::pair<std::string, Tensor>>&)>& change) {
+  const TemporaryFolder folder;
+  const NpzFile file = NpzFile::open(npz_of("post"));
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const std::string& name : file.names())
+    if (name != "special:model.yml") tensors.emplace_back(name, file.tensor(name));
+  change(tensors);
+  std::string options = options_of(file);
+  REQUIRE(options.find(from) != std::string::npos);
+  options.replace(options.find(from), from.size(), to);
+  const std::string path = folder.file("model.npz");
+  save_npz(path, tensors, {{"special:model.yml", options}});
+  const std::string said = message_of<CheckpointError>([&] { load_marian(path); });
+  return said.compare(0, path.size(), path) == 0 ? said.substr(path.size() + 2) : said;
+}
+
+std::string marian_refusal(const std::string& from, const std::string& to) {
+  return marian_refusal(from, to, [](const auto&) {});
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/marian_npz") {
+  TEST_CASE("logits are those of transformers, and arrays are written as they were read") {
+    const Golden golden("marian");
+    for (const std::string name : kMarianCases) {
+      INFO(name);
+      EncoderDecoder model = load_marian(npz_of(name));
+      const TemporaryFolder temporary;
+      const char* const kept = std::getenv("TAPEFORMER_EXPORT_FOLDER");
+      const std::string folder = kept != nullptr ? std::string(kept) + "/npz_" + name : temporary.file(name);
+      std::filesystem::create_directories(folder);
+      save_marian(folder, model, {"a.yml", "b.yml"});
+      const NpzFile before = NpzFile::open(npz_of(name)), after = NpzFile::open(folder + "/model.npz");
+      REQUIRE(after.names() == before.names());
+      for (const std::string& array : before.names()) {
+        if (array == "special:model.yml") continue;
+        INFO(array);
+        const Tensor a = after.tensor(array), b = before.tensor(array);
+        REQUIRE(a.describe() == b.describe());
+        CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
+      }
+      CHECK(load_marian(folder + "/model.npz").config().to_json() == model.config().to_json());
+      CHECK(read_bytes(folder + "/decoder.yml").find("models:\n  - model.npz\nvocabs:\n  - \"a.yml\"\n") !=
+            std::string::npos);
+      model.to(DType::f64);
+      const Tensor logits =
+          model(golden.tensor(name, "source"), golden.tensor(name, "mask"), golden.tensor(name, "target"));
+      CHECK_BELOW(absolute_error(logits, golden.tensor(name, "logits")), 1e-12);
+    }
+  }
+
+  TEST_CASE("options and arrays that are not implemented are refused by name") {
+    const std::string not_implemented = " changes the arithmetic and is not implemented";
+    CHECK(marian_refusal("type: transformer", "type: s2s") == "type = \"s2s\"" + not_implemented);
+    CHECK(marian_refusal("transformer-postprocess: dan", "transformer-postprocess: dhn") ==
+          "transformer-postprocess = dhn" + not_implemented);
+    CHECK(marian_refusal("transformer-ffn-activation: swish", "transformer-ffn-activation: gelu") ==
+          "transformer-ffn-activation must be swish or relu; others are not implemented");
+    CHECK(marian_refusal("transformer-decoder-autoreg: self-attention", "transformer-decoder-autoreg: rnn") ==
+          "transformer-decoder-autoreg = \"rnn\"" + not_implemented);
+    CHECK(marian_refusal("right-left: false", "left-right: false") ==
+          "left-right is unknown here and may change the arithmetic; if it does not, remove it");
+    CHECK(marian_refusal("type: transformer", "type: [") ==
+          "special:model.yml:43: is not YAML: did not find expected ',' or ']'");
+    CHECK(marian_refusal("- 28", "- x") == "dim-vocabs must have two sizes");
+    CHECK(marian_refusal("enc-depth: 2", "enc-depth: 1") == "array 'encoder_l2_ffn_W1' is not in the model");
+    CHECK(marian_refusal("enc-depth: 2", "enc-depth: 99999") == "has too few arrays for its layers");
+    CHECK(marian_refusal("dec-depth: 1", "dec-depth: 2") == "has no array 'decoder_l2_self_Wq'");
+    CHECK(marian_refusal("transformer-dim-ffn: 11", "transformer-dim-ffn: 12") ==
+          "array 'encoder_l1_ffn_W1' is [12,11], and the model has [12,12] there");
+  }
+
+  TEST_CASE("a model that Marian cannot express is refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("");
+    EncoderDecoder model = load_marian(npz_of("post"));
+    const auto refusal = [&](EncoderDecoder& refused) {
+      return message_of<CheckpointError>([&] { save_marian(path, refused); });
+    };
+    EncoderDecoderConfig config = model.config();
+    config.layer.epsilon = 1e-6, config.positions = PositionKind::learned;
+    Generator random(test_seed(1));
+    EncoderDecoder other(config, random);
+    CHECK(refusal(other) ==
+          "[export] Marian has no such model; its transformer differs least; got epsilon=1e-06, "
+          "positions=learned; try epsilon=1e-05, positions=sinusoidal_halves");
+    random.fill_normal(model.parameters()[0].value(), 0, 1);
+    CHECK(refusal(model) ==
+          "[export] Marian's decoder begins with zeros; got another embedding of the last token, 28; try "
+          "transformers' format");
+    CHECK(folder.count() == 0);
+  }
+}
