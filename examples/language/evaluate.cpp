@@ -43,7 +43,7 @@ void EvaluateOptions::add_to(const Command& command) {
                  kNotNegative);
   command.option("--validation-batches", validation_batches,
                  "random batches of the estimate; 0 as in training", kNotNegative);
-  command.option("--seed", seed, "of the random batches; without it, the training's");
+  command.option("--seed", seed, "of the random batches; without it, the run's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
   const CommandOption summary_flag = command.flag(
       "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");

@@ -91,7 +91,7 @@ void read_options(const nlohmann::ordered_json& json, FieldList&& fields) {
   try {
     read_fields(json, std::move(fields));
   } catch (const Error& error) {
-    throw CheckpointError(std::string("the training's options are not usable: ") + error.what());
+    throw CheckpointError(std::string("the run's options are not usable: ") + error.what());
   }
 }
 

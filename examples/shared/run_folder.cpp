@@ -148,8 +148,7 @@ ScratchFolder::~ScratchFolder() {
 
 void RunFolder::refuse_if_used() const {
   if (writes_ && (has_checkpoint() || fs::exists(file("weights.safetensors"))))
-    throw DataError(path_, 0,
-                    "holds a training already; try --resume to continue it, or another --run folder");
+    throw DataError(path_, 0, "holds a run already; try --resume to continue it, or another --run folder");
 }
 
 Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
@@ -250,7 +249,7 @@ Json RunFolder::checkpoint_state() const {
     metadata = SafetensorsFile::open(file(kCheckpoint)).metadata();
   } catch (const DamagedFile& error) {
     const std::string earlier = earlier_checkpoint();
-    throw CheckpointError(error.what() + (earlier.empty() ? "; try a copy of it, or a new training --from " +
+    throw CheckpointError(error.what() + (earlier.empty() ? "; try a copy of it, or a new run --from " +
                                                                 path_ + ", which begins with the best weights"
                                                           : earlier));
   }

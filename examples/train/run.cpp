@@ -47,7 +47,7 @@ int TrainingRun::train() {
   s.started = now_seconds();
   const bool is_over = checkpointer.is_finished;
   if (is_over && s.folder.has_ending(s.step)) {
-    s.progress.log("this training is finished; the best weights are in " + s.folder.file(kBestWeights) +
+    s.progress.log("this run is finished; the best weights are in " + s.folder.file(kBestWeights) +
                    "; it goes on with a larger number of --steps");
     return kExitSuccess;
   }

@@ -187,7 +187,7 @@ reports() {
   check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
   check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
   check "--dry-run makes no folder" test ! -e "$work/dry"
-  refuses "a dry run in the folder of a training" "holds a training already" train --run "$work/whole" "$@" --dry-run
+  refuses "a dry run in the folder of a training" "holds a run already" train --run "$work/whole" "$@" --dry-run
 }
 
 # sweeps OPTIONS...: a sweep over two rates with these options of train stops, goes on, repeats nothing, and names the best.

@@ -106,7 +106,7 @@ on 3 "$program" train --layers 0 --run "$work/wrong"
 check "wrong input ends with 2" test $? = 2
 check "and is told once" test "$(grep -c -- '--layers must be' "$work/err")" = 1
 on 2 "$program" "${language[@]}" --run "$work/one"
-check "a used folder is refused once" test "$(grep -c 'holds a training already' "$work/err")" = 1
+check "a used folder is refused once" test "$(grep -c 'holds a run already' "$work/err")" = 1
 
 # --- the guide's commands, each for one step -------------------------------------------------------------
 guide=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../examples/DISTRIBUTED.md")

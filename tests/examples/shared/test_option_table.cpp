@@ -59,7 +59,7 @@ TEST_SUITE("examples/shared/option_table") {
     Json newer = unchanged;
     newer["colour"] = 7;
     CHECK(message_of<CheckpointError>([&] { newer.get<Options>(); }) ==
-          "the training's options are not usable: it has a field that this version does not know: colour");
+          "the run's options are not usable: it has a field that this version does not know: colour");
   }
 
   TEST_CASE_TEMPLATE("a model is measured whatever trained it; its run does not go on without that", Options,

@@ -161,7 +161,7 @@ TEST_SUITE("examples/shared/run_folder") {
     fs::rename(folder.file("checkpoint-4.safetensors"), last);
     CHECK(folder.checkpoint_state().at("step") == 4);
     write_bytes(last, "damaged");
-    CHECK(has(said(), "; try a copy of it, or a new training --from "));
+    CHECK(has(said(), "; try a copy of it, or a new run --from "));
   }
 
   TEST_CASE("JSON of a run that is damaged, or goes on behind its end, is refused with its file") {

@@ -54,7 +54,7 @@ TEST_SUITE("examples/train/checkpointer") {
     check_same_files(whole, killed);
 
     CHECK(resume(killed, task) == kExitSuccess);
-    CHECK(log.says("this training is finished"));
+    CHECK(log.says("this run is finished"));
     CHECK(metrics(killed, "true_loss").size() == 1);
     // The last line was being written.
     const std::string lines = read_file(killed.file("metrics.jsonl"));
@@ -141,7 +141,7 @@ TEST_SUITE("examples/train/checkpointer") {
     CHECK(resume_training(folder, control, make_task) == kExitSuccess);
     CHECK(folder.checkpoint_state().at("step") == 15);
     CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
-    CHECK(log.says("this training is finished; the best weights are in " + folder.path() +
+    CHECK(log.says("this run is finished; the best weights are in " + folder.path() +
                    "/weights.safetensors; it goes on with a larger number of --steps"));
   }
 

@@ -179,7 +179,7 @@ TEST_SUITE("examples/train/run") {
     CHECK(start_training(folder, one_step, make_task) == kExitSuccess);
     CHECK(message_of<DataError>([&] {
             start_training(folder, {}, make_task);
-          }).find("holds a training already; try --resume") != std::string::npos);
+          }).find("holds a run already; try --resume") != std::string::npos);
     CHECK(made == 1);
     omp_set_num_threads(2);
     CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
