@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 using namespace tapeformer;
 
@@ -277,6 +278,38 @@ TEST_SUITE("nn/formats/translation_models") {
     CHECK(refusal(marian_json()) ==
           "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gemma3_text; got "
           "marian, a translation model");
+  }
+
+  TEST_CASE("other families have their own defaults, and refuse their own fields by name") {
+    const auto read = [](const char* type, const Json& more) {
+      return read_translation(with(marian_json(more), "model_type", type));
+    };
+    const EncoderDecoderConfig m2m100 = read("m2m_100", {{"encoder_layerdrop", 0.05}}),
+                               t5 = read("t5", Json::object()), mt5 = read("mt5", Json::object());
+    CHECK(m2m100.embedding_scale == 0);
+    CHECK(m2m100.layer.activation == Unary::relu);
+    CHECK(t5.head_scale == 1 / std::sqrt(512.0));
+    CHECK_FALSE(t5.layer.gated);
+    CHECK(read("t5", {{"tie_word_embeddings", false}}).head_scale == 1);
+    CHECK(mt5.head_scale == 1);
+    CHECK(mt5.layer.activation == Unary::gelu_tanh);
+    CHECK(mt5.layer.gated);
+    CHECK(message_of<CheckpointError>([&] {
+            hugging_face_json(m2m100, DType::f32, {2, {2}, 5});
+          }) == "pad_token_id must be 1 in M2M100 models; got 5");
+    const std::vector<std::tuple<const char*, Json, std::string>> refusals = {
+        {"bart", {{"normalize_before", true}}, "normalize_before = true"},
+        {"bart", {{"tie_word_embeddings", false}}, "tie_word_embeddings = false"},
+        {"mbart", {{"encoder_layerdrop", 0.1}}, "encoder_layerdrop = 0.1"},
+        {"mbart", {{"normalize_embedding", false}}, "normalize_embedding = false"},
+        {"m2m_100", {{"pad_token_id", 5}}, "pad_token_id = 5"},
+        {"t5", {{"feed_forward_proj", "gated-tanh"}}, "feed_forward_proj = gated-tanh"},
+        {"t5", {{"scale_decoder_outputs", false}}, "scale_decoder_outputs = false"},
+    };
+    for (const auto& [type, more, expected] : refusals) {
+      const auto refused = [&, type = type, &more = more] { read(type, more); };
+      CHECK(message_of<CheckpointError>(refused) == expected + kNotImplemented);
+    }
   }
 
   TEST_CASE("each field that MarianMT cannot express is refused, and the nearest model is written") {
