@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -72,6 +73,31 @@ TEST_SUITE("nn/formats/marian_npz") {
       const Tensor logits =
           model(golden.tensor(name, "source"), golden.tensor(name, "mask"), golden.tensor(name, "target"));
       CHECK_BELOW(absolute_error(logits, golden.tensor(name, "logits")), 1e-12);
+    }
+  }
+
+  TEST_CASE("models with tables for each side, a head of its own and another decoder come back") {
+    EncoderDecoderConfig config = load_marian(npz_of("post")).config();
+    config.tie_embeddings = false, config.source_vocabulary = 9, config.decoder_feed_forward = 5;
+    const Tensor source = Tensor::from<std::int32_t>({3, 7, 1, 0, 8, 2}, {2, 3}),
+                 target = Tensor::from<std::int32_t>({28, 12, 28, 3}, {2, 2});
+    Generator random(test_seed(2));
+    for (const bool tied : {true, false}) {
+      config.tie_target_head = tied;
+      EncoderDecoder model(config, random);
+      for (auto& [name, parameter] : model.named_parameters()) {
+        random.fill_normal(parameter.value(), 0, 0.3);
+        const Index columns = name == "head.bias" ? 1 : parameter.value().size(-1);
+        if (name.find("head.") == 0 || name.find("embedding") != std::string::npos)  // the last token's
+          std::fill_n(parameter.value().data<float>() + parameter.value().elements() - columns, columns,
+                      0.0f);
+      }
+      model.eval();
+      const TemporaryFolder folder;
+      save_marian(std::filesystem::path(folder.file("x")).parent_path(), model);
+      const EncoderDecoder read = load_marian(folder.file("model.npz"));
+      CHECK(read.config().to_json() == model.config().to_json());
+      CHECK(relative_error(read(source, {}, target), model(source, {}, target)) == 0);
     }
   }
 
