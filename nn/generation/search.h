@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/names.h>
 #include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/nn/generation/sampling.h>
 
@@ -23,13 +24,32 @@ class NextTokenModel {
   virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
 };
 
+/// When transformers' beam search of a sentence ends, once it has found as many outputs as there are beams.
+enum class EarlyStopping {
+  yes,   ///< then
+  no,    ///< if the best beam, by its score at its present length, is not better than the worst of them
+  never  ///< the same, by its score at the length that favours it most
+};
+template <>
+inline constexpr EnumNames kNames<EarlyStopping>{"early_stopping", {"true", "false", "never"}};
+
+/// Beam search as `generate` of transformers does it. A hypothesis scores log p / length^alpha, where the
+/// length counts its end; as many of the best candidates of a step may end as there are beams.
+struct TransformersRules {
+  EarlyStopping early_stopping = EarlyStopping::no;
+  bool forced_end = true;  ///< an output of max_tokens gets its end at no cost; otherwise it has none
+};
+
 struct SearchConfig {
   Index beam = 1;               ///< hypotheses kept; 1 is greedy search
   Index n_best = 1;             ///< outputs found for a source, at most as many as hypotheses are kept
   double length_penalty = 0.6;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
-  Index max_tokens = 0;         ///< longest output; 0 for twice the source and ten more, within max_length
-  Index batch = 64;             ///< sentences decoded side by side
-  std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids every tokenizer uses
+  std::optional<TransformersRules> transformers;  ///< search by these rules instead
+  TokenIds never;                                 ///< tokens that are not in any output
+  bool renormalize = false;                       ///< the others share their probability
+  Index max_tokens = 0;  ///< longest output; 0 for twice the source and ten more, within max_length
+  Index batch = 64;      ///< sentences decoded side by side
+  std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids of our own tokenizers
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything again
   bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
   /// Called with the number of finished sentences as they finish.

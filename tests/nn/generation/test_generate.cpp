@@ -1,5 +1,8 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -251,5 +254,27 @@ TEST_SUITE("nn/generation/generate") {
     CHECK(message_of<Error>([&] { beam_search(model, {{4}}, more); }) ==
           "[beam_search] n_best must be from 1 to beam; got n_best=4, beam=3; try a larger beam");
     CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
+  }
+
+  TEST_CASE("a MarianMT writes what `generate` of transformers writes, greedy and with four beams") {
+    const std::string golden = TAPEFORMER_SOURCE_DIR "/tests/golden/";
+    EncoderDecoder model = load_hugging_face<EncoderDecoder>(golden + "hugging_face/marian");
+    model.to(DType::f64);
+    for (auto& [name, parameter] : model.named_parameters())
+      if (name == "head.bias") parameter.value().data<double>()[0] += 2.3;
+    SearchConfig config;
+    config.begin = config.padding = 28, config.end = 0, config.never = {28};
+    config.length_penalty = 1;
+    config.max_tokens = 10;
+    config.transformers.emplace();
+    const auto cases = parse_json(read_file(golden + "search.json")).at("marian");
+    std::vector<TokenIds> sources;
+    for (const auto& one : cases) sources.push_back(one[0]);
+    for (const std::size_t column : {1, 2}) {
+      config.beam = column == 1 ? 1 : 4;
+      const std::vector<Hypothesis> found = beam_search(model, sources, config);
+      for (std::size_t i = 0; i < found.size(); ++i)
+        CHECK(found[i].tokens == cases[i][column].get<TokenIds>());
+    }
   }
 }

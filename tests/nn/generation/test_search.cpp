@@ -1,4 +1,6 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/generation/search.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -61,6 +63,27 @@ TableModel::Table certain(bool ends_at_once) {
   return TableModel::Table(6, row);
 }
 
+/// One row, whose next token depends on the last one plus its place.
+class PlacedTableModel : public NextTokenModel {
+ public:
+  explicit PlacedTableModel(std::vector<double> logits) : logits_(std::move(logits)) {}
+
+  Tensor step(const TokenIds& tokens) override {
+    std::vector<double> logits;
+    for (const std::int32_t token : tokens) {
+      const auto row = logits_.begin() + (token + place_) % 12 * 12;
+      logits.insert(logits.end(), row, row + 12);
+    }
+    ++place_;
+    return Tensor::from(logits, {static_cast<Index>(tokens.size()), 12});
+  }
+  void reorder(const std::vector<std::int32_t>&) override {}
+
+ private:
+  std::vector<double> logits_;
+  std::ptrdiff_t place_ = 0;
+};
+
 SearchConfig config_of(Index beam) {
   SearchConfig config;
   config.beam = beam;
@@ -70,7 +93,7 @@ SearchConfig config_of(Index beam) {
   return config;
 }
 
-std::vector<Hypothesis> found(TableModel& model, const std::vector<Index>& limits,
+std::vector<Hypothesis> found(NextTokenModel& model, const std::vector<Index>& limits,
                               const SearchConfig& config) {
   std::vector<Hypothesis> results(limits.size());
   search_beams(model, limits, config,
@@ -210,6 +233,31 @@ TEST_SUITE("nn/generation/search") {
       const Hypothesis best = found(model, {60}, config)[0];
       CHECK(best.tokens == TokenIds{4});
       CHECK_BELOW(deviation(best.score, std::log(0.6) * std::pow(7.0 / 6, -alpha)), 1e-6);
+    }
+  }
+
+  TEST_CASE("by transformers' rules the outputs and scores of `generate` are found") {
+    const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/search.json"));
+    for (const auto& one : golden.at("cases")) {
+      CAPTURE(one.dump());
+      auto logits = golden.at("tables").at(one[0].get<std::size_t>()).get<std::vector<double>>();
+      for (double& logit : logits) logit /= 400;
+      PlacedTableModel model(logits);
+      SearchConfig config;
+      config.end = 0, config.begin = 11, config.never = {11, 5};
+      config.beam = config.n_best = one[1].get<Index>();
+      config.transformers = TransformersRules{kind_named<EarlyStopping>(one[2]), one[4].get<bool>()};
+      config.length_penalty = one[3].get<double>();
+      config.renormalize = one[8].get<bool>();
+      const Index limit = one[5].get<Index>() - (config.transformers->forced_end ? 2 : 1);
+      Hypothesis best = found(model, {limit}, config)[0];
+      std::vector<TokenIds> outputs = {best.tokens};
+      std::vector<double> scores = {best.score};
+      for (const Hypothesis& other : best.others)
+        outputs.push_back(other.tokens), scores.push_back(other.score);
+      CHECK(outputs == one[6].get<std::vector<TokenIds>>());
+      for (std::size_t i = 0; i < one[7].size(); ++i)
+        CHECK_BELOW(deviation(scores.at(i), one[7][i].get<double>()), 4e-5);
     }
   }
 }
