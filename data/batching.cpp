@@ -3,7 +3,6 @@
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/share.h>
-#include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <algorithm>
 #include <numeric>
@@ -136,15 +135,15 @@ TranslationBatch TranslationBatches::next(int rank, int ranks) {
   for (Index row = 0; row < rows; ++row) {
     const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
     fill_row(batch.source_ids.data<std::int32_t>() + row * longest_source, longest_source, -1, pair.source,
-             kEnd, kPadding);
+             config_.end, config_.padding);
     bool* const mask = batch.source_mask.data<bool>() + row * longest_source;
     std::fill(mask, mask + longest_source, false);
     std::fill(mask, mask + source_length(members[row]), true);
     std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
     std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
-    fill_row(inputs, longest_target, kBegin, pair.target, -1, kPadding);
+    fill_row(inputs, longest_target, config_.begin, pair.target, -1, config_.padding);
     if (counts) {
-      fill_row(outputs, longest_target, -1, pair.target, kEnd, kIgnored);
+      fill_row(outputs, longest_target, -1, pair.target, config_.end, kIgnored);
       batch.tokens += source_length(members[row]) + target_length(members[row]);
     } else {
       std::fill(outputs, outputs + longest_target, kIgnored);

@@ -48,6 +48,7 @@ struct BatchingConfig {
   std::uint64_t seed = 0;  ///< of the shuffles
   /// If false, every epoch has the same batches in the same order, short ones first (for validation).
   bool shuffle = true;
+  std::int32_t padding = 0, begin = 2, end = 3;  ///< the ids of our own tokenizers
 };
 
 /// Batches of pairs of about the same length, epoch after epoch. Which pairs share a batch and the order of

@@ -26,6 +26,12 @@ void check(const sentencepiece::util::Status& status) {
 
 }  // namespace
 
+std::string with_spaces(std::string piece) {
+  for (std::size_t i = 0; (i = piece.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
+    piece.replace(i, kSentencePieceSpace.size(), " ");
+  return piece;
+}
+
 SentencePieceModel::SentencePieceModel(std::string content, const std::string& name)
     : content_(std::move(content)) {
   const auto status = library_.LoadFromSerializedProto(content_);
@@ -36,6 +42,12 @@ std::vector<std::int32_t> SentencePieceModel::encode(std::string_view text) cons
   std::vector<std::int32_t> ids;
   check(library_.Encode({text.data(), text.size()}, &ids));
   return ids;
+}
+
+std::vector<std::string> SentencePieceModel::pieces(std::string_view text) const {
+  std::vector<std::string> pieces;
+  check(library_.Encode({text.data(), text.size()}, &pieces));
+  return pieces;
 }
 
 std::string SentencePieceModel::decode(const std::vector<std::int32_t>& ids) const {
@@ -49,9 +61,7 @@ std::string SentencePieceModel::text_of(std::int32_t id) const {
   if (library_.IsUnknown(id)) return decode({id});  // the model chooses the character
   std::string text = library_.IdToPiece(id);
   if (library_.IsByte(id)) return std::string(1, static_cast<char>(std::stoi(text.substr(3), nullptr, 16)));
-  for (std::size_t i = 0; (i = text.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
-    text.replace(i, kSentencePieceSpace.size(), " ");
-  return text;
+  return with_spaces(std::move(text));
 }
 
 std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,

@@ -14,6 +14,9 @@ namespace tapeformer {
 /// U+2581, the library's mark for a space.
 constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
 
+/// The text of a piece, with spaces for their marks.
+std::string with_spaces(std::string piece);
+
 /// A model with its own ids. The library checks the file.
 class SentencePieceModel {
  public:
@@ -22,6 +25,8 @@ class SentencePieceModel {
 
   /// Throws:  DataError with the library's reason
   std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The pieces as texts, also those that the model does not know.
+  std::vector<std::string> pieces(std::string_view text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The bytes that a piece adds within a text; none for control pieces.
   std::string text_of(std::int32_t id) const;

@@ -12,14 +12,14 @@
 
 namespace tapeformer {
 
-/// The first ids of every tokenizer of sentences.
+/// The first ids of our own tokenizers of sentences.
 constexpr std::int32_t kPadding = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
 /// The number of those ids.
 constexpr std::int32_t kSpecialTokens = 4;
 
-/// Text to token ids and back. Tokenizers of sentences, for translation, reserve the first ids and read what
-/// they do not know as kUnknown. Tokenizers of text of any length are for language models, which predict
-/// every id: text that the vocabulary does not cover is an error there. Thread-safe once made.
+/// Text to token ids and back. Tokenizers of sentences, for translation, have ids for padding, begin and
+/// end, and one for what they do not know. Tokenizers of text of any length are for language models, which
+/// predict every id: text that the vocabulary does not cover is an error there. Thread-safe once made.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -40,10 +40,12 @@ class Tokenizer {
   /// The token as the vocabulary has it: "<pad>", " house", and "▁house" in SentencePiece's.
   virtual std::string piece(std::int32_t id) const { return bytes_of(id); }
   /// The text of `ids`, without the space that some kinds put before the first word. Tokenizers of sentences
-  /// stop at kEnd, and an unknown piece reads "⁇".
+  /// stop at the end, and an unknown piece reads "⁇".
   virtual std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The number of ids.
   virtual Index vocabulary_size() const = 0;
+  /// The token that shorter sentences of a batch end with; for tokenizers of sentences.
+  virtual std::int32_t padding() const { return kPadding; }
   /// The token that a document begins with, in kinds that have it.
   virtual std::optional<std::int32_t> begin() const { return {}; }
   /// The token that a document ends with, in kinds that have it.
@@ -89,7 +91,7 @@ struct TokenizerKind {
 using TokenizerKinds = std::vector<TokenizerKind>;
 
 /// The kinds for sentences, in translation: word, space (for text that is cut already), character, bpe,
-/// unigram.
+/// unigram, marian.
 const TokenizerKinds& sentence_tokenizers();
 /// The kinds for text, in language models: character, byte, bpe (GPT-2's), sentencepiece, tokenizer_json.
 const TokenizerKinds& text_tokenizers();

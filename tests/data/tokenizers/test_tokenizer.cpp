@@ -12,7 +12,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
     CHECK(find_kind(text_tokenizers(), "bpe") == &tokenizer_kind(text_tokenizers(), "bpe"));
     CHECK(find_kind(text_tokenizers(), "word") == nullptr);
     CHECK(message_of<DataError>([] { tokenizer_kind(sentence_tokenizers(), "syllable"); }) ==
-          "[tokenizer] a kind is word, space, character, bpe or unigram; got \"syllable\"");
+          "[tokenizer] a kind is word, space, character, bpe, unigram or marian; got \"syllable\"");
     CHECK(message_of<DataError>([] { tokenizer_kind(text_tokenizers(), "controls"); }) ==
           "[tokenizer] a kind is character, byte, bpe or sentencepiece; got \"controls\"");
   }

@@ -1,0 +1,279 @@
+#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/marian.h>
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+/// More ids than any vocabulary has.
+constexpr std::int32_t kMostIds = 1 << 24;
+
+struct MarianVocabulary {
+  std::vector<std::string> pieces = {};  // by id; empty for an id without one
+  std::int32_t unknown = 0, end = 0, padding = 0, begin = 0;
+  std::string language = {};  // of the texts: "en"
+};
+
+class MarianTokenizer : public Tokenizer {
+ public:
+  MarianTokenizer(MarianVocabulary vocabulary, std::string model, const std::string& name)
+      : words_(std::move(vocabulary)), model_(std::move(model), name) {
+    for (std::size_t id = 0; id < words_.pieces.size(); ++id)
+      if (!words_.pieces[id].empty()) ids_.emplace(words_.pieces[id], static_cast<std::int32_t>(id));
+  }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    while (!text.empty()) {
+      const auto [at, token] = next_control(text);
+      append_pieces(text.substr(0, at), ids);
+      if (at == text.npos) return;
+      ids.push_back(token);
+      text.remove_prefix(at + piece(token).size());
+    }
+  }
+  using Tokenizer::encode;
+  std::string bytes_of(std::int32_t id) const override {
+    const std::string& text = piece(id);
+    if (is_control(id)) return {};
+    const std::int32_t known = model_.library().PieceToId(text);
+    return model_.library().IsUnknown(known) ? with_spaces(text) : model_.text_of(known);
+  }
+  std::string decode(const std::vector<std::int32_t>& ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id == words_.end) break;
+      text += bytes_of(id);
+    }
+    std::string_view rest = trim_end(text);
+    while (!rest.empty() && is_white_space(decode_code_point(rest)))
+      rest.remove_prefix(code_point_length(rest));
+    return std::string(rest);
+  }
+  Index vocabulary_size() const override { return static_cast<Index>(words_.pieces.size()); }
+  std::string piece(std::int32_t id) const override {
+    check_token(id, vocabulary_size());
+    return words_.pieces[static_cast<std::size_t>(id)];
+  }
+  std::int32_t padding() const override { return words_.padding; }
+  std::optional<std::int32_t> begin() const override { return words_.begin; }
+  std::optional<std::int32_t> end() const override { return words_.end; }
+  const char* kind() const override { return "marian"; }
+  std::string serialize() const override {
+    const nlohmann::json header = {{"pieces", words_.pieces}, {"unknown", words_.unknown},
+                                   {"end", words_.end},       {"padding", words_.padding},
+                                   {"begin", words_.begin},   {"language", words_.language}};
+    return write_tokenizer_file(kind(), header.dump() + "\n" + model_.content());
+  }
+
+  const MarianVocabulary& vocabulary() const { return words_; }
+  const std::string& model() const { return model_.content(); }
+
+ private:
+  bool is_control(std::int32_t id) const {
+    return id == words_.unknown || id == words_.end || id == words_.padding;
+  }
+
+  /// The place of the first name of a control token, and the token; npos if there is none.
+  std::pair<std::size_t, std::int32_t> next_control(std::string_view text) const {
+    std::pair<std::size_t, std::int32_t> first{text.npos, 0};
+    for (const std::int32_t id : {words_.unknown, words_.end, words_.padding})
+      first = std::min(first, {text.find(piece(id)), id});
+    return first;
+  }
+
+  void append_pieces(std::string_view text, std::vector<std::int32_t>& ids) const {
+    const auto append = [&](const std::string& found) {
+      const auto known = ids_.find(found);
+      ids.push_back(known == ids_.end() ? words_.unknown : known->second);
+    };
+    if (const std::size_t end = text.find("<<"); text.substr(0, 2) == ">>" && end != text.npos) {
+      append(std::string(text.substr(0, end + 2)));
+      text.remove_prefix(end + 2);
+    }
+    for (const std::string& found : model_.pieces(text)) append(found);
+  }
+
+  MarianVocabulary words_;
+  SentencePieceModel model_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& name) {
+  const std::size_t line = payload.find('\n');
+  try {
+    const auto header = parse_json<nlohmann::json>(std::string_view(payload).substr(0, line), name);
+    MarianVocabulary words{header.at("pieces").get<std::vector<std::string>>(),
+                           header.at("unknown").get<std::int32_t>(),
+                           header.at("end").get<std::int32_t>(),
+                           header.at("padding").get<std::int32_t>(),
+                           header.at("begin").get<std::int32_t>(),
+                           header.at("language").get<std::string>()};
+    for (const std::int32_t id : {words.unknown, words.end, words.padding, words.begin}) {
+      check_token(id, static_cast<Index>(words.pieces.size()));
+      if (words.pieces[static_cast<std::size_t>(id)].empty())
+        throw DataError(name, 0, "has a control token without a name");
+    }
+    return std::make_unique<MarianTokenizer>(std::move(words),
+                                             payload.substr(std::min(line, payload.size() - 1) + 1), name);
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(name, 0, "is not of this program: " + reason_of(error));
+  } catch (const CheckpointError& error) {
+    throw DataError(name, 0, std::string("is not of this program: ") + error.what());
+  }
+}
+
+std::unique_ptr<Tokenizer> train_marian(const TextSource& text, Index size) {
+  std::vector<std::string> sentences;
+  text([&](std::string_view sentence) { sentences.emplace_back(sentence); });
+  std::string content = train_sentencepiece({{"model_type", "unigram"},
+                                             {"vocab_size", std::to_string(size - 2)},
+                                             {"character_coverage", "1.0"},
+                                             {"remove_extra_whitespaces", "true"},
+                                             {"bos_id", "-1"},
+                                             {"eos_id", "-1"}},
+                                            sentences);
+  const SentencePieceModel model(content, "the trained model");
+  MarianVocabulary words{{"</s>", "<unk>"}, 1, 0};
+  for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
+    if (!model.library().IsUnknown(id)) words.pieces.push_back(model.library().IdToPiece(id));
+  words.begin = words.padding = static_cast<std::int32_t>(words.pieces.size());
+  words.pieces.emplace_back("<pad>");
+  return std::make_unique<MarianTokenizer>(std::move(words), std::move(content), "the trained model");
+}
+
+/// tokenizer_config.json; its other fields change neither ids nor texts.
+class MarianTokenizerConfig {
+ public:
+  explicit MarianTokenizerConfig(std::string path) : path_(std::move(path)) {
+    if (!std::filesystem::exists(path_)) return;
+    fields_ = parse_json<nlohmann::json>(read_file<CheckpointError>(path_), path_);
+    if (!fields_.is_object()) throw DataError(path_, 0, "is not a JSON object");
+    for (const char* name : {"additional_special_tokens", "extra_special_tokens", "sp_model_kwargs"})
+      if (fields_.contains(name) && !fields_[name].empty()) refuse(name);
+    if (fields_.contains("split_special_tokens") && fields_["split_special_tokens"] != false)
+      refuse("split_special_tokens");
+    if (!fields_.contains("added_tokens_decoder")) return;
+    for (const auto& [id, token] : fields_["added_tokens_decoder"].items())
+      if (const std::string text = text_of(token); text != token_name("unk_token", "<unk>") &&
+                                                   text != token_name("eos_token", "</s>") &&
+                                                   text != token_name("pad_token", "<pad>"))
+        refuse("added_tokens_decoder");
+  }
+
+  bool separate_vocabularies() const {
+    return fields_.value("separate_vocabs", nlohmann::json(false)) == true;
+  }
+  /// The text of a special token, or of a language.
+  std::string token_name(const char* role, const char* otherwise) const {
+    return fields_.contains(role) && !fields_[role].is_null() ? text_of(fields_[role]) : otherwise;
+  }
+
+ private:
+  static std::string text_of(const nlohmann::json& token) {
+    if (token.is_object() && token.contains("content")) return text_of(token["content"]);
+    return token.is_string() ? token.get<std::string>() : "";
+  }
+  [[noreturn]] void refuse(const std::string& name) const {
+    throw DataError(path_, 0,
+                    format("has {}={}, which is not supported; try it without", name, fields_[name].dump()));
+  }
+
+  const std::string path_;
+  nlohmann::json fields_ = nlohmann::json::object();
+};
+
+MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerConfig& config,
+                                 std::optional<std::int32_t> begin) {
+  const auto json = parse_json<nlohmann::json>(read_file<CheckpointError>(path), path);
+  MarianVocabulary words;
+  for (const auto& [piece, id] : json.items()) {
+    if (!json.is_object() || !id.is_number_integer() || id < 0 || id >= kMostIds)
+      throw DataError(path, 0, format("is not an object of pieces and ids; got {}: {}", piece, id.dump()));
+    const auto at = id.get<std::size_t>();
+    if (at >= words.pieces.size()) words.pieces.resize(at + 1);
+    words.pieces[at] = piece;
+  }
+  const auto control = [&](const char* role, const char* otherwise) {
+    const std::string name = config.token_name(role, otherwise);
+    if (name.empty() || !json.contains(name))
+      throw DataError(path, 0, format("lacks {}, the {}", name, role));
+    return json[name].get<std::int32_t>();
+  };
+  words.unknown = control("unk_token", "<unk>");
+  words.end = control("eos_token", "</s>");
+  words.padding = control("pad_token", "<pad>");
+  words.begin = begin.value_or(words.padding);
+  return words;
+}
+
+/// The vocabulary and the model of a tokenizer.
+std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer) {
+  if (const auto* marian = dynamic_cast<const MarianTokenizer*>(&tokenizer))
+    return {marian->vocabulary(), marian->model()};
+  if (tokenizer.kind() != std::string("sentencepiece")) {
+    throw DataError(
+        format("[tokenizer] MarianMT has pieces of SentencePiece; got kind {}; try a model trained "
+               "with --tokenizer marian, unigram or bpe",
+               tokenizer.kind()));
+  }
+  MarianVocabulary words{{"<pad>", "<unk>", "<s>", "</s>"}, kUnknown, kEnd, kPadding, kBegin, {}};
+  for (auto id = static_cast<std::int32_t>(kSpecialTokens); id < tokenizer.vocabulary_size(); ++id)
+    words.pieces.push_back(tokenizer.piece(id));
+  return {words, read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload};
+}
+
+std::string vocabulary_json(const MarianVocabulary& words) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (std::size_t id = 0; id < words.pieces.size(); ++id)
+    if (!words.pieces[id].empty()) json[words.pieces[id]] = id;
+  return json.dump(1) + "\n";
+}
+
+}  // namespace
+
+TokenizerKind marian_pieces() { return {"marian", "marian", train_marian, read_marian, kSpecialTokens}; }
+
+std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_tokenizers(
+    const std::string& folder, std::optional<std::int32_t> begin) {
+  const MarianTokenizerConfig config(folder + "/tokenizer_config.json");
+  const auto side = [&](const char* model, const char* vocabulary, const char* language) {
+    const std::string path = folder + "/" + model;
+    MarianVocabulary words = read_vocabulary(folder + "/" + vocabulary, config, begin);
+    words.language = config.token_name(language, "");
+    return std::make_shared<const MarianTokenizer>(std::move(words), read_file<CheckpointError>(path), path);
+  };
+  return {
+      side("source.spm", "vocab.json", "source_lang"),
+      side("target.spm", config.separate_vocabularies() ? "target_vocab.json" : "vocab.json", "target_lang")};
+}
+
+std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& source,
+                                                              const Tokenizer& target) {
+  const auto [source_words, source_model] = marian_parts(source);
+  const auto [target_words, target_model] = marian_parts(target);
+  const std::string source_json = vocabulary_json(source_words), target_json = vocabulary_json(target_words);
+  nlohmann::ordered_json config = {{"tokenizer_class", "MarianTokenizer"},
+                                   {"separate_vocabs", source_json != target_json},
+                                   {"clean_up_tokenization_spaces", false}};
+  for (const auto& [role, id] : {std::pair("unk_token", source_words.unknown),
+                                 {"eos_token", source_words.end},
+                                 {"pad_token", source_words.padding}})
+    config[role] = source_words.pieces[static_cast<std::size_t>(id)];
+  if (!source_words.language.empty()) config["source_lang"] = source_words.language;
+  if (!target_words.language.empty()) config["target_lang"] = target_words.language;
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"source.spm", source_model}, {"target.spm", target_model}, {"vocab.json", source_json}};
+  if (source_json != target_json) files.emplace_back("target_vocab.json", target_json);
+  files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+  return files;
+}
+
+}  // namespace tapeformer
