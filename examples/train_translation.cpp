@@ -11,9 +11,13 @@
 #include <tapeformer/examples/shared/sweep.h>
 #include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/train/start.h>
+#include <tapeformer/examples/translation/export.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
+
+#include <tapeformer/nn/formats/family.h>
+#include <tapeformer/nn/formats/hugging_face.h>
 
 #include <nlohmann/json.hpp>
 
@@ -31,7 +35,9 @@ struct TranslateOptions {
   TranslationHeatMap heat_map;
 
   void add_to(const Command& command, SearchOptions& search) {
-    command.option("--run", run, "the run folder").required().not_empty();
+    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers)")
+        .required()
+        .not_empty();
     search.add_to(command);
     command.option("SENTENCE", sentences,
                    "sentences to translate, each in quotes; without any, standard input");
@@ -46,13 +52,10 @@ struct TranslateOptions {
 };
 
 int translate(const TranslateOptions& options, SearchOptions search) {
-  search.search.n_best = options.n_best.value_or(1);
-  if (search.search.n_best > search.search.beam) {
-    throw Error(format("--n-best must be at most --beam; got {} and {}; try --beam {}", search.search.n_best,
-                       search.search.beam, search.search.n_best));
-  }
-  const auto [model, words, config] =
-      TranslationRun::load(options.run, search.average, search.compute.chosen());
+  search.n_best = options.n_best.value_or(1);
+  const TranslationRun run = search.load(options.run, search.compute.chosen());
+  const auto& [model, words, config, folder_search] = run;
+  search.search_of(run);
   options.heat_map.check(model.config());
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
   const auto given = static_cast<Index>(options.sentences.size());
@@ -79,8 +82,8 @@ int translate(const TranslateOptions& options, SearchOptions search) {
                    place.c_str(), static_cast<long long>(number), source.size(), most);
       source.resize(most);
     }
-    const Hypothesis found = search.find(model, {source}).front();
-    const auto text_of = [&, &words = words](const Hypothesis& output) {
+    const Hypothesis found = search.find(run, {source}).front();
+    const auto text_of = [&, &words = run.words](const Hypothesis& output) {
       const std::string text = words.target->decode(output.tokens);
       return options.n_best ? format("{} ||| ", number - 1) + text + format(" ||| {:.4f}", output.score)
                             : text;
@@ -100,7 +103,9 @@ struct EvaluateOptions {
   bool swap = false, summary = false, json = false;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "the run folder").required().not_empty();
+    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers)")
+        .required()
+        .not_empty();
     const CommandOption summary_flag = command.flag(
         "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
     command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
@@ -148,6 +153,7 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
   batching.token_budget = trained.batch_tokens;
   batching.max_tokens = trained.model.max_length;
   batching.shuffle = false;
+  run.words.set_ids(batching);
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
     const TextLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
@@ -173,12 +179,15 @@ void remember(const RunFolder& folder, const Json& scores) {
 int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
   if (!options.output.empty()) check_writable(options.output);
-  TranslationRun run = TranslationRun::load(options.run, search.average, compute);
+  TranslationRun run = search.load(options.run, compute);
   if (options.summary) {
     print("{}", summary_of(run.model));
     return kExitSuccess;
   }
-  const TranslationOptions trained = options_of<TranslationOptions>(RunFolder(options.run));
+  const TranslationOptions trained = translation_training_in(options.run);
+  if (is_hugging_face(options.run) && options.text.empty())
+    throw Error(options.run +
+                ": has a model but no text to measure it on; name --pairs, or --source and --target");
   Progress progress;
   const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
                                                            : options.text.read(options.swap);
@@ -200,7 +209,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
                            duration_text(left / rate)));
   };
   std::vector<std::string> hypotheses;
-  for (const Hypothesis& found : search.find(run.model, sources, show)) {
+  for (const Hypothesis& found : search.find(run, sources, show)) {
     hypotheses.push_back(run.words.target->decode(found.tokens));
   }
   progress.clear();
@@ -238,8 +247,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
 int start(const RunFolder& folder, const TrainingControl& control, TranslationOptions options,
           const Command& command) {
   if (!options.from.empty()) {
-    check_translation_run(options.from);
-    take_fine_tuned(options, options_of<TranslationOptions>(RunFolder(options.from)), command);
+    take_fine_tuned(options, translation_training_in(options.from), command);
   }
   options.training.adapt(command);
   options.check();
@@ -273,7 +281,8 @@ int run(int argc, char** argv) {
       "    --validation-source valid.en --validation-target valid.de\n"
       "  train_translation translate --run runs/demo 'She sees the cat.'\n"
       "  train_translation evaluate --run runs/demo\n"
-      "  train_translation evaluate --run runs/de --source test.en --target test.de");
+      "  train_translation evaluate --run runs/de --source test.en --target test.de\n"
+      "  train_translation export --run runs/de --output marian");
   line.version(std::string("tapeformer ") + kVersion);
 
   TrainCommand train_options;
@@ -298,6 +307,10 @@ int run(int argc, char** argv) {
   evaluate_options.add_to(evaluate_command);
   search.add_to(evaluate_command);
 
+  TranslationExportOptions export_options;
+  const Command export_command = line.command("export", "write a trained model for transformers");
+  export_options.add_to(export_command);
+
   const auto reports = add_report_commands(line);
   const SweepCommand sweep(line, argc, argv);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
@@ -311,6 +324,7 @@ int run(int argc, char** argv) {
     print("{}", fields_document("train_translation", fields_of(model), fields_of(TranslationOptions())));
     return kExitSuccess;
   }
+  if (export_command.chosen()) return export_translation(export_options);
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;
   search.refuse_ignored(chosen);
   if (translate_command.chosen()) return translate(translate_options, search);

@@ -1,11 +1,11 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/language/export.h>
+#include <tapeformer/examples/shared/changed_options.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 
 #include <algorithm>
-#include <map>
 
 namespace tapeformer {
 namespace {
@@ -15,52 +15,28 @@ const std::vector<ExportFormat>& export_formats() {
   return formats;
 }
 
-/// An option as it is given.
-std::string given(const ConfigField& option) {
-  const std::string flag = flag_of(option.name), text = option.text();
-  if (std::holds_alternative<bool>(option.zero())) return text == "true" ? flag : flag + "=" + text;
-  return flag + " " + (text.empty() ? "''" : text);
-}
-
-using Changes = std::vector<std::pair<std::string, std::string>>;  // what there is, and what is wanted
-
 /// An expression's changes as options of the program, or as fields of config.json where it has none.
-Changes changed_options(const DecoderOnlyConfig& config, const Expression& expression) {
-  static const std::map<std::string, std::string> others = {{"attention_bias", "bias"},
-                                                            {"feed_forward_bias", "bias"},
-                                                            {"activation", "feed_forward_kind"},
-                                                            {"gated", "feed_forward_kind"}};
+OptionChanges changed_options(const DecoderOnlyConfig& config, const Expression& expression) {
   LanguageOptions now, then;
   now.model = config, then.model = expression.nearest;
-  const FieldList options = fields_of(now), wanted = fields_of(then);
-  Changes changes;
-  for (const FieldChange& change : expression.changes) {
-    const auto other = others.find(change.field);
-    const std::string& name = other == others.end() ? change.field : other->second;
-    std::size_t i = 0;
-    while (i < options.size() && options[i].name != name) ++i;
-    const bool is_option = i < options.size() && options[i].value() != wanted[i].value();
-    const auto added = is_option
-                           ? std::pair(given(options[i]), given(wanted[i]))
-                           : std::pair(change.field + "=" + change.has, change.field + "=" + change.wants);
-    if (std::find(changes.begin(), changes.end(), added) == changes.end()) changes.push_back(added);
-  }
-  return changes;
+  return changed_options(expression.changes, fields_of(now), fields_of(then),
+                         {{"attention_bias", "bias"},
+                          {"feed_forward_bias", "bias"},
+                          {"activation", "feed_forward_kind"},
+                          {"gated", "feed_forward_kind"}});
 }
-
-std::string wants_text(const Changes& changes) { return joined(changes, " ", &Changes::value_type::second); }
 
 /// Throws: CheckpointError that says what the format wants instead
 void require_expressed(const DecoderOnlyConfig& config, const ModelFormat& models) {
   const Expression expression = expression_in(models, config);
   if (expression.changes.empty()) return;
-  const Changes changes = changed_options(config, expression);
+  const OptionChanges changes = changed_options(config, expression);
   std::string remedy;
   for (const ExportFormat& other : export_formats())
     if (expression_in(other.models, config).changes.empty())
       remedy += std::string("--format ") + other.models.name + ", or ";
-  throw CheckpointError(expression.refusal(joined(changes, ", ", &Changes::value_type::first),
-                                           remedy + "a model trained with " + wants_text(changes)));
+  throw CheckpointError(
+      expression.refusal(has_text(changes), remedy + "a model trained with " + wants_text(changes)));
 }
 
 }  // namespace

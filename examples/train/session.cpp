@@ -71,6 +71,7 @@ double Session::sum_over_ranks(Index counted) {
 }
 
 Tensor Session::update(double learning_rate, double share) {
+  task.adjust_gradients();
   Tensor norm = optimizer->clipped_step(learning_rate, share, options.clip);
   if (average) average->include_weights(norm);
   parallel.gather_values();

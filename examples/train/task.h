@@ -56,6 +56,8 @@ class TrainingTask {
   /// The model's mean loss on a batch, in nats, in training mode. Called with an open tape; computed from the
   /// model and the batch's tensors alone, so that a GPU can replay it on others of the same shapes.
   virtual Tensor loss(const Batch& batch) = 0;
+  /// Called with the gradients of a step's batches, before they are clipped and used.
+  virtual void adjust_gradients() {}
   /// The steps, rising, from which on batches have another shape; they are shares of options().steps.
   virtual std::vector<Index> batch_changes() const { return {}; }
   /// Passes over the training data after `batches` batches, for metrics.jsonl.

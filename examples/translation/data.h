@@ -3,6 +3,7 @@
 #include <tapeformer/data/batching.h>
 #include <tapeformer/examples/translation/options.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,16 @@ namespace tapeformer {
 /// Source and target tokenizers; the same object for a shared vocabulary.
 struct Vocabularies {
   std::shared_ptr<const Tokenizer> source, target;
+
+  /// The ids of begin, end and padding, which counts nowhere and is within either vocabulary, in a
+  /// configuration that has them.
+  template <class Config>
+  void set_ids(Config& config) const {
+    config.padding = std::min(source->padding(), target->padding()), config.begin = *target->begin(),
+    config.end = *target->end();
+  }
+  /// True if decoders start from padding, which no output has then.
+  bool starts_from_padding() const { return target->begin() == target->padding(); }
 
   /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
   static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);

@@ -37,15 +37,15 @@ std::string with_spaces(std::string piece) {
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids, Index count) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(with_spaces(tokenizer.piece(id)));
-  pieces.push_back(tokenizer.piece(kEnd));
+  pieces.push_back(tokenizer.piece(*tokenizer.end()));
   pieces.resize(static_cast<std::size_t>(count));
   return pieces;
 }
 
-std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source,
-                                            const Ids& target) {
-  Ids source_ids = source, target_ids{kBegin};
-  source_ids.push_back(kEnd);
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
+                                            std::int32_t begin, std::int32_t end) {
+  Ids source_ids = source, target_ids{begin};
+  source_ids.push_back(end);
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
   target_ids.insert(target_ids.end(), target.begin(),
                     target.begin() + static_cast<std::ptrdiff_t>(std::min(most, target.size())));
@@ -55,10 +55,10 @@ std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const I
   return weights;
 }
 
-Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
-                               Index layer) {
+Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target, Index layer,
+                               std::int32_t begin, std::int32_t end) {
   const Tensor weights_bhts =
-      cross_attention_weights(model, source, target).at(static_cast<std::size_t>(layer));
+      cross_attention_weights(model, source, target, begin, end).at(static_cast<std::size_t>(layer));
   return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
 }
 
@@ -92,7 +92,8 @@ void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& 
                                const Ids& target, Index line) const {
   if (file.empty()) return;
   const Index shown = layer < 0 ? model.config().decoder_layers - 1 : layer;
-  Tensor weights = cross_attention_weights(model, source, target, shown);
+  Tensor weights =
+      cross_attention_weights(model, source, target, shown, *words.target->begin(), *words.target->end());
   const Index number = head_number(head);
   if (number >= 0) weights = slice(weights, 0, number, 1);
   const std::string of = number >= 0 ? ", head " + head : head == "all" ? "" : ", heads averaged";

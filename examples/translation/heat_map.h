@@ -17,11 +17,13 @@ std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector
 /// The cross-attention weights of all decoder layers, each [1, H, T, S].
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
                                             const std::vector<std::int32_t>& source,
-                                            const std::vector<std::int32_t>& target);
+                                            const std::vector<std::int32_t>& target, std::int32_t begin,
+                                            std::int32_t end);
 /// A decoder layer's attention weights to the source while the model writes `target` and its end.
 /// Shapes:  weights [H, T, S]: S source tokens and the end, T target tokens and the end, within max_length
 Tensor cross_attention_weights(const EncoderDecoder& model, const std::vector<std::int32_t>& source,
-                               const std::vector<std::int32_t>& target, Index layer);
+                               const std::vector<std::int32_t>& target, Index layer,
+                               std::int32_t begin = kBegin, std::int32_t end = kEnd);
 
 /// Pictures of the decoder's attention to the source, with the options of `translate --heatmap`.
 struct TranslationHeatMap {

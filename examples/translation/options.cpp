@@ -32,10 +32,10 @@ void TranslationOptions::describe(const FieldVisitor& field) {
       "held_out", held_out,
       "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that "
       "is less");
-  in_vocabulary(
-      "tokenizer", tokenizer,
-      "word, space (for text that is cut already), character, bpe or unigram; empty for word on the "
-      "built-in corpus, bpe on files");
+  in_vocabulary("tokenizer", tokenizer,
+                "word, space (for text that is cut already), character, bpe, unigram or marian (unigram with "
+                "the ids of "
+                "MarianMT); empty for word on the built-in corpus, bpe on files");
   in_vocabulary("vocabulary", vocabulary, "largest number of pieces");
   in_vocabulary("shared_vocabulary", model.tie_embeddings,
                 "one vocabulary and one embedding for both languages");

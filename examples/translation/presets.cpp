@@ -38,6 +38,12 @@ const std::vector<Preset>& translation_presets() {
        {kRecipe, kPairs, R"({
          "width": 192, "feed_forward": 768, "dropout": 0.1,
          "time_budget": 30, "steps": 4300, "validate_every": 1000})"}},
+      {"translation-marian",
+       "the built-in corpus with a model that `export` writes for transformers: 2 layers a side, 4 heads, "
+       "width "
+       "128, 2500 steps",
+       {R"({"tokenizer": "marian", "vocabulary": 2000, "shared_vocabulary": true, "post_norm": true,
+           "positions": "sinusoidal_halves", "activation": "silu"})"}},
   };
   return presets;
 }

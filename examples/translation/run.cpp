@@ -1,20 +1,47 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/system/threads.h>
+#include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/translation/generation_config.h>
 #include <tapeformer/examples/translation/run.h>
+#include <tapeformer/nn/formats/hugging_face.h>
 
 namespace tapeformer {
+namespace {
+
+void check_folder(const std::string& folder) {
+  check_run_folder(folder, "tokenizer", "train_language_model",
+                   "a folder that train_translation train --run made, or one of MarianMT");
+}
+
+}  // namespace
 
 void SearchOptions::add_to(const Command& command) {
   const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
-  command.option("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
+  command
+      .option("--beam", beam,
+              "hypotheses kept; 1 is greedy search; without it, as generation_config.json has it, or 5",
+              kPositive)
       .excludes(sample_flag);
   command
-      .option("--length-penalty", search.length_penalty,
-              "above 0 favours longer translations, below 0 shorter ones")
+      .option("--length-penalty", length_penalty,
+              "above 0 favours longer translations, below 0 shorter ones; without it, as "
+              "generation_config.json has it, or 0.6")
       .excludes(sample_flag);
-  command.option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
+  command
+      .option(
+          "--early-stopping", early_stopping,
+          "search as `generate` of transformers does, where the score is log p / length^penalty: stop once "
+          "--beam translations are found (true), or when the best hypothesis is no better at its present "
+          "length (false), or at any length (never)")
+      .one_of(all_names(kNames<EarlyStopping>))
+      .excludes(sample_flag);
+  command.option("--max-tokens", max_tokens,
+                 "longest translation; 0 for twice the source and ten; without it, as generation_config.json "
+                 "has it, or 0",
                  kNotNegative);
   command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
       .one_of({"contiguous", "paged", "none"});
@@ -31,34 +58,75 @@ void SearchOptions::add_to(const Command& command) {
 }
 
 void SearchOptions::refuse_ignored(const Command& command) const {
-  if (search.beam == 1) command.refuse({"--length-penalty"}, "with --beam 1");
+  if (beam == 1) command.refuse({"--length-penalty", "--early-stopping"}, "with --beam 1");
 }
 
-std::vector<Hypothesis> SearchOptions::find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+TranslationRun SearchOptions::load(const std::string& folder, const Compute& chosen) const {
+  use_threads(static_cast<int>(chosen.threads));
+  TranslationRun run = TranslationRun::load(folder, average);
+  chosen.apply(run.model);
+  return run;
+}
+
+SearchConfig SearchOptions::search_of(const TranslationRun& run) const {
+  SearchConfig config = run.search;
+  config.beam = beam.value_or(config.beam);
+  config.length_penalty = length_penalty.value_or(config.length_penalty);
+  config.max_tokens = max_tokens.value_or(config.max_tokens);
+  config.n_best = n_best;
+  if (n_best > config.beam) {
+    throw Error(
+        format("--n-best must be at most --beam; got {} and {}; try --beam {}", n_best, config.beam, n_best));
+  }
+  if (!early_stopping.empty()) {
+    if (!config.transformers) config.transformers.emplace();
+    config.transformers->early_stopping = kind_named<EarlyStopping>(early_stopping);
+  }
+  return config;
+}
+
+std::vector<Hypothesis> SearchOptions::find(const TranslationRun& run, const std::vector<TokenIds>& sources,
                                             const std::function<void(Index done)>& progress) const {
-  SearchConfig config = search;
+  SearchConfig config = search_of(run);
   config.progress = progress;
   config.graphs = compute.graphs;
   config.cache.reset();
   if (cache != "none") config.cache.emplace().kind = kind_named<CacheKind>(cache);
-  return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
+  return draw ? sample(run.model, sources, sampling, config) : beam_search(run.model, sources, config);
 }
 
-void check_translation_run(const std::string& folder) {
-  check_run_folder(folder, "tokenizer", "train_language_model",
-                   "a folder that train_translation train --run made");
-  check_trained(folder);
-}
-
-TranslationRun TranslationRun::load(const std::string& folder, Index average, const Compute& compute) {
-  use_threads(static_cast<int>(compute.threads));
-  check_translation_run(folder);
-  const RunFolder run(folder);
-  Json config = run.config();
+TranslationOptions translation_training_in(const std::string& folder) {
+  check_folder(folder);
+  if (!is_hugging_face(folder)) return options_of<TranslationOptions>(RunFolder(folder));
+  TranslationOptions options;
   try {
-    TranslationRun trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+    options.model =
+        hugging_face_config<EncoderDecoderConfig>(read_file<CheckpointError>(folder + "/config.json"));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder + "/config.json: " + error.what());
+  }
+  options.tokenizer = marian_pieces().name;
+  return options;
+}
+
+TranslationRun TranslationRun::load(const std::string& folder, Index average) {
+  check_folder(folder);
+  const RunFolder run(folder);
+  const Json config = run.config();
+  if (is_hugging_face(folder)) {
+    if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
+    const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
+    TranslationRun foreign{load_hugging_face<EncoderDecoder>(folder), {source, target}, config, {}};
+    foreign.search = read_generation_config(folder, foreign.words);
+    return foreign;
+  }
+  check_trained(folder);
+  try {
+    TranslationRun trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config, {}};
+    trained.search.beam = 5;
+    trained.words.set_ids(trained.search);
+    if (trained.words.starts_from_padding()) trained.search.never = {trained.search.begin};
     if (average > 0) run.load_average(average, trained.model);
-    compute.apply(trained.model);
     return trained;
   } catch (const Json::exception& error) {
     throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));

@@ -15,34 +15,44 @@ namespace tapeformer {
 
 class Command;
 
+/// A trained run, or a folder of transformers, as `translate` and `evaluate` need it.
+struct TranslationRun {
+  EncoderDecoder model;
+  Vocabularies words;
+  Json config;          ///< config.json
+  SearchConfig search;  ///< the ids of the vocabularies, and how the folder wants outputs to be searched for
+
+  /// Loads a run folder of this program, with the mean of the last `average` weights that it kept unless that
+  /// is 0, or a folder of transformers. Throws: CheckpointError, DataError
+  static TranslationRun load(const std::string& folder, Index average = 0);
+};
+
 /// Which weights are used, and how outputs are searched for.
 struct SearchOptions {
-  SearchConfig search;
+  std::optional<Index> beam, max_tokens;
+  std::optional<double> length_penalty;
+  std::string early_stopping;  ///< a name of EarlyStopping; empty for the folder's
+  Index n_best = 1;
   SamplingConfig sampling;
   bool draw = false;
   Index average = 0;
   std::string cache = "contiguous";
   ComputeOptions compute;
 
-  SearchOptions() { search.beam = 5; }
   void add_to(const Command& command);
   /// Throws: Error that names a given option without effect
   void refuse_ignored(const Command& command) const;
-  std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+  /// The run in a folder, for `compute`. Throws: as TranslationRun::load
+  TranslationRun load(const std::string& folder, const Compute& compute) const;
+  /// The search of the run's folder, with the options that were given.
+  /// Throws: Error if there are more outputs to find than hypotheses
+  SearchConfig search_of(const TranslationRun& run) const;
+  std::vector<Hypothesis> find(const TranslationRun& run, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const;
 };
 
-/// Throws: CheckpointError that says why `folder` is not a trained run
-void check_translation_run(const std::string& folder);
-
-/// A trained run as `translate` and `evaluate` need it.
-struct TranslationRun {
-  EncoderDecoder model;
-  Vocabularies words;
-  Json config;
-
-  /// Throws: CheckpointError, DataError
-  static TranslationRun load(const std::string& folder, Index average, const Compute& compute);
-};
+/// The options of the run's training; of a folder of transformers, the model alone.
+/// Throws: CheckpointError that says why `folder` is neither
+TranslationOptions translation_training_in(const std::string& folder);
 
 }  // namespace tapeformer

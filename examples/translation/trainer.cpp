@@ -5,7 +5,9 @@
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/translation/heat_map.h>
+#include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/generation/generate.h>
 
 #include <omp.h>
@@ -17,6 +19,17 @@ namespace tapeformer {
 namespace {
 
 constexpr Index kShownTokens = 24;  // of a side, in a report
+
+/// The logit of padding in a model that never writes it; e^-100 is below the rounding of any probability.
+constexpr double kNeverLogit = -100;
+
+/// The table of the decoder's embeddings, which may be the encoder's too.
+Parameter target_embedding(EncoderDecoder& model) {
+  Parameter found;
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (ends_with(name, "coder.embedding.weight")) found = parameter;
+  return found;
+}
 
 /// The number of tokens that count in the loss of a batch on the CPU.
 Index target_tokens(const TranslationBatch& batch) {
@@ -92,14 +105,18 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
     make_batches_and_model(options_.model_config(vocabularies_.source->vocabulary_size(),
                                                  vocabularies_.target->vocabulary_size()),
                            progress);
+    if (vocabularies_.starts_from_padding()) start_from_zeros();
     return;
   }
-  const RunFolder from(options_.from);
-  EncoderDecoderConfig config = read_run(from);
+  TranslationRun from = TranslationRun::load(options_.from);
+  vocabularies_ = from.words;
+  EncoderDecoderConfig config = from.model.config();
   config.layer.dropout = options_.model.layer.dropout;
   make_batches_and_model(config, progress);
-  load_weights(from.file("weights.safetensors"), *model_);
-  progress.log(fine_tuning_text(from.path(), options_, fields_of(options_)));
+  const auto weights = from.model.named_parameters();
+  auto into = model_->named_parameters();
+  for (std::size_t i = 0; i < into.size(); ++i) into[i].second.value().copy_from(weights[i].second.value());
+  progress.log(fine_tuning_text(options_.from, options_, fields_of(options_)));
 }
 
 TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress)
@@ -115,7 +132,6 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
 EncoderDecoderConfig TranslationTask::read_run(const RunFolder& run) {
   const Json config = run.config();
   vocabularies_ = Vocabularies::load(run.path(), config);
-  if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
   return EncoderDecoderConfig::from_json(config.dump());
 }
 
@@ -131,6 +147,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   batching.token_budget = options_.batch_tokens;
   batching.max_tokens = options_.model.max_length;
   batching.seed = options_.training.seed;
+  vocabularies_.set_ids(batching);
   const auto batches_of = [&](const std::vector<TextPair>& pairs, const char* part) {
     try {
       return std::make_unique<TranslationBatches>(encode(vocabularies_, pairs), batching);
@@ -196,6 +213,30 @@ Tensor TranslationTask::loss(const Batch& batch) {
   return model_->loss(source_ids, source_mask, target_inputs, target_outputs, smoothed);
 }
 
+void TranslationTask::start_from_zeros() {
+  Parameter embedding = target_embedding(*model_);
+  embedding.value().copy_from(without_padding(embedding.value()));
+  for (auto& [name, parameter] : model_->named_parameters())
+    if (name == "head.bias") parameter.value().data<float>()[vocabularies_.target->padding()] = kNeverLogit;
+}
+
+void TranslationTask::adjust_gradients() {
+  if (!vocabularies_.starts_from_padding()) return;
+  const Parameter embedding = target_embedding(*model_);
+  if (Tensor gradient = embedding.gradient(); gradient.defined())
+    gradient.copy_from(without_padding(gradient));
+}
+
+Tensor TranslationTask::without_padding(const Tensor& rows) {
+  const NoGradGuard pause;
+  if (!not_padding_.defined() || not_padding_.device() != rows.device()) {
+    const Tensor kept = Tensor::full({rows.size(0), 1}, 1, rows.dtype(), Device::cpu());
+    kept.data<float>()[vocabularies_.target->padding()] = 0;
+    not_padding_ = kept.to(rows.device());
+  }
+  return rows * not_padding_;
+}
+
 Validation TranslationTask::validate(Progress& progress) {
   const TextLoss loss =
       validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
@@ -218,6 +259,8 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
   }
   SearchConfig search;
   search.graphs = graphs;
+  vocabularies_.set_ids(search);
+  if (vocabularies_.starts_from_padding()) search.never = {search.begin};
   model_->eval();
   const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
   model_->train();
@@ -241,7 +284,8 @@ Json TranslationTask::attention_example() {
   };
   shorten(source), shorten(target);
   model_->eval();
-  const std::vector<Tensor> weights = cross_attention_weights(*model_, source, target);
+  const std::vector<Tensor> weights = cross_attention_weights(
+      *model_, source, target, *vocabularies_.target->begin(), *vocabularies_.target->end());
   model_->train();
   const Tensor& first_bhts = weights.front();
   return attention_json(weights, "decoder layer",

@@ -33,6 +33,7 @@ class TranslationTask : public TrainingTask {
   Module& model() override { return *model_; }
   Batch batch(Index number, BatchShare share) override;
   Tensor loss(const Batch& batch) override;
+  void adjust_gradients() override;
   Index epoch(Index batches) const override { return batches / train_batches_->batches_per_epoch(); }
   Validation validate(Progress& progress) override;
   Index validation_tokens(bool /*at_end*/) const override {
@@ -51,6 +52,11 @@ class TranslationTask : public TrainingTask {
   void load_pairs(Progress& progress);
   /// Takes the vocabularies of a run, and returns its model's configuration.
   EncoderDecoderConfig read_run(const RunFolder& run);
+  /// Lets a new decoder start from zeros, as Marian's do: padding's embedding is zero, and its logit too low
+  /// for a share of the probability.
+  void start_from_zeros();
+  /// The rows [V, C] of a table, with zeros for padding.
+  Tensor without_padding(const Tensor& rows);
   void make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress);
 
   TranslationOptions options_;
@@ -59,6 +65,7 @@ class TranslationTask : public TrainingTask {
   std::unique_ptr<TranslationBatches> train_batches_, validation_batches_;
   std::uint64_t data_fingerprint_ = 0;
   std::unique_ptr<EncoderDecoder> model_;
+  Tensor not_padding_;  // [V, 1]: 1, and 0 for padding
 };
 
 }  // namespace tapeformer

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <tapeformer/autograd/config/config_field.h>
+#include <tapeformer/nn/formats/expression.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// What a model has, and what a format wants instead.
+using OptionChanges = std::vector<std::pair<std::string, std::string>>;
+
+/// The changes that a format wants of a model as options, or as fields of config.json where it has none.
+/// `now` and `then` are a program's options for the model and for the changed one; `others` are the options,
+/// by field, whose names are different.
+OptionChanges changed_options(const std::vector<FieldChange>& changes, const FieldList& now,
+                              const FieldList& then, const std::map<std::string, std::string>& others);
+/// "--activation relu, --norm rms"
+std::string has_text(const OptionChanges& changes);
+/// "--activation silu --norm layer"
+std::string wants_text(const OptionChanges& changes);
+
+}  // namespace tapeformer

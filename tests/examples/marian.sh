@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Translation models to transformers' MarianMT and back, as users meet them: export, translate with the folder,
+# fine-tune it, resume. Usage: marian.sh PROGRAM
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
+
+tiny=(--grammar-pairs 200 --held-out 10 --threads 1 --samples 0 --validate-every 9 --batch-tokens 512)
+small=(--width 16 --heads 2 --encoder-layers 1 --decoder-layers 1 --feed-forward 32 --max-length 40)
+printf 'The cat sleeps.\tLe chat dort.\nA dog sees him.\tUn chien le voit.\n' >"$work/pairs.tsv"
+for i in 1 2 3; do cat "$work/pairs.tsv"; done | sed 's/dog/dog &/; s/cat/small &/' >>"$work/pairs.tsv"
+cut -f 1 "$work/pairs.tsv" >"$work/sources"
+translated() { "$program" translate --run "$1" --beam "${2-1}" --max-tokens 12 --threads 1 <"$work/sources" 2>"$work/err"; }
+
+train "$work/run" --preset translation-marian "${tiny[@]}" "${small[@]}" --vocabulary 300 --steps 2 --warmup 0
+check "the preset trains" test $? = 0
+"$program" export --run "$work/run" --output "$work/marian" >"$work/out" 2>"$work/err"
+check "and exports" test $? = 0
+check "the files that transformers reads" test "$(cd "$work/marian" && echo *)" = \
+  "config.json generation_config.json model.safetensors source.spm target.spm tokenizer_config.json vocab.json"
+refuses "an export over another one" "marian" export --run "$work/run" --output "$work/marian"
+check "the folder translates as the run does" test "$(translated "$work/run")" = "$(translated "$work/marian")"
+check "also beams, by the same rules" test "$("$program" translate --run "$work/run" --beam 4 --length-penalty 1 \
+  --early-stopping true --max-tokens 126 'The cat.')" = "$("$program" translate --run "$work/marian" --beam 4 --max-tokens 126 'The cat.')"
+"$program" evaluate --run "$work/marian" --pairs "$work/pairs.tsv" --beam 1 --max-tokens 9 >"$work/out" 2>"$work/err"
+check "and is measured" grep -q '^loss  *[0-9.]* nats per token' "$work/out"
+refuses "measuring a folder without a text" "name --pairs, or --source and --target" evaluate --run "$work/marian"
+
+tune=(--from "$work/marian" --pairs "$work/pairs.tsv" "${tiny[@]:4}" --held-out 2)
+train "$work/tuned" "${tune[@]}" --steps 2 --warmup 0 --dropout 0.2
+check "fine-tuning the folder" test $? = 0
+train "$work/tuned" --resume --steps 3
+check "it goes on" test $? = 0
+refuses "another width" "--width 32 contradicts --from .*, which has 16" train --run "$work/new" "${tune[@]}" --width 32
+"$program" export --run "$work/tuned" --output "$work/again" >"$work/out" 2>"$work/err"
+check "a fine-tuned run exports" test $? = 0
+check "with the same vocabulary" cmp "$work/marian/vocab.json" "$work/again/vocab.json"
+check "and translates as its run does" test "$(translated "$work/tuned")" = "$(translated "$work/again")"
+
+train "$work/other" "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
+refuses "a model that MarianMT cannot express" "a model trained with .*--post-norm" export --run "$work/other" --output "$work/new"
+train "$work/apart" --preset translation-marian --shared-vocabulary=false "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
+refuses "two paddings" "try a model trained with --shared-vocabulary" export --run "$work/apart" --output "$work/new"
+train "$work/words" --preset translation-marian --tokenizer word "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
+refuses "words" "try a model trained with --tokenizer marian, unigram or bpe" export --run "$work/words" --output "$work/new"
+check "nothing is left of a refused export" test ! -e "$work/new" -a ! -e "$work/new.partial"
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0
