@@ -9,12 +9,20 @@
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
+#include <filesystem>
+
 namespace tapeformer {
 namespace {
 
 void check_folder(const std::string& folder) {
   check_run_folder(folder, "tokenizer", "train_language_model",
                    "a folder that train_translation train --run made, or one of MarianMT");
+}
+
+/// True for a folder of transformers, which has its weights under other names than a run.
+bool is_foreign(const std::string& folder) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
+  return has("model.safetensors") || has("model.safetensors.index.json");
 }
 
 }  // namespace
@@ -97,7 +105,7 @@ std::vector<Hypothesis> SearchOptions::find(const TranslationRun& run, const std
 
 TranslationOptions translation_training_in(const std::string& folder) {
   check_folder(folder);
-  if (!is_hugging_face(folder)) return options_of<TranslationOptions>(RunFolder(folder));
+  if (!is_foreign(folder)) return options_of<TranslationOptions>(RunFolder(folder));
   TranslationOptions options;
   try {
     options.model =
@@ -112,15 +120,20 @@ TranslationOptions translation_training_in(const std::string& folder) {
 TranslationRun TranslationRun::load(const std::string& folder, Index average) {
   check_folder(folder);
   const RunFolder run(folder);
-  const Json config = run.config();
-  if (is_hugging_face(folder)) {
+  if (is_foreign(folder)) {
     if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
+    if (!std::filesystem::exists(folder + "/source.spm")) {
+      throw CheckpointError(folder +
+                            ": has no tokenizer of MarianMT: no source.spm, target.spm and vocab.json; "
+                            "try a folder that has them");
+    }
     const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
-    TranslationRun foreign{load_hugging_face<EncoderDecoder>(folder), {source, target}, config, {}};
+    TranslationRun foreign{load_hugging_face<EncoderDecoder>(folder), {source, target}, run.config(), {}};
     foreign.search = read_generation_config(folder, foreign.words);
     return foreign;
   }
   check_trained(folder);
+  const Json config = run.config();
   try {
     TranslationRun trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config, {}};
     trained.search.beam = 5;

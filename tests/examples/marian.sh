@@ -25,6 +25,9 @@ check "also beams, by the same rules" test "$("$program" translate --run "$work/
 check "and is measured" grep -q '^loss  *[0-9.]* nats per token' "$work/out"
 refuses "measuring a folder without a text" "name --pairs, or --source and --target" evaluate --run "$work/marian"
 
+mkdir "$work/bare" && cp "$work/marian/config.json" "$work/marian/model.safetensors" "$work/bare"
+refuses "a folder without a tokenizer" "has no tokenizer of MarianMT" translate --run "$work/bare" 'The cat.'
+
 tune=(--from "$work/marian" --pairs "$work/pairs.tsv" "${tiny[@]:4}" --held-out 2)
 train "$work/tuned" "${tune[@]}" --steps 2 --warmup 0 --dropout 0.2
 check "fine-tuning the folder" test $? = 0
