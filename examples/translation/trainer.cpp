@@ -216,8 +216,12 @@ Tensor TranslationTask::loss(const Batch& batch) {
 void TranslationTask::start_from_zeros() {
   Parameter embedding = target_embedding(*model_);
   embedding.value().copy_from(without_padding(embedding.value()));
-  for (auto& [name, parameter] : model_->named_parameters())
-    if (name == "head.bias") parameter.value().data<float>()[vocabularies_.target->padding()] = kNeverLogit;
+  for (auto& [name, parameter] : model_->named_parameters()) {
+    if (name != "head.bias") continue;
+    const Tensor bias = parameter.value().clone().to(Device::cpu());
+    bias.data<float>()[vocabularies_.target->padding()] = kNeverLogit;
+    parameter.value().copy_from(bias);
+  }
 }
 
 void TranslationTask::adjust_gradients() {
