@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/positions.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -12,9 +13,9 @@ namespace {
 
 /// Component i of position t.
 double sinusoid(const PositionsConfig& config, Index t, Index i) {
-  const Index C = config.width, n = C / 2;
+  const Index C = config.width, n = std::max<Index>(C / 2, 1);
   if (config.kind == PositionKind::sinusoidal_fairseq) {
-    const double power = static_cast<double>(i % n) / static_cast<double>(n - 1);
+    const double power = static_cast<double>(i % n) / static_cast<double>(std::max<Index>(n - 1, 1));
     const double angle = static_cast<double>(t + 2) / std::pow(10000.0, power);
     return i < n ? std::sin(angle) : i < 2 * n ? std::cos(angle) : 0;
   }
