@@ -15,7 +15,6 @@
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
-
 #include <tapeformer/nn/formats/family.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
@@ -23,6 +22,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
 namespace tapeformer {
@@ -55,14 +55,40 @@ int translate(const TranslateOptions& options, SearchOptions search) {
   search.n_best = options.n_best.value_or(1);
   const TranslationRun run = search.load(options.run, search.compute.chosen());
   const auto& [model, words, config, folder_search] = run;
-  search.search_of(run);
+  const Index batch = search.search_of(run).batch;
   options.heat_map.check(model.config());
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
   const auto given = static_cast<Index>(options.sentences.size());
   const std::string place = given > 0 ? "sentence " : "standard input:";
+  // Somebody may wait for each line of a terminal or a pipe; of several batches, those of like length are one.
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file("/dev/stdin", ignored);
+  const bool is_awaited = given == 0 && !search.batch && !is_file;
+  const auto together = static_cast<std::size_t>(is_awaited ? 1 : 8 * batch);
   int code = kExitSuccess;
   LineReader lines(kStandardInput);
   Index number = 0;
+  std::vector<TokenIds> sources;
+  Progress progress;
+  const auto translate_sources = [&, &words = run.words, &model = run.model] {
+    Index line = number - static_cast<Index>(sources.size());
+    search.sampling.stream = static_cast<std::uint64_t>(line + 1);  // repeating a sentence draws again
+    const std::vector<Hypothesis> found = search.find(run, sources, [&](Index done) {
+      if (together > 1) progress.status(format("translated {}", number_of(line + done, "sentence")));
+    });
+    progress.clear();
+    for (std::size_t i = 0; i < sources.size(); ++i, ++line) {
+      const auto text_of = [&](const Hypothesis& output) {
+        const std::string text = words.target->decode(output.tokens);
+        return options.n_best ? format("{} ||| ", line) + text + format(" ||| {:.4f}", output.score) : text;
+      };
+      std::cout << text_of(found[i]) << "\n";
+      for (const Hypothesis& other : found[i].others) std::cout << text_of(other) << "\n";
+      if (!std::cout.flush()) throw DataError("standard output", line + 1, "cannot be written");
+      if (!sources[i].empty()) options.heat_map.write(model, words, sources[i], found[i].tokens, line + 1);
+    }
+    sources.clear();
+  };
   for (std::string line;;) {
     TokenIds source;
     try {
@@ -70,30 +96,24 @@ int translate(const TranslateOptions& options, SearchOptions search) {
       if (given > 0) line = options.sentences[static_cast<std::size_t>(number)];
       source = source_of_line(*words.source, line);
     } catch (const DataError& error) {
-      if (lines.number() == number)
-        throw;  // no line can be read; one that is not text takes no other with it
+      if (lines.number() == number) {  // no line can be read
+        translate_sources();
+        throw;
+      }
+      // One that is not text takes no other with it.
       std::fprintf(stderr, "%s; its translation is empty\n", error.what());
       code = kExitBadInput;
     }
     ++number;
-    search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
     if (source.size() > most) {
       std::fprintf(stderr, "note: %s%lld: has %zu tokens, and only the first %zu are translated\n",
                    place.c_str(), static_cast<long long>(number), source.size(), most);
       source.resize(most);
     }
-    const Hypothesis found = search.find(run, {source}).front();
-    const auto text_of = [&, &words = run.words](const Hypothesis& output) {
-      const std::string text = words.target->decode(output.tokens);
-      return options.n_best ? format("{} ||| ", number - 1) + text + format(" ||| {:.4f}", output.score)
-                            : text;
-    };
-    std::cout << text_of(found);
-    for (const Hypothesis& other : found.others) std::cout << "\n" << text_of(other);
-    std::cout << std::endl;  // flushed: a person may be waiting
-    if (!std::cout) throw DataError("standard output", number, "cannot be written");
-    if (!source.empty()) options.heat_map.write(model, words, source, found.tokens, number);
+    sources.push_back(std::move(source));
+    if (sources.size() == together) translate_sources();
   }
+  translate_sources();
   return code;
 }
 

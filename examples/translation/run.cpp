@@ -51,6 +51,7 @@ void SearchOptions::add_to(const Command& command) {
                  "longest translation; 0 for twice the source and ten; without it, as generation_config.json "
                  "has it, or 0",
                  kNotNegative);
+  command.option("--batch", batch, "sentences that are translated side by side; 64 without it", kPositive);
   command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
       .one_of({"contiguous", "paged", "none"});
   const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
@@ -81,6 +82,7 @@ SearchConfig SearchOptions::search_of(const TranslationRun& run) const {
   config.beam = beam.value_or(config.beam);
   config.length_penalty = length_penalty.value_or(config.length_penalty);
   config.max_tokens = max_tokens.value_or(config.max_tokens);
+  config.batch = batch.value_or(config.batch);
   config.n_best = n_best;
   if (n_best > config.beam) {
     throw Error(

@@ -30,6 +30,7 @@ struct TranslationRun {
 /// Which weights are used, and how outputs are searched for.
 struct SearchOptions {
   std::optional<Index> beam, max_tokens;
+  std::optional<Index> batch;  ///< sentences searched for side by side
   std::optional<double> length_penalty;
   std::string early_stopping;  ///< a name of EarlyStopping; empty for the folder's
   Index n_best = 1;

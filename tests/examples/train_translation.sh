@@ -69,6 +69,12 @@ printf '\357\273\277the cat sleeps .\n\nthe dog .' | "$program" translate --run 
 check "and takes no notice of a byte order mark" cmp "$work/marked" "$work/out"
 "$program" translate --run "$work/whole" 'the cat sleeps .' '' 'the dog .' >"$work/arguments" 2>"$work/err" </dev/null
 check "and sentences that are given as arguments" cmp "$work/out" "$work/arguments"
+printf 'the dog .\nthe cat sleeps .\n\nthe dog .\n' >"$work/lines"
+tac "$work/lines" | "$program" translate --run "$work/whole" 2>"$work/err" | tac >"$work/alone"
+for batch in 1 64; do  # of which eight are read before the first is answered
+  "$program" translate --run "$work/whole" --batch $batch <"$work/lines" >"$work/out" 2>"$work/err"
+  check "lines of a file in batches of $batch keep their order" cmp "$work/alone" "$work/out"
+done
 "$program" translate --run "$work/whole" --n-best 3 '[the cat, sleeps .]' '' 'the dog .' >"$work/best" 2>"$work/err"
 check "--n-best numbers the lines from 0, and has several translations of a sentence" test \
   "$(grep -aE '^[0-2] \|\|\| .* \|\|\| -?[0-9]+\.[0-9]{4}$' "$work/best" | cut -c1 | uniq -c | tr -s ' \n' ' ')" = " 3 0 1 1 3 2 "
