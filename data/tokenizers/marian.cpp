@@ -192,10 +192,10 @@ class MarianTokenizerConfig {
 
 MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerConfig& config,
                                  std::optional<std::int32_t> begin) {
-  const auto json = parse_json<nlohmann::json>(read_file<CheckpointError>(path), path);
+  const auto ids = parse_json<nlohmann::json>(read_file<CheckpointError>(path), path);
   MarianVocabulary words;
-  for (const auto& [piece, id] : json.items()) {
-    if (!json.is_object() || !id.is_number_integer() || id < 0 || id >= kMostIds)
+  for (const auto& [piece, id] : ids.items()) {
+    if (!ids.is_object() || !id.is_number_integer() || id < 0 || id >= kMostIds)
       throw DataError(path, 0, format("is not an object of pieces and ids; got {}: {}", piece, id.dump()));
     const auto at = id.get<std::size_t>();
     if (at >= words.pieces.size()) words.pieces.resize(at + 1);
@@ -203,9 +203,8 @@ MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerC
   }
   const auto control = [&](const char* role, const char* otherwise) {
     const std::string name = config.token_name(role, otherwise);
-    if (name.empty() || !json.contains(name))
-      throw DataError(path, 0, format("lacks {}, the {}", name, role));
-    return json[name].get<std::int32_t>();
+    if (name.empty() || !ids.contains(name)) throw DataError(path, 0, format("lacks {}, the {}", name, role));
+    return ids[name].get<std::int32_t>();
   };
   words.unknown = control("unk_token", "<unk>");
   words.end = control("eos_token", "</s>");
@@ -231,10 +230,10 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
 }
 
 std::string vocabulary_json(const MarianVocabulary& words) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  nlohmann::ordered_json ids = nlohmann::ordered_json::object();
   for (std::size_t id = 0; id < words.pieces.size(); ++id)
-    if (!words.pieces[id].empty()) json[words.pieces[id]] = id;
-  return json.dump(1) + "\n";
+    if (!words.pieces[id].empty()) ids[words.pieces[id]] = id;
+  return ids.dump(1) + "\n";
 }
 
 }  // namespace
