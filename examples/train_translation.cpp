@@ -60,7 +60,7 @@ int translate(const TranslateOptions& options, SearchOptions search) {
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
   const auto given = static_cast<Index>(options.sentences.size());
   const std::string place = given > 0 ? "sentence " : "standard input:";
-  // Somebody may wait for each line of a terminal or a pipe; of several batches, those of like length are one.
+  // Somebody may wait for each line of a terminal or a pipe. Of a file several batches are read and sorted.
   std::error_code ignored;
   const bool is_file = std::filesystem::is_regular_file("/dev/stdin", ignored);
   const bool is_awaited = given == 0 && !search.batch && !is_file;
