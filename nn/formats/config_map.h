@@ -67,7 +67,9 @@ class ConfigMapOf : public FieldMap {
  private:
   explicit ConfigMapOf(const Config& config) : model(config) { list_ = fields_of(model); }
 };
+/// The map of a language model.
 using ConfigMap = ConfigMapOf<DecoderOnlyConfig>;
+/// The map of a translation model.
 using TranslationMap = ConfigMapOf<EncoderDecoderConfig>;
 
 }  // namespace tapeformer

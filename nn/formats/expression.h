@@ -20,7 +20,9 @@ struct ModelFormatOf {
   const char* name;                               ///< "transformers"
   const std::vector<FamilyOf<Config>>& families;  ///< the families that it can express
 };
+/// A format of language models.
 using ModelFormat = ModelFormatOf<DecoderOnlyConfig>;
+
 /// A folder of transformers, of one of families().
 template <class Config = DecoderOnlyConfig>
 const ModelFormatOf<Config>& transformers_format();
@@ -38,7 +40,10 @@ struct ExpressionOf {
   /// Throws:  CheckpointError naming every field that has to change
   void check() const;
 };
+
+/// How a format expresses a language model.
 using Expression = ExpressionOf<DecoderOnlyConfig>;
+
 /// The nearest expression of a model, by the family that wants the fewest changes. It never refuses: check()
 /// does.
 template <class Config>

@@ -17,7 +17,9 @@ struct FamilyOf {
   typename ConfigMapOf<Config>::Describe describe;  ///< config.json next to our configuration
   TensorNames names;
 };
+/// A family of language models.
 using Family = FamilyOf<DecoderOnlyConfig>;
+/// A family of translation models.
 using TranslationFamily = FamilyOf<EncoderDecoderConfig>;
 
 /// The families of transformers whose models are of this configuration, each of which is a file of families/.

@@ -13,14 +13,16 @@ namespace tapeformer {
 
 /// Rows of a parameter of ours: of all heads of queries or keys, or without heads.
 struct RowBlock {
-  Index rows, heads = 0;
+  Index rows;       ///< of all heads
+  Index heads = 0;  ///< H, or 0
 };
 
 /// A parameter of ours: its rows and columns, of which a gain has none.
 struct Layout {
-  std::vector<RowBlock> blocks;
-  Index columns = 0;
-  bool is_linear = false, bias = false;
+  std::vector<RowBlock> blocks;  ///< one below the other
+  Index columns = 0;             ///< of each row; 0 for a vector
+  bool is_linear = false;        ///< the weight of a linear map, which some families store transposed
+  bool bias = false;             ///< a linear map has a bias
 };
 
 /// The parameters of a model, without ".weight" and ".bias".
@@ -31,7 +33,9 @@ struct Layouts {
   bool shares_embeddings = false;                         ///< of an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, where there are any
 };
+/// The layouts of a language model.
 Layouts layouts_of(const DecoderOnlyConfig& config);
+/// The layouts of a translation model.
 Layouts layouts_of(const EncoderDecoderConfig& config);
 
 }  // namespace tapeformer

@@ -6,6 +6,7 @@
 // Numbers in the bytes of files, little-endian, as every machine that this runs on; for sources only.
 namespace tapeformer {
 
+/// Appends the bytes of a number.
 template <class Number>
 void put(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);

@@ -21,7 +21,9 @@ class NpzFile {
 
   /// The names, sorted and without ".npy".
   std::vector<std::string> names() const;
+  /// True if there is an array of this name.
   bool contains(const std::string& name) const { return entries_.count(name) > 0; }
+  /// The path that it was opened by.
   const std::string& path() const { return file_.path(); }
   /// A copy of an array of floating type.
   /// Throws:  CheckpointError if there is no such array, it has another type or order, or is damaged

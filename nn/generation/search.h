@@ -36,7 +36,7 @@ inline constexpr EnumNames kNames<EarlyStopping>{"early_stopping", {"true", "fal
 /// Beam search as `generate` of transformers does it. A hypothesis scores log p / length^alpha, where the
 /// length counts its end; as many of the best candidates of a step may end as there are beams.
 struct TransformersRules {
-  EarlyStopping early_stopping = EarlyStopping::no;
+  EarlyStopping early_stopping = EarlyStopping::no;  ///< when a search ends
   bool forced_end = true;  ///< an output of max_tokens gets its end at no cost; otherwise it has none
 };
 
