@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// What a model has, and what a format wants instead.
+/// The options of a model, and those that a format wants instead.
 using OptionChanges = std::vector<std::pair<std::string, std::string>>;
 
 /// The changes that a format wants of a model as options, or as fields of config.json where it has none.

@@ -32,7 +32,7 @@ std::uint32_t zip_sum(std::string_view bytes, std::uint32_t sum = 0) {
   return ~sum;
 }
 
-/// What follows `key` in the header of an array, up to one of `ends`.
+/// The text after `key` in the header of an array, up to one of `ends`.
 std::string value_after(const std::string& header, const std::string& key, const char* ends) {
   const std::size_t found = header.find(key);
   if (found == std::string::npos) throw CheckpointError(format("its header has no {}", key));

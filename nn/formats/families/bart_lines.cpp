@@ -76,20 +76,24 @@ void describe_one_vocabulary(TranslationMap& map) {
   if (map.fits) map.model.target_vocabulary = map.model.source_vocabulary;
 }
 
+void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings) {
+  map.fixed("norm", std::string("layer"));
+  map.fixed("norm_first", norm_first);
+  map.fixed("epsilon", 1e-5);
+  map.fixed("embedding_norm", of_embeddings);
+  // Fields that earlier versions wrote.
+  map.demand("normalize_before", norm_first);
+  map.demand("normalize_embedding", of_embeddings);
+  map.demand("add_final_layer_norm", norm_first);
+  map.demand("add_bias_logits", false);
+}
+
 void describe_bart(TranslationMap& map, bool norm_first) {
   describe_bart_sizes(map, 1024);
   refuse_layer_drop(map);
   describe_one_vocabulary(map);
-  map.fixed("norm", std::string("layer"));
-  map.fixed("norm_first", norm_first);
-  map.fixed("epsilon", 1e-5);
+  describe_bart_norms(map, norm_first, true);
   map.fixed("positions", std::string("learned"));
-  map.fixed("embedding_norm", true);
-  // What earlier versions wrote for all models of BART's kind.
-  map.demand("normalize_before", norm_first);
-  map.demand("normalize_embedding", true);
-  map.demand("add_final_layer_norm", norm_first);
-  map.demand("add_bias_logits", false);
   map.demand("static_position_embeddings", false);
   map.ignore({"extra_pos_embeddings", "force_bos_token_to_be_generated", "output_past"});
 }

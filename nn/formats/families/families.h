@@ -71,6 +71,8 @@ void fit_bart_heads(EncoderDecoderConfig& model);
 void refuse_layer_drop(TranslationMap& map);
 /// One table for both sides and the head.
 void describe_one_vocabulary(TranslationMap& map);
+/// The norms of layers, and of the embeddings or not, in BART and its relatives.
+void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings);
 /// BART, or with norm_first mBART.
 void describe_bart(TranslationMap& map, bool norm_first);
 /// T5 or mT5, with the default of feed_forward_proj.

@@ -6,9 +6,7 @@ namespace {
 void describe_m2m100(TranslationMap& map) {
   describe_bart_sizes(map, 1024, "relu", true);
   describe_one_vocabulary(map);
-  map.fixed("norm", std::string("layer"));
-  map.fixed("norm_first", true);
-  map.fixed("epsilon", 1e-5);
+  describe_bart_norms(map, true, false);
   map.fixed("positions", std::string("sinusoidal_fairseq"));
   map.fixed("head_bias", false);
   map.demand("pad_token_id", 1);  // positions are counted from the next number on

@@ -24,16 +24,9 @@ void describe_ties(TranslationMap& map) {
 void describe_marian(TranslationMap& map) {
   describe_bart_sizes(map, 1024);
   refuse_layer_drop(map);
-  map.fixed("norm", std::string("layer"));
-  map.fixed("norm_first", false);
-  map.fixed("epsilon", 1e-5);
   map.fixed("positions", std::string("sinusoidal_halves"));
   describe_ties(map);
-  // What earlier versions wrote for all models of BART's kind.
-  map.demand("normalize_before", false);
-  map.demand("normalize_embedding", false);
-  map.demand("add_final_layer_norm", false);
-  map.demand("add_bias_logits", false);
+  describe_bart_norms(map, false, false);
   map.demand("static_position_embeddings", true);
 }
 

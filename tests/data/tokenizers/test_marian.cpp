@@ -17,7 +17,7 @@ using MarianIds = std::vector<std::int32_t>;
 
 const std::string kMarianGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/marian_tokenizer/";
 
-/// What transformers makes of a text, and of its ids as a target.
+/// The ids that transformers gives a text, and the text of its ids as a target.
 struct MarianCase {
   std::string text;
   MarianIds source, target;
