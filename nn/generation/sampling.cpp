@@ -23,28 +23,6 @@ using Candidates = PooledVector<LikelyToken>;
 #pragma omp declare reduction(highest:double \
                               : omp_out = std::max(omp_out, omp_in)) initializer(omp_priv = omp_orig)
 
-/// The `count` likeliest tokens, in no particular order.
-PooledVector<Index> likeliest(const double* logits, Index vocabulary, Index count) {
-  PooledVector<Index> best;
-  best.reserve(static_cast<std::size_t>(2 * count));
-  double enough = -std::numeric_limits<double>::infinity();  // a token at or below this cannot be among them
-  const auto cut = [&] {
-    const auto last = best.begin() + count - 1;
-    std::nth_element(best.begin(), last, best.end(), [&](Index a, Index b) {
-      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-    });
-    enough = logits[*last];
-    best.erase(last + 1, best.end());
-  };
-  for (Index token = 0; token < vocabulary; ++token) {
-    if (!(logits[token] > enough)) continue;
-    best.push_back(token);
-    if (static_cast<Index>(best.size()) == 2 * count) cut();
-  }
-  if (static_cast<Index>(best.size()) > count) cut();
-  return best;
-}
-
 /// exp((logit - highest) / temperature), f64 [V].
 Tensor relative_weights(const double* logits, Index vocabulary, double highest, double temperature) {
   const Tensor scaled = Tensor::empty({vocabulary}, DType::f64, Device::cpu());
@@ -129,7 +107,8 @@ void SamplingConfig::check() const {
           "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
 }
 
-double highest_logit(const char* op, const double* logits, Index vocabulary) {
+template <class T>
+double highest_logit(const char* op, const T* logits, Index vocabulary) {
   double highest = -std::numeric_limits<double>::infinity();
   int not_numbers = 0;
 #pragma omp simd reduction(highest : highest) reduction(+ : not_numbers)
@@ -142,6 +121,41 @@ double highest_logit(const char* op, const double* logits, Index vocabulary) {
       format("[{}] the highest logit must be a finite number; got {} among {}; has the model diverged?", op,
              not_numbers > 0 ? NAN : highest, vocabulary));
 }
+
+template <class T>
+PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
+  constexpr Index kBlock = 128;  // looked at together: nearly all have nothing above `enough`
+  PooledVector<Index> best;
+  best.reserve(static_cast<std::size_t>(2 * count));
+  T enough = -std::numeric_limits<T>::infinity();  // a token at or below this cannot be among them
+  const auto cut = [&] {
+    const auto last = best.begin() + count - 1;
+    std::nth_element(best.begin(), last, best.end(), [&](Index a, Index b) {
+      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    });
+    enough = logits[*last];
+    best.erase(last + 1, best.end());
+  };
+  for (Index first = 0; first < vocabulary; first += kBlock) {
+    const Index end = std::min(first + kBlock, vocabulary);
+    int above = 0;
+#pragma omp simd reduction(+ : above)
+    for (Index token = first; token < end; ++token) above += logits[token] > enough ? 1 : 0;
+    if (above == 0) continue;
+    for (Index token = first; token < end; ++token) {
+      if (!(logits[token] > enough)) continue;
+      best.push_back(token);
+      if (static_cast<Index>(best.size()) == 2 * count) cut();
+    }
+  }
+  if (static_cast<Index>(best.size()) > count) cut();
+  return best;
+}
+
+template double highest_logit(const char*, const float*, Index);
+template double highest_logit(const char*, const double*, Index);
+template PooledVector<Index> likeliest(const float*, Index, Index);
+template PooledVector<Index> likeliest(const double*, Index, Index);
 
 Index sample_token(const double* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
   const double highest = highest_logit("sample", logits, vocabulary);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/storage.h>
 
 #include <cstdint>
 #include <vector>
@@ -20,9 +21,16 @@ struct SamplingConfig {
   void check() const;
 };
 
-/// The highest of a token's logits.
+/// The highest of a token's logits, in f32 or f64.
 /// Throws:  Error in the name of `op` if one is NaN, or the highest is not finite
-double highest_logit(const char* op, const double* logits, Index vocabulary);
+template <class T>
+double highest_logit(const char* op, const T* logits, Index vocabulary);
+
+/// The `count` likeliest tokens, in no particular order, without those whose logit is minus infinity. Of
+/// equally likely tokens the first count as likelier. No logit, or all of them, may be NaN: then none is
+/// returned.
+template <class T>
+PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count);
 
 /// Draws a token. Takes one number from `random`, or none at temperature 0. Of equally likely tokens the
 /// first counts as likelier. A repetition penalty is applied to the logits before.

@@ -61,23 +61,29 @@ struct Candidate {
   }
 };
 
-/// The `count` best continuations of all beams. `rows` holds a row of log-probabilities for each beam.
-std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const double* rows, Index vocabulary,
+/// The log probabilities of a row's next tokens.
+template <class T>
+struct Row {
+  const T* values;
+  Index vocabulary;
+  double removed = 0;  // from all of them
+  double operator[](Index token) const { return values[token] - removed; }
+};
+
+/// The `count` best continuations of all beams, which have a row each.
+template <class T>
+std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const Row<T>* rows,
                                        std::size_t count) {
   std::vector<Candidate> best;
-  double enough = std::numeric_limits<double>::lowest();  // below the worst of a full `best`, or impossible
   for (std::size_t beam = 0; beam < beams.size(); ++beam) {
-    const double* row = rows + static_cast<Index>(beam) * vocabulary;
-    const double so_far = beams[beam].log_probability;
-    for (Index token = 0; token < vocabulary; ++token) {
-      const double log_probability = so_far + row[token];
-      if (log_probability < enough) continue;
-      const Candidate candidate{log_probability, beam, static_cast<std::int32_t>(token)};
-      best.insert(std::upper_bound(best.begin(), best.end(), candidate), candidate);
-      if (best.size() > count) best.pop_back();
-      if (best.size() == count) enough = best.back().log_probability;
-    }
+    const Row<T>& row = rows[beam];
+    const auto tokens = likeliest(row.values, row.vocabulary, static_cast<Index>(count));
+    if (tokens.empty()) highest_logit("beam_search", row.values, row.vocabulary);  // which throws
+    for (const Index token : tokens)
+      best.push_back({beams[beam].log_probability + row[token], beam, static_cast<std::int32_t>(token)});
   }
+  std::sort(best.begin(), best.end());
+  best.resize(std::min(best.size(), count));
   return best;
 }
 
@@ -107,11 +113,12 @@ bool has_enough(const Search& search, const SearchConfig& config) {
 }
 
 /// Extends every beam by a token. Returns whether the sentence goes on.
-bool advance(Search& search, const double* rows, Index vocabulary, const SearchConfig& config) {
+template <class T>
+bool advance(Search& search, const Row<T>* rows, const SearchConfig& config) {
   const auto width = static_cast<std::size_t>(config.beam);
   std::vector<Beam> next;
   std::size_t rank = 0;
-  for (const Candidate& candidate : best_candidates(search.beams, rows, vocabulary, 2 * width)) {
+  for (const Candidate& candidate : best_candidates(search.beams, rows, 2 * width)) {
     const bool may_end = !config.transformers || rank++ < width;
     if (next.size() == width) break;
     Beam beam = search.beams[candidate.beam];
@@ -134,19 +141,18 @@ bool advance(Search& search, const double* rows, Index vocabulary, const SearchC
   return false;
 }
 
-/// Takes the tokens that never come out of a row of log probabilities.
-void forbid(const SearchConfig& config, double* row, Index vocabulary) {
+/// A row of log probabilities without the tokens that never come out.
+template <class T>
+Row<T> allowed(const SearchConfig& config, T* values, Index vocabulary) {
   double share = 0;
   for (const std::int32_t token : config.never) {
-    share += std::exp(row[token]);
-    row[token] = -std::numeric_limits<double>::infinity();
+    share += std::exp(static_cast<double>(values[token]));
+    values[token] = -std::numeric_limits<T>::infinity();
   }
-  if (!config.renormalize) return;
-  const double rest = std::log1p(-share);
-  std::for_each(row, row + vocabulary, [&](double& log_probability) { log_probability -= rest; });
+  return {values, vocabulary, config.renormalize ? std::log1p(-share) : 0};
 }
 
-/// Runs the model until no sentence is active. `advance_one(search, log p of its first beam, V)` extends a
+/// Runs the model until no sentence is active. `advance_one(search, row of its first beam)` extends a
 /// sentence's beams and returns whether it goes on.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
@@ -159,19 +165,17 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
   }
   TokenIds tokens(active.size(), config.begin);
   std::vector<std::int32_t> rows;
-  while (!active.empty()) {
-    const Tensor logits = model.step(tokens);
-    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu()).to(DType::f64);
-    const Index vocabulary = log_p.size(-1);
-    for (Index row = 0; row < log_p.size(0); ++row)
-      forbid(config, log_p.data<double>() + row * vocabulary, vocabulary);
+  const auto advance_all = [&](auto* log_p, Index vocabulary) {
+    std::vector<Row<std::remove_pointer_t<decltype(log_p)>>> of_beams;
+    for (std::size_t row = 0; row < tokens.size(); ++row, log_p += vocabulary)
+      of_beams.push_back(allowed(config, log_p, vocabulary));
     std::vector<Search> still_active;
     tokens.clear();
     rows.clear();
     std::size_t first = 0;  // row of the sentence's first beam
     for (Search& search : active) {
       const std::size_t width = search.beams.size();
-      if (advance_one(search, log_p.data<double>() + static_cast<Index>(first) * vocabulary, vocabulary)) {
+      if (advance_one(search, of_beams.data() + first)) {
         for (const Beam& beam : search.beams) {
           rows.push_back(static_cast<std::int32_t>(first + beam.parent));
           tokens.push_back(beam.tokens.back());
@@ -183,6 +187,14 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
       first += width;
     }
     active = std::move(still_active);
+  };
+  while (!active.empty()) {
+    const Tensor logits = model.step(tokens);
+    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu());
+    if (log_p.dtype() == DType::f32)
+      advance_all(log_p.data<float>(), log_p.size(-1));
+    else
+      advance_all(log_p.data<double>(), log_p.size(-1));
     if (!active.empty()) model.reorder(rows);
   }
 }
@@ -191,11 +203,8 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
 
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished) {
-  run_searches(model, limits, config, finished, [&](Search& search, const double* rows, Index vocabulary) {
-    for (std::size_t beam = 0; beam < search.beams.size(); ++beam)
-      highest_logit("beam_search", rows + static_cast<Index>(beam) * vocabulary, vocabulary);
-    return advance(search, rows, vocabulary, config);
-  });
+  run_searches(model, limits, config, finished,
+               [&](Search& search, const auto* rows) { return advance(search, rows, config); });
 }
 
 void search_samples(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
@@ -205,8 +214,11 @@ void search_samples(NextTokenModel& model, const std::vector<Index>& limits, con
   if (sampling.repetition_penalty != 1)
     throw Error(format("[sample] a repetition_penalty is for continuing texts; got {}; try 1",
                        sampling.repetition_penalty));
-  run_searches(model, limits, config, finished, [&](Search& search, const double* row, Index vocabulary) {
-    const Index token = sample_token(row, vocabulary, sampling, randoms[search.sentence]);
+  run_searches(model, limits, config, finished, [&](Search& search, const auto* of_beam) {
+    const auto& row = *of_beam;
+    PooledVector<double> values(static_cast<std::size_t>(row.vocabulary));
+    for (Index i = 0; i < row.vocabulary; ++i) values[static_cast<std::size_t>(i)] = row[i];
+    const Index token = sample_token(values.data(), row.vocabulary, sampling, randoms[search.sentence]);
     Beam& beam = search.beams.front();
     beam.log_probability += row[token];
     const bool has_ended = token == config.end;
