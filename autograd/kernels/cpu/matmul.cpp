@@ -102,11 +102,15 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   const Index rows = padded<T>(s.m), lead = leading<T>(s.m), blocks = (s.n + kColumns - 1) / kColumns;
   parallel_ranges(blocks, s.m * s.k * kColumns / 8, [&](Index first, Index last) {
     struct FewRows {};
-    T* packed =
-        thread_memory<FewRows, T>(padded<T>(s.k) * lead + kColumns * lead + kLanes<T> * padded<T>(s.k));
-    T *tile = packed + padded<T>(s.k) * lead, *strip = tile + kColumns * lead;
+    T* packed = thread_memory<FewRows, T>(padded<T>(s.k) * (lead + kLanes<T>)+2 * kColumns * lead);
+    T *strip = packed + padded<T>(s.k) * lead, *tile = strip + padded<T>(s.k) * kLanes<T>,
+      *lines = tile + kColumns * lead;
     for (Index i = 0; i < rows; i += kLanes<T>) {
       const Index count = std::min(kLanes<T>, s.m - i);
+      if (count == kLanes<T> && s.k % 4 == 0 && s.scale == 1) {
+        transpose_block(kLanes<T>, s.k, a + i * s.lda, s.lda, packed + i, lead);
+        continue;
+      }
       pack_rows<T>(count, s.k, a + i * s.lda, s.lda, nullptr, static_cast<T>(s.scale), strip, padded<T>(s.k));
       std::fill(strip + count * padded<T>(s.k), strip + kLanes<T> * padded<T>(s.k), T(0));
       transpose_block(kLanes<T>, s.k, strip, padded<T>(s.k), packed + i, lead);
@@ -117,13 +121,14 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
         block_product<T>(columns, s.m, std::min(kDepth, s.k - k), {b + j * s.ldb + k, s.ldb, 1},
                          {packed + k * lead, lead}, tile, lead, k > 0);
       }
+      transpose_block(kColumns, s.m, tile, lead, lines, kColumns);
       for (Index i = 0; i < s.m; ++i) {
+        const T* from = lines + i * kColumns;
         T* line = c + i * s.ldc + j;
-        if (beta == T(0)) {
-          for (Index x = 0; x < columns; ++x) line[x] = tile[x * lead + i];
-        } else {
-          for (Index x = 0; x < columns; ++x) line[x] += tile[x * lead + i];
-        }
+        if (beta == T(0))
+          std::copy_n(from, columns, line);
+        else
+          for (Index x = 0; x < columns; ++x) line[x] += from[x];
       }
     }
   });
