@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Additive attention: the operation, and the layer with its projections. Needs PyTorch and NumPy; see README.md.
-
-Usage: python golden_additive.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Additive attention: the operation, and the layer with its projections. Needs PyTorch and NumPy; see README.md."""
 
 import torch
 from torch import nn
@@ -91,9 +84,3 @@ def make():
     operation(file)
     layer(file)
     return file
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    make().save(folder / "additive.safetensors")

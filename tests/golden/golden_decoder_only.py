@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Logits, loss and gradients of small language models, and ten steps of a training recipe; see README.md.
-
-Usage: python golden_decoder_only.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Logits, loss and gradients of small language models, and ten steps of a training recipe; see README.md."""
 
 import torch
 
@@ -108,12 +101,9 @@ def add_recipe(file):
     file.options[name] = {**GPT, **RECIPE, "zero_gradients": []}
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    target = GoldenFile()
-    for case, options in CASES.items():
-        add_case(target, case, options)
-    add_recipe(target)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    target.save(folder / "decoder_only.safetensors")
+def make():
+    file = GoldenFile()
+    for name, config in CASES.items():
+        add_case(file, name, config)
+    add_recipe(file)
+    return file

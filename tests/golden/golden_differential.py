@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Differential attention in plain PyTorch, with two softmaxes written out; see README.md.
-
-Usage: python golden_differential.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Differential attention in plain PyTorch, with two softmaxes written out; see README.md."""
 
 import torch
 import torch.nn.functional as F
@@ -74,12 +67,9 @@ def add_case(file, name, groups, key_width, value_width, rotary, cross=False, in
               zero_gradients=[], **ROTARY)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    target = GoldenFile()
-    add_case(target, "plain", 4, 6, 5, False)
-    add_case(target, "grouped_rotary", 2, 8, 6, True, initial=0.35)
-    add_case(target, "cross", 4, 4, 5, False, cross=True)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    target.save(folder / "differential.safetensors")
+def make():
+    file = GoldenFile()
+    add_case(file, "plain", 4, 6, 5, False)
+    add_case(file, "grouped_rotary", 2, 8, 6, True, initial=0.35)
+    add_case(file, "cross", 4, 4, 5, False, cross=True)
+    return file

@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Gated activations, and the linear map with its cross-entropy. Needs PyTorch and NumPy; see README.md.
-
-Usage: python golden_fused.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Gated activations, and the linear map with its cross-entropy. Needs PyTorch and NumPy; see README.md."""
 
 import torch
 import torch.nn.functional as F
@@ -45,11 +38,8 @@ def linear_cross_entropy(file):
         file.case(name, loss, inputs, constants={"targets": targets}, ignored=-1, smoothing=smoothing)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    golden = GoldenFile()
-    gated(golden)
-    linear_cross_entropy(golden)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    golden.save(folder / "fused.safetensors")
+def make():
+    file = GoldenFile()
+    gated(file)
+    linear_cross_entropy(file)
+    return file

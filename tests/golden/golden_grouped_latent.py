@@ -1,12 +1,6 @@
-#!/usr/bin/env python3
-"""Rotary positions, grouped-query and multi-head latent attention. Needs PyTorch, NumPy and transformers.
-
-Usage: python golden_grouped_latent.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
+"""Rotary positions, grouped-query and multi-head latent attention. Needs PyTorch, NumPy and transformers."""
 
 import math
-import pathlib
-import sys
 
 import torch
 import torch.nn.functional as F
@@ -216,11 +210,8 @@ def latent(file):
                   zero_gradients=[])
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    target = GoldenFile()
+def make():
+    file = GoldenFile()
     for group in (rotary, llama, grouped, latent):
-        group(target)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    target.save(folder / "grouped_latent.safetensors")
+        group(file)
+    return file

@@ -1,15 +1,8 @@
-#!/usr/bin/env python3
-"""Tiny checkpoints as transformers writes them, their logits and ten fine-tuning losses; see README.md.
+"""Tiny checkpoints as transformers writes them, their logits and ten fine-tuning losses; see README.md."""
 
-Usage: python golden_hugging_face.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import json
-import logging
 import math
 import pathlib
 import shutil
-import sys
 
 import numpy
 import torch
@@ -162,20 +155,15 @@ def load(path, dtype):
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
 
 
-def fine_tune(path, batches, dtype):
-    """Returns the losses: in double from the logits, in single precision as transformers computes them."""
-    model, losses = load(path, dtype), []
-    parameters = [p for _, p in sorted(model.named_parameters())]
+def losses_of(trained, decaying, loss_of, batches, dtype):
+    """The loss of each batch, before the step that it makes; only the parameters `decaying` have a weight decay."""
+    ids, losses = {id(p) for p in decaying}, []
     optimizer = torch.optim.AdamW(
-        [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
-         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}],
+        [{"params": decaying, "weight_decay": TRAINING["weight_decay"]},
+         {"params": [p for p in trained if id(p) not in ids], "weight_decay": 0.0}],
         lr=TRAINING["learning_rate"], betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["adam_epsilon"])
     for batch in batches:
-        if dtype == torch.float64:
-            logits = model(batch).logits
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
-        else:
-            loss = model(batch, labels=batch).loss
+        loss = loss_of(batch)
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())
@@ -183,10 +171,24 @@ def fine_tune(path, batches, dtype):
     return numpy.array(losses, dtype=numpy.float64 if dtype == torch.float64 else numpy.float32)
 
 
-def make(folder):
+def fine_tune(path, batches, dtype):
+    """Returns the losses: in double from the logits, in single precision as transformers computes them."""
+    model = load(path, dtype)
+    parameters = [p for _, p in sorted(model.named_parameters())]
+
+    def loss_of(batch):
+        if dtype == torch.float32:
+            return model(batch, labels=batch).loss
+        return F.cross_entropy(model(batch).logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+
+    return losses_of(parameters, [p for p in parameters if p.dim() >= 2], loss_of, batches, dtype)
+
+
+def make():
+    F.softmax = softmax_in_its_type
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():
-        path, random = folder / "hugging_face" / name, generator(name)
+        path, random = pathlib.Path("hugging_face") / name, generator(name)
         write_checkpoint(name, path)
         ids = integers(random, config.vocab_size, BATCH, LENGTH)
         batches = integers(random, config.vocab_size, STEPS, BATCH, LENGTH)
@@ -201,14 +203,3 @@ def make(folder):
         file.add(f"{name}/losses_f32", fine_tune(path, batches, torch.float32))
         file.options[name] = TRAINING
     return file
-
-
-if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    F.softmax = softmax_in_its_type
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    here = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    make(here).save(here / "hugging_face.safetensors")

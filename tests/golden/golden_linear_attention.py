@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Linear attention with a state, by the recurrence token by token. Needs PyTorch, NumPy and transformers; see README.md.
-
-Usage: python golden_linear_attention.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Linear attention with a state, by the recurrence token by token. Needs PyTorch, NumPy and transformers; see README.md."""
 
 import torch
 import torch.nn.functional as F
@@ -58,9 +51,7 @@ def error(a, b):
     return ((a.double() - b).abs().max() / b.abs().max()).item()
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+def make():
     file = GoldenFile()
     for name, length, decays, deltas in [("gla", 35, 6, False), ("deltanet", 35, 0, True), ("kda", 35, 6, True)]:
         file.case(name, recurrence, inputs_of(name, length, decays, deltas))
@@ -79,5 +70,4 @@ if __name__ == "__main__":
     chunked = dict(zip(["out", *inputs], errors["torch_chunk_gated_delta_rule"]))
     file.case(name, recurrence, inputs, **{"error_" + key: value for key, value in chunked.items()})
     print(errors)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    file.save(folder / "linear_attention.safetensors")
+    return file

@@ -2,8 +2,6 @@
 sinks, sigmoid weights by the formula. Writes modifiers.safetensors."""
 
 import math
-import pathlib
-import sys
 import types
 
 import torch
@@ -123,10 +121,8 @@ def buckets(file):
             file.add(name, T5Attention._relative_position_bucket(distances, bidirectional, count, furthest))
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    golden = GoldenFile()
+def make():
+    file = GoldenFile()
     for group in (softcap, scaled, biases, sinks, sigmoid, buckets):
-        group(golden)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    golden.save(folder / "modifiers.safetensors")
+        group(file)
+    return file

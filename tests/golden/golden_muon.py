@@ -1,13 +1,6 @@
-#!/usr/bin/env python3
 """Ten steps of Muon in double. Needs PyTorch and NumPy; see README.md.
 
-torch.optim.Muon is the reference, with its Newton-Schulz iteration kept in double: as published it is in bfloat16.
-
-Usage: python golden_muon.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+torch.optim.Muon is the reference, with its Newton-Schulz iteration kept in double: as published it is in bfloat16."""
 
 import numpy
 import torch
@@ -76,7 +69,7 @@ def train(file, name, make, **options):
     return start, gradients
 
 
-def main(folder):
+def make():
     torch.set_default_dtype(torch.float64)
     check_that_it_is_in_double()
     file = GoldenFile()
@@ -87,8 +80,4 @@ def main(folder):
         file.add(f"inputs/gradients.{key}", gradients[key])
     file.options["inputs"] = {"rates": RATES}
     train(file, "torch_rms", Torch, momentum=0.3, nesterov=False, weight_decay=0.05, rms=0.2)
-    file.save(folder / "muon.safetensors")
-
-
-if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    return file

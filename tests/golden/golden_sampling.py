@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Probabilities of the next token after transformers' logits processors, in the order in which generate() applies them.
-
-Usage: python golden_sampling.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import pathlib
-import sys
+"""Probabilities of the next token after transformers' logits processors, in the order in which generate() applies them."""
 
 import torch
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
@@ -54,8 +47,3 @@ def make():
         file.add(f"{name}/out", torch.softmax(scores, -1)[0])
         file.options[name] = options
     return file
-
-
-if __name__ == "__main__":
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    make().save(folder / "sampling.safetensors")

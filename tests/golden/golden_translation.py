@@ -1,13 +1,7 @@
-#!/usr/bin/env python3
-"""Tiny translation models as transformers writes them, their logits and ten fine-tuning losses; see README.md.
+"""Tiny translation models as transformers writes them, their logits and ten fine-tuning losses; see README.md."""
 
-Usage: python golden_translation.py [FOLDER]     (the folder of this script unless told otherwise)
-"""
-
-import logging
 import pathlib
 import shutil
-import sys
 
 import numpy
 import torch
@@ -15,7 +9,7 @@ import torch.nn.functional as F
 import transformers
 
 from golden_file import GoldenFile, generator, integers, normal
-from golden_hugging_face import TRAINING, DoubleNorm
+from golden_hugging_face import TRAINING, DoubleNorm, losses_of
 
 MARIAN = {"vocab_size": 29, "d_model": 9, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 3,
           "decoder_attention_heads": 3, "encoder_ffn_dim": 11, "decoder_ffn_dim": 11, "max_position_embeddings": 13,
@@ -109,26 +103,20 @@ def logits_of(model, source, mask, target):
 
 
 def fine_tune(path, batches, dtype):
-    model, losses = load(path, dtype), []
+    model = load(path, dtype)
     trained = [p for p in [*model.parameters(), *model.buffers()] if p.requires_grad]
-    is_vector = lambda p: min(p.shape) == 1 or p.dim() < 2
-    optimizer = torch.optim.AdamW(
-        [{"params": [p for p in trained if not is_vector(p)], "weight_decay": TRAINING["weight_decay"]},
-         {"params": [p for p in trained if is_vector(p)], "weight_decay": 0.0}],
-        lr=TRAINING["learning_rate"], betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["adam_epsilon"])
-    for source, mask, targets in batches:
-        loss = F.cross_entropy(logits_of(model, source, mask, targets[:, :-1]).flatten(0, 1), targets[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-    return numpy.array(losses, dtype=numpy.float64 if dtype == torch.float64 else numpy.float32)
+
+    def loss_of(batch):
+        source, mask, targets = batch
+        return F.cross_entropy(logits_of(model, source, mask, targets[:, :-1]).flatten(0, 1), targets[:, 1:].flatten())
+
+    return losses_of(trained, [p for p in trained if min(p.shape) > 1 and p.dim() > 1], loss_of, batches, dtype)
 
 
-def make(folder):
+def make():
     file = GoldenFile()
     for name, (config, _) in CASES.items():
-        path, random = folder / "hugging_face" / name, generator(name)
+        path, random = pathlib.Path("hugging_face") / name, generator(name)
         write_checkpoint(name, path)
         sources = integers(random, config.vocab_size, STEPS, BATCH, SOURCE)
         targets = integers(random, getattr(config, "decoder_vocab_size", config.vocab_size), STEPS, BATCH, TARGET + 1)
@@ -148,13 +136,3 @@ def make(folder):
             file.add(f"{name}/{key}", value)
         file.options[name] = TRAINING
     return file
-
-
-if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    here = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    make(here).save(here / "translation.safetensors")

@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Makes the golden values that the tests compare with. Needs PyTorch and NumPy; see README.md.
+"""Makes the golden values that the tests compare with, in the working folder. Needs PyTorch and NumPy; see README.md.
 
-Usage: python make_golden.py [FOLDER]     (the folder of this script unless told otherwise)
+Usage: python make_golden.py [NAME...]     (all unless told otherwise; NAME.safetensors has the cases of golden_NAME.py)
 """
 
+import importlib
+import logging
 import pathlib
+import subprocess
 import sys
 
 import torch
 
-import golden_attention
-import golden_layers
-import golden_ops
-import golden_train
+NAMES = ("ops", "attention", "layers", "train", "additive", "decoder_only", "differential", "fused", "grouped_latent",
+         "hugging_face", "linear_attention", "modifiers", "muon", "sampling", "translation")
 
 if __name__ == "__main__":
+    names = sys.argv[1:] or NAMES
+    if len(names) > 1:  # each by itself, as some change settings of PyTorch
+        sys.exit(max(subprocess.run([sys.executable, __file__, name]).returncode for name in names))
+    logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    for name, group in (("ops", golden_ops), ("attention", golden_attention), ("layers", golden_layers),
-                        ("train", golden_train)):
-        group.make().save(folder / f"{name}.safetensors")
+    importlib.import_module("golden_" + names[0]).make().save(pathlib.Path(f"{names[0]}.safetensors"))
