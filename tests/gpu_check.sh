@@ -114,34 +114,35 @@ if [ -n "$results" ] && command -v nvidia-smi >/dev/null; then
   trap "kill $! 2>/dev/null; $(trap -p EXIT | sed "s/^trap -- '\(.*\)' EXIT$/\1/")" EXIT
 fi
 jobs=$(($(nproc) < 12 ? $(nproc) : 12))
-# suite NAME FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card every
+# cases_in FILE FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card every
 # case fails that comes behind it.
-suite() {
-  local name=$1 log="$suites/${1//\//_}" begin=$SECONDS count i code=0
+cases_in() {
+  local file=$1 name=${1##*tests/} begin=$SECONDS count i code=0
+  local log="$outputs/${name//\//_}"
   shift
-  timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" >"$log" 2>&1 || code=$?
+  timeout --foreground -k 2 "$longest" "$tests" "$@" --source-file="$file" >"$log" 2>&1 || code=$?
   if [ $code = 0 ]; then
     echo "$name: $((SECONDS - begin)) s, $(grep -a '^\[doctest\] test cases' "$log" || tail -n 1 "$log")"
     return
   fi
   [ $code = 124 ] && echo "$name: TIMED OUT after $longest s" || echo "$name: FAILED ($code)"
-  count=$("$tests" --test-suite="$name" "$@" --count | grep -ao '[0-9]*$')
+  count=$("$tests" "$@" --source-file="$file" --count | grep -ao '[0-9]*$')
   for ((i = 1; i <= count; ++i)); do
-    timeout --foreground -k 2 "$longest" "$tests" --test-suite="$name" "$@" --first=$i --last=$i >"$log" 2>&1 || {
+    timeout --foreground -k 2 "$longest" "$tests" "$@" --source-file="$file" --first=$i --last=$i >"$log" 2>&1 || {
       echo "$name, case $i: exit code $?"
       head -c 4000 "$log"
     }
   done
   return 1
 }
-export tests suites=$work/suites longest=60
-export -f suite
-# cases SOURCES [OPTION...]: the suites of these files' unit tests, side by side.
+export tests outputs=$work/outputs longest=60
+export -f cases_in
+# cases SOURCES [OPTION...]: the cases of these files, the files side by side.
 cases() {
-  mkdir -p "$suites"
+  mkdir -p "$outputs"
   local filters=(--source-file="$1" --test-case-exclude='slow:*' "${@:2}")
-  "$tests" --list-test-suites "${filters[@]}" | grep -av '^\[doctest\]\|^===' |
-    OMP_NUM_THREADS=2 xargs -d '\n' -P "$jobs" -I{} bash -c 'suite "$@"' - {} "${filters[@]}"
+  "$tests" --list-test-cases --reporters=xml "${filters[@]}" | sed -n 's/.* filename="\([^"]*\)".*/\1/p' | sort -u |
+    OMP_NUM_THREADS=2 xargs -d '\n' -P "$jobs" -I{} bash -c 'cases_in "$@"' - {} "${filters[@]}"
 }
 # sanitized TOOL CASES...: every access is watched, so small cases.
 sanitized() {
@@ -187,7 +188,7 @@ part A 60 "tensors in memory of the GPU alone" \
   cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
 # check_layer NAME PROGRAM DEVICE; gradients: of all layers, several side by side, as single ones leave the card idle.
 check_layer() {
-  local log="$suites/gradcheck_$1"
+  local log="$outputs/gradcheck_$1"
   "$2" --layer "$1" --device "$3" --elements 4 >"$log" 2>&1 && echo "$1: $(tail -n 1 "$log")" && return
   echo "$1: FAILED"
   grep -v PASS "$log"
@@ -195,7 +196,7 @@ check_layer() {
 }
 export -f check_layer
 gradients() {
-  mkdir -p "$suites"
+  mkdir -p "$outputs"
   "$folder/examples/gradcheck_attention" --list | grep '^[^ ]' |
     xargs -d '\n' -P "$jobs" -I{} bash -c 'check_layer "$@"' - {} "$folder/examples/gradcheck_attention" "$device"
 }

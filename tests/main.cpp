@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <iostream>
 
-/// Suites of which every case needs a GPU, real or emulated.
+/// Files of which every case needs a GPU, real or emulated.
 constexpr char kOfGpus[] =
-    "autograd/kernels/cuda_*,autograd/cuda/arena,autograd/cuda/copies,autograd/cuda/device_errors,"
-    "autograd/cuda_graph_cache_masks,autograd/ops/matmul_bf16,nn/across_devices";
+    "*/kernels/test_cuda_*,*/cuda/test_arena.cpp,*/cuda/test_copies.cpp,*/cuda/test_device_errors.cpp,"
+    "*/test_cuda_graph_cache_masks.cpp,*/ops/test_matmul_bf16.cpp,*/nn/test_across_devices.cpp";
 
 /// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it. 77: it is not there.
 /// TAPEFORMER_GRADCHECK_ELEMENTS bounds how many elements of an input a gradient check looks at.
@@ -30,7 +30,7 @@ int main(int count, char** arguments) {
   doctest::Context context(count, arguments);
   if (tapeformer::cuda::device_count() == 0) {
     std::cout << "skipped: " << kOfGpus << ": " << tapeformer::cuda::availability() << "\n";
-    context.addFilter("test-suite-exclude", kOfGpus);
+    context.addFilter("source-file-exclude", kOfGpus);
   }
   const int result = context.run();
   tapeformer::leave_launch();

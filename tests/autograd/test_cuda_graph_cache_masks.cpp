@@ -185,68 +185,66 @@ Course::Loss loss_of(const PackedModel& model) {
 
 }  // namespace
 
-TEST_SUITE("autograd/cuda_graph_cache_masks") {
-  TEST_CASE("packed sequences that start elsewhere each time, some empty, are one graph, to the same bits") {
-    for (const Kind& kind : kKinds) {
-      CAPTURE(kind.kind);
-      CAPTURE(kind.cross);
-      PackedModel plain_model(kind.kind, kind.cross), model(kind.kind, kind.cross);
-      Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
-      Course graphs(model, loss_of(model), Device::cuda(), 8);
-      Generator random(test_seed(7));
-      std::vector<std::vector<Tensor>> batches;
-      for (const Ids& starts : kStarts) batches.push_back(packed_batch(starts, kind.cross, random));
-      check_one_graph(plain, graphs, batches);
-    }
-  }
-
-  TEST_CASE("prefixes of other lengths are one graph, to the same bits") {
-    DecoderOnly plain_model = prefix_model(), model = prefix_model();
+TEST_CASE("packed sequences that start elsewhere each time, some empty, are one graph, to the same bits") {
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.kind);
+    CAPTURE(kind.cross);
+    PackedModel plain_model(kind.kind, kind.cross), model(kind.kind, kind.cross);
     Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
     Course graphs(model, loss_of(model), Device::cuda(), 8);
     Generator random(test_seed(7));
     std::vector<std::vector<Tensor>> batches;
-    for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}})
-      batches.push_back(prefix_batch(lengths, random));
+    for (const Ids& starts : kStarts) batches.push_back(packed_batch(starts, kind.cross, random));
     check_one_graph(plain, graphs, batches);
   }
+}
 
-  TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {
-    PackedModel model("mha", true), plain_model("mha", true);
-    PackedModel here_model("mha", true);
-    here_model.to(Device::cpu());
-    Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
-    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
-    Course here(here_model, loss_of(here_model), Device::cpu(), 0, DType::f32);
-    Generator random(test_seed(7));
-    const std::vector<Tensor> right = packed_batch(kStarts[0], true, random);
-    for (Course* course : {&graphs, &plain})
-      for (Index i = 0; i < 4; ++i) course->step(right);
-    CHECK(graphs.replay->counts().replayed == 1);
+TEST_CASE("prefixes of other lengths are one graph, to the same bits") {
+  DecoderOnly plain_model = prefix_model(), model = prefix_model();
+  Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
+  Course graphs(model, loss_of(model), Device::cuda(), 8);
+  Generator random(test_seed(7));
+  std::vector<std::vector<Tensor>> batches;
+  for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}})
+    batches.push_back(prefix_batch(lengths, random));
+  check_one_graph(plain, graphs, batches);
+}
 
-    const auto check = [&](std::size_t which, const Ids& wrong, const std::string& says) {
-      CAPTURE(which);
-      std::vector<Tensor> batch = right;
-      batch[which] = id_tensor(wrong);
-      const std::string expected = here.refused(batch);
-      CHECK(expected.find(says) != std::string::npos);
-      for (Course* course : {&plain, &graphs}) {
-        CHECK(course->refused(batch) == expected);
-        CHECK(std::isfinite(course->step(right)));
-      }
-    };
-    for (const std::size_t which : {std::size_t{2}, std::size_t{5}}) {
-      const std::string name = which == 2 ? "query_starts=i32[5]" : "key_starts=i32[5]";
-      for (const Ids& starts : {Ids{1, 10, 25, 33, 40},
-                                {0, 10, 25, 33, 39},
-                                {0, 10, 25, 33, 41},
-                                {0, 25, 10, 33, 40},
-                                {0, -2000000000, 2000000000, 33, 40}})
-        check(which, starts, " of " + name);
+TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {
+  PackedModel model("mha", true), plain_model("mha", true);
+  PackedModel here_model("mha", true);
+  here_model.to(Device::cpu());
+  Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
+  Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
+  Course here(here_model, loss_of(here_model), Device::cpu(), 0, DType::f32);
+  Generator random(test_seed(7));
+  const std::vector<Tensor> right = packed_batch(kStarts[0], true, random);
+  for (Course* course : {&graphs, &plain})
+    for (Index i = 0; i < 4; ++i) course->step(right);
+  CHECK(graphs.replay->counts().replayed == 1);
+
+  const auto check = [&](std::size_t which, const Ids& wrong, const std::string& says) {
+    CAPTURE(which);
+    std::vector<Tensor> batch = right;
+    batch[which] = id_tensor(wrong);
+    const std::string expected = here.refused(batch);
+    CHECK(expected.find(says) != std::string::npos);
+    for (Course* course : {&plain, &graphs}) {
+      CHECK(course->refused(batch) == expected);
+      CHECK(std::isfinite(course->step(right)));
     }
-    const std::string most = "key_lengths must be i32 and at most the number of keys; got ";
-    check(3, {10, 15, 9, 7}, most + "9 at [2] of key_lengths=i32[4]");
-    check(3, {10, -1, 8, 7}, most + "-1 at [1] of key_lengths=i32[4]");
-    CHECK(graphs.replay->counts().captured == 1);
+  };
+  for (const std::size_t which : {std::size_t{2}, std::size_t{5}}) {
+    const std::string name = which == 2 ? "query_starts=i32[5]" : "key_starts=i32[5]";
+    for (const Ids& starts : {Ids{1, 10, 25, 33, 40},
+                              {0, 10, 25, 33, 39},
+                              {0, 10, 25, 33, 41},
+                              {0, 25, 10, 33, 40},
+                              {0, -2000000000, 2000000000, 33, 40}})
+      check(which, starts, " of " + name);
   }
+  const std::string most = "key_lengths must be i32 and at most the number of keys; got ";
+  check(3, {10, 15, 9, 7}, most + "9 at [2] of key_lengths=i32[4]");
+  check(3, {10, -1, 8, 7}, most + "-1 at [1] of key_lengths=i32[4]");
+  CHECK(graphs.replay->counts().captured == 1);
 }

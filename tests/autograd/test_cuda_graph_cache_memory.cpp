@@ -51,120 +51,116 @@ struct Pair {
 
 }  // namespace
 
-TEST_SUITE("autograd/cuda_graph_cache_memory") {
-  TEST_CASE("graphs are evicted when other work finds no memory, and captured again when theirs comes back") {
-    if (!FullDevice::is_possible()) return;
-    Pair pair;
-    const FullDevice full(kRoom);
-    std::vector<Tensor> results;
-    for (Index i = 0; i < 30; ++i) {
-      results.push_back(pair.step().to(Device::cpu()));
-      if (i % 6 == 5) other_work();
-    }
-    pair.check(1, 5, 24, 4);
-    CHECK(pair.replay.refusal() == "");  // each graph was of use before it was evicted
-    Pair again;                          // what was computed has not changed under other work
-    for (Index i = 0; i < 30; ++i) CHECK(same(again.step(), results[static_cast<std::size_t>(i)]));
+TEST_CASE("graphs are evicted when other work finds no memory, and captured again when theirs comes back") {
+  if (!FullDevice::is_possible()) return;
+  Pair pair;
+  const FullDevice full(kRoom);
+  std::vector<Tensor> results;
+  for (Index i = 0; i < 30; ++i) {
+    results.push_back(pair.step().to(Device::cpu()));
+    if (i % 6 == 5) other_work();
   }
+  pair.check(1, 5, 24, 4);
+  CHECK(pair.replay.refusal() == "");  // each graph was of use before it was evicted
+  Pair again;                          // what was computed has not changed under other work
+  for (Index i = 0; i < 30; ++i) CHECK(same(again.step(), results[static_cast<std::size_t>(i)]));
+}
 
-  TEST_CASE("all graphs of a device are evicted, whoever made them") {
-    if (!FullDevice::is_possible()) return;
-    Pair one, two;
-    const FullDevice full(kRoom);
-    for (Index i = 0; i < 8; ++i) {
-      one.step();
-      two.step("a");
-      two.step("b");
-      if (i == 4) other_work();
-    }
-    one.check(1, 2, 5, 1);
-    two.check(2, 4, 10, 2);
+TEST_CASE("all graphs of a device are evicted, whoever made them") {
+  if (!FullDevice::is_possible()) return;
+  Pair one, two;
+  const FullDevice full(kRoom);
+  for (Index i = 0; i < 8; ++i) {
+    one.step();
+    two.step("a");
+    two.step("b");
+    if (i == 4) other_work();
   }
+  one.check(1, 2, 5, 1);
+  two.check(2, 4, 10, 2);
+}
 
-  TEST_CASE("an evicted graph leaves its place to another") {
-    if (!FullDevice::is_possible()) return;
-    Pair pair(1);
-    const FullDevice full(kRoom);
-    for (Index i = 0; i < 3; ++i) pair.step("a");
+TEST_CASE("an evicted graph leaves its place to another") {
+  if (!FullDevice::is_possible()) return;
+  Pair pair(1);
+  const FullDevice full(kRoom);
+  for (Index i = 0; i < 3; ++i) pair.step("a");
+  other_work();
+  for (Index i = 0; i < 3; ++i) pair.step("b");
+  pair.check(2, 2, 2, 1);
+  for (Index i = 0; i < 2; ++i) pair.step("a");  // and now there is none left
+  pair.check(4, 2, 2, 1);
+}
+
+TEST_CASE("graphs that are evicted before they are of use are no longer captured, and the reason is given") {
+  if (!FullDevice::is_possible()) return;
+  Pair pair;
+  const FullDevice full(kRoom);
+  for (Index i = 0; i < 8; ++i) {
+    pair.step();
     other_work();
-    for (Index i = 0; i < 3; ++i) pair.step("b");
-    pair.check(2, 2, 2, 1);
-    for (Index i = 0; i < 2; ++i) pair.step("a");  // and now there is none left
-    pair.check(4, 2, 2, 1);
   }
+  pair.check(5, 3, 0, 3);
+  CHECK(pair.replay.refusal() == kNoUse);
+  for (Index i = 0; i < 3; ++i) pair.step("other");
+  pair.check(6, 4, 1, 3);
+}
 
-  TEST_CASE(
-      "graphs that are evicted before they are of use are no longer captured, and the reason is given") {
-    if (!FullDevice::is_possible()) return;
-    Pair pair;
-    const FullDevice full(kRoom);
-    for (Index i = 0; i < 8; ++i) {
-      pair.step();
-      other_work();
-    }
-    pair.check(5, 3, 0, 3);
-    CHECK(pair.replay.refusal() == kNoUse);
-    for (Index i = 0; i < 3; ++i) pair.step("other");
-    pair.check(6, 4, 1, 3);
-  }
-
-  TEST_CASE("a result that finds no room beside its graph evicts it, and is right") {
-    // How much memory a graph takes on a real device is not known.
-    if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
-    constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
-    const Index rows = static_cast<Index>(kOfResult * FullDevice::unit() / sizeof(double)) / 40;
-    SmallModel model, twin;
-    CudaGraphCache replay(model.state());
-    Index steps = 0;
-    const auto step = [&] {
-      const Tensor x = numbers(static_cast<double>(++steps));
-      const auto body = [&](const std::vector<Tensor>& given) {
-        FullDevice::block(3 * kOfResult);
-        return Tensor::zeros({rows, 40}, DType::f64, Device::cuda()) + Pair::body(model, given[0]);
-      };
-      const Tensor y = replay.run("step", only(x), body).to(Device::cpu());
-      const Tensor expected = Pair::body(twin, x).to(Device::cpu());
-      for (const Index row : {Index{0}, rows - 1}) CHECK(same(reshape(slice(y, 0, row, 1), {40}), expected));
+TEST_CASE("a result that finds no room beside its graph evicts it, and is right") {
+  // How much memory a graph takes on a real device is not known.
+  if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
+  constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
+  const Index rows = static_cast<Index>(kOfResult * FullDevice::unit() / sizeof(double)) / 40;
+  SmallModel model, twin;
+  CudaGraphCache replay(model.state());
+  Index steps = 0;
+  const auto step = [&] {
+    const Tensor x = numbers(static_cast<double>(++steps));
+    const auto body = [&](const std::vector<Tensor>& given) {
+      FullDevice::block(3 * kOfResult);
+      return Tensor::zeros({rows, 40}, DType::f64, Device::cuda()) + Pair::body(model, given[0]);
     };
-    const auto check = [&](Index run, Index captured, Index replayed, Index given_up) {
-      CHECK(replay.counts().run == run);
-      CHECK(replay.counts().captured == captured);
-      CHECK(replay.counts().replayed == replayed);
-      CHECK(replay.counts().given_up == given_up);
-    };
-    {
-      const FullDevice full(9);  // the graph, and one result
-      for (Index i = 0; i < 3; ++i) step();
-      check(1, 1, 1, 0);
-      {
-        const Handle<Storage> one_result_less = FullDevice::block(kOfResult);
-        step();  // neither for a replay nor for a capture's
-        check(2, 2, 1, 2);
-      }
-      for (Index i = 0; i < 2; ++i) step();
-      check(2, 3, 2, 2);
-      CHECK(replay.refusal() == "");
-    }
-    const FullDevice full(7);  // made where the graph has its memory: the graph gives way
+    const Tensor y = replay.run("step", only(x), body).to(Device::cpu());
+    const Tensor expected = Pair::body(twin, x).to(Device::cpu());
+    for (const Index row : {Index{0}, rows - 1}) CHECK(same(reshape(slice(y, 0, row, 1), {40}), expected));
+  };
+  const auto check = [&](Index run, Index captured, Index replayed, Index given_up) {
+    CHECK(replay.counts().run == run);
+    CHECK(replay.counts().captured == captured);
+    CHECK(replay.counts().replayed == replayed);
+    CHECK(replay.counts().given_up == given_up);
+  };
+  {
+    const FullDevice full(9);  // the graph, and one result
     for (Index i = 0; i < 3; ++i) step();
-    CHECK(replay.refusal() == kNoUse);
-  }
-
-  TEST_CASE("running out of memory is the same error as without graphs, and later steps go on") {
-    if (!FullDevice::is_possible()) return;
-    for (const Index most_graphs : {0, 8}) {
-      CAPTURE(most_graphs);
-      Pair pair(most_graphs);
-      const FullDevice full(kRoom);
-      const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
-      for (Index i = 0; i < 4; ++i) pair.step();
-      const std::string message = message_of<DeviceError>([] { FullDevice::block(kRoom + 2); });
-      CHECK(message.find("[memory] cuda:0 has no ") == 0);
-      CHECK(message.find("; try a smaller batch, --recompute-layers or --precision bf16") !=
-            std::string::npos);
-      CHECK(cuda::memory_statistics(0).in_use_bytes < before + 8192);
-      for (Index i = 0; i < 2; ++i) pair.step();
-      most_graphs == 0 ? pair.check(6, 0, 0, 0) : pair.check(1, 2, 3, 1);
+    check(1, 1, 1, 0);
+    {
+      const Handle<Storage> one_result_less = FullDevice::block(kOfResult);
+      step();  // neither for a replay nor for a capture's
+      check(2, 2, 1, 2);
     }
+    for (Index i = 0; i < 2; ++i) step();
+    check(2, 3, 2, 2);
+    CHECK(replay.refusal() == "");
+  }
+  const FullDevice full(7);  // made where the graph has its memory: the graph gives way
+  for (Index i = 0; i < 3; ++i) step();
+  CHECK(replay.refusal() == kNoUse);
+}
+
+TEST_CASE("running out of memory is the same error as without graphs, and later steps go on") {
+  if (!FullDevice::is_possible()) return;
+  for (const Index most_graphs : {0, 8}) {
+    CAPTURE(most_graphs);
+    Pair pair(most_graphs);
+    const FullDevice full(kRoom);
+    const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
+    for (Index i = 0; i < 4; ++i) pair.step();
+    const std::string message = message_of<DeviceError>([] { FullDevice::block(kRoom + 2); });
+    CHECK(message.find("[memory] cuda:0 has no ") == 0);
+    CHECK(message.find("; try a smaller batch, --recompute-layers or --precision bf16") != std::string::npos);
+    CHECK(cuda::memory_statistics(0).in_use_bytes < before + 8192);
+    for (Index i = 0; i < 2; ++i) pair.step();
+    most_graphs == 0 ? pair.check(6, 0, 0, 0) : pair.check(1, 2, 3, 1);
   }
 }

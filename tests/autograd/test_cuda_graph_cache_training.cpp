@@ -95,106 +95,104 @@ void check_same_state(TrainingCourse& a, TrainingCourse& b) {
 
 }  // namespace
 
-TEST_SUITE("autograd/cuda_graph_cache_training") {
-  TEST_CASE("a training with graphs is the training without, bit for bit, over shapes that alternate") {
-    if (!has_gpu()) return;
-    for (const bool in_bf16 : {false, true}) {
-      CAPTURE(in_bf16);
-      TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);
-      for (TrainingCourse* course : {&plain, &graphs}) separate_draws(course->model, 3);
-      for (Index i = 0; i < 12; ++i) {
-        CAPTURE(i);
-        const Index length = i % 2 == 0 ? 5 : 3;
-        CHECK(plain.step(length) == graphs.step(length));
-      }
-      check_same_state(plain, graphs);
-      CHECK(graphs.replay->refusal() == "");
-      CHECK(graphs.replay->counts().captured == 2);
-      CHECK(graphs.replay->counts().run == 3);  // the very first step had no memory for gradients yet
-      CHECK(graphs.replay->counts().replayed == 7);
-      CHECK(graphs.replay->nodes() > 50);
-      CHECK(plain.replay->counts().run == 12);
-    }
-  }
-
-  TEST_CASE("layers that are recomputed draw the same again in a graph") {
-    if (!has_gpu()) return;
-    TrainingCourse plain, graphs(8);
-    plain.model.recompute_layers(true);
-    graphs.model.recompute_layers(true);
-    CHECK(plain.steps(6) == graphs.steps(6));
-    check_same_state(plain, graphs);
-    CHECK(graphs.replay->counts().replayed == 3);
-  }
-
-  TEST_CASE("gradients of several passes are added up, each with its own weight") {
-    if (!has_gpu()) return;
-    TrainingCourse plain, graphs(8);
-    for (Index i = 0; i < 6; ++i) {
-      for (TrainingCourse* course : {&plain, &graphs}) {
-        course->optimizer->clear_gradients();
-        for (Index part = 0; part < 3; ++part) course->pass(5, 2, static_cast<double>(i + part));
-        course->optimizer->clipped_step(0.01, 0.25, 1);
-      }
+TEST_CASE("a training with graphs is the training without, bit for bit, over shapes that alternate") {
+  if (!has_gpu()) return;
+  for (const bool in_bf16 : {false, true}) {
+    CAPTURE(in_bf16);
+    TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);
+    for (TrainingCourse* course : {&plain, &graphs}) separate_draws(course->model, 3);
+    for (Index i = 0; i < 12; ++i) {
+      CAPTURE(i);
+      const Index length = i % 2 == 0 ? 5 : 3;
+      CHECK(plain.step(length) == graphs.step(length));
     }
     check_same_state(plain, graphs);
-    CHECK(graphs.replay->counts().captured == 2);  // the first pass of a step assigns, the others add
-    CHECK(graphs.replay->counts().replayed == 13);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().captured == 2);
+    CHECK(graphs.replay->counts().run == 3);  // the very first step had no memory for gradients yet
+    CHECK(graphs.replay->counts().replayed == 7);
+    CHECK(graphs.replay->nodes() > 50);
+    CHECK(plain.replay->counts().run == 12);
   }
+}
 
-  TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
-    if (!has_gpu()) return;
-    TrainingCourse graphs(8);
-    graphs.steps(5);
-    std::vector<Tensor> saved;
-    std::vector<std::uint64_t> drawn;
-    for (const auto& [name, parameter] : graphs.model.named_parameters())
-      saved.push_back(parameter.value().clone());
-    for (const auto& [name, counter] : graphs.model.named_counters()) drawn.push_back(*counter);
-    const auto restart = [&](TrainingCourse& course) {
-      std::size_t i = 0;
-      for (const auto& [name, parameter] : course.model.named_parameters())
-        parameter.value().copy_from(saved[i++]);
-      i = 0;
-      for (const auto& [name, counter] : course.model.named_counters()) *counter = drawn[i++] + 1000;
-      course.optimizer.emplace(course.model.parameters());
-      course.random = Generator(test_seed(31));
-    };
-    restart(graphs);
-    const std::vector<double> first = graphs.steps(4);
-    restart(graphs);
-    CHECK(graphs.steps(4) == first);
-    CHECK(graphs.replay->counts().replayed == 10);
-    TrainingCourse plain;
-    restart(plain);
-    CHECK(plain.steps(4) == first);
-    check_same_state(plain, graphs);
-  }
+TEST_CASE("layers that are recomputed draw the same again in a graph") {
+  if (!has_gpu()) return;
+  TrainingCourse plain, graphs(8);
+  plain.model.recompute_layers(true);
+  graphs.model.recompute_layers(true);
+  CHECK(plain.steps(6) == graphs.steps(6));
+  check_same_state(plain, graphs);
+  CHECK(graphs.replay->counts().replayed == 3);
+}
 
-  TEST_CASE("an id out of range inside a graph is an error of that run alone") {
-    if (!has_gpu()) return;
-    TrainingCourse plain, graphs(8);
-    plain.steps(4);
-    graphs.steps(4);
-    const auto spoilt = [](TrainingCourse& course) {
-      Generator random(test_seed(1));
-      course.random = random;
-      return message_of<ShapeError>([&] {
-        const Tensor wrong = random_tokens({2, 5}, random, 200);
-        course.replay->run("pass", {wrong, {}, wrong, Tensor::scalar(1, DType::f32, Device::cuda())},
-                           [&](const std::vector<Tensor>& x) {
-                             Tape tape;
-                             const Tensor loss = course.model.loss(x[0], x[2], x[1], {});
-                             tape.backward(loss, x[3]);
-                             return loss;
-                           });
-        cuda::synchronize(0);
-      });
-    };
-    graphs.optimizer->clear_gradients();
-    const std::string message = spoilt(graphs);
-    CHECK(message.find("must be in [0, 11)") != std::string::npos);
-    CHECK(graphs.replay->counts().replayed == 2);
-    CHECK(std::isfinite(graphs.step()));
+TEST_CASE("gradients of several passes are added up, each with its own weight") {
+  if (!has_gpu()) return;
+  TrainingCourse plain, graphs(8);
+  for (Index i = 0; i < 6; ++i) {
+    for (TrainingCourse* course : {&plain, &graphs}) {
+      course->optimizer->clear_gradients();
+      for (Index part = 0; part < 3; ++part) course->pass(5, 2, static_cast<double>(i + part));
+      course->optimizer->clipped_step(0.01, 0.25, 1);
+    }
   }
+  check_same_state(plain, graphs);
+  CHECK(graphs.replay->counts().captured == 2);  // the first pass of a step assigns, the others add
+  CHECK(graphs.replay->counts().replayed == 13);
+}
+
+TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
+  if (!has_gpu()) return;
+  TrainingCourse graphs(8);
+  graphs.steps(5);
+  std::vector<Tensor> saved;
+  std::vector<std::uint64_t> drawn;
+  for (const auto& [name, parameter] : graphs.model.named_parameters())
+    saved.push_back(parameter.value().clone());
+  for (const auto& [name, counter] : graphs.model.named_counters()) drawn.push_back(*counter);
+  const auto restart = [&](TrainingCourse& course) {
+    std::size_t i = 0;
+    for (const auto& [name, parameter] : course.model.named_parameters())
+      parameter.value().copy_from(saved[i++]);
+    i = 0;
+    for (const auto& [name, counter] : course.model.named_counters()) *counter = drawn[i++] + 1000;
+    course.optimizer.emplace(course.model.parameters());
+    course.random = Generator(test_seed(31));
+  };
+  restart(graphs);
+  const std::vector<double> first = graphs.steps(4);
+  restart(graphs);
+  CHECK(graphs.steps(4) == first);
+  CHECK(graphs.replay->counts().replayed == 10);
+  TrainingCourse plain;
+  restart(plain);
+  CHECK(plain.steps(4) == first);
+  check_same_state(plain, graphs);
+}
+
+TEST_CASE("an id out of range inside a graph is an error of that run alone") {
+  if (!has_gpu()) return;
+  TrainingCourse plain, graphs(8);
+  plain.steps(4);
+  graphs.steps(4);
+  const auto spoilt = [](TrainingCourse& course) {
+    Generator random(test_seed(1));
+    course.random = random;
+    return message_of<ShapeError>([&] {
+      const Tensor wrong = random_tokens({2, 5}, random, 200);
+      course.replay->run("pass", {wrong, {}, wrong, Tensor::scalar(1, DType::f32, Device::cuda())},
+                         [&](const std::vector<Tensor>& x) {
+                           Tape tape;
+                           const Tensor loss = course.model.loss(x[0], x[2], x[1], {});
+                           tape.backward(loss, x[3]);
+                           return loss;
+                         });
+      cuda::synchronize(0);
+    });
+  };
+  graphs.optimizer->clear_gradients();
+  const std::string message = spoilt(graphs);
+  CHECK(message.find("must be in [0, 11)") != std::string::npos);
+  CHECK(graphs.replay->counts().replayed == 2);
+  CHECK(std::isfinite(graphs.step()));
 }

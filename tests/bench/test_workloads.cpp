@@ -4,8 +4,6 @@
 
 using namespace tapeformer;
 
-TEST_SUITE_BEGIN("bench/workloads");
-
 TEST_CASE("a step's operations are counted by hand") {
   Workload w;
   w.layers = 2, w.width = 4, w.feed_forward = 8, w.vocabulary = 5, w.batch = 3, w.length = 6;
@@ -31,5 +29,3 @@ TEST_CASE("a workload goes by its name, with another batch if one is given") {
   for (const char* name : {"babygpt:", "babygpt:0", "babygpt:-1", "babygpt:x", "babygpt:99999999"})
     CHECK_THROWS_WITH_AS(workload_named(name), doctest::Contains("must be a number above 0"), Error);
 }
-
-TEST_SUITE_END();

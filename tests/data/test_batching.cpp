@@ -45,194 +45,191 @@ std::vector<Ids> epoch(TranslationBatches& batches) {
 
 }  // namespace
 
-TEST_SUITE("data/batching") {
-  TEST_CASE("a batch of two pairs, written out") {
-    BatchingConfig config;
-    config.shuffle = false;
-    TranslationBatches batches({{{5, 6}, {7}}, {{8}, {9, 10, 11}}}, config);
-    const TranslationBatch batch = batches.next();
-    CHECK(batch.source_ids.shape() == Shape{2, 3});
-    CHECK(batch.source_ids.to_vector<std::int32_t>() == Ids{5, 6, kEnd, 8, kEnd, kPadding});
-    CHECK(batch.source_mask.to_vector<bool>() == std::vector<bool>{true, true, true, true, true, false});
-    CHECK(batch.target_inputs.shape() == Shape{2, 4});
-    CHECK(batch.target_inputs.to_vector<std::int32_t>() ==
-          Ids{kBegin, 7, kPadding, kPadding, kBegin, 9, 10, 11});
-    CHECK(batch.target_outputs.to_vector<std::int32_t>() ==
-          Ids{7, kEnd, kIgnored, kIgnored, 9, 10, 11, kEnd});
-    CHECK(batch.tokens == 3 + 2 + 2 + 4);
-    CHECK(batches.tokens() == 11);
-    CHECK(batches.padding_share() == doctest::Approx(3.0 / 14));
-  }
+TEST_CASE("a batch of two pairs, written out") {
+  BatchingConfig config;
+  config.shuffle = false;
+  TranslationBatches batches({{{5, 6}, {7}}, {{8}, {9, 10, 11}}}, config);
+  const TranslationBatch batch = batches.next();
+  CHECK(batch.source_ids.shape() == Shape{2, 3});
+  CHECK(batch.source_ids.to_vector<std::int32_t>() == Ids{5, 6, kEnd, 8, kEnd, kPadding});
+  CHECK(batch.source_mask.to_vector<bool>() == std::vector<bool>{true, true, true, true, true, false});
+  CHECK(batch.target_inputs.shape() == Shape{2, 4});
+  CHECK(batch.target_inputs.to_vector<std::int32_t>() ==
+        Ids{kBegin, 7, kPadding, kPadding, kBegin, 9, 10, 11});
+  CHECK(batch.target_outputs.to_vector<std::int32_t>() == Ids{7, kEnd, kIgnored, kIgnored, 9, 10, 11, kEnd});
+  CHECK(batch.tokens == 3 + 2 + 2 + 4);
+  CHECK(batches.tokens() == 11);
+  CHECK(batches.padding_share() == doctest::Approx(3.0 / 14));
+}
 
-  TEST_CASE("a batch may take the whole budget, and no token more") {
-    BatchingConfig config;
-    config.shuffle = false;
-    const std::vector<EncodedPair> pairs(4, {{5, 6}, {7, 8}});  // with an end each: 3 by 3
-    for (const Index budget : {6, 7, 8}) {
-      config.token_budget = budget;
-      CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 2);
+TEST_CASE("a batch may take the whole budget, and no token more") {
+  BatchingConfig config;
+  config.shuffle = false;
+  const std::vector<EncodedPair> pairs(4, {{5, 6}, {7, 8}});  // with an end each: 3 by 3
+  for (const Index budget : {6, 7, 8}) {
+    config.token_budget = budget;
+    CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 2);
+  }
+  config.token_budget = 5;
+  CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 4);
+}
+
+TEST_CASE("every epoch has every pair once, within the budget") {
+  BatchingConfig config;
+  config.token_budget = 100;
+  TranslationBatches batches(random_pairs(500), config);
+  for (int round = 0; round < 3; ++round) {
+    std::set<std::int32_t> seen;
+    Index tokens = 0, positions = 0;
+    for (Index i = 0; i < batches.batches_per_epoch(); ++i) {
+      const TranslationBatch batch = batches.next();
+      for (const std::int32_t pair : members(batch)) CHECK(seen.insert(pair).second);
+      const Index rows = batch.source_ids.size(0), longest_source = batch.source_ids.size(1),
+                  longest_target = batch.target_inputs.size(1);
+      CHECK(rows * std::max(longest_source, longest_target) <= 100);
+      tokens += batch.tokens;
+      positions += rows * (longest_source + longest_target);
     }
-    config.token_budget = 5;
-    CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 4);
+    CHECK(seen.size() == 500);
+    CHECK(tokens == batches.tokens());
+    CHECK(batches.padding_share() ==
+          doctest::Approx(1 - static_cast<double>(tokens) / static_cast<double>(positions)));
   }
+  CHECK_BELOW(batches.padding_share(), 0.1);
+}
 
-  TEST_CASE("every epoch has every pair once, within the budget") {
-    BatchingConfig config;
-    config.token_budget = 100;
-    TranslationBatches batches(random_pairs(500), config);
-    for (int round = 0; round < 3; ++round) {
-      std::set<std::int32_t> seen;
-      Index tokens = 0, positions = 0;
-      for (Index i = 0; i < batches.batches_per_epoch(); ++i) {
-        const TranslationBatch batch = batches.next();
-        for (const std::int32_t pair : members(batch)) CHECK(seen.insert(pair).second);
-        const Index rows = batch.source_ids.size(0), longest_source = batch.source_ids.size(1),
-                    longest_target = batch.target_inputs.size(1);
-        CHECK(rows * std::max(longest_source, longest_target) <= 100);
-        tokens += batch.tokens;
-        positions += rows * (longest_source + longest_target);
-      }
-      CHECK(seen.size() == 500);
-      CHECK(tokens == batches.tokens());
-      CHECK(batches.padding_share() ==
-            doctest::Approx(1 - static_cast<double>(tokens) / static_cast<double>(positions)));
-    }
-    CHECK_BELOW(batches.padding_share(), 0.1);
-  }
+TEST_CASE("epochs differ in contents and order, seeds differ, and the same seed repeats") {
+  BatchingConfig config;
+  config.token_budget = 100;
+  config.seed = test_seed(1);
+  TranslationBatches batches(random_pairs(500), config), again(random_pairs(500), config);
+  const auto first = epoch(batches), second = epoch(batches);
+  CHECK(first != second);
+  const auto sizes = [](const std::vector<Ids>& all) {
+    std::vector<std::size_t> counts;
+    for (const Ids& ids : all) counts.push_back(ids.size());
+    return counts;
+  };
+  CHECK(sizes(first) != sizes(second));  // the order of the batches, whose sizes are alike in every epoch
+  const auto sorted = [](std::vector<Ids> all) {
+    for (Ids& ids : all) std::sort(ids.begin(), ids.end());
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  CHECK(sorted(first) != sorted(second));
+  CHECK(epoch(again) == first);
+  CHECK(epoch(again) == second);
+  config.seed = test_seed(2);
+  TranslationBatches other(random_pairs(500), config);
+  CHECK(epoch(other) != first);
+  config.shuffle = false;
+  TranslationBatches still(random_pairs(500), config);
+  CHECK(epoch(still) == epoch(still));
+}
 
-  TEST_CASE("epochs differ in contents and order, seeds differ, and the same seed repeats") {
-    BatchingConfig config;
-    config.token_budget = 100;
-    config.seed = test_seed(1);
-    TranslationBatches batches(random_pairs(500), config), again(random_pairs(500), config);
-    const auto first = epoch(batches), second = epoch(batches);
-    CHECK(first != second);
-    const auto sizes = [](const std::vector<Ids>& all) {
-      std::vector<std::size_t> counts;
-      for (const Ids& ids : all) counts.push_back(ids.size());
-      return counts;
-    };
-    CHECK(sizes(first) != sizes(second));  // the order of the batches, whose sizes are alike in every epoch
-    const auto sorted = [](std::vector<Ids> all) {
-      for (Ids& ids : all) std::sort(ids.begin(), ids.end());
-      std::sort(all.begin(), all.end());
-      return all;
-    };
-    CHECK(sorted(first) != sorted(second));
-    CHECK(epoch(again) == first);
-    CHECK(epoch(again) == second);
-    config.seed = test_seed(2);
-    TranslationBatches other(random_pairs(500), config);
-    CHECK(epoch(other) != first);
-    config.shuffle = false;
-    TranslationBatches still(random_pairs(500), config);
-    CHECK(epoch(still) == epoch(still));
-  }
+TEST_CASE("seeking to a position continues with the same batches") {
+  BatchingConfig config;
+  config.token_budget = 100;
+  TranslationBatches batches(random_pairs(300), config), resumed(random_pairs(300), config);
+  epoch(batches);
+  batches.next();
+  batches.next();
+  const BatchPosition position = batches.position();
+  CHECK(position.epoch == 1);
+  CHECK(position.index == 2);
+  resumed.seek(position);
+  CHECK(epoch(resumed) == epoch(batches));
+  CHECK(resumed.position().epoch == 2);
+  CHECK_THROWS_AS(resumed.seek({0, resumed.batches_per_epoch()}), DataError);
+  CHECK_THROWS_AS(resumed.seek({-1, 0}), DataError);
+}
 
-  TEST_CASE("seeking to a position continues with the same batches") {
-    BatchingConfig config;
-    config.token_budget = 100;
-    TranslationBatches batches(random_pairs(300), config), resumed(random_pairs(300), config);
-    epoch(batches);
-    batches.next();
-    batches.next();
-    const BatchPosition position = batches.position();
-    CHECK(position.epoch == 1);
-    CHECK(position.index == 2);
-    resumed.seek(position);
-    CHECK(epoch(resumed) == epoch(batches));
-    CHECK(resumed.position().epoch == 2);
-    CHECK_THROWS_AS(resumed.seek({0, resumed.batches_per_epoch()}), DataError);
-    CHECK_THROWS_AS(resumed.seek({-1, 0}), DataError);
-  }
-
-  TEST_CASE("several processes share the pairs of each batch, epoch after epoch and after seeking") {
-    BatchingConfig config;
-    config.token_budget = 30;  // some batches have one pair, or two
-    for (int ranks = 1; ranks <= 5; ++ranks) {
-      CAPTURE(ranks);
-      TranslationBatches whole(random_pairs(80), config);
-      std::vector<TranslationBatches> parts(static_cast<std::size_t>(ranks), whole);
-      Index ignored = 0;
-      const auto check_batches = [&](Index count) {
-        for (Index i = 0; i < count; ++i) {
-          const TranslationBatch expected = whole.next();
-          Ids pairs;
-          Index tokens = 0;
-          for (int rank = 0; rank < ranks; ++rank) {
-            const TranslationBatch part = parts[static_cast<std::size_t>(rank)].next(rank, ranks);
-            const Ids own = members(part), outputs = part.target_outputs.to_vector<std::int32_t>();
-            tokens += part.tokens;
-            if (part.tokens > 0) {
-              pairs.insert(pairs.end(), own.begin(), own.end());
-              continue;
-            }
-            ++ignored;
-            CHECK(own == Ids{members(expected)[0]});
-            CHECK(outputs == Ids(outputs.size(), kIgnored));
-            const std::vector<bool> mask = part.source_mask.to_vector<bool>();
-            CHECK(std::count(mask.begin(), mask.end(), false) == 0);
+TEST_CASE("several processes share the pairs of each batch, epoch after epoch and after seeking") {
+  BatchingConfig config;
+  config.token_budget = 30;  // some batches have one pair, or two
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    CAPTURE(ranks);
+    TranslationBatches whole(random_pairs(80), config);
+    std::vector<TranslationBatches> parts(static_cast<std::size_t>(ranks), whole);
+    Index ignored = 0;
+    const auto check_batches = [&](Index count) {
+      for (Index i = 0; i < count; ++i) {
+        const TranslationBatch expected = whole.next();
+        Ids pairs;
+        Index tokens = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const TranslationBatch part = parts[static_cast<std::size_t>(rank)].next(rank, ranks);
+          const Ids own = members(part), outputs = part.target_outputs.to_vector<std::int32_t>();
+          tokens += part.tokens;
+          if (part.tokens > 0) {
+            pairs.insert(pairs.end(), own.begin(), own.end());
+            continue;
           }
-          CHECK(pairs == members(expected));
-          CHECK(tokens == expected.tokens);
+          ++ignored;
+          CHECK(own == Ids{members(expected)[0]});
+          CHECK(outputs == Ids(outputs.size(), kIgnored));
+          const std::vector<bool> mask = part.source_mask.to_vector<bool>();
+          CHECK(std::count(mask.begin(), mask.end(), false) == 0);
         }
-        for (const TranslationBatches& part : parts) {
-          CHECK(part.position().epoch == whole.position().epoch);
-          CHECK(part.position().index == whole.position().index);
-        }
-      };
-      check_batches(2 * whole.batches_per_epoch() + 1);
-      whole.seek({1, 3});
-      for (TranslationBatches& part : parts) part.seek({1, 3});
-      check_batches(whole.batches_per_epoch());
-      CHECK((ignored > 0) == (ranks > 1));
-    }
+        CHECK(pairs == members(expected));
+        CHECK(tokens == expected.tokens);
+      }
+      for (const TranslationBatches& part : parts) {
+        CHECK(part.position().epoch == whole.position().epoch);
+        CHECK(part.position().index == whole.position().index);
+      }
+    };
+    check_batches(2 * whole.batches_per_epoch() + 1);
+    whole.seek({1, 3});
+    for (TranslationBatches& part : parts) part.seek({1, 3});
+    check_batches(whole.batches_per_epoch());
+    CHECK((ignored > 0) == (ranks > 1));
   }
+}
 
-  TEST_CASE("a share is padded to its own longest pair") {
-    BatchingConfig config;
-    config.shuffle = false;
-    const std::vector<EncodedPair> pairs = {{{5}, {6}}, {{5}, {6, 7}}, {Ids(4, 5), Ids(3, 6)}};
-    TranslationBatches first(pairs, config), second(pairs, config);
-    const TranslationBatch shorter = first.next(0, 2), longer = second.next(1, 2);
-    CHECK(shorter.source_ids.shape() == Shape{2, 2});
-    CHECK(shorter.target_outputs.shape() == Shape{2, 3});
-    CHECK(shorter.tokens == 2 + 2 + 2 + 3);
-    CHECK(longer.source_ids.shape() == Shape{1, 5});
-    CHECK(longer.target_outputs.shape() == Shape{1, 4});
-  }
+TEST_CASE("a share is padded to its own longest pair") {
+  BatchingConfig config;
+  config.shuffle = false;
+  const std::vector<EncodedPair> pairs = {{{5}, {6}}, {{5}, {6, 7}}, {Ids(4, 5), Ids(3, 6)}};
+  TranslationBatches first(pairs, config), second(pairs, config);
+  const TranslationBatch shorter = first.next(0, 2), longer = second.next(1, 2);
+  CHECK(shorter.source_ids.shape() == Shape{2, 2});
+  CHECK(shorter.target_outputs.shape() == Shape{2, 3});
+  CHECK(shorter.tokens == 2 + 2 + 2 + 3);
+  CHECK(longer.source_ids.shape() == Shape{1, 5});
+  CHECK(longer.target_outputs.shape() == Shape{1, 4});
+}
 
-  TEST_CASE("pairs with a side of no tokens are dropped and counted") {
-    BatchingConfig config;
-    config.max_tokens = 4;
-    const std::vector<EncodedPair> pairs = {{{}, {5}}, {{6}, {7}}, {{5}, {}}, {{}, {}}, {Ids(9, 5), {}}};
-    TranslationBatches batches(pairs, config);
-    CHECK(batches.dropped_empty() == 4);
-    CHECK(batches.dropped() == 0);
-    CHECK(batches.pairs() == 1);
-    CHECK(members(batches.next()) == Ids{6});
-    CHECK(message_of<DataError>([&] {
-            TranslationBatches({{{}, {5}}, {Ids(9, 5), {5}}}, config);
-          }) ==
-          "[batching] no usable pairs; got 2, 1 over the limit of 4096 tokens a batch and 4 a sentence and 1 "
-          "without tokens");
-  }
+TEST_CASE("pairs with a side of no tokens are dropped and counted") {
+  BatchingConfig config;
+  config.max_tokens = 4;
+  const std::vector<EncodedPair> pairs = {{{}, {5}}, {{6}, {7}}, {{5}, {}}, {{}, {}}, {Ids(9, 5), {}}};
+  TranslationBatches batches(pairs, config);
+  CHECK(batches.dropped_empty() == 4);
+  CHECK(batches.dropped() == 0);
+  CHECK(batches.pairs() == 1);
+  CHECK(members(batches.next()) == Ids{6});
+  CHECK(message_of<DataError>([&] {
+          TranslationBatches({{{}, {5}}, {Ids(9, 5), {5}}}, config);
+        }) ==
+        "[batching] no usable pairs; got 2, 1 over the limit of 4096 tokens a batch and 4 a sentence and 1 "
+        "without tokens");
+}
 
-  TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") {
-    BatchingConfig config;
-    config.max_tokens = 4;
-    const std::vector<EncodedPair> pairs = {
-        {Ids(3, 5), Ids(3, 5)}, {Ids(4, 5), Ids(1, 5)}, {Ids(1, 5), Ids(4, 5)}};
-    TranslationBatches batches(pairs, config);
-    CHECK(batches.dropped() == 2);
-    CHECK(batches.pairs() == 1);
-    config.token_budget = 3;
-    CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
-          "[batching] no usable pairs; got 3, 3 over the limit of 3 tokens a batch and 4 a sentence and 0 "
-          "without tokens");
-    CHECK(batches.dropped_empty() == 0);
-    config.token_budget = 0;
-    CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
-          "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");
-  }
+TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") {
+  BatchingConfig config;
+  config.max_tokens = 4;
+  const std::vector<EncodedPair> pairs = {
+      {Ids(3, 5), Ids(3, 5)}, {Ids(4, 5), Ids(1, 5)}, {Ids(1, 5), Ids(4, 5)}};
+  TranslationBatches batches(pairs, config);
+  CHECK(batches.dropped() == 2);
+  CHECK(batches.pairs() == 1);
+  config.token_budget = 3;
+  CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
+        "[batching] no usable pairs; got 3, 3 over the limit of 3 tokens a batch and 4 a sentence and 0 "
+        "without tokens");
+  CHECK(batches.dropped_empty() == 0);
+  config.token_budget = 0;
+  CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
+        "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");
 }

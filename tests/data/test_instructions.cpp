@@ -36,50 +36,48 @@ std::vector<Instruction> read_text(const TemporaryFolder& folder, const std::str
 
 }  // namespace
 
-TEST_SUITE("data/instructions") {
-  TEST_CASE("lines of JSON are instructions, and anything else is refused with its place") {
-    const TemporaryFolder folder;
-    const auto read = read_text(folder, R"({"prompt": "1+1=", "answer": "2\n"}
+TEST_CASE("lines of JSON are instructions, and anything else is refused with its place") {
+  const TemporaryFolder folder;
+  const auto read = read_text(folder, R"({"prompt": "1+1=", "answer": "2\n"}
 
 {"id": 7, "completion": "é", "prompt": ""})");
-    REQUIRE(read.size() == 2);
-    CHECK(read[0].prompt == "1+1=");
-    CHECK(read[0].answer == "2\n");
-    CHECK(read[1].prompt.empty());
-    CHECK(read[1].answer == "é");
-    for (const char* line :
-         {"text", "[]", "{\"prompt\": \"a\"}", "{\"prompt\": \"a\", \"answer\": 1}", "{\"prompt"}) {
-      CAPTURE(line);
-      const std::string refusal = message_of<DataError>(
-          [&] { read_text(folder, "{\"prompt\": \"a\", \"answer\": \"b\"}\n" + std::string(line) + "\n"); });
-      CHECK(refusal.find("instructions.jsonl:2: is not an instruction") != std::string::npos);
-    }
-    CHECK_THROWS_AS(read_instructions({folder.file("none")}), DataError);
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].prompt == "1+1=");
+  CHECK(read[0].answer == "2\n");
+  CHECK(read[1].prompt.empty());
+  CHECK(read[1].answer == "é");
+  for (const char* line :
+       {"text", "[]", "{\"prompt\": \"a\"}", "{\"prompt\": \"a\", \"answer\": 1}", "{\"prompt"}) {
+    CAPTURE(line);
+    const std::string refusal = message_of<DataError>(
+        [&] { read_text(folder, "{\"prompt\": \"a\", \"answer\": \"b\"}\n" + std::string(line) + "\n"); });
+    CHECK(refusal.find("instructions.jsonl:2: is not an instruction") != std::string::npos);
   }
+  CHECK_THROWS_AS(read_instructions({folder.file("none")}), DataError);
+}
 
-  TEST_CASE("targets are tokens of answers, and the end token behind them") {
-    const TemporaryFolder folder;
-    const std::vector<Instruction> two{{"ab", "c"}, {"d", "ef"}}, one{{"g", "h"}};
-    const PreparedTokens tokens = prepare_tokens(two, one, MarkedBytes(), folder.file("tokens"));
-    const TokenFile train = tokens.train.with_answers();
-    const TokenBatch batch = TokenWindows(train, train.size() - 1, WindowOrder::random, 1).batch(0, 1);
-    CHECK(batch.inputs.to_vector<std::int32_t>() == Ids{254, 'a', 'b', 'c', 255, 254, 'd', 'e', 'f'});
-    CHECK(batch.targets.to_vector<std::int32_t>() == Ids{-1, -1, 'c', 255, -1, -1, 'e', 'f', 255});
-    const TokenBatch all = TokenWindows(tokens.train, train.size() - 1, WindowOrder::random, 1).batch(0, 1);
-    CHECK(all.targets.to_vector<std::int32_t>() == Ids{'a', 'b', 'c', 255, 254, 'd', 'e', 'f', 255});
-    CHECK_THROWS_AS(prepare_tokens(two, one, *make_byte_tokenizer(), folder.file("none")), DataError);
-  }
+TEST_CASE("targets are tokens of answers, and the end token behind them") {
+  const TemporaryFolder folder;
+  const std::vector<Instruction> two{{"ab", "c"}, {"d", "ef"}}, one{{"g", "h"}};
+  const PreparedTokens tokens = prepare_tokens(two, one, MarkedBytes(), folder.file("tokens"));
+  const TokenFile train = tokens.train.with_answers();
+  const TokenBatch batch = TokenWindows(train, train.size() - 1, WindowOrder::random, 1).batch(0, 1);
+  CHECK(batch.inputs.to_vector<std::int32_t>() == Ids{254, 'a', 'b', 'c', 255, 254, 'd', 'e', 'f'});
+  CHECK(batch.targets.to_vector<std::int32_t>() == Ids{-1, -1, 'c', 255, -1, -1, 'e', 'f', 255});
+  const TokenBatch all = TokenWindows(tokens.train, train.size() - 1, WindowOrder::random, 1).batch(0, 1);
+  CHECK(all.targets.to_vector<std::int32_t>() == Ids{'a', 'b', 'c', 255, 254, 'd', 'e', 'f', 255});
+  CHECK_THROWS_AS(prepare_tokens(two, one, *make_byte_tokenizer(), folder.file("none")), DataError);
+}
 
-  TEST_CASE("marks that are not there, or not of these tokens, are refused") {
-    const TemporaryFolder folder;
-    TokenFileWriter writer(folder.file("a.tokens"), 9, 7);
-    writer.append({1, 2, 3});
-    writer.finish();
-    const TokenFile file = TokenFile::open(folder.file("a.tokens"));
-    CHECK_THROWS_AS(file.with_answers(), DataError);
-    TokenFileWriter marks(folder.file("a.answers"), 2, 7);
-    marks.append({1, 1});
-    marks.finish();
-    CHECK_THROWS_AS(file.with_answers(), DataError);
-  }
+TEST_CASE("marks that are not there, or not of these tokens, are refused") {
+  const TemporaryFolder folder;
+  TokenFileWriter writer(folder.file("a.tokens"), 9, 7);
+  writer.append({1, 2, 3});
+  writer.finish();
+  const TokenFile file = TokenFile::open(folder.file("a.tokens"));
+  CHECK_THROWS_AS(file.with_answers(), DataError);
+  TokenFileWriter marks(folder.file("a.answers"), 2, 7);
+  marks.append({1, 1});
+  marks.finish();
+  CHECK_THROWS_AS(file.with_answers(), DataError);
 }

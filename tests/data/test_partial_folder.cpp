@@ -16,54 +16,52 @@ std::string refusal(const std::string& folder) {
 
 }  // namespace
 
-TEST_SUITE("data/partial_folder") {
-  TEST_CASE("a folder is there whole, or not at all") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("made");
-    {
-      const PartialFolder partial(path + "/", {"a", "b"});
-      write_bytes(partial.file("a"), "text");
-      write_bytes(partial.file("b.partial"), "text");
-    }
-    CHECK(folder.count() == 0);
-    {
-      PartialFolder partial(path, {"a", "b"});
-      write_bytes(partial.file("a"), "text");
-      CHECK_FALSE(fs::exists(path));
-      partial.finish();
-    }
-    CHECK(read_bytes(path + "/a") == "text");
-    CHECK(folder.count() == 1);
+TEST_CASE("a folder is there whole, or not at all") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("made");
+  {
+    const PartialFolder partial(path + "/", {"a", "b"});
+    write_bytes(partial.file("a"), "text");
+    write_bytes(partial.file("b.partial"), "text");
   }
+  CHECK(folder.count() == 0);
+  {
+    PartialFolder partial(path, {"a", "b"});
+    write_bytes(partial.file("a"), "text");
+    CHECK_FALSE(fs::exists(path));
+    partial.finish();
+  }
+  CHECK(read_bytes(path + "/a") == "text");
+  CHECK(folder.count() == 1);
+}
 
-  TEST_CASE("what was left when a process was killed is removed, and other files are not") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("made");
-    fs::create_directory(path + ".partial");
-    write_bytes(path + ".partial/a", "old");
-    write_bytes(path + ".partial/b.partial", "old");
-    {
-      const PartialFolder partial(path, {"a", "b"});
-      CHECK(fs::is_empty(partial.path()));
-    }
-    fs::create_directory(path + ".partial");
-    write_bytes(path + ".partial/precious", "data");
-    CHECK(refusal(path) == path + ": cannot be made: its " + path + ".partial holds other files");
-    CHECK(read_bytes(path + ".partial/precious") == "data");
+TEST_CASE("what was left when a process was killed is removed, and other files are not") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("made");
+  fs::create_directory(path + ".partial");
+  write_bytes(path + ".partial/a", "old");
+  write_bytes(path + ".partial/b.partial", "old");
+  {
+    const PartialFolder partial(path, {"a", "b"});
+    CHECK(fs::is_empty(partial.path()));
   }
+  fs::create_directory(path + ".partial");
+  write_bytes(path + ".partial/precious", "data");
+  CHECK(refusal(path) == path + ": cannot be made: its " + path + ".partial holds other files");
+  CHECK(read_bytes(path + ".partial/precious") == "data");
+}
 
-  TEST_CASE("a folder that holds something, or is being made, is refused") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("made");
-    fs::create_directory(path);
-    CHECK(refusal(path) == "nothing was thrown");
-    write_bytes(path + "/mine", "mine");
-    CHECK(refusal(path) == path + ": already exists; try another folder, or remove it");
-    const std::string other = folder.file("other");
-    const PartialFolder first(other, {"a", "b"});
-    CHECK(refusal(other) ==
-          other + ": is being made by another process; wait until it has ended, or try another folder");
-    CHECK(fs::exists(first.path()));
-    CHECK(refusal("/proc/made") == "/proc/made: cannot be made: No such file or directory");
-  }
+TEST_CASE("a folder that holds something, or is being made, is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("made");
+  fs::create_directory(path);
+  CHECK(refusal(path) == "nothing was thrown");
+  write_bytes(path + "/mine", "mine");
+  CHECK(refusal(path) == path + ": already exists; try another folder, or remove it");
+  const std::string other = folder.file("other");
+  const PartialFolder first(other, {"a", "b"});
+  CHECK(refusal(other) ==
+        other + ": is being made by another process; wait until it has ended, or try another folder");
+  CHECK(fs::exists(first.path()));
+  CHECK(refusal("/proc/made") == "/proc/made: cannot be made: No such file or directory");
 }

@@ -76,176 +76,171 @@ TextSplit split_of(std::string_view text, double fraction = 0.5) {
 
 }  // namespace
 
-TEST_SUITE("data/prepared_tokens") {
-  TEST_CASE("a text becomes a tokenizer and the tokens of two parts") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("made/on/the/way/"), text = "hello, worlds";
-    const auto tokenizer = make_byte_tokenizer();
-    const PreparedTokens made = prepare_tokens(split_of(text, 0.25), *tokenizer, path);
-    CHECK(folder.count() == 1);
-    for (const PreparedTokens& tokens : {made, PreparedTokens::open(path)}) {
-      CHECK(std::string(tokens.tokenizer->kind()) == "byte");
-      CHECK(tokens.train.size() == 9);
-      CHECK(text_of(*tokens.tokenizer, tokens.train) == "hello, wo");
-      CHECK(text_of(*tokens.tokenizer, tokens.validation) == "rlds");
-      CHECK(tokens.train.fingerprint() == hash_text(tokenizer->serialize()));
-    }
+TEST_CASE("a text becomes a tokenizer and the tokens of two parts") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("made/on/the/way/"), text = "hello, worlds";
+  const auto tokenizer = make_byte_tokenizer();
+  const PreparedTokens made = prepare_tokens(split_of(text, 0.25), *tokenizer, path);
+  CHECK(folder.count() == 1);
+  for (const PreparedTokens& tokens : {made, PreparedTokens::open(path)}) {
+    CHECK(std::string(tokens.tokenizer->kind()) == "byte");
+    CHECK(tokens.train.size() == 9);
+    CHECK(text_of(*tokens.tokenizer, tokens.train) == "hello, wo");
+    CHECK(text_of(*tokens.tokenizer, tokens.validation) == "rlds");
+    CHECK(tokens.train.fingerprint() == hash_text(tokenizer->serialize()));
   }
+}
 
-  TEST_CASE("the ids are those of the whole text, wherever its pieces are cut") {
-    const TemporaryFolder folder;
-    const LineTokenizer tokenizer;
-    // Lines of bytes to megabytes: pieces are cut within them, and may have no end of a line at all.
-    const std::string text =
-        lines(300'000, 30, 1) + lines(4, 5'000'000, 2) + lines(100, 100'000, 3) + "the end";
-    write_bytes(folder.file("file"), text);
-    const TextSplit parts = TextCorpus::open({folder.file("file")}).split(0.1);
-    const PreparedTokens tokens = prepare_tokens(parts, tokenizer, folder.file("tokens"));
-    const std::string_view train =
-        std::string_view(text).substr(0, static_cast<std::size_t>(parts.train.bytes()));
-    CHECK((read_all(tokens.train) == tokenizer.encode(train)));
-    CHECK((read_all(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
-  }
+TEST_CASE("the ids are those of the whole text, wherever its pieces are cut") {
+  const TemporaryFolder folder;
+  const LineTokenizer tokenizer;
+  // Lines of bytes to megabytes: pieces are cut within them, and may have no end of a line at all.
+  const std::string text =
+      lines(300'000, 30, 1) + lines(4, 5'000'000, 2) + lines(100, 100'000, 3) + "the end";
+  write_bytes(folder.file("file"), text);
+  const TextSplit parts = TextCorpus::open({folder.file("file")}).split(0.1);
+  const PreparedTokens tokens = prepare_tokens(parts, tokenizer, folder.file("tokens"));
+  const std::string_view train =
+      std::string_view(text).substr(0, static_cast<std::size_t>(parts.train.bytes()));
+  CHECK((read_all(tokens.train) == tokenizer.encode(train)));
+  CHECK((read_all(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
+}
 
-  TEST_CASE("the begin and the end token come before and after every document, where there are such") {
-    const TemporaryFolder folder;
-    const std::string first = "one\nline", second = "another\n", third = "and more";
-    write_bytes(folder.file("1"), first);
-    write_bytes(folder.file("2"), second);
-    write_bytes(folder.file("3"), third);
-    const TextSplit parts{TextCorpus::open({folder.file("")}), TextCorpus::open({folder.file("2")})};
-    const auto prepared = [&](const LineTokenizer& tokenizer, bool separate = true) {
-      static int number = 0;
-      return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)), {},
-                            separate);
+TEST_CASE("the begin and the end token come before and after every document, where there are such") {
+  const TemporaryFolder folder;
+  const std::string first = "one\nline", second = "another\n", third = "and more";
+  write_bytes(folder.file("1"), first);
+  write_bytes(folder.file("2"), second);
+  write_bytes(folder.file("3"), third);
+  const TextSplit parts{TextCorpus::open({folder.file("")}), TextCorpus::open({folder.file("2")})};
+  const auto prepared = [&](const LineTokenizer& tokenizer, bool separate = true) {
+    static int number = 0;
+    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)), {}, separate);
+  };
+  const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
+  const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
+  CHECK(read_all(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
+  CHECK(read_all(prepared(both).validation) == Ids{254, b[0], 255});
+  CHECK(read_all(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
+  CHECK(read_all(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
+  CHECK(read_all(prepared(end).validation) == Ids{b[0], 255});
+  CHECK(read_all(prepared(plain).train) == plain.encode(first + second + third));
+  CHECK(read_all(prepared(both, false).train) == plain.encode(first + second + third));
+  CHECK(read_all(prepared(both, false).validation) == b);
+}
+
+TEST_CASE("a part that is cut within a document has a token only where the document begins or ends") {
+  const TemporaryFolder folder;
+  const LineTokenizer tokenizer(254, 255), plain;
+  const auto prepared = [&](const TextSplit& parts) {
+    static int number = 0;
+    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
+  };
+  const Ids a = plain.encode("12345"), head = plain.encode("678"), tail = plain.encode("90");
+  const PreparedTokens one = prepared(split_of("67890", 0.4));
+  CHECK(read_all(one.train) == Ids{254, head[0]});
+  CHECK(read_all(one.validation) == Ids{tail[0], 255});
+  write_bytes(folder.file("1"), "12345");
+  write_bytes(folder.file("2"), "67890");
+  const TextCorpus corpus = TextCorpus::open({folder.file("")});
+  const PreparedTokens two = prepared(corpus.split(0.2));
+  CHECK(read_all(two.train) == Ids{254, a[0], 255, 254, head[0]});
+  CHECK(read_all(two.validation) == Ids{tail[0], 255});
+  const PreparedTokens between = prepared(corpus.split(0.5));
+  CHECK(read_all(between.train) == Ids{254, a[0], 255});
+  CHECK(read_all(between.validation) == Ids{254, plain.encode("67890")[0], 255});
+  // Split again, the middle of a document neither begins nor ends.
+  const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
+  CHECK(read_all(middle.train) == head);
+}
+
+TEST_CASE("an interrupted or failed preparation leaves nothing") {
+  const TemporaryFolder folder;
+  const std::string text = lines(300'000, 20, 6), path = folder.file("tokens");
+  const LineTokenizer tokenizer;
+  for (const Index last : {1, 2}) {
+    Index calls = 0;
+    const auto stop = [&](Index done, Index total) {
+      CHECK(folder.count() == 1);
+      CHECK(total == static_cast<Index>(text.size()));
+      CHECK((done == total) == (++calls == 2));
+      if (calls == last) throw Error("stop");
     };
-    const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
-    const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
-    CHECK(read_all(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
-    CHECK(read_all(prepared(both).validation) == Ids{254, b[0], 255});
-    CHECK(read_all(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
-    CHECK(read_all(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
-    CHECK(read_all(prepared(end).validation) == Ids{b[0], 255});
-    CHECK(read_all(prepared(plain).train) == plain.encode(first + second + third));
-    CHECK(read_all(prepared(both, false).train) == plain.encode(first + second + third));
-    CHECK(read_all(prepared(both, false).validation) == b);
-  }
-
-  TEST_CASE("a part that is cut within a document has a token only where the document begins or ends") {
-    const TemporaryFolder folder;
-    const LineTokenizer tokenizer(254, 255), plain;
-    const auto prepared = [&](const TextSplit& parts) {
-      static int number = 0;
-      return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
-    };
-    const Ids a = plain.encode("12345"), head = plain.encode("678"), tail = plain.encode("90");
-    const PreparedTokens one = prepared(split_of("67890", 0.4));
-    CHECK(read_all(one.train) == Ids{254, head[0]});
-    CHECK(read_all(one.validation) == Ids{tail[0], 255});
-    write_bytes(folder.file("1"), "12345");
-    write_bytes(folder.file("2"), "67890");
-    const TextCorpus corpus = TextCorpus::open({folder.file("")});
-    const PreparedTokens two = prepared(corpus.split(0.2));
-    CHECK(read_all(two.train) == Ids{254, a[0], 255, 254, head[0]});
-    CHECK(read_all(two.validation) == Ids{tail[0], 255});
-    const PreparedTokens between = prepared(corpus.split(0.5));
-    CHECK(read_all(between.train) == Ids{254, a[0], 255});
-    CHECK(read_all(between.validation) == Ids{254, plain.encode("67890")[0], 255});
-    // Split again, the middle of a document neither begins nor ends.
-    const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
-    CHECK(read_all(middle.train) == head);
-  }
-
-  TEST_CASE("an interrupted or failed preparation leaves nothing") {
-    const TemporaryFolder folder;
-    const std::string text = lines(300'000, 20, 6), path = folder.file("tokens");
-    const LineTokenizer tokenizer;
-    for (const Index last : {1, 2}) {
-      Index calls = 0;
-      const auto stop = [&](Index done, Index total) {
-        CHECK(folder.count() == 1);
-        CHECK(total == static_cast<Index>(text.size()));
-        CHECK((done == total) == (++calls == 2));
-        if (calls == last) throw Error("stop");
-      };
-      CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path, stop), "stop", Error);
-      CHECK(folder.count() == 0);
-    }
-    {
-      const FileSizeLimit limit(1 << 16);
-      CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path),
-                           (path + "/train.tokens: cannot be written: File too large").c_str(), DataError);
-    }
+    CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path, stop), "stop", Error);
     CHECK(folder.count() == 0);
-    // Files that a killed process left do no harm.
-    std::filesystem::create_directory(path + ".partial");
-    write_bytes(path + ".partial/train.tokens", "old");
-    write_bytes(path + ".partial/validation.tokens.partial", "old");
-    CHECK_NOTHROW(prepare_tokens(split_of(text), tokenizer, path));
-    CHECK(folder.count() == 1);
   }
-
-  TEST_CASE("a text that the tokenizer does not take is named") {
-    const TemporaryFolder folder;
-    write_bytes(folder.file("1"), "fine\nfine");
-    write_bytes(folder.file("2"), "good\n" + std::string(2'000'000, 'x') + "\n?\n");
-    const TextCorpus corpus = TextCorpus::open({folder.file("1"), folder.file("2")});
-    CHECK_THROWS_WITH_AS(
-        prepare_tokens({corpus, corpus}, LineTokenizer(254, 255), folder.file("tokens")),
-        (folder.file("2") + ": [lines] no question marks, counted from byte 5 of the file").c_str(),
-        DataError);
-    CHECK(folder.count() == 2);
+  {
+    const FileSizeLimit limit(1 << 16);
+    CHECK_THROWS_WITH_AS(prepare_tokens(split_of(text), tokenizer, path),
+                         (path + "/train.tokens: cannot be written: File too large").c_str(), DataError);
   }
+  CHECK(folder.count() == 0);
+  // Files that a killed process left do no harm.
+  std::filesystem::create_directory(path + ".partial");
+  write_bytes(path + ".partial/train.tokens", "old");
+  write_bytes(path + ".partial/validation.tokens.partial", "old");
+  CHECK_NOTHROW(prepare_tokens(split_of(text), tokenizer, path));
+  CHECK(folder.count() == 1);
+}
 
-  TEST_CASE("a damaged id in either file is noticed when the folder is opened") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    const TextCorpus corpus = TextCorpus::in_memory("abcdef", "letters");
+TEST_CASE("a text that the tokenizer does not take is named") {
+  const TemporaryFolder folder;
+  write_bytes(folder.file("1"), "fine\nfine");
+  write_bytes(folder.file("2"), "good\n" + std::string(2'000'000, 'x') + "\n?\n");
+  const TextCorpus corpus = TextCorpus::open({folder.file("1"), folder.file("2")});
+  CHECK_THROWS_WITH_AS(
+      prepare_tokens({corpus, corpus}, LineTokenizer(254, 255), folder.file("tokens")),
+      (folder.file("2") + ": [lines] no question marks, counted from byte 5 of the file").c_str(), DataError);
+  CHECK(folder.count() == 2);
+}
+
+TEST_CASE("a damaged id in either file is noticed when the folder is opened") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  const TextCorpus corpus = TextCorpus::in_memory("abcdef", "letters");
+  prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
+  for (const char* name : {"/train.tokens", "/validation.tokens"}) {
+    const std::string whole = read_bytes(path + name);
+    std::string damaged = whole;
+    damaged[64] ^= 1;
+    write_bytes(path + name, damaged);
+    CHECK_THROWS_WITH_AS(PreparedTokens::open(path),
+                         (path + name +
+                          ": is damaged: its ids have another checksum than its header says; "
+                          "try to prepare the text again")
+                             .c_str(),
+                         DataError);
+    write_bytes(path + name, whole);
+    CHECK_NOTHROW(PreparedTokens::open(path));
+  }
+}
+
+TEST_CASE("files that do not belong together are refused") {
+  const TemporaryFolder folder;
+  const std::string one = folder.file("one"), other = folder.file("other");
+  // Two tokenizers with as many ids.
+  const auto prepare = [](const char* letters, const std::string& path) {
+    const TextCorpus corpus = TextCorpus::in_memory(letters, "letters");
     prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
-    for (const char* name : {"/train.tokens", "/validation.tokens"}) {
-      const std::string whole = read_bytes(path + name);
-      std::string damaged = whole;
-      damaged[64] ^= 1;
-      write_bytes(path + name, damaged);
-      CHECK_THROWS_WITH_AS(PreparedTokens::open(path),
-                           (path + name +
-                            ": is damaged: its ids have another checksum than its header says; "
-                            "try to prepare the text again")
-                               .c_str(),
-                           DataError);
-      write_bytes(path + name, whole);
-      CHECK_NOTHROW(PreparedTokens::open(path));
-    }
+  };
+  prepare("abcdef", one);
+  prepare("uvwxyz", other);
+  for (const char* name : {"/train.tokens", "/validation.tokens"}) {
+    const std::string kept = read_bytes(one + name);
+    write_bytes(one + name, read_bytes(other + name));
+    CHECK_THROWS_WITH_AS(
+        PreparedTokens::open(one),
+        (one + name + ": was made with another tokenizer than " + one + "/tokenizer").c_str(), DataError);
+    write_bytes(one + name, kept);
   }
-
-  TEST_CASE("files that do not belong together are refused") {
-    const TemporaryFolder folder;
-    const std::string one = folder.file("one"), other = folder.file("other");
-    // Two tokenizers with as many ids.
-    const auto prepare = [](const char* letters, const std::string& path) {
-      const TextCorpus corpus = TextCorpus::in_memory(letters, "letters");
-      prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
-    };
-    prepare("abcdef", one);
-    prepare("uvwxyz", other);
-    for (const char* name : {"/train.tokens", "/validation.tokens"}) {
-      const std::string kept = read_bytes(one + name);
-      write_bytes(one + name, read_bytes(other + name));
-      CHECK_THROWS_WITH_AS(
-          PreparedTokens::open(one),
-          (one + name + ": was made with another tokenizer than " + one + "/tokenizer").c_str(), DataError);
-      write_bytes(one + name, kept);
-    }
-    CHECK_NOTHROW(PreparedTokens::open(one));
-    TokenFileWriter writer(one + "/train.tokens", 7, PreparedTokens::open(one).train.fingerprint());
-    writer.finish();
-    CHECK_THROWS_AS(PreparedTokens::open(one), DataError);
-    for (const char* name : {"/tokenizer", "/train.tokens", "/validation.tokens"}) {
-      std::filesystem::rename(other + name, other + "/away");
-      CHECK_THROWS_WITH_AS(PreparedTokens::open(other),
-                           (other + name + ": cannot be opened: No such file or directory").c_str(),
-                           DataError);
-      std::filesystem::rename(other + "/away", other + name);
-    }
+  CHECK_NOTHROW(PreparedTokens::open(one));
+  TokenFileWriter writer(one + "/train.tokens", 7, PreparedTokens::open(one).train.fingerprint());
+  writer.finish();
+  CHECK_THROWS_AS(PreparedTokens::open(one), DataError);
+  for (const char* name : {"/tokenizer", "/train.tokens", "/validation.tokens"}) {
+    std::filesystem::rename(other + name, other + "/away");
+    CHECK_THROWS_WITH_AS(PreparedTokens::open(other),
+                         (other + name + ": cannot be opened: No such file or directory").c_str(), DataError);
+    std::filesystem::rename(other + "/away", other + name);
   }
 }

@@ -74,70 +74,68 @@ std::string common_start(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-TEST_SUITE("data/text_stream") {
-  TEST_CASE("a character is shown when its last byte has come, and as U+FFFD if it does not") {
-    CHECK(shown({"To", " be", "", ", é"}) == Strings{"To", " be", "", ", é", ""});
-    CHECK(shown({"a\xf0", "\x9f", "\x98", "\x80!"}) == Strings{"a", "", "", "😀!", ""});
-    CHECK(shown({"\xf0\x9f\x98", "("}) == Strings{"", "\ufffd(", ""});            // three bytes, one U+FFFD
-    CHECK(shown({"\xed", "\xa0\x80"}) == Strings{"", "\ufffd\ufffd\ufffd", ""});  // a surrogate
-    CHECK(shown({"\xe2\x82", "\xc3"}) == Strings{"", "\ufffd", "\ufffd"});
-  }
+TEST_CASE("a character is shown when its last byte has come, and as U+FFFD if it does not") {
+  CHECK(shown({"To", " be", "", ", é"}) == Strings{"To", " be", "", ", é", ""});
+  CHECK(shown({"a\xf0", "\x9f", "\x98", "\x80!"}) == Strings{"a", "", "", "😀!", ""});
+  CHECK(shown({"\xf0\x9f\x98", "("}) == Strings{"", "\ufffd(", ""});            // three bytes, one U+FFFD
+  CHECK(shown({"\xed", "\xa0\x80"}) == Strings{"", "\ufffd\ufffd\ufffd", ""});  // a surrogate
+  CHECK(shown({"\xe2\x82", "\xc3"}) == Strings{"", "\ufffd", "\ufffd"});
+}
 
-  TEST_CASE("a stop string and what follows it are not shown, wherever the tokens end") {
-    CHECK(shown({"a E", "N", "D", " b"}, {"END"}) == Strings{"a ", "", "", "", ""});
-    const Pieces tokenizer({"x", "END", "y"});
-    TextStream stream(tokenizer, {"END"});
-    stream.add(0);
-    CHECK_FALSE(stream.stopped());
-    stream.add(1);
-    CHECK(stream.stopped());
-    CHECK(stream.add(2).empty());
-    CHECK(stream.finish().empty());
-    CHECK(stream.stopped());
-  }
+TEST_CASE("a stop string and what follows it are not shown, wherever the tokens end") {
+  CHECK(shown({"a E", "N", "D", " b"}, {"END"}) == Strings{"a ", "", "", "", ""});
+  const Pieces tokenizer({"x", "END", "y"});
+  TextStream stream(tokenizer, {"END"});
+  stream.add(0);
+  CHECK_FALSE(stream.stopped());
+  stream.add(1);
+  CHECK(stream.stopped());
+  CHECK(stream.add(2).empty());
+  CHECK(stream.finish().empty());
+  CHECK(stream.stopped());
+}
 
-  TEST_CASE(
-      "of several stop strings the one that is complete first counts, of two that end together the longer") {
-    CHECK(shown({"abcd", "ef"}, {"abcdef", "cd"}) == Strings{"ab", "", ""});
-    CHECK(shown({"xabc"}, {"bc", "abc"}) == Strings{"x", ""});
-    CHECK(shown({"xaby"}, {"abz", "by"}) == Strings{"xa", ""});
-  }
+TEST_CASE(
+    "of several stop strings the one that is complete first counts, of two that end together the longer") {
+  CHECK(shown({"abcd", "ef"}, {"abcdef", "cd"}) == Strings{"ab", "", ""});
+  CHECK(shown({"xabc"}, {"bc", "abc"}) == Strings{"x", ""});
+  CHECK(shown({"xaby"}, {"abz", "by"}) == Strings{"xa", ""});
+}
 
-  TEST_CASE("a stop string that is empty or not UTF-8 is refused") {
-    const Pieces tokenizer({});
-    CHECK(message_of<DataError>([&] {
-            TextStream(tokenizer, {"a", ""});
-          }) == "[text_stream] a stop string is UTF-8 and not empty; got \"\"");
-    CHECK_THROWS_AS(TextStream(tokenizer, {"a\xc3"}), DataError);
-  }
+TEST_CASE("a stop string that is empty or not UTF-8 is refused") {
+  const Pieces tokenizer({});
+  CHECK(message_of<DataError>([&] {
+          TextStream(tokenizer, {"a", ""});
+        }) == "[text_stream] a stop string is UTF-8 and not empty; got \"\"");
+  CHECK_THROWS_AS(TextStream(tokenizer, {"a\xc3"}), DataError);
+}
 
-  TEST_CASE("as much is shown at once as no continuation can take back") {
-    const Strings alphabet = {"a", "b", "\xc3", "\xa9", "\xe2", "\xff"};
-    const std::vector<Strings> all_stops = {
-        {}, {"ab"}, {"aab", "ba"}, {"é"}, {"bé", "aba"}, {"a\ufffd"}, {"abab", "b\ufffdb"}};
-    Strings endings = {""};
-    for (std::size_t i = 0; i < 1 + 6 + 36 + 216 && endings.size() < 1555; ++i) {
-      for (const std::string& one : alphabet) endings.push_back(endings[i] + one);
+TEST_CASE("as much is shown at once as no continuation can take back") {
+  const Strings alphabet = {"a", "b", "\xc3", "\xa9", "\xe2", "\xff"};
+  const std::vector<Strings> all_stops = {
+      {}, {"ab"}, {"aab", "ba"}, {"é"}, {"bé", "aba"}, {"a\ufffd"}, {"abab", "b\ufffdb"}};
+  Strings endings = {""};
+  for (std::size_t i = 0; i < 1 + 6 + 36 + 216 && endings.size() < 1555; ++i) {
+    for (const std::string& one : alphabet) endings.push_back(endings[i] + one);
+  }
+  for (std::uint64_t seed = 0; seed < fewer_if_sanitized(std::uint64_t{800}); ++seed) {
+    const Strings& stops = all_stops[seed % all_stops.size()];
+    Strings pieces;
+    for (std::uint64_t i = 0; i < 1 + seed % 5; ++i) {
+      pieces.push_back(alphabet[bounded(mix_bits(test_seed(seed), i), alphabet.size())]);
+      if (mix_bits(test_seed(seed), i) % 3 == 0)
+        pieces.back() += alphabet[mix_bits(test_seed(seed), 50 + i) % alphabet.size()];
     }
-    for (std::uint64_t seed = 0; seed < fewer_if_sanitized(std::uint64_t{800}); ++seed) {
-      const Strings& stops = all_stops[seed % all_stops.size()];
-      Strings pieces;
-      for (std::uint64_t i = 0; i < 1 + seed % 5; ++i) {
-        pieces.push_back(alphabet[bounded(mix_bits(test_seed(seed), i), alphabet.size())]);
-        if (mix_bits(test_seed(seed), i) % 3 == 0)
-          pieces.back() += alphabet[mix_bits(test_seed(seed), 50 + i) % alphabet.size()];
-      }
-      CAPTURE(joined(pieces));
-      const Strings texts = shown(pieces, stops);
-      REQUIRE(joined(texts) == shown_at_once(joined(pieces), stops));
-      std::string bytes, so_far;
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        bytes += pieces[i], so_far += texts[i];
-        std::string certain = shown_at_once(bytes, stops);
-        for (const std::string& ending : endings)
-          certain = common_start(certain, shown_at_once(bytes + ending, stops));
-        REQUIRE(so_far == certain);
-      }
+    CAPTURE(joined(pieces));
+    const Strings texts = shown(pieces, stops);
+    REQUIRE(joined(texts) == shown_at_once(joined(pieces), stops));
+    std::string bytes, so_far;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      bytes += pieces[i], so_far += texts[i];
+      std::string certain = shown_at_once(bytes, stops);
+      for (const std::string& ending : endings)
+        certain = common_start(certain, shown_at_once(bytes + ending, stops));
+      REQUIRE(so_far == certain);
     }
   }
 }

@@ -55,190 +55,185 @@ void check_refused(const std::string& bytes, const std::string& what) {
 
 }  // namespace
 
-TEST_SUITE("data/token_file") {
-  TEST_CASE("a file of three ids, byte by byte") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    write_tokens(path, 65536, {1, 65535, 258}, 0x1122334455667788);
-    CHECK(read_bytes(path) == file_of(2, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
-    write_tokens(path, 65537, {1, 65536, 258}, 0x1122334455667788);
-    CHECK(read_bytes(path) == file_of(2, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
-    write_tokens(path, 10, {});
-    CHECK(TokenFile::open(path).size() == 0);
-    CHECK(ids_in(TokenFile::open(path)).empty());
-  }
+TEST_CASE("a file of three ids, byte by byte") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  write_tokens(path, 65536, {1, 65535, 258}, 0x1122334455667788);
+  CHECK(read_bytes(path) == file_of(2, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
+  write_tokens(path, 65537, {1, 65536, 258}, 0x1122334455667788);
+  CHECK(read_bytes(path) == file_of(2, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
+  write_tokens(path, 10, {});
+  CHECK(TokenFile::open(path).size() == 0);
+  CHECK(ids_in(TokenFile::open(path)).empty());
+}
 
-  TEST_CASE("ids are read as they were written, from any place") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
-      CAPTURE(vocabulary);
-      Ids ids(1'500'001);  // more than is read at a time
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        ids[i] = static_cast<std::int32_t>(
-            bounded(mix_bits(test_seed(5), i), static_cast<std::uint64_t>(vocabulary)));
-      }
-      ids[3] = static_cast<std::int32_t>(vocabulary - 1);
-      TokenFileWriter writer(path, vocabulary, 7);
-      writer.append({ids.begin(), ids.begin() + 3});
-      writer.append({});
-      writer.append({ids.begin() + 3, ids.end()});
-      writer.finish();
-      CHECK(folder.count() == 1);
-      const TokenFile file = TokenFile::open(path);
-      CHECK(file.size() == static_cast<Index>(ids.size()));
-      CHECK(file.vocabulary() == vocabulary);
-      CHECK(file.fingerprint() == 7);
-      CHECK(file.path() == path);
-      CHECK(ids_in(file) == ids);
-      for (const Index first : {0, 1, 2015, 2016, 2017, 4095, 4096, 1'499'990}) {
-        Ids window(11);
-        file.read(first, 11, window.data());
-        CHECK(window == Ids(ids.begin() + first, ids.begin() + first + 11));
-      }
+TEST_CASE("ids are read as they were written, from any place") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
+    CAPTURE(vocabulary);
+    Ids ids(1'500'001);  // more than is read at a time
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<std::int32_t>(
+          bounded(mix_bits(test_seed(5), i), static_cast<std::uint64_t>(vocabulary)));
     }
-  }
-
-  TEST_CASE("reading is refused where there are no ids") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    write_tokens(path, 10, {1, 2, 3});
+    ids[3] = static_cast<std::int32_t>(vocabulary - 1);
+    TokenFileWriter writer(path, vocabulary, 7);
+    writer.append({ids.begin(), ids.begin() + 3});
+    writer.append({});
+    writer.append({ids.begin() + 3, ids.end()});
+    writer.finish();
+    CHECK(folder.count() == 1);
     const TokenFile file = TokenFile::open(path);
-    std::int32_t id = 0;
-    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), (path + ": holds 3 ids; asked for 1 id from 3").c_str(),
-                         DataError);
-    constexpr Index kLargest = std::numeric_limits<Index>::max();
-    for (const auto& [first, count] :
-         {std::pair<Index, Index>(-1, 1), {0, -1}, {0, 4}, {kLargest, 1}, {1, kLargest}})
-      CHECK_THROWS_AS(file.read(first, count, &id), DataError);
-    CHECK_NOTHROW(file.read(3, 0, &id));
-    file.read(2, 1, &id);
-    CHECK(id == 3);
-  }
-
-  TEST_CASE("other files than token files are refused") {
-    const std::string whole = file_of(2, 2, 10, 2, {4, '\0'});
-    check_refused("", "is not a token file: it has 0 bytes");
-    check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes");
-    check_refused("tapetoks" + whole.substr(8), "is not a token file: it does not begin with TAPETOKS");
-    check_refused(
-        file_of(3, 2, 10, 0, ""),
-        "is a token file of version 3, and versions 1 to 2 are known; try to prepare the text again");
-  }
-
-  TEST_CASE("any bit that flipped in any byte is noticed by the time that the file is checked") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    for (const Index vocabulary : {300, 70'000}) {
-      TokenFileWriter writer(path, vocabulary, 7);
-      for (const Ids& ids : {Ids{1, 2, 3}, Ids{4}, Ids{299, 0, 7, 7, 9}}) writer.append(ids);
-      writer.finish();
-      const std::string whole = read_bytes(path);
-      CHECK_NOTHROW(TokenFile::open(path).check());
-      for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-        CAPTURE(bit);
-        std::string flipped = whole;
-        flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
-        write_bytes(path, flipped);
-        CHECK_THROWS_AS(TokenFile::open(path).check(), DataError);
-      }
+    CHECK(file.size() == static_cast<Index>(ids.size()));
+    CHECK(file.vocabulary() == vocabulary);
+    CHECK(file.fingerprint() == 7);
+    CHECK(file.path() == path);
+    CHECK(ids_in(file) == ids);
+    for (const Index first : {0, 1, 2015, 2016, 2017, 4095, 4096, 1'499'990}) {
+      Ids window(11);
+      file.read(first, 11, window.data());
+      CHECK(window == Ids(ids.begin() + first, ids.begin() + first + 11));
     }
-    write_tokens(path, 10, {1, 2, 3});
-    std::string flipped = read_bytes(path);
-    flipped[64] = 0;
-    write_bytes(path, flipped);
-    CHECK_THROWS_WITH_AS(TokenFile::open(path).check(),
-                         (path + ": is damaged: its ids have another checksum than its header says; try to "
-                                 "prepare the text again")
-                             .c_str(),
-                         DataError);
   }
+}
 
-  TEST_CASE("the checksum is that of all ids, in whatever pieces they come") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    Ids ids(100'003);  // more than is read at a time, and not a whole number of words
-    std::iota(ids.begin(), ids.end(), 0);
-    TokenFileWriter writer(path, 1 << 17, 0x1122334455667788);
-    for (std::size_t first = 0, count = 1; first < ids.size(); first += count, count = count * 3 + 1) {
-      count = std::min(count, ids.size() - first);
-      const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(first);
-      writer.append({begin, begin + static_cast<std::ptrdiff_t>(count)});
-    }
+TEST_CASE("reading is refused where there are no ids") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  write_tokens(path, 10, {1, 2, 3});
+  const TokenFile file = TokenFile::open(path);
+  std::int32_t id = 0;
+  CHECK_THROWS_WITH_AS(file.read(3, 1, &id), (path + ": holds 3 ids; asked for 1 id from 3").c_str(),
+                       DataError);
+  constexpr Index kLargest = std::numeric_limits<Index>::max();
+  for (const auto& [first, count] :
+       {std::pair<Index, Index>(-1, 1), {0, -1}, {0, 4}, {kLargest, 1}, {1, kLargest}})
+    CHECK_THROWS_AS(file.read(first, count, &id), DataError);
+  CHECK_NOTHROW(file.read(3, 0, &id));
+  file.read(2, 1, &id);
+  CHECK(id == 3);
+}
+
+TEST_CASE("other files than token files are refused") {
+  const std::string whole = file_of(2, 2, 10, 2, {4, '\0'});
+  check_refused("", "is not a token file: it has 0 bytes");
+  check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes");
+  check_refused("tapetoks" + whole.substr(8), "is not a token file: it does not begin with TAPETOKS");
+  check_refused(file_of(3, 2, 10, 0, ""),
+                "is a token file of version 3, and versions 1 to 2 are known; try to prepare the text again");
+}
+
+TEST_CASE("any bit that flipped in any byte is noticed by the time that the file is checked") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  for (const Index vocabulary : {300, 70'000}) {
+    TokenFileWriter writer(path, vocabulary, 7);
+    for (const Ids& ids : {Ids{1, 2, 3}, Ids{4}, Ids{299, 0, 7, 7, 9}}) writer.append(ids);
     writer.finish();
     const std::string whole = read_bytes(path);
-    CHECK(whole == file_of(2, 4, 1 << 17, ids.size(), whole.substr(64)));
     CHECK_NOTHROW(TokenFile::open(path).check());
-  }
-
-  TEST_CASE("a file of version 1 has no checksum of its ids, and is read without it") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    write_bytes(path, file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
-    const TokenFile file = TokenFile::open(path);
-    CHECK_NOTHROW(file.check());
-    CHECK(ids_in(file) == Ids{1, 65535, 258});
-  }
-
-  TEST_CASE(
-      "a header that contradicts itself or the file's length is refused, though its checksum is right") {
-    const auto message = [](const char* ids, const char* id_bytes, const char* vocabulary,
-                            const char* follow) {
-      return format("is damaged: its header says {} ids of {} bytes below {}, and {} bytes follow it", ids,
-                    id_bytes, vocabulary, follow);
-    };
-    check_refused(file_of(2, 2, 0, 1, {0, 0}), message("1", "2", "0", "2"));
-    check_refused(file_of(2, 4, std::uint64_t{1} << 31, 0, ""), message("0", "4", "2147483648", "0"));
-    check_refused(file_of(2, 4, 10, 1, std::string(4, '\0')), message("1", "4", "10", "4"));
-    check_refused(file_of(2, 0, 10, 1, std::string(4, '\0')), message("1", "0", "10", "4"));
-    check_refused(file_of(2, 2, 65537, 2, std::string(4, '\0')), message("2", "2", "65537", "4"));
-    check_refused(file_of(2, 2, 10, 3, std::string(5, '\0')), message("3", "2", "10", "5"));  // cut in an id
-    check_refused(file_of(2, 2, 10, 3, std::string(4, '\0')), message("3", "2", "10", "4"));  // between ids
-    check_refused(file_of(2, 2, 10, 3, std::string(7, '\0')), message("3", "2", "10", "7"));
-    // Sizes whose bytes would overflow to those that are there.
-    for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
-      const TemporaryFolder folder;
-      write_bytes(folder.file("it"), file_of(2, 2, 10, size, ""));
-      CHECK_THROWS_AS(TokenFile::open(folder.file("it")), DataError);
+    for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      CAPTURE(bit);
+      std::string flipped = whole;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+      write_bytes(path, flipped);
+      CHECK_THROWS_AS(TokenFile::open(path).check(), DataError);
     }
   }
+  write_tokens(path, 10, {1, 2, 3});
+  std::string flipped = read_bytes(path);
+  flipped[64] = 0;
+  write_bytes(path, flipped);
+  CHECK_THROWS_WITH_AS(TokenFile::open(path).check(),
+                       (path + ": is damaged: its ids have another checksum than its header says; try to "
+                               "prepare the text again")
+                           .c_str(),
+                       DataError);
+}
 
-  TEST_CASE("an id that the vocabulary does not have is refused when it is read") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    write_bytes(path, file_of(2, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
-    const TokenFile file = TokenFile::open(path);
-    Ids ids(3);
-    CHECK_NOTHROW(file.read(0, 1, ids.data()));
-    CHECK_THROWS_WITH_AS(
-        file.read(0, 3, ids.data()),
-        (path + ": is damaged: among 3 ids from 0 is 10, not below the vocabulary of 10").c_str(), DataError);
-    write_bytes(path, file_of(2, 4, 70'000, 1, "\xff\xff\xff\xff"));
-    CHECK_THROWS_WITH_AS(
-        TokenFile::open(path).read(0, 1, ids.data()),
-        (path + ": is damaged: among 1 id from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
-        DataError);
+TEST_CASE("the checksum is that of all ids, in whatever pieces they come") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  Ids ids(100'003);  // more than is read at a time, and not a whole number of words
+  std::iota(ids.begin(), ids.end(), 0);
+  TokenFileWriter writer(path, 1 << 17, 0x1122334455667788);
+  for (std::size_t first = 0, count = 1; first < ids.size(); first += count, count = count * 3 + 1) {
+    count = std::min(count, ids.size() - first);
+    const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(first);
+    writer.append({begin, begin + static_cast<std::ptrdiff_t>(count)});
   }
+  writer.finish();
+  const std::string whole = read_bytes(path);
+  CHECK(whole == file_of(2, 4, 1 << 17, ids.size(), whole.substr(64)));
+  CHECK_NOTHROW(TokenFile::open(path).check());
+}
 
-  TEST_CASE("a file that its writer did not finish is not a token file") {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("tokens");
-    TokenFileWriter writer(path, 10, 7);
-    writer.append(Ids(1'000'000, 3));
-    CHECK_THROWS_WITH_AS(TokenFile::open(path + ".partial"),
-                         (path + ".partial: is not a token file: it does not begin with TAPETOKS").c_str(),
-                         DataError);
-  }
+TEST_CASE("a file of version 1 has no checksum of its ids, and is read without it") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  write_bytes(path, file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
+  const TokenFile file = TokenFile::open(path);
+  CHECK_NOTHROW(file.check());
+  CHECK(ids_in(file) == Ids{1, 65535, 258});
+}
 
-  TEST_CASE("a full disk is reported, and nothing is left") {
+TEST_CASE("a header that contradicts itself or the file's length is refused, though its checksum is right") {
+  const auto message = [](const char* ids, const char* id_bytes, const char* vocabulary, const char* follow) {
+    return format("is damaged: its header says {} ids of {} bytes below {}, and {} bytes follow it", ids,
+                  id_bytes, vocabulary, follow);
+  };
+  check_refused(file_of(2, 2, 0, 1, {0, 0}), message("1", "2", "0", "2"));
+  check_refused(file_of(2, 4, std::uint64_t{1} << 31, 0, ""), message("0", "4", "2147483648", "0"));
+  check_refused(file_of(2, 4, 10, 1, std::string(4, '\0')), message("1", "4", "10", "4"));
+  check_refused(file_of(2, 0, 10, 1, std::string(4, '\0')), message("1", "0", "10", "4"));
+  check_refused(file_of(2, 2, 65537, 2, std::string(4, '\0')), message("2", "2", "65537", "4"));
+  check_refused(file_of(2, 2, 10, 3, std::string(5, '\0')), message("3", "2", "10", "5"));  // cut in an id
+  check_refused(file_of(2, 2, 10, 3, std::string(4, '\0')), message("3", "2", "10", "4"));  // between ids
+  check_refused(file_of(2, 2, 10, 3, std::string(7, '\0')), message("3", "2", "10", "7"));
+  // Sizes whose bytes would overflow to those that are there.
+  for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     const TemporaryFolder folder;
-    const std::string path = folder.file("tokens"), message = path + ": cannot be written: File too large";
-    const FileSizeLimit limit(1 << 16);
-    TokenFileWriter writer(path, 10, 7);
-    CHECK_THROWS_WITH_AS(writer.append(Ids(1'000'000, 3)), message.c_str(), DataError);
-    TokenFileWriter small(path, 10, 7);
-    small.append(Ids(100'000, 3));
-    CHECK_THROWS_WITH_AS(small.finish(), message.c_str(), DataError);
-    CHECK(folder.count() == 0);
+    write_bytes(folder.file("it"), file_of(2, 2, 10, size, ""));
+    CHECK_THROWS_AS(TokenFile::open(folder.file("it")), DataError);
   }
+}
+
+TEST_CASE("an id that the vocabulary does not have is refused when it is read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  write_bytes(path, file_of(2, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
+  const TokenFile file = TokenFile::open(path);
+  Ids ids(3);
+  CHECK_NOTHROW(file.read(0, 1, ids.data()));
+  CHECK_THROWS_WITH_AS(
+      file.read(0, 3, ids.data()),
+      (path + ": is damaged: among 3 ids from 0 is 10, not below the vocabulary of 10").c_str(), DataError);
+  write_bytes(path, file_of(2, 4, 70'000, 1, "\xff\xff\xff\xff"));
+  CHECK_THROWS_WITH_AS(
+      TokenFile::open(path).read(0, 1, ids.data()),
+      (path + ": is damaged: among 1 id from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
+      DataError);
+}
+
+TEST_CASE("a file that its writer did not finish is not a token file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  TokenFileWriter writer(path, 10, 7);
+  writer.append(Ids(1'000'000, 3));
+  CHECK_THROWS_WITH_AS(TokenFile::open(path + ".partial"),
+                       (path + ".partial: is not a token file: it does not begin with TAPETOKS").c_str(),
+                       DataError);
+}
+
+TEST_CASE("a full disk is reported, and nothing is left") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens"), message = path + ": cannot be written: File too large";
+  const FileSizeLimit limit(1 << 16);
+  TokenFileWriter writer(path, 10, 7);
+  CHECK_THROWS_WITH_AS(writer.append(Ids(1'000'000, 3)), message.c_str(), DataError);
+  TokenFileWriter small(path, 10, 7);
+  small.append(Ids(100'000, 3));
+  CHECK_THROWS_WITH_AS(small.finish(), message.c_str(), DataError);
+  CHECK(folder.count() == 0);
 }

@@ -34,72 +34,70 @@ std::string fault_of(const HopperRaceCase& race) {
 
 }  // namespace
 
-TEST_SUITE("emulator/races") {
-  TEST_CASE("races are found and named, and only races") {
-    if (!accesses_are_seen()) return;
-    const InOrder order(0);
+TEST_CASE("races are found and named, and only races") {
+  if (!accesses_are_seen()) return;
+  const InOrder order(0);
+  for (const RaceCase& race : race_cases()) {
+    const std::string text = fault_of(race);
+    INFO(std::string(race.name) << ": " << text);
+    if (race.fault == nullptr) {
+      CHECK(text == kNothing);
+    } else {
+      CHECK(text.find("[kernel] thread ") == 0);
+      CHECK(text.find(race.fault) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("in every order: the same kernels are right and wrong") {
+  if (!accesses_are_seen()) return;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const InOrder order(seed);
     for (const RaceCase& race : race_cases()) {
       const std::string text = fault_of(race);
-      INFO(std::string(race.name) << ": " << text);
-      if (race.fault == nullptr) {
-        CHECK(text == kNothing);
-      } else {
-        CHECK(text.find("[kernel] thread ") == 0);
-        CHECK(text.find(race.fault) != std::string::npos);
-      }
+      INFO(std::string(race.name) << ", seed " << seed << ": " << text);
+      CHECK((text == kNothing) == (race.fault == nullptr));
     }
   }
+}
 
-  TEST_CASE("in every order: the same kernels are right and wrong") {
-    if (!accesses_are_seen()) return;
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-      const InOrder order(seed);
-      for (const RaceCase& race : race_cases()) {
-        const std::string text = fault_of(race);
-        INFO(std::string(race.name) << ", seed " << seed << ": " << text);
-        CHECK((text == kNothing) == (race.fault == nullptr));
-      }
+TEST_CASE("copies and products beside the threads, and barriers in shared memory") {
+  if (!accesses_are_seen()) return;
+  for (std::uint64_t seed = 0; seed <= 5; ++seed) {
+    const InOrder order(seed);
+    for (const HopperRaceCase& race : hopper_race_cases()) {
+      const std::string text = fault_of(race);
+      INFO(std::string(race.name) << ", seed " << seed << ": " << text);
+      CHECK((text == kNothing) == (race.fault == nullptr));
+      if (seed == 0 && race.fault != nullptr) CHECK(text.find(race.fault) != std::string::npos);
     }
   }
+}
 
-  TEST_CASE("copies and products beside the threads, and barriers in shared memory") {
-    if (!accesses_are_seen()) return;
-    for (std::uint64_t seed = 0; seed <= 5; ++seed) {
-      const InOrder order(seed);
-      for (const HopperRaceCase& race : hopper_race_cases()) {
-        const std::string text = fault_of(race);
-        INFO(std::string(race.name) << ", seed " << seed << ": " << text);
-        CHECK((text == kNothing) == (race.fault == nullptr));
-        if (seed == 0 && race.fault != nullptr) CHECK(text.find(race.fault) != std::string::npos);
-      }
-    }
-  }
+TEST_CASE("a message names the kernel, both threads, the place and the last barrier") {
+  if (!accesses_are_seen()) return;
+  const InOrder order(0);
+  const std::string text = fault_of(race_cases()[1]);
+  INFO(text);
+  CHECK(text.find(
+            "[kernel] thread 32 of block (0,0,0) writes what thread 31 of block (0,0,0) read, and nothing "
+            "orders them; got 4 bytes at dynamic shared memory + 128, after the barrier ") == 0);
+  CHECK(text.find("race_kernels.cpp:") != std::string::npos);
+  CHECK(text.find("in code at ") != std::string::npos);
+  CHECK(text.find("block (0,0,0) of (3,1,1), block size (64,1,1)") != std::string::npos);
+}
 
-  TEST_CASE("a message names the kernel, both threads, the place and the last barrier") {
-    if (!accesses_are_seen()) return;
-    const InOrder order(0);
-    const std::string text = fault_of(race_cases()[1]);
-    INFO(text);
-    CHECK(text.find(
-              "[kernel] thread 32 of block (0,0,0) writes what thread 31 of block (0,0,0) read, and nothing "
-              "orders them; got 4 bytes at dynamic shared memory + 128, after the barrier ") == 0);
-    CHECK(text.find("race_kernels.cpp:") != std::string::npos);
-    CHECK(text.find("in code at ") != std::string::npos);
-    CHECK(text.find("block (0,0,0) of (3,1,1), block size (64,1,1)") != std::string::npos);
-  }
+TEST_CASE("launches one after the other do not race") {
+  std::vector<float> global(256);
+  std::vector<std::int16_t> halves(256);
+  for (int repeat = 0; repeat < 3; ++repeat)
+    launch("kernel", 3, 64, 64 * sizeof(float),
+           [&] { race_cases()[0].kernel(global.data(), halves.data()); });
+  CHECK(global[191] == 1);
+}
 
-  TEST_CASE("launches one after the other do not race") {
-    std::vector<float> global(256);
-    std::vector<std::int16_t> halves(256);
-    for (int repeat = 0; repeat < 3; ++repeat)
-      launch("kernel", 3, 64, 64 * sizeof(float),
-             [&] { race_cases()[0].kernel(global.data(), halves.data()); });
-    CHECK(global[191] == 1);
-  }
-
-  TEST_CASE("nobody looks when told not to") {
-    const InOrder restores_options(0);
-    emulator::options().races = false;
-    CHECK(fault_of(race_cases()[3]) == kNothing);
-  }
+TEST_CASE("nobody looks when told not to") {
+  const InOrder restores_options(0);
+  emulator::options().races = false;
+  CHECK(fault_of(race_cases()[3]) == kNothing);
 }

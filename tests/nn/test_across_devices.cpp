@@ -110,113 +110,111 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_SUITE("nn/across_devices") {
-  TEST_CASE("language models of each kind learn the same on both, in double to 1e-9") {
-    for (const LanguageKind& kind : language_kinds()) {
-      INFO(kind.name());
-      const int steps = kind.name() == language_kinds().front().name() ? kSteps : 3;
-      const std::vector<double> here = language_losses(kind, kCpu, 0, steps);
-      CHECK_BELOW(largest_difference(here, language_losses(kind, kGpu, 0, steps)), 1e-9);
-      CHECK(here.back() != here.front());
-    }
+TEST_CASE("language models of each kind learn the same on both, in double to 1e-9") {
+  for (const LanguageKind& kind : language_kinds()) {
+    INFO(kind.name());
+    const int steps = kind.name() == language_kinds().front().name() ? kSteps : 3;
+    const std::vector<double> here = language_losses(kind, kCpu, 0, steps);
+    CHECK_BELOW(largest_difference(here, language_losses(kind, kGpu, 0, steps)), 1e-9);
+    CHECK(here.back() != here.front());
   }
+}
 
-  TEST_CASE("so does an encoder and decoder, with masks, and dropout drops the same elements") {
-    CHECK_BELOW(largest_difference(translation_losses(kCpu, 0.2), translation_losses(kGpu, 0.2)), 1e-9);
-    const LanguageKind kind = language_kinds().front();
-    CHECK_BELOW(largest_difference(language_losses(kind, kCpu, 0.2, 5), language_losses(kind, kGpu, 0.2, 5)),
-                1e-9);
-  }
+TEST_CASE("so does an encoder and decoder, with masks, and dropout drops the same elements") {
+  CHECK_BELOW(largest_difference(translation_losses(kCpu, 0.2), translation_losses(kGpu, 0.2)), 1e-9);
+  const LanguageKind kind = language_kinds().front();
+  CHECK_BELOW(largest_difference(language_losses(kind, kCpu, 0.2, 5), language_losses(kind, kGpu, 0.2, 5)),
+              1e-9);
+}
 
-  TEST_CASE("in single precision the GPU is as near to double as the CPU is, and bf16 follows") {
-    const LanguageKind kind = language_kinds().front();
-    const std::vector<double> exact = language_losses(kind, kCpu),
-                              here = language_losses(kind, {Device::cpu(), DType::f32}),
-                              there = language_losses(kind, {Device::cuda(), DType::f32}),
-                              coarse = language_losses(kind, {Device::cuda(), DType::f32, true});
-    CHECK_BELOW(largest_difference(there, exact), 2 * std::max(largest_difference(here, exact), 1e-6));
-    CHECK_BELOW(largest_difference(coarse, exact), 0.05);
-    CHECK(largest_difference(coarse, exact) > 1e-5);  // it is another precision
-    const std::vector<double> again = language_losses(kind, {Device::cuda(), DType::f32, true}, 0, 5);
-    CHECK(std::equal(again.begin(), again.end(), coarse.begin()));  // the same bits twice
-    const std::vector<double> translation = translation_losses({Device::cuda(), DType::f32, true}, 0.1);
-    CHECK_BELOW(largest_difference(translation, translation_losses(kCpu, 0.1)), 0.1);
-  }
+TEST_CASE("in single precision the GPU is as near to double as the CPU is, and bf16 follows") {
+  const LanguageKind kind = language_kinds().front();
+  const std::vector<double> exact = language_losses(kind, kCpu),
+                            here = language_losses(kind, {Device::cpu(), DType::f32}),
+                            there = language_losses(kind, {Device::cuda(), DType::f32}),
+                            coarse = language_losses(kind, {Device::cuda(), DType::f32, true});
+  CHECK_BELOW(largest_difference(there, exact), 2 * std::max(largest_difference(here, exact), 1e-6));
+  CHECK_BELOW(largest_difference(coarse, exact), 0.05);
+  CHECK(largest_difference(coarse, exact) > 1e-5);  // it is another precision
+  const std::vector<double> again = language_losses(kind, {Device::cuda(), DType::f32, true}, 0, 5);
+  CHECK(std::equal(again.begin(), again.end(), coarse.begin()));  // the same bits twice
+  const std::vector<double> translation = translation_losses({Device::cuda(), DType::f32, true}, 0.1);
+  CHECK_BELOW(largest_difference(translation, translation_losses(kCpu, 0.1)), 0.1);
+}
 
-  TEST_CASE("weights are read and written from every device, bf16 beside them or not") {
-    const TemporaryFolder folder;
-    const std::string file = folder.file("weights");
-    const auto model_of = [](std::uint64_t seed, const Place& place) {
-      Generator random(test_seed(seed));
-      DecoderOnly model(language_config(language_kinds().front(), 9), random);
-      move(model, place);
-      return model;
-    };
-    const Place places[] = {
-        {Device::cpu(), DType::f32}, {Device::cuda(), DType::f32}, {Device::cuda(), DType::f32, true}};
-    std::uint64_t seed = 0;
-    for (const Place& from : places) {
-      DecoderOnly written = model_of(++seed, from);
-      save_weights(file, written);
-      for (const Place& to : places) {
-        DecoderOnly read = model_of(100, to), mean = model_of(101, to);
-        load_weights(file, read);
-        average_weights({file, file}, mean);
-        const auto expected = written.named_parameters(), got = read.named_parameters(),
-                   averaged = mean.named_parameters();
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          const std::vector<float> numbers = expected[i].second.value().to_vector<float>();
-          CHECK(got[i].second.value().to_vector<float>() == numbers);
-          CHECK(averaged[i].second.value().to_vector<float>() == numbers);
-          for (const Parameter& parameter : {got[i].second, averaged[i].second}) {
-            CHECK(parameter.value().device() == to.device);
-            CHECK(parameter.used().to(DType::f32).to_vector<float>() ==
-                  parameter.value().to(parameter.used().dtype()).to(DType::f32).to_vector<float>());
-          }
+TEST_CASE("weights are read and written from every device, bf16 beside them or not") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("weights");
+  const auto model_of = [](std::uint64_t seed, const Place& place) {
+    Generator random(test_seed(seed));
+    DecoderOnly model(language_config(language_kinds().front(), 9), random);
+    move(model, place);
+    return model;
+  };
+  const Place places[] = {
+      {Device::cpu(), DType::f32}, {Device::cuda(), DType::f32}, {Device::cuda(), DType::f32, true}};
+  std::uint64_t seed = 0;
+  for (const Place& from : places) {
+    DecoderOnly written = model_of(++seed, from);
+    save_weights(file, written);
+    for (const Place& to : places) {
+      DecoderOnly read = model_of(100, to), mean = model_of(101, to);
+      load_weights(file, read);
+      average_weights({file, file}, mean);
+      const auto expected = written.named_parameters(), got = read.named_parameters(),
+                 averaged = mean.named_parameters();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::vector<float> numbers = expected[i].second.value().to_vector<float>();
+        CHECK(got[i].second.value().to_vector<float>() == numbers);
+        CHECK(averaged[i].second.value().to_vector<float>() == numbers);
+        for (const Parameter& parameter : {got[i].second, averaged[i].second}) {
+          CHECK(parameter.value().device() == to.device);
+          CHECK(parameter.used().to(DType::f32).to_vector<float>() ==
+                parameter.value().to(parameter.used().dtype()).to(DType::f32).to_vector<float>());
         }
       }
     }
   }
+}
 
-  TEST_CASE("texts and translations are the same on both, with every cache") {
-    Generator random(test_seed(5));
-    DecoderOnlyConfig config = language_config(language_kinds().front(), 9);
-    DecoderOnly model(config, random);
-    model.to(DType::f64);
-    model.eval();
-    const auto text_of = [&](const std::optional<CacheConfig>& cache) {
-      TextGenerationConfig generation;
-      generation.samples = 3, generation.max_tokens = 12;
-      generation.cache = cache;
-      std::vector<TokenIds> texts(3);
-      generate_text(model, {1, 2}, generation, [&](Index sample, std::int32_t token) {
-        texts[static_cast<std::size_t>(sample)].push_back(token);
-        return token != 3;
-      });
-      return texts;
-    };
-    EncoderDecoder translator = decoding_model(decoder_kinds()[0], 20, DType::f64, 0);
-    translator.eval();
-    const auto translations_of = [&](const std::optional<CacheConfig>& cache) {
-      SearchConfig search;
-      search.beam = 3, search.max_tokens = 7;
-      search.cache = cache;
-      std::vector<TokenIds> found;
-      for (const Hypothesis& one : beam_search(translator, {{4, 5, 6}, {7}, {8, 4}}, search))
-        found.push_back(one.tokens);
-      return found;
-    };
-    for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
-      moving->to(Device::cpu());
-    const auto texts = text_of({});
-    const auto translations = translations_of({});
-    for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
-      moving->to(Device::cuda());
-    for (const std::optional<CacheConfig>& cache :
-         {std::optional<CacheConfig>(), std::optional<CacheConfig>(CacheConfig{CacheKind::contiguous, 0, 16}),
-          std::optional<CacheConfig>(CacheConfig{CacheKind::paged, 0, 4})}) {
-      CHECK(text_of(cache) == texts);
-      CHECK(translations_of(cache) == translations);
-    }
+TEST_CASE("texts and translations are the same on both, with every cache") {
+  Generator random(test_seed(5));
+  DecoderOnlyConfig config = language_config(language_kinds().front(), 9);
+  DecoderOnly model(config, random);
+  model.to(DType::f64);
+  model.eval();
+  const auto text_of = [&](const std::optional<CacheConfig>& cache) {
+    TextGenerationConfig generation;
+    generation.samples = 3, generation.max_tokens = 12;
+    generation.cache = cache;
+    std::vector<TokenIds> texts(3);
+    generate_text(model, {1, 2}, generation, [&](Index sample, std::int32_t token) {
+      texts[static_cast<std::size_t>(sample)].push_back(token);
+      return token != 3;
+    });
+    return texts;
+  };
+  EncoderDecoder translator = decoding_model(decoder_kinds()[0], 20, DType::f64, 0);
+  translator.eval();
+  const auto translations_of = [&](const std::optional<CacheConfig>& cache) {
+    SearchConfig search;
+    search.beam = 3, search.max_tokens = 7;
+    search.cache = cache;
+    std::vector<TokenIds> found;
+    for (const Hypothesis& one : beam_search(translator, {{4, 5, 6}, {7}, {8, 4}}, search))
+      found.push_back(one.tokens);
+    return found;
+  };
+  for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
+    moving->to(Device::cpu());
+  const auto texts = text_of({});
+  const auto translations = translations_of({});
+  for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
+    moving->to(Device::cuda());
+  for (const std::optional<CacheConfig>& cache :
+       {std::optional<CacheConfig>(), std::optional<CacheConfig>(CacheConfig{CacheKind::contiguous, 0, 16}),
+        std::optional<CacheConfig>(CacheConfig{CacheKind::paged, 0, 4})}) {
+    CHECK(text_of(cache) == texts);
+    CHECK(translations_of(cache) == translations);
   }
 }

@@ -24,31 +24,29 @@ void randomise_alike(A& a, B& b) {
 
 }  // namespace
 
-TEST_SUITE("nn/norm") {
-  TEST_CASE("it is LayerNorm or RmsNorm, with the width, epsilon and bias that it is given") {
-    const Tensor x = random_values({2, 3, 7}, 6);
-    for (const double epsilon : {1e-5, 0.5}) {
-      for (const bool bias : {true, false}) {
-        Norm norm({NormKind::layer, 7, epsilon, bias});
-        LayerNorm layer({7, epsilon, bias});
-        randomise_alike(norm, layer);
-        CHECK(same_bits(norm(x), layer(x)));
-        CHECK(norm.parameter_count() == (bias ? 14 : 7));
-        Norm rms({NormKind::rms, 7, epsilon, bias});
-        RmsNorm expected({7, epsilon});
-        randomise_alike(rms, expected);
-        CHECK(same_bits(rms(x), expected(x)));
-        CHECK(rms.parameter_count() == 7);
-      }
+TEST_CASE("it is LayerNorm or RmsNorm, with the width, epsilon and bias that it is given") {
+  const Tensor x = random_values({2, 3, 7}, 6);
+  for (const double epsilon : {1e-5, 0.5}) {
+    for (const bool bias : {true, false}) {
+      Norm norm({NormKind::layer, 7, epsilon, bias});
+      LayerNorm layer({7, epsilon, bias});
+      randomise_alike(norm, layer);
+      CHECK(same_bits(norm(x), layer(x)));
+      CHECK(norm.parameter_count() == (bias ? 14 : 7));
+      Norm rms({NormKind::rms, 7, epsilon, bias});
+      RmsNorm expected({7, epsilon});
+      randomise_alike(rms, expected);
+      CHECK(same_bits(rms(x), expected(x)));
+      CHECK(rms.parameter_count() == 7);
     }
   }
+}
 
-  TEST_CASE("another width is refused") {
-    CHECK(message_of<ShapeError>([] {
-            Norm({NormKind::layer, 3, 1e-5, true})(Tensor::zeros({2, 4}));
-          }).find("[layer_norm] ") == 0);
-    CHECK(message_of<ShapeError>([] {
-            Norm({NormKind::rms, 3, 1e-5, true})(Tensor::zeros({2, 4}));
-          }).find("[rms_norm] ") == 0);
-  }
+TEST_CASE("another width is refused") {
+  CHECK(message_of<ShapeError>([] {
+          Norm({NormKind::layer, 3, 1e-5, true})(Tensor::zeros({2, 4}));
+        }).find("[layer_norm] ") == 0);
+  CHECK(message_of<ShapeError>([] {
+          Norm({NormKind::rms, 3, 1e-5, true})(Tensor::zeros({2, 4}));
+        }).find("[rms_norm] ") == 0);
 }

@@ -48,53 +48,50 @@ void at_once(const Work& work) {
 }  // namespace
 
 // Also built with the thread sanitizer: see thread_sanitized.cmake.
-TEST_SUITE("nn/shared_model") {
-  TEST_CASE("threads share a model of each kind: all get the numbers of a thread alone") {
-    for (const LanguageKind& kind : language_kinds()) {
-      CAPTURE(kind.name());
-      DecoderOnly model = language_model(language_config(kind, 2 * kTokens), DType::f32);
-      model.to(default_device());
-      std::vector<Tensor> parameters;
-      for (const auto& [path, parameter] : model.named_parameters()) parameters.push_back(parameter);
-      std::vector<Numbers> together(kThreads);
-      at_once([&](std::size_t i) { together[i] = use(model, parameters, 10 * i); });
-      for (std::size_t i = 0; i < kThreads; ++i) CHECK(together[i] == use(model, parameters, 10 * i));
-    }
+TEST_CASE("threads share a model of each kind: all get the numbers of a thread alone") {
+  for (const LanguageKind& kind : language_kinds()) {
+    CAPTURE(kind.name());
+    DecoderOnly model = language_model(language_config(kind, 2 * kTokens), DType::f32);
+    model.to(default_device());
+    std::vector<Tensor> parameters;
+    for (const auto& [path, parameter] : model.named_parameters()) parameters.push_back(parameter);
+    std::vector<Numbers> together(kThreads);
+    at_once([&](std::size_t i) { together[i] = use(model, parameters, 10 * i); });
+    for (std::size_t i = 0; i < kThreads; ++i) CHECK(together[i] == use(model, parameters, 10 * i));
   }
+}
 
-  TEST_CASE("threads train a model in turns: gradients and steps are those of one thread") {
-    const auto trained = [](const auto& run) {
-      DecoderOnly model =
-          language_model(language_config({"mha", PositionKind::learned}, kTokens), DType::f32);
-      model.to(default_device());
-      AdamW optimizer(model.parameters());
-      run([&](std::size_t i) {
-        Tape tape;
-        tape.backward(model.loss(tokens_of(i), tokens_of(i + 1)));
-        optimizer.step(0.01);
-        model.clear_gradients();
-      });
-      Numbers all;
-      for (const auto& [path, parameter] : model.named_parameters()) append(all, parameter);
-      return all;
-    };
-    const Numbers alone = trained([](const auto& step) {
-      for (std::size_t i = 0; i < 3 * kThreads; ++i) step(i);
+TEST_CASE("threads train a model in turns: gradients and steps are those of one thread") {
+  const auto trained = [](const auto& run) {
+    DecoderOnly model = language_model(language_config({"mha", PositionKind::learned}, kTokens), DType::f32);
+    model.to(default_device());
+    AdamW optimizer(model.parameters());
+    run([&](std::size_t i) {
+      Tape tape;
+      tape.backward(model.loss(tokens_of(i), tokens_of(i + 1)));
+      optimizer.step(0.01);
+      model.clear_gradients();
     });
-    const Numbers in_turns = trained([](const auto& step) {
-      std::mutex mutex;
-      std::condition_variable changed;
-      std::size_t next = 0;
-      at_once([&](std::size_t i) {
-        for (std::size_t turn = i; turn < 3 * kThreads; turn += kThreads) {
-          std::unique_lock<std::mutex> lock(mutex);
-          changed.wait(lock, [&] { return next == turn; });
-          step(turn);
-          ++next;
-          changed.notify_all();
-        }
-      });
+    Numbers all;
+    for (const auto& [path, parameter] : model.named_parameters()) append(all, parameter);
+    return all;
+  };
+  const Numbers alone = trained([](const auto& step) {
+    for (std::size_t i = 0; i < 3 * kThreads; ++i) step(i);
+  });
+  const Numbers in_turns = trained([](const auto& step) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t next = 0;
+    at_once([&](std::size_t i) {
+      for (std::size_t turn = i; turn < 3 * kThreads; turn += kThreads) {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [&] { return next == turn; });
+        step(turn);
+        ++next;
+        changed.notify_all();
+      }
     });
-    CHECK(in_turns == alone);
-  }
+  });
+  CHECK(in_turns == alone);
 }

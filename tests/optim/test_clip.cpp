@@ -9,45 +9,42 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("optim/clip") {
-  TEST_CASE("the norm of 3 and 4 in two parameters is 5, and stays when it is allowed") {
-    const Parameter x(Tensor::from<float>({0})), y(Tensor::from<float>({0})), without(Tensor::zeros({2}));
-    set_gradient(x, Tensor::from<float>({3}));
-    set_gradient(y, Tensor::from<float>({4}));
-    CHECK(clip_gradient_norm({x, y, without}, 6) == 5);
-    CHECK(x.gradient().at(0) == 3);
-    CHECK(clip_gradient_norm({x, y, without}, 2.5) == 5);
-    CHECK_BELOW(deviation(x.gradient().at(0), 1.5), 1e-6);
-    CHECK_BELOW(deviation(y.gradient().at(0), 2), 1e-6);
-    CHECK_FALSE(without.gradient().defined());
-  }
+TEST_CASE("the norm of 3 and 4 in two parameters is 5, and stays when it is allowed") {
+  const Parameter x(Tensor::from<float>({0})), y(Tensor::from<float>({0})), without(Tensor::zeros({2}));
+  set_gradient(x, Tensor::from<float>({3}));
+  set_gradient(y, Tensor::from<float>({4}));
+  CHECK(clip_gradient_norm({x, y, without}, 6) == 5);
+  CHECK(x.gradient().at(0) == 3);
+  CHECK(clip_gradient_norm({x, y, without}, 2.5) == 5);
+  CHECK_BELOW(deviation(x.gradient().at(0), 1.5), 1e-6);
+  CHECK_BELOW(deviation(y.gradient().at(0), 2), 1e-6);
+  CHECK_FALSE(without.gradient().defined());
+}
 
-  TEST_CASE("a norm that is not finite is returned and the gradients stay") {
-    for (const float bad :
-         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      const Parameter x(Tensor::zeros({2}));
-      set_gradient(x, Tensor::from<float>({7, bad}));
-      CHECK_FALSE(std::isfinite(clip_gradient_norm({x}, 1)));
-      CHECK(x.gradient().at(0) == 7);
-    }
+TEST_CASE("a norm that is not finite is returned and the gradients stay") {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const Parameter x(Tensor::zeros({2}));
+    set_gradient(x, Tensor::from<float>({7, bad}));
+    CHECK_FALSE(std::isfinite(clip_gradient_norm({x}, 1)));
+    CHECK(x.gradient().at(0) == 7);
   }
+}
 
-  TEST_CASE("the norm is the same for any number of threads, and exact enough for large gradients") {
-    for (const Index size : {0, 1, 31, 63, 64, 65, 257, 300001}) {
-      const Parameter x(Tensor::zeros({size}));
-      const Tensor gradient = Tensor::empty({size});
-      Generator(test_seed(1)).fill_normal(gradient, 0, 1e19);  // the squares exceed what f32 holds
-      set_gradient(x, gradient);
-      const int most = omp_get_max_threads();
-      omp_set_num_threads(1);
-      const double one = gradient_norm({x});
-      omp_set_num_threads(2);
-      const double two = gradient_norm({x});
-      omp_set_num_threads(most);
-      double sum = 0;
-      for (Index i = 0; i < size; ++i) sum += gradient.at(i) * gradient.at(i);
-      CHECK(one == two);
-      CHECK_BELOW(std::abs(one - std::sqrt(sum)), 1e-12 * std::sqrt(sum));
-    }
+TEST_CASE("the norm is the same for any number of threads, and exact enough for large gradients") {
+  for (const Index size : {0, 1, 31, 63, 64, 65, 257, 300001}) {
+    const Parameter x(Tensor::zeros({size}));
+    const Tensor gradient = Tensor::empty({size});
+    Generator(test_seed(1)).fill_normal(gradient, 0, 1e19);  // the squares exceed what f32 holds
+    set_gradient(x, gradient);
+    const int most = omp_get_max_threads();
+    omp_set_num_threads(1);
+    const double one = gradient_norm({x});
+    omp_set_num_threads(2);
+    const double two = gradient_norm({x});
+    omp_set_num_threads(most);
+    double sum = 0;
+    for (Index i = 0; i < size; ++i) sum += gradient.at(i) * gradient.at(i);
+    CHECK(one == two);
+    CHECK_BELOW(std::abs(one - std::sqrt(sum)), 1e-12 * std::sqrt(sum));
   }
 }

@@ -21,113 +21,111 @@ void set_all(const Parameter& x, double value) {
 
 }  // namespace
 
-TEST_SUITE("optim/moving_average") {
-  TEST_CASE("the average follows the formula, its decay rising from 0, at every size") {
-    for (const DType type : {DType::f32, DType::f64}) {
-      for (const Index size : {0, 1, 31, 33, 257, 5001}) {
-        const Parameter x(Tensor::zeros({size}, type));
-        MovingAverage average({x}, 0.75);
-        double expected = 0;
-        for (int n = 0; n < 40; ++n) {  // n / (n + 9) passes 0.75 after 27 steps
-          const double value = std::sin(n + 1.0), decay = std::min(0.75, n / (n + 9.0));
-          set_all(x, value);
-          average.include_weights();
-          expected = decay * expected + (1 - decay) * value;
-        }
-        CHECK(average.exchange_weights());
-        const double bound = type == DType::f64 ? 1e-15 : 1e-6;  // a few roundings, each fading by 0.75
-        for (Index i = 0; i < size; ++i) REQUIRE_BELOW(std::abs(x.value().at(i) - expected), bound);
+TEST_CASE("the average follows the formula, its decay rising from 0, at every size") {
+  for (const DType type : {DType::f32, DType::f64}) {
+    for (const Index size : {0, 1, 31, 33, 257, 5001}) {
+      const Parameter x(Tensor::zeros({size}, type));
+      MovingAverage average({x}, 0.75);
+      double expected = 0;
+      for (int n = 0; n < 40; ++n) {  // n / (n + 9) passes 0.75 after 27 steps
+        const double value = std::sin(n + 1.0), decay = std::min(0.75, n / (n + 9.0));
+        set_all(x, value);
+        average.include_weights();
+        expected = decay * expected + (1 - decay) * value;
       }
+      CHECK(average.exchange_weights());
+      const double bound = type == DType::f64 ? 1e-15 : 1e-6;  // a few roundings, each fading by 0.75
+      for (Index i = 0; i < size; ++i) REQUIRE_BELOW(std::abs(x.value().at(i) - expected), bound);
     }
   }
+}
 
-  TEST_CASE("weights and average change places and back to the same bits, shadows with them") {
-    const bool narrows = default_device().is_cuda();
-    OptimCase model(DType::f32);
-    if (narrows) model.weight.set_shadow(DType::bf16);
-    AdamW optimizer(model.parameters());
-    MovingAverage average(model.parameters(), 0.9);
-    CHECK_FALSE(average.exchange_weights());  // there is none yet
-    CHECK(model.weight.value().at(0) == 0.5);
-    for (int step = 0; step < 5; ++step) {
-      model.run(optimizer, step, step + 1);
-      average.include_weights();
-    }
-    const Tensor weights = model.weight.value().clone(), shadow = model.weight.used().clone();
-    average.exchange_weights();
-    CHECK(absolute_error(model.weight.value(), weights) > 0.01);
-    CHECK(absolute_error(model.weight.used().to(DType::f32),
-                         model.weight.value().to(model.weight.used().dtype()).to(DType::f32)) == 0);
-    average.exchange_weights();
-    CHECK(absolute_error(model.weight.value(), weights) == 0);
-    CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
+TEST_CASE("weights and average change places and back to the same bits, shadows with them") {
+  const bool narrows = default_device().is_cuda();
+  OptimCase model(DType::f32);
+  if (narrows) model.weight.set_shadow(DType::bf16);
+  AdamW optimizer(model.parameters());
+  MovingAverage average(model.parameters(), 0.9);
+  CHECK_FALSE(average.exchange_weights());  // there is none yet
+  CHECK(model.weight.value().at(0) == 0.5);
+  for (int step = 0; step < 5; ++step) {
+    model.run(optimizer, step, step + 1);
+    average.include_weights();
   }
+  const Tensor weights = model.weight.value().clone(), shadow = model.weight.used().clone();
+  average.exchange_weights();
+  CHECK(absolute_error(model.weight.value(), weights) > 0.01);
+  CHECK(absolute_error(model.weight.used().to(DType::f32),
+                       model.weight.value().to(model.weight.used().dtype()).to(DType::f32)) == 0);
+  average.exchange_weights();
+  CHECK(absolute_error(model.weight.value(), weights) == 0);
+  CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
+}
 
-  TEST_CASE("restored in the middle it goes on to the same bits") {
-    const Parameter whole(Tensor::zeros({37}, DType::f64)), second(Tensor::zeros({37}, DType::f64));
-    MovingAverage uninterrupted({whole}, 0.95), before({whole}, 0.95), after({second}, 0.95);
-    OptimizerCopy copy;
-    for (int n = 0; n < 30; ++n) {
-      set_all(whole, std::cos(n));
-      set_all(second, std::cos(n));
-      uninterrupted.include_weights();
-      if (n < 12) before.include_weights();
-      if (n == 11) {
-        before.visit_state(copy);
-        copy.restores = true;
-        after.visit_state(copy);
-      }
-      if (n >= 12) after.include_weights();
+TEST_CASE("restored in the middle it goes on to the same bits") {
+  const Parameter whole(Tensor::zeros({37}, DType::f64)), second(Tensor::zeros({37}, DType::f64));
+  MovingAverage uninterrupted({whole}, 0.95), before({whole}, 0.95), after({second}, 0.95);
+  OptimizerCopy copy;
+  for (int n = 0; n < 30; ++n) {
+    set_all(whole, std::cos(n));
+    set_all(second, std::cos(n));
+    uninterrupted.include_weights();
+    if (n < 12) before.include_weights();
+    if (n == 11) {
+      before.visit_state(copy);
+      copy.restores = true;
+      after.visit_state(copy);
     }
-    CHECK(copy.tensors.count("moving_average.value.0") == 1);
-    uninterrupted.exchange_weights();
-    after.exchange_weights();
-    CHECK(absolute_error(second.value(), whole.value()) == 0);
-    CHECK(std::abs(whole.value().at(0) - std::cos(29)) > 0.1);
+    if (n >= 12) after.include_weights();
   }
+  CHECK(copy.tensors.count("moving_average.value.0") == 1);
+  uninterrupted.exchange_weights();
+  after.exchange_weights();
+  CHECK(absolute_error(second.value(), whole.value()) == 0);
+  CHECK(std::abs(whole.value().at(0) - std::cos(29)) > 0.1);
+}
 
-  TEST_CASE("ranks that divide the work have the average of those that do not, whole to save and to use") {
-    const auto averages = [](bool sharded, OptimizerCopy& saved) {
-      std::vector<Tensor> values;
-      reference::as_ranks(3, [&](Communicator& ranks) {
-        const RanksCase model(DType::f64);
-        DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
-        AdamW optimizer(model.parameters());
-        MovingAverage average(model.parameters(), 0.9);
-        optimizer.set_shards(parallel);
-        average.set_shards(parallel);
-        for (int step = 0; step < 6; ++step) {
-          model.pass(ranks, parallel, step);
-          optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, 0);
-          average.include_weights();
-          parallel.gather_values();
-          optimizer.clear_gradients();
-        }
-        OptimizerCopy own;
-        average.visit_state(own);
-        average.exchange_weights();
+TEST_CASE("ranks that divide the work have the average of those that do not, whole to save and to use") {
+  const auto averages = [](bool sharded, OptimizerCopy& saved) {
+    std::vector<Tensor> values;
+    reference::as_ranks(3, [&](Communicator& ranks) {
+      const RanksCase model(DType::f64);
+      DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
+      AdamW optimizer(model.parameters());
+      MovingAverage average(model.parameters(), 0.9);
+      optimizer.set_shards(parallel);
+      average.set_shards(parallel);
+      for (int step = 0; step < 6; ++step) {
+        model.pass(ranks, parallel, step);
+        optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, 0);
+        average.include_weights();
         parallel.gather_values();
-        if (ranks.rank() != 1) return;
-        saved = own;
-        for (const Parameter& parameter : model.parameters()) values.push_back(parameter.value().clone());
-      });
-      return values;
-    };
-    OptimizerCopy whole, divided;
-    const std::vector<Tensor> expected = averages(false, whole), got = averages(true, divided);
-    REQUIRE(got.size() == 5);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      CHECK(absolute_error(got[i], expected[i]) == 0);
-      const std::string name = "moving_average.value.p" + std::to_string(i);
-      CHECK(absolute_error(divided.tensors.at(name), expected[i]) == 0);
-      CHECK(divided.tensors.at(name).shape() == whole.tensors.at(name).shape());
-    }
+        optimizer.clear_gradients();
+      }
+      OptimizerCopy own;
+      average.visit_state(own);
+      average.exchange_weights();
+      parallel.gather_values();
+      if (ranks.rank() != 1) return;
+      saved = own;
+      for (const Parameter& parameter : model.parameters()) values.push_back(parameter.value().clone());
+    });
+    return values;
+  };
+  OptimizerCopy whole, divided;
+  const std::vector<Tensor> expected = averages(false, whole), got = averages(true, divided);
+  REQUIRE(got.size() == 5);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CHECK(absolute_error(got[i], expected[i]) == 0);
+    const std::string name = "moving_average.value.p" + std::to_string(i);
+    CHECK(absolute_error(divided.tensors.at(name), expected[i]) == 0);
+    CHECK(divided.tensors.at(name).shape() == whole.tensors.at(name).shape());
   }
+}
 
-  TEST_CASE("a decay that is not a share below 1 is refused") {
-    for (const double decay : {-0.1, 1.0, std::nan("")}) {
-      CHECK(message_of<Error>([&] { MovingAverage({}, decay); }) ==
-            format("[moving_average] decay must be in [0, 1); got {}", decay));
-    }
+TEST_CASE("a decay that is not a share below 1 is refused") {
+  for (const double decay : {-0.1, 1.0, std::nan("")}) {
+    CHECK(message_of<Error>([&] { MovingAverage({}, decay); }) ==
+          format("[moving_average] decay must be in [0, 1); got {}", decay));
   }
 }

@@ -100,75 +100,71 @@ MuonConfig config_of(const nlohmann::ordered_json& options) {
 
 }  // namespace
 
-TEST_SUITE("optim/muon") {
-  TEST_CASE("ten steps agree with torch.optim.Muon, parts and a missing gradient included") {
-    for (const char* name : {"torch", "torch_rms"}) {
-      for (const DType type : {DType::f64, DType::f32}) {
-        MuonCase model(type);
-        Muon optimizer(model.parameters, config_of(model.golden.options(name)));
-        model.run(optimizer, 0, 10);
-        CAPTURE(name);
-        CHECK_BELOW(model.error(name), type == DType::f64 ? 1e-10 : 1e-4);
+TEST_CASE("ten steps agree with torch.optim.Muon, parts and a missing gradient included") {
+  for (const char* name : {"torch", "torch_rms"}) {
+    for (const DType type : {DType::f64, DType::f32}) {
+      MuonCase model(type);
+      Muon optimizer(model.parameters, config_of(model.golden.options(name)));
+      model.run(optimizer, 0, 10);
+      CAPTURE(name);
+      CHECK_BELOW(model.error(name), type == DType::f64 ? 1e-10 : 1e-4);
+    }
+  }
+}
+
+TEST_CASE("an update has the singular vectors of its gradient, and a polynomial of the singular values") {
+  Generator random(test_seed(4));
+  const std::vector<std::pair<Index, Index>> shapes{{1, 1},   {1, 9},     {31, 33},  {64, 64},
+                                                    {96, 32}, {270, 290}, {270, 700}};
+  for (const auto& [rows, columns] : shapes) {
+    const Tensor gradient = random_normal({rows, columns}, random) * 1e-6;
+    const double norm = std::max(norm_of(gradient), MuonConfig{}.epsilon);
+    const Tensor exact = with_singular_values(gradient, [&](double s) { return orthogonalized(s / norm); });
+    CHECK_BELOW(relative_error(update_of(gradient), exact), 1e-10);
+    CHECK_BELOW(relative_error(update_of(gradient.to(DType::f32)).to(DType::f64), exact), 1e-3);
+  }
+  CHECK(relative_error(update_of(Tensor::zeros({3, 4})), Tensor::zeros({3, 4})) == 0);
+}
+
+TEST_CASE("roundings do not grow where singular values are zero, however many steps there are") {
+  // Roundings of the four products of each of five steps, each of a sum of `side` terms, enlarged as the
+  // polynomial enlarges the smallest singular values, beside the 0.68 that the large one becomes at least.
+  const auto of_roundings = [](Index side) {
+    return std::sqrt(20.0 * static_cast<double>(side)) * unit_roundoff(DType::f32) * std::pow(3.4445, 5) /
+           0.68;
+  };
+  constexpr int kDraws = 4;
+  Generator random(test_seed(6));
+  for (const Shape& shape : {Shape{96, 32}, Shape{32, 96}, Shape{40, 40}}) {
+    double squares = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const Tensor row = random_normal({1, shape[1]}, random), column = random_normal({shape[0], 1}, random);
+      const Tensor gradient = matmul(column, row);  // of rank one
+      const Tensor exact = gradient * (orthogonalized(1) / norm_of(gradient));
+      const Tensor difference = update_of(gradient.to(DType::f32)).to(DType::f64) - exact;
+      squares += std::pow(norm_of(difference) / norm_of(exact), 2) / kDraws;
+      for (const double steps : {6, 12, 40}) {  // no element of a matrix exceeds its largest singular value
+        const Tensor update = update_of(gradient.to(DType::f32), steps);
+        CHECK(absolute_error(update, Tensor::zeros(shape)) < 1.21);
       }
     }
+    CHECK_BELOW(std::sqrt(squares), of_roundings(std::min(shape[0], shape[1])));
   }
+}
 
-  TEST_CASE("an update has the singular vectors of its gradient, and a polynomial of the singular values") {
-    Generator random(test_seed(4));
-    const std::vector<std::pair<Index, Index>> shapes{{1, 1},   {1, 9},     {31, 33},  {64, 64},
-                                                      {96, 32}, {270, 290}, {270, 700}};
-    for (const auto& [rows, columns] : shapes) {
-      const Tensor gradient = random_normal({rows, columns}, random) * 1e-6;
-      const double norm = std::max(norm_of(gradient), MuonConfig{}.epsilon);
-      const Tensor exact = with_singular_values(gradient, [&](double s) { return orthogonalized(s / norm); });
-      CHECK_BELOW(relative_error(update_of(gradient), exact), 1e-10);
-      CHECK_BELOW(relative_error(update_of(gradient.to(DType::f32)).to(DType::f64), exact), 1e-3);
-    }
-    CHECK(relative_error(update_of(Tensor::zeros({3, 4})), Tensor::zeros({3, 4})) == 0);
-  }
-
-  TEST_CASE("roundings do not grow where singular values are zero, however many steps there are") {
-    // Roundings of the four products of each of five steps, each of a sum of `side` terms, enlarged as the
-    // polynomial enlarges the smallest singular values, beside the 0.68 that the large one becomes at least.
-    const auto of_roundings = [](Index side) {
-      return std::sqrt(20.0 * static_cast<double>(side)) * unit_roundoff(DType::f32) * std::pow(3.4445, 5) /
-             0.68;
-    };
-    constexpr int kDraws = 4;
-    Generator random(test_seed(6));
-    for (const Shape& shape : {Shape{96, 32}, Shape{32, 96}, Shape{40, 40}}) {
-      double squares = 0;
-      for (int draw = 0; draw < kDraws; ++draw) {
-        const Tensor row = random_normal({1, shape[1]}, random),
-                     column = random_normal({shape[0], 1}, random);
-        const Tensor gradient = matmul(column, row);  // of rank one
-        const Tensor exact = gradient * (orthogonalized(1) / norm_of(gradient));
-        const Tensor difference = update_of(gradient.to(DType::f32)).to(DType::f64) - exact;
-        squares += std::pow(norm_of(difference) / norm_of(exact), 2) / kDraws;
-        for (const double steps : {6, 12, 40}) {  // no element of a matrix exceeds its largest singular value
-          const Tensor update = update_of(gradient.to(DType::f32), steps);
-          CHECK(absolute_error(update, Tensor::zeros(shape)) < 1.21);
-        }
-      }
-      CHECK_BELOW(std::sqrt(squares), of_roundings(std::min(shape[0], shape[1])));
-    }
-  }
-
-  TEST_CASE("vectors, parts that do not add up and senseless values are refused") {
-    const Parameter vector(Tensor::zeros({3})), matrix(Tensor::zeros({6, 2}));
-    matrix.state()->name = "packed";
-    const auto refused = [](const Parameter& parameter, const MuonConfig& config) {
-      return message_of<Error>([&] { Muon({parameter}, config); });
-    };
-    CHECK(refused(vector, {}) ==
-          "[muon] parameters must be matrices; got f32[3]; try MuonAdamW, which gives others to AdamW");
-    MuonConfig config;
-    config.row_parts = {{"packed", {2, 2}}};
-    CHECK(refused(matrix, config).find("the parts of a parameter must have its rows together") !=
-          std::string::npos);
-    config = {};
-    config.newton_schulz_steps = 2.5;
-    CHECK(refused(matrix, config) ==
-          "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");
-  }
+TEST_CASE("vectors, parts that do not add up and senseless values are refused") {
+  const Parameter vector(Tensor::zeros({3})), matrix(Tensor::zeros({6, 2}));
+  matrix.state()->name = "packed";
+  const auto refused = [](const Parameter& parameter, const MuonConfig& config) {
+    return message_of<Error>([&] { Muon({parameter}, config); });
+  };
+  CHECK(refused(vector, {}) ==
+        "[muon] parameters must be matrices; got f32[3]; try MuonAdamW, which gives others to AdamW");
+  MuonConfig config;
+  config.row_parts = {{"packed", {2, 2}}};
+  CHECK(refused(matrix, config).find("the parts of a parameter must have its rows together") !=
+        std::string::npos);
+  config = {};
+  config.newton_schulz_steps = 2.5;
+  CHECK(refused(matrix, config) == "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");
 }

@@ -19,67 +19,64 @@ Parameter named(const char* name, const Shape& shape) {
 
 }  // namespace
 
-TEST_SUITE("optim/muon_adamw") {
-  TEST_CASE("hidden matrices are told by their shapes and names") {
-    for (const char* name :
-         {"layers.0.attention.query_key_value.weight", "0.feed_forward.up.weight", "header.weight"})
-      CHECK(is_hidden_matrix(named(name, {2, 3})));
-    for (const char* name :
-         {"embedding.weight", "encoder.embedding.weight", "positions.weight", "head.weight",
-          "layers.0.attention.relative_bias.weight", "layers.0.attention.score"})
-      CHECK_FALSE(is_hidden_matrix(named(name, {2, 3})));
-    CHECK_FALSE(is_hidden_matrix(named("layers.0.feed_forward.up.bias", {3})));
-    CHECK_FALSE(is_hidden_matrix(named("layers.0.stack", {2, 3, 4})));
-  }
+TEST_CASE("hidden matrices are told by their shapes and names") {
+  for (const char* name :
+       {"layers.0.attention.query_key_value.weight", "0.feed_forward.up.weight", "header.weight"})
+    CHECK(is_hidden_matrix(named(name, {2, 3})));
+  for (const char* name : {"embedding.weight", "encoder.embedding.weight", "positions.weight", "head.weight",
+                           "layers.0.attention.relative_bias.weight", "layers.0.attention.score"})
+    CHECK_FALSE(is_hidden_matrix(named(name, {2, 3})));
+  CHECK_FALSE(is_hidden_matrix(named("layers.0.feed_forward.up.bias", {3})));
+  CHECK_FALSE(is_hidden_matrix(named("layers.0.stack", {2, 3, 4})));
+}
 
-  TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients") {
-    const auto parameters = [] {
-      return std::vector<Parameter>{named("embedding.weight", {3, 4}), named("up.weight", {4, 5}),
-                                    named("up.bias", {5})};
-    };
-    const auto set_gradients = [](const std::vector<Parameter>& all, int step) {
-      Generator random(test_seed(static_cast<std::uint64_t>(step)));
-      for (const Parameter& x : all) set_gradient(x, random_normal(x.value().shape(), random));
-    };
-    MuonAdamWConfig config;
-    config.momentum = 0.8;
-    config.adam_rate = 0.25;
-    const std::vector<Parameter> together = parameters(), apart = parameters();
-    MuonAdamW optimizer(together, config);
-    Muon muon({apart[1]}, config);
-    AdamW adamw({apart[0], apart[2]}, config.adamw);
-    for (int step = 0; step < 4; ++step) {
-      set_gradients(together, step);
-      set_gradients(apart, step);
-      const double norm = gradient_norm(apart);
-      CHECK_BELOW(deviation(optimizer.clipped_step(0.1, 0.5, 1).item(), 0.5 * norm), 1e-14);
-      const double factor = kernels::step_factor(0.5 * norm, 0.5, 1);
-      muon.step(0.1, factor);
-      adamw.step(0.025, factor);
-      for (std::size_t i = 0; i < apart.size(); ++i)
-        CHECK_BELOW(relative_error(together[i].value(), apart[i].value()), 1e-13);
-    }
-    OptimizerCopy state;
-    optimizer.visit_state(state);
-    CHECK(state.tensors.count("muon.momentum.up.weight") == 1);
-    CHECK(state.tensors.count("adamw.first_moment.embedding.weight") == 1);
-    CHECK(state.counters.count("adamw.steps.up.bias") == 1);
-    CHECK(state.tensors.size() == 5);
+TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients") {
+  const auto parameters = [] {
+    return std::vector<Parameter>{named("embedding.weight", {3, 4}), named("up.weight", {4, 5}),
+                                  named("up.bias", {5})};
+  };
+  const auto set_gradients = [](const std::vector<Parameter>& all, int step) {
+    Generator random(test_seed(static_cast<std::uint64_t>(step)));
+    for (const Parameter& x : all) set_gradient(x, random_normal(x.value().shape(), random));
+  };
+  MuonAdamWConfig config;
+  config.momentum = 0.8;
+  config.adam_rate = 0.25;
+  const std::vector<Parameter> together = parameters(), apart = parameters();
+  MuonAdamW optimizer(together, config);
+  Muon muon({apart[1]}, config);
+  AdamW adamw({apart[0], apart[2]}, config.adamw);
+  for (int step = 0; step < 4; ++step) {
+    set_gradients(together, step);
+    set_gradients(apart, step);
+    const double norm = gradient_norm(apart);
+    CHECK_BELOW(deviation(optimizer.clipped_step(0.1, 0.5, 1).item(), 0.5 * norm), 1e-14);
+    const double factor = kernels::step_factor(0.5 * norm, 0.5, 1);
+    muon.step(0.1, factor);
+    adamw.step(0.025, factor);
+    for (std::size_t i = 0; i < apart.size(); ++i)
+      CHECK_BELOW(relative_error(together[i].value(), apart[i].value()), 1e-13);
   }
+  OptimizerCopy state;
+  optimizer.visit_state(state);
+  CHECK(state.tensors.count("muon.momentum.up.weight") == 1);
+  CHECK(state.tensors.count("adamw.first_moment.embedding.weight") == 1);
+  CHECK(state.counters.count("adamw.steps.up.bias") == 1);
+  CHECK(state.tensors.size() == 5);
+}
 
-  TEST_CASE("all ranks come to the same bits, and to the values of one; to divide the work is refused") {
-    RanksRun run;
-    run.to = 5;
-    run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };
-    const auto one = trained(1, run), three = trained(3, run);
-    for (std::size_t i = 0; i < one[0].size(); ++i) {
-      CHECK_BELOW(relative_error(three[0][i], one[0][i]), 1e-9);
-      CHECK(absolute_error(three[1][i], three[0][i]) == 0);
-      CHECK(absolute_error(three[2][i], three[0][i]) == 0);
-    }
-    run.sharded = true;
-    CHECK(message_of<Error>([&] { trained(2, run); }) ==
-          "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try without "
-          "shard_optimizer");
+TEST_CASE("all ranks come to the same bits, and to the values of one; to divide the work is refused") {
+  RanksRun run;
+  run.to = 5;
+  run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };
+  const auto one = trained(1, run), three = trained(3, run);
+  for (std::size_t i = 0; i < one[0].size(); ++i) {
+    CHECK_BELOW(relative_error(three[0][i], one[0][i]), 1e-9);
+    CHECK(absolute_error(three[1][i], three[0][i]) == 0);
+    CHECK(absolute_error(three[2][i], three[0][i]) == 0);
   }
+  run.sharded = true;
+  CHECK(message_of<Error>([&] { trained(2, run); }) ==
+        "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try without "
+        "shard_optimizer");
 }

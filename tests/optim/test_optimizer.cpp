@@ -43,124 +43,122 @@ struct Forgetful : Module {
 
 }  // namespace
 
-TEST_SUITE("optim/optimizer") {
-  TEST_CASE("state is named after the algorithm and the parameters") {
-    OptimCase model(DType::f64);
-    OptimizerCopy adamw, sgd, plain;
-    AdamW optimizer(model.parameters());
-    model.run(optimizer, 0, 3);
-    optimizer.visit_state(adamw);
-    CHECK(adamw.tensors.size() == 4);
-    CHECK(adamw.tensors.at("adamw.first_moment.layer.weight").shape() == Shape{2, 3});
-    CHECK(adamw.tensors.at("adamw.second_moment.layer.bias").shape() == Shape{3});
-    CHECK(adamw.counters == std::map<std::string, std::int64_t>{{"adamw.steps.layer.bias", 2},
-                                                                {"adamw.steps.layer.weight", 3}});
-    Sgd(model.parameters(), {0.9, 0}).visit_state(sgd);
-    CHECK(sgd.tensors.count("sgd.velocity.layer.weight") == 1);
-    Sgd({Parameter(Tensor::zeros({2}))}, {0.9, 0}).visit_state(plain);
-    CHECK(plain.tensors.count("sgd.velocity.0") == 1);
-  }
+TEST_CASE("state is named after the algorithm and the parameters") {
+  OptimCase model(DType::f64);
+  OptimizerCopy adamw, sgd, plain;
+  AdamW optimizer(model.parameters());
+  model.run(optimizer, 0, 3);
+  optimizer.visit_state(adamw);
+  CHECK(adamw.tensors.size() == 4);
+  CHECK(adamw.tensors.at("adamw.first_moment.layer.weight").shape() == Shape{2, 3});
+  CHECK(adamw.tensors.at("adamw.second_moment.layer.bias").shape() == Shape{3});
+  CHECK(adamw.counters ==
+        std::map<std::string, std::int64_t>{{"adamw.steps.layer.bias", 2}, {"adamw.steps.layer.weight", 3}});
+  Sgd(model.parameters(), {0.9, 0}).visit_state(sgd);
+  CHECK(sgd.tensors.count("sgd.velocity.layer.weight") == 1);
+  Sgd({Parameter(Tensor::zeros({2}))}, {0.9, 0}).visit_state(plain);
+  CHECK(plain.tensors.count("sgd.velocity.0") == 1);
+}
 
-  TEST_CASE("cleared gradients keep their buffers and are not stepped by") {
-    OptimCase model(DType::f32);
-    model.set_gradients(0);
-    Sgd optimizer(model.parameters());
-    const void* buffer = model.bias.gradient().raw();
-    optimizer.clear_gradients();
-    CHECK_FALSE(model.weight.gradient().defined());
-    CHECK_FALSE(model.bias.gradient().defined());
-    CHECK(model.bias.state()->gradient.raw() == buffer);
-    optimizer.step(1);
-    CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
-  }
+TEST_CASE("cleared gradients keep their buffers and are not stepped by") {
+  OptimCase model(DType::f32);
+  model.set_gradients(0);
+  Sgd optimizer(model.parameters());
+  const void* buffer = model.bias.gradient().raw();
+  optimizer.clear_gradients();
+  CHECK_FALSE(model.weight.gradient().defined());
+  CHECK_FALSE(model.bias.gradient().defined());
+  CHECK(model.bias.state()->gradient.raw() == buffer);
+  optimizer.step(1);
+  CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
+}
 
-  TEST_CASE("a step after the first keeps no memory, from the pool or from malloc") {
-    OptimCase model(DType::f32);
-    AdamW adamw(model.parameters());
-    Sgd sgd(model.parameters(), {0.9, 0.1});
-    model.set_gradients(0);
+TEST_CASE("a step after the first keeps no memory, from the pool or from malloc") {
+  OptimCase model(DType::f32);
+  AdamW adamw(model.parameters());
+  Sgd sgd(model.parameters(), {0.9, 0.1});
+  model.set_gradients(0);
+  adamw.step(0.1);
+  sgd.step(0.1);
+  const auto used = pool_statistics().in_use_bytes;
+  const std::size_t held = malloc_bytes();
+  for (int i = 0; i < 3; ++i) {
     adamw.step(0.1);
     sgd.step(0.1);
-    const auto used = pool_statistics().in_use_bytes;
-    const std::size_t held = malloc_bytes();
-    for (int i = 0; i < 3; ++i) {
-      adamw.step(0.1);
-      sgd.step(0.1);
-    }
-    if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's numbers are made by its driver
-    CHECK(pool_statistics().in_use_bytes == used);
   }
+  if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's numbers are made by its driver
+  CHECK(pool_statistics().in_use_bytes == used);
+}
 
-  TEST_CASE("the first backward names parameters that visit() forgot") {
-    Generator random(test_seed(1));
+TEST_CASE("the first backward names parameters that visit() forgot") {
+  Generator random(test_seed(1));
+  Forgetful model(random);
+  Sgd optimizer(model.parameters());
+  const std::string rule =
+      "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
+      "it would be neither trained nor saved; got gradients of ";
+  const std::string remedy =
+      "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
+      "set_name() if you update it yourself";
+  CHECK(message_of<TapeError>([&] { model.backward(); }) ==
+        rule + "f32[2,4] (read by linear), f32[2] (read by linear)" + remedy);
+  model.names_second = true, model.names_factor = false;
+  Forgetful other(random);
+  other.names_second = true, other.names_factor = false;
+  Sgd its(other.parameters());
+  CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
+}
+
+TEST_CASE("what is frozen, in another optimizer, named, or far from any optimizer is nobody's mistake") {
+  std::vector<std::unique_ptr<Sgd>> optimizers;
+  const auto train = [&](const std::vector<Parameter>& some) {
+    optimizers.push_back(std::make_unique<Sgd>(some));
+  };
+  const auto freeze = [](Linear& layer) {
+    for (Parameter* parameter : {&layer.weight(), &layer.bias()}) parameter->set_trainable(false);
+  };
+  const std::function<void(Forgetful&)> innocent[] = {
+      [](Forgetful&) {},
+      [](Forgetful& model) { model.parameters(); },  // which names them
+      [&](Forgetful& model) {
+        train(model.parameters());
+        freeze(model.second);
+      },
+      [&](Forgetful& model) {
+        train(model.parameters());
+        train(model.second.parameters());
+      },
+      [&](Forgetful& model) {  // only some of its parameters are trained
+        train({model.second.bias()});
+        model.names_second = true;
+        model.parameters();
+      },
+      [&](Forgetful& model) {
+        train(model.parameters());
+        model.second.weight().set_name("second's, trained by hand");
+        model.second.bias().set_name("and its bias");
+      }};
+  Generator random(test_seed(1));
+  for (const auto& prepare : innocent) {
     Forgetful model(random);
-    Sgd optimizer(model.parameters());
-    const std::string rule =
-        "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
-        "it would be neither trained nor saved; got gradients of ";
-    const std::string remedy =
-        "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
-        "set_name() if you update it yourself";
-    CHECK(message_of<TapeError>([&] { model.backward(); }) ==
-          rule + "f32[2,4] (read by linear), f32[2] (read by linear)" + remedy);
-    model.names_second = true, model.names_factor = false;
-    Forgetful other(random);
-    other.names_second = true, other.names_factor = false;
-    Sgd its(other.parameters());
-    CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
+    prepare(model);
+    CHECK(message_of<TapeError>([&] { model.backward(); }) == "nothing was thrown");
   }
+}
 
-  TEST_CASE("what is frozen, in another optimizer, named, or far from any optimizer is nobody's mistake") {
-    std::vector<std::unique_ptr<Sgd>> optimizers;
-    const auto train = [&](const std::vector<Parameter>& some) {
-      optimizers.push_back(std::make_unique<Sgd>(some));
-    };
-    const auto freeze = [](Linear& layer) {
-      for (Parameter* parameter : {&layer.weight(), &layer.bias()}) parameter->set_trainable(false);
-    };
-    const std::function<void(Forgetful&)> innocent[] = {
-        [](Forgetful&) {},
-        [](Forgetful& model) { model.parameters(); },  // which names them
-        [&](Forgetful& model) {
-          train(model.parameters());
-          freeze(model.second);
-        },
-        [&](Forgetful& model) {
-          train(model.parameters());
-          train(model.second.parameters());
-        },
-        [&](Forgetful& model) {  // only some of its parameters are trained
-          train({model.second.bias()});
-          model.names_second = true;
-          model.parameters();
-        },
-        [&](Forgetful& model) {
-          train(model.parameters());
-          model.second.weight().set_name("second's, trained by hand");
-          model.second.bias().set_name("and its bias");
-        }};
-    Generator random(test_seed(1));
-    for (const auto& prepare : innocent) {
-      Forgetful model(random);
-      prepare(model);
-      CHECK(message_of<TapeError>([&] { model.backward(); }) == "nothing was thrown");
-    }
-  }
+TEST_CASE("without gradients, or parameters, the norm is 0") {
+  OptimCase model(DType::f32);
+  AdamW optimizer(model.parameters()), empty({});
+  CHECK(optimizer.clipped_step(0.1, 1, 1).item() == 0);
+  CHECK(empty.clipped_step(0.1, 1, 1).item() == 0);
+  CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
+}
 
-  TEST_CASE("without gradients, or parameters, the norm is 0") {
-    OptimCase model(DType::f32);
-    AdamW optimizer(model.parameters()), empty({});
-    CHECK(optimizer.clipped_step(0.1, 1, 1).item() == 0);
-    CHECK(empty.clipped_step(0.1, 1, 1).item() == 0);
-    CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
-  }
-
-  TEST_CASE("parameters are given once and are floating, all of one type") {
-    CHECK_THROWS_WITH_AS(Sgd({Parameter(Tensor::zeros({2})), Parameter(Tensor::zeros({3}, DType::f64))}),
-                         "[sgd] parameters must be all f32 or all f64; got f64[3] and f32[2]", DTypeError);
-    const Parameter x(Tensor::zeros({2}));
-    CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] each parameter is given once; got f32[2] twice", Error);
-    CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),
-                         "[adamw] parameters must be f32 or f64; got i32[2]", DTypeError);
-  }
+TEST_CASE("parameters are given once and are floating, all of one type") {
+  CHECK_THROWS_WITH_AS(Sgd({Parameter(Tensor::zeros({2})), Parameter(Tensor::zeros({3}, DType::f64))}),
+                       "[sgd] parameters must be all f32 or all f64; got f64[3] and f32[2]", DTypeError);
+  const Parameter x(Tensor::zeros({2}));
+  CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] each parameter is given once; got f32[2] twice", Error);
+  CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),
+                       "[adamw] parameters must be f32 or f64; got i32[2]", DTypeError);
 }

@@ -21,54 +21,52 @@ OptimizerGroups sgd_and_adamw(const OptimCase& model) {
 
 }  // namespace
 
-TEST_SUITE("optim/optimizer_groups") {
-  TEST_CASE("each group steps as its optimizer alone does, at its share of the learning rate") {
-    OptimCase model(DType::f64), apart(DType::f64);
-    OptimizerGroups groups = sgd_and_adamw(model);
-    Sgd sgd({apart.weight}, {0.5, 0});
-    AdamW adamw({apart.bias});
-    CHECK(groups.parameters().size() == 2);
-    for (int step = 0; step < 4; ++step) {
-      model.set_gradients(step);
-      apart.set_gradients(step);
-      groups.step(0.1, 0.5);
-      sgd.step(0.025, 0.5);
-      adamw.step(0.1, 0.5);
-    }
-    CHECK(absolute_error(model.weight.value(), apart.weight.value()) == 0);
-    CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
+TEST_CASE("each group steps as its optimizer alone does, at its share of the learning rate") {
+  OptimCase model(DType::f64), apart(DType::f64);
+  OptimizerGroups groups = sgd_and_adamw(model);
+  Sgd sgd({apart.weight}, {0.5, 0});
+  AdamW adamw({apart.bias});
+  CHECK(groups.parameters().size() == 2);
+  for (int step = 0; step < 4; ++step) {
+    model.set_gradients(step);
+    apart.set_gradients(step);
+    groups.step(0.1, 0.5);
+    sgd.step(0.025, 0.5);
+    adamw.step(0.1, 0.5);
   }
+  CHECK(absolute_error(model.weight.value(), apart.weight.value()) == 0);
+  CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
+}
 
-  TEST_CASE("ranks that divide the work of groups come to the values of one, and save whole tensors") {
-    RanksRun run;
-    run.to = 5;
-    run.make = [](const RanksCase& model) {
-      std::vector<OptimizerGroups::Group> groups;
-      groups.push_back({std::make_unique<AdamW>(std::vector{model.wide, model.gain}), 1});
-      groups.push_back({std::make_unique<AdamW>(std::vector{model.bias, model.narrow, model.back}), 0.5});
-      return std::make_unique<OptimizerGroups>("groups", std::move(groups));
-    };
-    std::vector<Tensor> moments;  // of one rank, and of the first of three
-    run.after = [&](Communicator& ranks, Optimizer& optimizer) {
-      OptimizerCopy copy;
-      optimizer.visit_state(copy);
-      if (ranks.rank() == 0) moments.push_back(copy.tensors.at("adamw.first_moment.p1"));
-    };
-    const std::vector<Tensor> one = trained(1, run)[0];
-    run.sharded = true;
-    const std::vector<Tensor> divided = trained(3, run)[0];
-    REQUIRE(one.size() == 5);
-    for (std::size_t i = 0; i < one.size(); ++i) CHECK_BELOW(relative_error(divided[i], one[i]), 1e-12);
-    CHECK_BELOW(relative_error(moments[1], moments[0]), 1e-12);
-  }
-
-  TEST_CASE("a parameter in two groups is refused") {
-    const OptimCase model(DType::f32);
+TEST_CASE("ranks that divide the work of groups come to the values of one, and save whole tensors") {
+  RanksRun run;
+  run.to = 5;
+  run.make = [](const RanksCase& model) {
     std::vector<OptimizerGroups::Group> groups;
-    groups.push_back({std::make_unique<Sgd>(model.parameters(), SgdConfig{}), 1});
-    groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
-    CHECK(message_of<Error>([&] {
-            OptimizerGroups("groups", std::move(groups));
-          }).find("[groups] each parameter") == 0);
-  }
+    groups.push_back({std::make_unique<AdamW>(std::vector{model.wide, model.gain}), 1});
+    groups.push_back({std::make_unique<AdamW>(std::vector{model.bias, model.narrow, model.back}), 0.5});
+    return std::make_unique<OptimizerGroups>("groups", std::move(groups));
+  };
+  std::vector<Tensor> moments;  // of one rank, and of the first of three
+  run.after = [&](Communicator& ranks, Optimizer& optimizer) {
+    OptimizerCopy copy;
+    optimizer.visit_state(copy);
+    if (ranks.rank() == 0) moments.push_back(copy.tensors.at("adamw.first_moment.p1"));
+  };
+  const std::vector<Tensor> one = trained(1, run)[0];
+  run.sharded = true;
+  const std::vector<Tensor> divided = trained(3, run)[0];
+  REQUIRE(one.size() == 5);
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK_BELOW(relative_error(divided[i], one[i]), 1e-12);
+  CHECK_BELOW(relative_error(moments[1], moments[0]), 1e-12);
+}
+
+TEST_CASE("a parameter in two groups is refused") {
+  const OptimCase model(DType::f32);
+  std::vector<OptimizerGroups::Group> groups;
+  groups.push_back({std::make_unique<Sgd>(model.parameters(), SgdConfig{}), 1});
+  groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
+  CHECK(message_of<Error>([&] {
+          OptimizerGroups("groups", std::move(groups));
+        }).find("[groups] each parameter") == 0);
 }

@@ -19,50 +19,47 @@ std::vector<Parameter> three() {
 
 }  // namespace
 
-TEST_SUITE("optim/parameter_group") {
-  TEST_CASE("a group is read from a text, and its own text is read to the same") {
-    const ParameterGroup group = parameter_group_of("layers.*:optimizer=sgd,momentum=0.9,rate=0.1");
-    CHECK(group.pattern == "layers.*");
-    CHECK(group.optimizer == "sgd");
-    CHECK(group.rate == 0.1);
-    CHECK(group.options == OwnValues{{"momentum", 0.9}});
-    const std::vector<std::string> texts{"a:rate=1,optimizer=sgd",
-                                         "b.?:rate=0.30000000000000004,beta1=1e-300"};
-    CHECK(texts_of(parameter_groups_of(texts)) == texts);
-  }
+TEST_CASE("a group is read from a text, and its own text is read to the same") {
+  const ParameterGroup group = parameter_group_of("layers.*:optimizer=sgd,momentum=0.9,rate=0.1");
+  CHECK(group.pattern == "layers.*");
+  CHECK(group.optimizer == "sgd");
+  CHECK(group.rate == 0.1);
+  CHECK(group.options == OwnValues{{"momentum", 0.9}});
+  const std::vector<std::string> texts{"a:rate=1,optimizer=sgd", "b.?:rate=0.30000000000000004,beta1=1e-300"};
+  CHECK(texts_of(parameter_groups_of(texts)) == texts);
+}
 
-  TEST_CASE("what is not a group is refused") {
-    for (const char* text : {"", "embedding", ":rate=1", "a:", "a:rate", "a:=1", "a:rate=", "a:rate=x",
-                             "a:rate=1x", "a:rate=-1", "a:rate=inf", "a:rate=nan", "a:beta1=1e999"}) {
-      CAPTURE(text);
-      CHECK(message_of<Error>([&] { parameter_group_of(text); }).find("a group is PATTERN:NAME=NUMBER") == 0);
-    }
+TEST_CASE("what is not a group is refused") {
+  for (const char* text : {"", "embedding", ":rate=1", "a:", "a:rate", "a:=1", "a:rate=", "a:rate=x",
+                           "a:rate=1x", "a:rate=-1", "a:rate=inf", "a:rate=nan", "a:beta1=1e999"}) {
+    CAPTURE(text);
+    CHECK(message_of<Error>([&] { parameter_group_of(text); }).find("a group is PATTERN:NAME=NUMBER") == 0);
   }
+}
 
-  TEST_CASE("the first group that matches has a parameter, and the rest comes last") {
-    const std::vector<Parameter> all = three();
-    const auto parts = grouped(all, parameter_groups_of({"*.weigh[t]:rate=1", "layers.?.*:rate=1"}));
-    REQUIRE(parts.size() == 3);
-    CHECK(parts[0] == std::vector<Parameter>{all[0], all[1]});
-    CHECK(parts[1] == std::vector<Parameter>{all[2]});
-    CHECK(parts[2].empty());
-    CHECK(message_of<Error>([&] {
-            grouped(all, parameter_groups_of({"layers.*:rate=1", "*.bias:rate=1"}));
-          }) ==
-          "a group must match a parameter that no group before it has; got *.bias; the names are "
-          "embedding.weight, layers.0.up.weight, layers.0.up.bias");
-  }
+TEST_CASE("the first group that matches has a parameter, and the rest comes last") {
+  const std::vector<Parameter> all = three();
+  const auto parts = grouped(all, parameter_groups_of({"*.weigh[t]:rate=1", "layers.?.*:rate=1"}));
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0] == std::vector<Parameter>{all[0], all[1]});
+  CHECK(parts[1] == std::vector<Parameter>{all[2]});
+  CHECK(parts[2].empty());
+  CHECK(message_of<Error>([&] {
+          grouped(all, parameter_groups_of({"layers.*:rate=1", "*.bias:rate=1"}));
+        }) ==
+        "a group must match a parameter that no group before it has; got *.bias; the names are "
+        "embedding.weight, layers.0.up.weight, layers.0.up.bias");
+}
 
-  TEST_CASE("parameters are frozen by patterns, each of which must match, and some are left") {
-    const std::vector<Parameter> all = three();
-    CHECK(freeze(all, {}) == 0);
-    CHECK(trainable(all) == all);
-    CHECK(freeze(all, {"*.weight", "layers.*.weigh[t]"}) == 2);
-    CHECK(trainable(all) == std::vector<Parameter>{all[2]});
-    CHECK(message_of<Error>([&] { freeze(all, {"*.bia"}); }) ==
-          "[freeze] a pattern must match a parameter; got *.bia; the names are embedding.weight, "
-          "layers.0.up.weight, layers.0.up.bias");
-    CHECK(message_of<Error>([&] { freeze(all, {"*"}); }) ==
-          "[freeze] some parameters must be left to train; got patterns that match all; try fewer");
-  }
+TEST_CASE("parameters are frozen by patterns, each of which must match, and some are left") {
+  const std::vector<Parameter> all = three();
+  CHECK(freeze(all, {}) == 0);
+  CHECK(trainable(all) == all);
+  CHECK(freeze(all, {"*.weight", "layers.*.weigh[t]"}) == 2);
+  CHECK(trainable(all) == std::vector<Parameter>{all[2]});
+  CHECK(message_of<Error>([&] { freeze(all, {"*.bia"}); }) ==
+        "[freeze] a pattern must match a parameter; got *.bia; the names are embedding.weight, "
+        "layers.0.up.weight, layers.0.up.bias");
+  CHECK(message_of<Error>([&] { freeze(all, {"*"}); }) ==
+        "[freeze] some parameters must be left to train; got patterns that match all; try fewer");
 }

@@ -34,20 +34,18 @@ class Environment {
 
 }  // namespace
 
-TEST_SUITE("autograd/communication/launch") {
-  TEST_CASE("each launcher says who a process is, and without one it is alone") {
-    const struct {
-      std::vector<std::pair<const char*, const char*>> variables;
-      int rank, size;
-    } all[] = {{{}, 0, 1},
-               {{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, 2, 4},
-               {{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}, 0, 3},
-               {{{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 5, 8},
-               {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, 0, 1}};  // in a job, but not by srun
-    for (const auto& [variables, rank, size] : all) {
-      const Environment environment(variables);
-      CHECK(launched_rank().rank == rank);
-      CHECK(launched_rank().size == size);
-    }
+TEST_CASE("each launcher says who a process is, and without one it is alone") {
+  const struct {
+    std::vector<std::pair<const char*, const char*>> variables;
+    int rank, size;
+  } all[] = {{{}, 0, 1},
+             {{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, 2, 4},
+             {{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}, 0, 3},
+             {{{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 5, 8},
+             {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, 0, 1}};  // in a job, but not by srun
+  for (const auto& [variables, rank, size] : all) {
+    const Environment environment(variables);
+    CHECK(launched_rank().rank == rank);
+    CHECK(launched_rank().size == size);
   }
 }

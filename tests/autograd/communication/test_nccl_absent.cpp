@@ -7,14 +7,12 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/communication/nccl_absent") {
-  TEST_CASE("where there are no GPUs one process goes on, and several are refused") {
-    const auto alone = communicator_alone();
-    CHECK(nccl_communicator(alone, 0).get() == alone.get());
-    if (cuda::device_count() > 0) return;
-    const auto start = [](Communicator& ranks) {
-      nccl_communicator({std::shared_ptr<Communicator>(), &ranks}, 0);
-    };
-    CHECK_THROWS_AS(reference::as_ranks(2, start), CommunicationError);
-  }
+TEST_CASE("where there are no GPUs one process goes on, and several are refused") {
+  const auto alone = communicator_alone();
+  CHECK(nccl_communicator(alone, 0).get() == alone.get());
+  if (cuda::device_count() > 0) return;
+  const auto start = [](Communicator& ranks) {
+    nccl_communicator({std::shared_ptr<Communicator>(), &ranks}, 0);
+  };
+  CHECK_THROWS_AS(reference::as_ranks(2, start), CommunicationError);
 }

@@ -48,51 +48,48 @@ std::vector<Tensor> trained_values(const std::shared_ptr<Communicator>& ranks, D
 
 }  // namespace
 
-TEST_SUITE("autograd/communication/nccl_training") {
-  TEST_CASE(
-      "GPUs that share a batch train as one process does, with their buckets beside the backward pass") {
-    if (!has_gpus(2)) return;
-    const std::vector<Tensor> alone = trained_values(communicator_alone(), Device::cpu(), false);
-    EmulatedNccl nccl;
-    for (const int size : {2, 3}) {
-      for (const bool sharded : {false, true}) {
-        for (const bool is_early : {false, true}) {
-          if (!has_gpus(size)) continue;
-          CAPTURE(size);
-          CAPTURE(sharded);
-          nccl->is_early = is_early;
-          std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
-          on_gpus(size, [&](Communicator& gpus, Device device) {
-            values[static_cast<std::size_t>(gpus.rank())] = trained_values(borrowed(gpus), device, sharded);
-          });
-          for (const std::vector<Tensor>& of_rank : values) {
-            for (std::size_t i = 0; i < alone.size(); ++i) {
-              CHECK_BELOW(relative_error(of_rank[i], alone[i]), 1e-12);
-              CHECK(of_rank[i].to_vector<double>() == values[0][i].to_vector<double>());
-            }
+TEST_CASE("GPUs that share a batch train as one process does, with their buckets beside the backward pass") {
+  if (!has_gpus(2)) return;
+  const std::vector<Tensor> alone = trained_values(communicator_alone(), Device::cpu(), false);
+  EmulatedNccl nccl;
+  for (const int size : {2, 3}) {
+    for (const bool sharded : {false, true}) {
+      for (const bool is_early : {false, true}) {
+        if (!has_gpus(size)) continue;
+        CAPTURE(size);
+        CAPTURE(sharded);
+        nccl->is_early = is_early;
+        std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
+        on_gpus(size, [&](Communicator& gpus, Device device) {
+          values[static_cast<std::size_t>(gpus.rank())] = trained_values(borrowed(gpus), device, sharded);
+        });
+        for (const std::vector<Tensor>& of_rank : values) {
+          for (std::size_t i = 0; i < alone.size(); ++i) {
+            CHECK_BELOW(relative_error(of_rank[i], alone[i]), 1e-12);
+            CHECK(of_rank[i].to_vector<double>() == values[0][i].to_vector<double>());
           }
         }
       }
     }
   }
-  TEST_CASE("in bf16 GPUs that divide values and state train to the bits of GPUs that do not") {
-    if (!has_gpus(2)) return;
-    EmulatedNccl nccl;
-    for (const int size : {2, 3}) {
-      if (!has_gpus(size)) continue;
-      CAPTURE(size);
-      std::vector<std::vector<float>> first;
-      for (const bool sharded : {false, true}) {
-        on_gpus(size, [&](Communicator& gpus, Device device) {
-          const auto values = trained_values(borrowed(gpus), device, sharded, DType::bf16, 0);
-          if (gpus.rank() != size - 1) return;
-          for (std::size_t i = 0; i < values.size(); ++i) {
-            if (!sharded) first.push_back(values[i].to_vector<float>());
-            CHECK(values[i].to_vector<float>() == first[i]);
-          }
-        });
-      }
-      CHECK(first.size() == 3);
+}
+TEST_CASE("in bf16 GPUs that divide values and state train to the bits of GPUs that do not") {
+  if (!has_gpus(2)) return;
+  EmulatedNccl nccl;
+  for (const int size : {2, 3}) {
+    if (!has_gpus(size)) continue;
+    CAPTURE(size);
+    std::vector<std::vector<float>> first;
+    for (const bool sharded : {false, true}) {
+      on_gpus(size, [&](Communicator& gpus, Device device) {
+        const auto values = trained_values(borrowed(gpus), device, sharded, DType::bf16, 0);
+        if (gpus.rank() != size - 1) return;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (!sharded) first.push_back(values[i].to_vector<float>());
+          CHECK(values[i].to_vector<float>() == first[i]);
+        }
+      });
     }
+    CHECK(first.size() == 3);
   }
 }

@@ -27,55 +27,53 @@ struct Lamp {
 
 }  // namespace
 
-TEST_SUITE("autograd/config/config_field") {
-  TEST_CASE("a configuration's fields have its values as text, and nothing where none is set") {
-    Lamp lamp;
-    std::string texts;
-    for (const ConfigField& field : fields_of(lamp)) texts += field.name + "=" + field.text() + ";";
-    CHECK(texts == "watts=0.5;share=0.1;dark=true;red=none;rooms=hall, attic;");
-    const FieldList fields = fields_of(lamp);
-    CHECK(fields[0].member() == &lamp.watts);
-    CHECK(fields[2].member() == nullptr);
-    CHECK(fields[1].since == std::string("0.2.0"));
-    CHECK(fields[4].is_path);
-    CHECK_FALSE(fields[3].value());
-    CHECK(type_text(fields[3]) == std::string("true or false"));
-  }
+TEST_CASE("a configuration's fields have its values as text, and nothing where none is set") {
+  Lamp lamp;
+  std::string texts;
+  for (const ConfigField& field : fields_of(lamp)) texts += field.name + "=" + field.text() + ";";
+  CHECK(texts == "watts=0.5;share=0.1;dark=true;red=none;rooms=hall, attic;");
+  const FieldList fields = fields_of(lamp);
+  CHECK(fields[0].member() == &lamp.watts);
+  CHECK(fields[2].member() == nullptr);
+  CHECK(fields[1].since == std::string("0.2.0"));
+  CHECK(fields[4].is_path);
+  CHECK_FALSE(fields[3].value());
+  CHECK(type_text(fields[3]) == std::string("true or false"));
+}
 
-  TEST_CASE("setting a field sets the member, or what stands for it; only an optional one is unset") {
-    Lamp lamp;
-    FieldList fields = fields_of(lamp);
-    fields[0].set(3.0), fields[2].set(false), fields[3].set(true);
-    CHECK(lamp.watts == 3);
-    CHECK(lamp.lit);
-    CHECK(lamp.red == true);
-    for (ConfigField& field : fields) field.set({});
-    CHECK(lamp.watts == 3);
-    CHECK(lamp.lit);
-    CHECK_FALSE(lamp.red);
-  }
+TEST_CASE("setting a field sets the member, or what stands for it; only an optional one is unset") {
+  Lamp lamp;
+  FieldList fields = fields_of(lamp);
+  fields[0].set(3.0), fields[2].set(false), fields[3].set(true);
+  CHECK(lamp.watts == 3);
+  CHECK(lamp.lit);
+  CHECK(lamp.red == true);
+  for (ConfigField& field : fields) field.set({});
+  CHECK(lamp.watts == 3);
+  CHECK(lamp.lit);
+  CHECK_FALSE(lamp.red);
+}
 
-  TEST_CASE("a program's options are the fields with a help, under its heading") {
-    Lamp lamp;
-    FieldList fields;
-    lamp.describe(FieldVisitor(fields).in_group("Light"));
-    REQUIRE(fields.size() == 3);
-    CHECK(fields[0].name == "share");
-    for (const ConfigField& field : fields) CHECK(field.group == std::string("Light"));
-  }
+TEST_CASE("a program's options are the fields with a help, under its heading") {
+  Lamp lamp;
+  FieldList fields;
+  lamp.describe(FieldVisitor(fields).in_group("Light"));
+  REQUIRE(fields.size() == 3);
+  CHECK(fields[0].name == "share");
+  for (const ConfigField& field : fields) CHECK(field.group == std::string("Light"));
+}
 
-  TEST_CASE("numbers that are set in code keep the same rules") {
-    Lamp lamp;
-    CHECK_NOTHROW(check_fields("op", fields_of(lamp)));
-    lamp.share = 1;
-    CHECK(message_of<Error>([&] { check_fields("op", fields_of(lamp)); }) ==
-          "[op] share must be in [0, 1); got 1");
-    for (const double bad : {0.0, -1e-5, std::nan(""), std::numeric_limits<double>::infinity()}) {
-      lamp = Lamp();
-      lamp.watts = bad;
-      CHECK(message_of<Error>([&] {
-              check_fields("op", fields_of(lamp));
-            }).find("[op] watts must be positive; got ") == 0);
-    }
+TEST_CASE("numbers that are set in code keep the same rules") {
+  Lamp lamp;
+  CHECK_NOTHROW(check_fields("op", fields_of(lamp)));
+  lamp.share = 1;
+  CHECK(message_of<Error>([&] { check_fields("op", fields_of(lamp)); }) ==
+        "[op] share must be in [0, 1); got 1");
+  for (const double bad : {0.0, -1e-5, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    lamp = Lamp();
+    lamp.watts = bad;
+    CHECK(message_of<Error>([&] {
+            check_fields("op", fields_of(lamp));
+          }).find("[op] watts must be positive; got ") == 0);
   }
 }

@@ -21,55 +21,53 @@ std::string described(const cuda::DeviceErrorSlot& error) {
 
 }  // namespace
 
-TEST_SUITE("autograd/cuda/device_errors") {
-  TEST_CASE("nothing is reported when nothing was wrong") {
-    const cuda::DeviceErrorSlot* watch = cuda::watch_for_device_error(0, described);
-    CHECK(watch != nullptr);
-    CHECK_NOTHROW(cuda::report_device_errors(0));
-    CHECK_NOTHROW(cuda::synchronize(0));
-  }
+TEST_CASE("nothing is reported when nothing was wrong") {
+  const cuda::DeviceErrorSlot* watch = cuda::watch_for_device_error(0, described);
+  CHECK(watch != nullptr);
+  CHECK_NOTHROW(cuda::report_device_errors(0));
+  CHECK_NOTHROW(cuda::synchronize(0));
+}
 
-  TEST_CASE("a device error is reported once, as its watcher describes it") {
-    cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot&) { return "the wrong one"; });
-    leave_error(cuda::watch_for_device_error(0, described), 17, -4);
-    CHECK(message_of<ShapeError>([] { cuda::report_device_errors(0); }) == "[test] at 17 stands -4");
-    CHECK_NOTHROW(cuda::report_device_errors(0));
-    leave_error(cuda::watch_for_device_error(0, described), 0, 5);
-    CHECK(message_of<ShapeError>([] { cuda::synchronize(0); }) == "[test] at 0 stands 5");
-    CHECK_NOTHROW(cuda::synchronize(0));
-  }
+TEST_CASE("a device error is reported once, as its watcher describes it") {
+  cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot&) { return "the wrong one"; });
+  leave_error(cuda::watch_for_device_error(0, described), 17, -4);
+  CHECK(message_of<ShapeError>([] { cuda::report_device_errors(0); }) == "[test] at 17 stands -4");
+  CHECK_NOTHROW(cuda::report_device_errors(0));
+  leave_error(cuda::watch_for_device_error(0, described), 0, 5);
+  CHECK(message_of<ShapeError>([] { cuda::synchronize(0); }) == "[test] at 0 stands 5");
+  CHECK_NOTHROW(cuda::synchronize(0));
+}
 
-  TEST_CASE("downloads report device errors too") {
-    const DeviceBlock block(4);
-    leave_error(cuda::watch_for_device_error(0, described), 3, 3);
-    CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
-  }
+TEST_CASE("downloads report device errors too") {
+  const DeviceBlock block(4);
+  leave_error(cuda::watch_for_device_error(0, described), 3, 3);
+  CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
+}
 
-  TEST_CASE("a failed device throws wherever it is waited for or given work, until that is taken back") {
-    const Tensor x = numbers(1);
-    cuda::set_failure(0, std::make_exception_ptr(DataError("", 0, "the network is down")));
-    CHECK_THROWS_AS(cuda::synchronize(0), DataError);
-    CHECK_THROWS_AS(cuda::report_device_errors(0), DataError);
-    CHECK_THROWS_AS(x.to_vector<double>(), DataError);
-    cuda::set_failure(0, nullptr);
-    CHECK(x.to_vector<double>()[0] == 1);
-  }
+TEST_CASE("a failed device throws wherever it is waited for or given work, until that is taken back") {
+  const Tensor x = numbers(1);
+  cuda::set_failure(0, std::make_exception_ptr(DataError("", 0, "the network is down")));
+  CHECK_THROWS_AS(cuda::synchronize(0), DataError);
+  CHECK_THROWS_AS(cuda::report_device_errors(0), DataError);
+  CHECK_THROWS_AS(x.to_vector<double>(), DataError);
+  cuda::set_failure(0, nullptr);
+  CHECK(x.to_vector<double>()[0] == 1);
+}
 
-  TEST_CASE("any number of watches find room, and an earlier error is not lost among them") {
+TEST_CASE("any number of watches find room, and an earlier error is not lost among them") {
+  for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
+  leave_error(cuda::watch_for_device_error(0, described), 8, 9);
+  const std::string message = message_of<ShapeError>([] {
     for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
-    leave_error(cuda::watch_for_device_error(0, described), 8, 9);
-    const std::string message = message_of<ShapeError>([] {
-      for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
-    });
-    CHECK(message == "[test] at 8 stands 9");
-    CHECK_NOTHROW(cuda::synchronize(0));
-  }
+  });
+  CHECK(message == "[test] at 8 stands 9");
+  CHECK_NOTHROW(cuda::synchronize(0));
+}
 
-  TEST_CASE("the captures of a description are released when its kernel is done") {
-    const auto held = std::make_shared<int>(1);
-    cuda::watch_for_device_error(0, [held](const cuda::DeviceErrorSlot&) { return ""; });
-    CHECK(held.use_count() == 2);
-    cuda::synchronize(0);
-    CHECK(held.use_count() == 1);
-  }
+TEST_CASE("the captures of a description are released when its kernel is done") {
+  const auto held = std::make_shared<int>(1);
+  cuda::watch_for_device_error(0, [held](const cuda::DeviceErrorSlot&) { return ""; });
+  CHECK(held.use_count() == 2);
+  cuda::synchronize(0);
+  CHECK(held.use_count() == 1);
 }

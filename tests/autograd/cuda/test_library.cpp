@@ -6,19 +6,17 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/cuda/library") {
-  TEST_CASE("functions of a loaded library can be called") {
-    const cuda::Library library("[test] roots", "libm.so.6", {});
-    double (*const root)(double) = library.find("sqrt");
-    CHECK(root(9) == 3);
-  }
+TEST_CASE("functions of a loaded library can be called") {
+  const cuda::Library library("[test] roots", "libm.so.6", {});
+  double (*const root)(double) = library.find("sqrt");
+  CHECK(root(9) == 3);
+}
 
-  TEST_CASE("what cannot be loaded, and what it has not got, is named with a remedy") {
-    const std::string missing =
-        message_of<DeviceError>([] { cuda::Library("[test] roots", "libnone.so.1", {"/nowhere"}); });
-    CHECK(missing.find("[test] roots need libnone.so.1, which cannot be loaded: /nowhere/libnone.so.1") == 0);
-    CHECK(missing.find("; try LD_LIBRARY_PATH=(the folder it lies in)") != std::string::npos);
-    CHECK(message_of<DeviceError>([] { cuda::Library("[test] roots", "libm.so.6", {}).find("cuberoot"); }) ==
-          "[test] roots need cuberoot, which libm.so.6 has not got; try a newer one");
-  }
+TEST_CASE("what cannot be loaded, and what it has not got, is named with a remedy") {
+  const std::string missing =
+      message_of<DeviceError>([] { cuda::Library("[test] roots", "libnone.so.1", {"/nowhere"}); });
+  CHECK(missing.find("[test] roots need libnone.so.1, which cannot be loaded: /nowhere/libnone.so.1") == 0);
+  CHECK(missing.find("; try LD_LIBRARY_PATH=(the folder it lies in)") != std::string::npos);
+  CHECK(message_of<DeviceError>([] { cuda::Library("[test] roots", "libm.so.6", {}).find("cuberoot"); }) ==
+        "[test] roots need cuberoot, which libm.so.6 has not got; try a newer one");
 }

@@ -134,7 +134,5 @@ void check_random_layers(int count) {
 
 }  // namespace
 
-TEST_SUITE("autograd/gradcheck/random") {
-  TEST_CASE("random smooth layers pass") { check_random_layers(100); }
-  TEST_CASE("slow: ten thousand random smooth layers pass") { check_random_layers(10'000); }
-}
+TEST_CASE("random smooth layers pass") { check_random_layers(100); }
+TEST_CASE("slow: ten thousand random smooth layers pass") { check_random_layers(10'000); }

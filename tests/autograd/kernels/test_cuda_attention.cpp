@@ -71,243 +71,241 @@ Tensor rounded_bf16(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); 
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_attention") {
-  TEST_CASE("random attention on a GPU: what the masks leave out may hold anything") {
-    constexpr Index kMostPairs = 20000;
-    for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
-      AttentionPath plain = gpu_path("plain", type);
-      plain.fit = [](AttentionProblem& p) { limit_pairs(p, kMostPairs); };
-      search(plain, kCases);
-      AttentionPath split = gpu_path("split", type);
-      split.fit = [](AttentionProblem& p) {
-        limit_pairs(p, kMostPairs);
-        p.queries = std::min<Index>(p.queries, 16), p.keys += p.keys < 129 ? 128 : 0, p.dropout = 0;
-        round_widths(p);
-      };
-      search(split, kCases);
-      if (type == DType::bf16) continue;
-      const AttentionPath additive = additive_path(std::string("additive cuda ") + name_of(type), type,
-                                                   Device::cuda(), additive_attention);
-      search(additive, kCases);
-    }
-    AttentionPath tensor_cores = gpu_path("tensor_cores", DType::bf16);
-    tensor_cores.fit = [](AttentionProblem& p) {
+TEST_CASE("random attention on a GPU: what the masks leave out may hold anything") {
+  constexpr Index kMostPairs = 20000;
+  for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+    AttentionPath plain = gpu_path("plain", type);
+    plain.fit = [](AttentionProblem& p) { limit_pairs(p, kMostPairs); };
+    search(plain, kCases);
+    AttentionPath split = gpu_path("split", type);
+    split.fit = [](AttentionProblem& p) {
       limit_pairs(p, kMostPairs);
+      p.queries = std::min<Index>(p.queries, 16), p.keys += p.keys < 129 ? 128 : 0, p.dropout = 0;
       round_widths(p);
     };
-    search(tensor_cores, kCases);
-    AttentionPath hopper = gpu_path("hopper", DType::bf16);
-    hopper.fit = [](AttentionProblem& p) {
-      limit_pairs(p, kMostPairs);
-      p.queries += p.queries < 64 ? 64 : 0;
-      p.mask = p.key_mask = p.dropout = 0;
-      round_widths(p);
-      p.key_width = std::min<Index>(p.key_width, 128), p.value_width = std::min<Index>(p.value_width, 128);
-      if (std::max(p.key_width, p.value_width) < 40) p.key_width += 40;
+    search(split, kCases);
+    if (type == DType::bf16) continue;
+    const AttentionPath additive = additive_path(std::string("additive cuda ") + name_of(type), type,
+                                                 Device::cuda(), additive_attention);
+    search(additive, kCases);
+  }
+  AttentionPath tensor_cores = gpu_path("tensor_cores", DType::bf16);
+  tensor_cores.fit = [](AttentionProblem& p) {
+    limit_pairs(p, kMostPairs);
+    round_widths(p);
+  };
+  search(tensor_cores, kCases);
+  AttentionPath hopper = gpu_path("hopper", DType::bf16);
+  hopper.fit = [](AttentionProblem& p) {
+    limit_pairs(p, kMostPairs);
+    p.queries += p.queries < 64 ? 64 : 0;
+    p.mask = p.key_mask = p.dropout = 0;
+    round_widths(p);
+    p.key_width = std::min<Index>(p.key_width, 128), p.value_width = std::min<Index>(p.value_width, 128);
+    if (std::max(p.key_width, p.value_width) < 40) p.key_width += 40;
+  };
+  search(hopper, kCases);
+}
+
+TEST_CASE("random attention on a GPU: ranges of keys that end one key from a tile's border") {
+  for (const bool is_hopper : {false, true}) {
+    const AttentionPath path = gpu_path(is_hopper ? "hopper" : "tensor_cores", DType::bf16);
+    const auto check = [&](const AttentionProblem& problem) {
+      if (!wrong_with(path, problem).empty()) report_wrong(path, problem);
     };
-    search(hopper, kCases);
-  }
-
-  TEST_CASE("random attention on a GPU: ranges of keys that end one key from a tile's border") {
-    for (const bool is_hopper : {false, true}) {
-      const AttentionPath path = gpu_path(is_hopper ? "hopper" : "tensor_cores", DType::bf16);
-      const auto check = [&](const AttentionProblem& problem) {
-        if (!wrong_with(path, problem).empty()) report_wrong(path, problem);
-      };
-      AttentionProblem p;
-      p.queries = is_hopper ? 64 : 33, p.keys = 260;
-      p.key_width = p.value_width = is_hopper ? 40 : 8;
-      p.junk = 5;
-      for (const Index border : {32, 64, 128}) {
-        // With top_left the queries stand at keys 0, 1, ...; without, the last one stands at the last key.
-        for (const Index query : {Index{0}, p.queries - 1}) {
-          AttentionProblem until = p, from = p;
-          until.top_left = 1, until.after = border - 2 - query;
-          from.before = p.keys - p.queries + query - (border + 1);
-          if (until.after >= 0) check(until);
-          check(from);
-        }
-      }
-      // Two sequences, whose keys leave a gap: some begin with a tile of queries.
-      p.queries = 128, p.keys = 70, p.sequences = 2, p.own_keys = p.lengths = 1;
-      for (p.seed = 1; p.seed <= 24; ++p.seed) check(p);
-    }
-  }
-
-  TEST_CASE("relative distances of a block that end with the first key of a tile") {
-    Generator random(test_seed(48));
-    for (const DType type : {DType::f32, DType::f64}) {
-      for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
-        AttentionCase c = simple_case(1, 1, S, 1, 1, 2, 2, random);
-        c.options.alignment = CausalAlignment::top_left;
-        c.options.relative_bias = random_normal({1, 2 * S - 1}, random);
-        check_path(gpu_path("plain", type), c, random);
+    AttentionProblem p;
+    p.queries = is_hopper ? 64 : 33, p.keys = 260;
+    p.key_width = p.value_width = is_hopper ? 40 : 8;
+    p.junk = 5;
+    for (const Index border : {32, 64, 128}) {
+      // With top_left the queries stand at keys 0, 1, ...; without, the last one stands at the last key.
+      for (const Index query : {Index{0}, p.queries - 1}) {
+        AttentionProblem until = p, from = p;
+        until.top_left = 1, until.after = border - 2 - query;
+        from.before = p.keys - p.queries + query - (border + 1);
+        if (until.after >= 0) check(until);
+        check(from);
       }
     }
+    // Two sequences, whose keys leave a gap: some begin with a tile of queries.
+    p.queries = 128, p.keys = 70, p.sequences = 2, p.own_keys = p.lengths = 1;
+    for (p.seed = 1; p.seed <= 24; ++p.seed) check(p);
   }
+}
 
-  TEST_CASE("gradients of what changes the scores are added to those that there are") {
-    Generator random(test_seed(47));
-    const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
-    AttentionOptions options = modified_options(20, 70, random);
-    for (const Shape& shape : {Shape{2, 1, 70}, Shape{2, 2, 20, 70}}) {  // the second by one block per tile
-      options.mask = random_normal(shape, random);
-      const AttentionOptions there = options_on_gpu(options, DType::f64);
-      const std::vector<Tensor> in = inputs_on_gpu(c.in, DType::f64);
-      std::vector<Parameter> parameters;
-      for (const Tensor& x : joined(in, list_of_modifiers(there))) parameters.emplace_back(x);
-      std::vector<Tensor> once;
-      for (int pass = 0; pass < 2; ++pass) {
-        const std::vector<Tensor> leaves(parameters.begin(), parameters.end());
-        Tape tape;
-        const Tensor y =
-            scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], with_modifiers(there, leaves, 3));
-        tape.backward(y, Tensor::full(y.shape(), 1, DType::f64, Device::cuda()));
-        for (const Parameter& x : parameters) {
-          if (pass == 0) once.push_back(readable(x.gradient()) * 2.0);
-        }
-      }
-      for (std::size_t i = 0; i < once.size(); ++i)
-        CHECK_BELOW(relative_error(readable(parameters[i].gradient()), once[i]), 1e-14);
+TEST_CASE("relative distances of a block that end with the first key of a tile") {
+  Generator random(test_seed(48));
+  for (const DType type : {DType::f32, DType::f64}) {
+    for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
+      AttentionCase c = simple_case(1, 1, S, 1, 1, 2, 2, random);
+      c.options.alignment = CausalAlignment::top_left;
+      c.options.relative_bias = random_normal({1, 2 * S - 1}, random);
+      check_path(gpu_path("plain", type), c, random);
     }
   }
+}
 
-  TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
-    for (const bool is_additive : {false, true}) {
-      for (const Index width : {16, 64}) {
-        CAPTURE(is_additive);
-        CAPTURE(width);
-        std::vector<double> fused, plain;  // summed over several inputs, because the largest error is luck
-        for (int draw = 0; draw < 4; ++draw) {
-          Generator random(test_seed(static_cast<std::uint64_t>(100 + draw)));
-          const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
-          AttentionOptions options;
-          options.causal = draw % 2 == 0;
-          options.mask = rounded_bf16(host_normal({2, 1, 70}, random));
-          std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
-          for (Tensor& x : inputs) x = rounded_bf16(x);
-          const Tensor seed = rounded_bf16(seed_of(in, random));
-          const OpResult exact = run_on(Device::cpu(), DType::f64, inputs, options, seed, true);
-          add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed), exact, fused);
-          add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed, true), exact, plain);
-        }
-        for (std::size_t i = 0; i < fused.size(); ++i) {
-          CAPTURE(i);
-          CHECK(fused[i] > 0);
-          CHECK_BELOW(fused[i], (i == 0 ? 2 : 3) * plain[i]);
-        }
+TEST_CASE("gradients of what changes the scores are added to those that there are") {
+  Generator random(test_seed(47));
+  const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
+  AttentionOptions options = modified_options(20, 70, random);
+  for (const Shape& shape : {Shape{2, 1, 70}, Shape{2, 2, 20, 70}}) {  // the second by one block per tile
+    options.mask = random_normal(shape, random);
+    const AttentionOptions there = options_on_gpu(options, DType::f64);
+    const std::vector<Tensor> in = inputs_on_gpu(c.in, DType::f64);
+    std::vector<Parameter> parameters;
+    for (const Tensor& x : joined(in, list_of_modifiers(there))) parameters.emplace_back(x);
+    std::vector<Tensor> once;
+    for (int pass = 0; pass < 2; ++pass) {
+      const std::vector<Tensor> leaves(parameters.begin(), parameters.end());
+      Tape tape;
+      const Tensor y =
+          scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], with_modifiers(there, leaves, 3));
+      tape.backward(y, Tensor::full(y.shape(), 1, DType::f64, Device::cuda()));
+      for (const Parameter& x : parameters) {
+        if (pass == 0) once.push_back(readable(x.gradient()) * 2.0);
+      }
+    }
+    for (std::size_t i = 0; i < once.size(); ++i)
+      CHECK_BELOW(relative_error(readable(parameters[i].gradient()), once[i]), 1e-14);
+  }
+}
+
+TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
+  for (const bool is_additive : {false, true}) {
+    for (const Index width : {16, 64}) {
+      CAPTURE(is_additive);
+      CAPTURE(width);
+      std::vector<double> fused, plain;  // summed over several inputs, because the largest error is luck
+      for (int draw = 0; draw < 4; ++draw) {
+        Generator random(test_seed(static_cast<std::uint64_t>(100 + draw)));
+        const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
+        AttentionOptions options;
+        options.causal = draw % 2 == 0;
+        options.mask = rounded_bf16(host_normal({2, 1, 70}, random));
+        std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
+        for (Tensor& x : inputs) x = rounded_bf16(x);
+        const Tensor seed = rounded_bf16(seed_of(in, random));
+        const OpResult exact = run_on(Device::cpu(), DType::f64, inputs, options, seed, true);
+        add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed), exact, fused);
+        add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed, true), exact, plain);
+      }
+      for (std::size_t i = 0; i < fused.size(); ++i) {
+        CAPTURE(i);
+        CHECK(fused[i] > 0);
+        CHECK_BELOW(fused[i], (i == 0 ? 2 : 3) * plain[i]);
       }
     }
   }
+}
 
-  TEST_CASE("in bf16 what the masks leave out may hold anything, and an f32 mask is added as it is") {
-    Generator random(test_seed(3));
-    const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
-    AttentionCase c{in, {}};
-    c.options.key_mask = booleans({1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1}, {2, 7});
-    c.options.query_mask = booleans({1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, {2, 5});
-    const Tensor seed = seed_of(in, random);
-    const OpResult clean = run_on(Device::cuda(), DType::bf16, inputs_of(in, false, random), c.options, seed);
-    const AttentionInputs bad = spoiled(c, kNan);
-    const OpResult got = run_on(Device::cuda(), DType::bf16, inputs_of(bad, false, random), c.options, seed);
-    CHECK(absolute_error(got.y, clean.y) == 0);
-    check_untouched(c, got.gradients);
+TEST_CASE("in bf16 what the masks leave out may hold anything, and an f32 mask is added as it is") {
+  Generator random(test_seed(3));
+  const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
+  AttentionCase c{in, {}};
+  c.options.key_mask = booleans({1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1}, {2, 7});
+  c.options.query_mask = booleans({1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, {2, 5});
+  const Tensor seed = seed_of(in, random);
+  const OpResult clean = run_on(Device::cuda(), DType::bf16, inputs_of(in, false, random), c.options, seed);
+  const AttentionInputs bad = spoiled(c, kNan);
+  const OpResult got = run_on(Device::cuda(), DType::bf16, inputs_of(bad, false, random), c.options, seed);
+  CHECK(absolute_error(got.y, clean.y) == 0);
+  check_untouched(c, got.gradients);
 
+  AttentionOptions options;
+  options.mask = Tensor::full({5, 7}, 1000.5, DType::f32, Device::cuda());  // no bf16 number; shifts all
+  std::vector<Tensor> there;
+  for (const Tensor& x : in.list()) there.push_back(x.to(DType::bf16).to(Device::cuda()));
+  const Tensor y = attention_of(there, options, false);
+  options.mask = Tensor();
+  const Tensor unmasked = attention_of(there, options, false);
+  CHECK_BELOW(relative_error(readable(y), readable(unmasked)), 1e-2);
+}
+
+TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
+  struct Bits {
+    const char* kind;
+    DType type;
+    Index queries, width;
+  };
+  for (const auto& [kind, type, queries, width] : {Bits{"plain", DType::f32, 70, 16},
+                                                   {"plain", DType::bf16, 70, 16},
+                                                   {"additive", DType::f32, 70, 16},
+                                                   {"split", DType::f32, 3, 40},
+                                                   {"split", DType::bf16, 3, 40},
+                                                   {"tensor_cores", DType::bf16, 130, 64},
+                                                   {"tensor_cores", DType::bf16, 130, 128},
+                                                   {"hopper", DType::bf16, 130, 64}}) {
+    const std::string name = kind;
+    CAPTURE(name);
+    Generator random(test_seed(14));
+    AttentionCase c = simple_case(1, queries, 200, 2, 1, width, 24, random);
+    if (name != "hopper") c.options = modified_options(queries, 200, random);
+    if (name != "hopper" && name != "split") c.options.dropout = 0.2;
+    c.options.causal = true;
+    const AttentionPath path = name == "additive"
+                                   ? additive_path(name, type, Device::cuda(), additive_attention)
+                                   : gpu_path(name, type);
+    const Tensor seed = seed_of(c.in, random);
+    const OpResult first = path.run(c, seed, {});
+    for (const std::uint64_t order : {0, 7}) {
+      const InOrder in(order);
+      const OpResult again = path.run(c, seed, {});
+      CHECK(absolute_error(again.y, first.y) == 0);
+      for (std::size_t i = 0; i < first.gradients.size(); ++i)
+        CHECK(absolute_error(again.gradients[i], first.gradients[i]) == 0);
+    }
+  }
+}
+
+TEST_CASE("no queries, no keys") {
+  Generator random(test_seed(16));
+  for (const char* kind : {"plain", "tensor_cores"}) {
+    for (const Index queries : {0, 3}) {
+      const AttentionCase c = simple_case(2, queries, queries == 0 ? 3 : 0, 2, 1, 8, 8, random);
+      const OpResult got = gpu_path(kind, DType::bf16).run(c, seed_of(c.in, random), {});
+      for (const Tensor& x : joined({got.y}, got.gradients))
+        for (Index i = 0; i < x.elements(); ++i) CHECK(x.at(i) == 0);
+    }
+  }
+}
+
+TEST_CASE("the ranges of visible keys are the same on both devices") {
+  for (int i = 0; i < kRangeCases; ++i) {
+    Generator random(test_seed(static_cast<std::uint64_t>(5000 + i)));
+    const AttentionCase c = random_case(random);
+    const std::string described = description(c);
+    CAPTURE(described);
+    const auto ranges_on = [&](Device device) {
+      const AttentionOptions there = moved(c.options, device, DType::f64);
+      return visible_keys(there, c.in.B(), c.in.T(), c.in.S(), device);
+    };
+    const VisibleKeys expected = ranges_on(Device::cpu()), got = ranges_on(Device::cuda());
+    REQUIRE(got.defined() == expected.defined());
+    if (!got.defined()) continue;
+    CHECK(got.from.device() == Device::cuda());
+    CHECK(got.from.to_vector<std::int32_t>() == expected.from.to_vector<std::int32_t>());
+    CHECK(got.to.to_vector<std::int32_t>() == expected.to.to_vector<std::int32_t>());
+  }
+}
+
+TEST_CASE("masks on another device are refused, naming both") {
+  const Tensor x = Tensor::zeros({2, 3, 1, 4}, DType::f32, Device::cuda());
+  const auto says = [&](const auto& set) {
     AttentionOptions options;
-    options.mask = Tensor::full({5, 7}, 1000.5, DType::f32, Device::cuda());  // no bf16 number; shifts all
-    std::vector<Tensor> there;
-    for (const Tensor& x : in.list()) there.push_back(x.to(DType::bf16).to(Device::cuda()));
-    const Tensor y = attention_of(there, options, false);
-    options.mask = Tensor();
-    const Tensor unmasked = attention_of(there, options, false);
-    CHECK_BELOW(relative_error(readable(y), readable(unmasked)), 1e-2);
-  }
-
-  TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
-    struct Bits {
-      const char* kind;
-      DType type;
-      Index queries, width;
-    };
-    for (const auto& [kind, type, queries, width] : {Bits{"plain", DType::f32, 70, 16},
-                                                     {"plain", DType::bf16, 70, 16},
-                                                     {"additive", DType::f32, 70, 16},
-                                                     {"split", DType::f32, 3, 40},
-                                                     {"split", DType::bf16, 3, 40},
-                                                     {"tensor_cores", DType::bf16, 130, 64},
-                                                     {"tensor_cores", DType::bf16, 130, 128},
-                                                     {"hopper", DType::bf16, 130, 64}}) {
-      const std::string name = kind;
-      CAPTURE(name);
-      Generator random(test_seed(14));
-      AttentionCase c = simple_case(1, queries, 200, 2, 1, width, 24, random);
-      if (name != "hopper") c.options = modified_options(queries, 200, random);
-      if (name != "hopper" && name != "split") c.options.dropout = 0.2;
-      c.options.causal = true;
-      const AttentionPath path = name == "additive"
-                                     ? additive_path(name, type, Device::cuda(), additive_attention)
-                                     : gpu_path(name, type);
-      const Tensor seed = seed_of(c.in, random);
-      const OpResult first = path.run(c, seed, {});
-      for (const std::uint64_t order : {0, 7}) {
-        const InOrder in(order);
-        const OpResult again = path.run(c, seed, {});
-        CHECK(absolute_error(again.y, first.y) == 0);
-        for (std::size_t i = 0; i < first.gradients.size(); ++i)
-          CHECK(absolute_error(again.gradients[i], first.gradients[i]) == 0);
-      }
-    }
-  }
-
-  TEST_CASE("no queries, no keys") {
-    Generator random(test_seed(16));
-    for (const char* kind : {"plain", "tensor_cores"}) {
-      for (const Index queries : {0, 3}) {
-        const AttentionCase c = simple_case(2, queries, queries == 0 ? 3 : 0, 2, 1, 8, 8, random);
-        const OpResult got = gpu_path(kind, DType::bf16).run(c, seed_of(c.in, random), {});
-        for (const Tensor& x : joined({got.y}, got.gradients))
-          for (Index i = 0; i < x.elements(); ++i) CHECK(x.at(i) == 0);
-      }
-    }
-  }
-
-  TEST_CASE("the ranges of visible keys are the same on both devices") {
-    for (int i = 0; i < kRangeCases; ++i) {
-      Generator random(test_seed(static_cast<std::uint64_t>(5000 + i)));
-      const AttentionCase c = random_case(random);
-      const std::string described = description(c);
-      CAPTURE(described);
-      const auto ranges_on = [&](Device device) {
-        const AttentionOptions there = moved(c.options, device, DType::f64);
-        return visible_keys(there, c.in.B(), c.in.T(), c.in.S(), device);
-      };
-      const VisibleKeys expected = ranges_on(Device::cpu()), got = ranges_on(Device::cuda());
-      REQUIRE(got.defined() == expected.defined());
-      if (!got.defined()) continue;
-      CHECK(got.from.device() == Device::cuda());
-      CHECK(got.from.to_vector<std::int32_t>() == expected.from.to_vector<std::int32_t>());
-      CHECK(got.to.to_vector<std::int32_t>() == expected.to.to_vector<std::int32_t>());
-    }
-  }
-
-  TEST_CASE("masks on another device are refused, naming both") {
-    const Tensor x = Tensor::zeros({2, 3, 1, 4}, DType::f32, Device::cuda());
-    const auto says = [&](const auto& set) {
-      AttentionOptions options;
-      set(options);
-      return message_of<DeviceError>([&] { scaled_dot_product_attention(x, x, x, options); });
-    };
-    const std::string text = says([](auto& o) {
-      o.key_mask = Tensor::full({2, 3}, 1, DType::boolean, Device::cpu());
-    });
-    CHECK(text.find("[scaled_dot_product_attention] key_mask must be on the device of the values") == 0);
-    CHECK(text.find("key_mask=bool[2,3] on cpu") != std::string::npos);
-    CHECK(text.find("on cuda:0") != std::string::npos);
-    CHECK(says([](auto& o) {
-            o.mask = Tensor::zeros({3, 3}, DType::f32, Device::cpu());
-          }).find("mask=f32[3,3] on cpu") != std::string::npos);
-    CHECK(says([](auto& o) {
-            o.key_lengths = Tensor::zeros({2}, DType::i32, Device::cpu());
-          }).find("key_lengths=i32[2] on cpu") != std::string::npos);
-  }
+    set(options);
+    return message_of<DeviceError>([&] { scaled_dot_product_attention(x, x, x, options); });
+  };
+  const std::string text = says([](auto& o) {
+    o.key_mask = Tensor::full({2, 3}, 1, DType::boolean, Device::cpu());
+  });
+  CHECK(text.find("[scaled_dot_product_attention] key_mask must be on the device of the values") == 0);
+  CHECK(text.find("key_mask=bool[2,3] on cpu") != std::string::npos);
+  CHECK(text.find("on cuda:0") != std::string::npos);
+  CHECK(says([](auto& o) {
+          o.mask = Tensor::zeros({3, 3}, DType::f32, Device::cpu());
+        }).find("mask=f32[3,3] on cpu") != std::string::npos);
+  CHECK(says([](auto& o) {
+          o.key_lengths = Tensor::zeros({2}, DType::i32, Device::cpu());
+        }).find("key_lengths=i32[2] on cpu") != std::string::npos);
 }

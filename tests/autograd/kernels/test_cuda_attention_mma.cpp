@@ -13,157 +13,155 @@ const AttentionPath kTensorCores = gpu_path("tensor_cores", DType::bf16);
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_attention_mma") {
-  TEST_CASE("any widths, of keys and of values, with masks and without") {
-    const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
-                               {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
-    for (const auto& width : widths) {
-      CAPTURE(width[0]);
-      Generator random(test_seed(static_cast<std::uint64_t>(1000 * width[0] + width[1])));
-      AttentionCase c = simple_case(1, 70, 131, 2, 1, width[0], width[1], random);
-      c.options.causal = true;
+TEST_CASE("any widths, of keys and of values, with masks and without") {
+  const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
+                             {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
+  for (const auto& width : widths) {
+    CAPTURE(width[0]);
+    Generator random(test_seed(static_cast<std::uint64_t>(1000 * width[0] + width[1])));
+    AttentionCase c = simple_case(1, 70, 131, 2, 1, width[0], width[1], random);
+    c.options.causal = true;
+    check_path(kTensorCores, c, random);
+    c.options.mask = host_normal({70, 131}, random);
+    c.options.dropout = 0.25;
+    check_path(kTensorCores, c, random);
+  }
+}
+
+TEST_CASE("many tiles of queries and keys, any options") {
+  for (int i = 0; i < kLongCases; ++i) {
+    CAPTURE(i);
+    Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
+    AttentionCase c = random_case(random, true);
+    while (c.in.H() > 3) c = random_case(random, true);
+    const Index D = any_of({8, 32, 64, 128}, random), E = any_of({16, 32, 64, 72}, random);
+    check_path(kTensorCores, with_widths(c, D, E, random), random);
+  }
+}
+
+TEST_CASE("tiles that every query sees whole, beside others, for each width") {
+  for (const Index width : {32, 64, 128, 256}) {
+    for (const std::string kind : {"all", "causal", "packed"}) {
+      CAPTURE(kind);
+      Generator random(test_seed(static_cast<std::uint64_t>(width)));
+      AttentionCase c = simple_case(1, 193, 193, 2, 1, width, width, random);
+      c.options.causal = kind == "causal";
+      if (kind == "packed") c.options.query_starts = integers({0, 1, 191, 193}, {4});
       check_path(kTensorCores, c, random);
-      c.options.mask = host_normal({70, 131}, random);
       c.options.dropout = 0.25;
       check_path(kTensorCores, c, random);
     }
   }
+}
 
-  TEST_CASE("many tiles of queries and keys, any options") {
-    for (int i = 0; i < kLongCases; ++i) {
-      CAPTURE(i);
-      Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
-      AttentionCase c = random_case(random, true);
-      while (c.in.H() > 3) c = random_case(random, true);
-      const Index D = any_of({8, 32, 64, 128}, random), E = any_of({16, 32, 64, 72}, random);
-      check_path(kTensorCores, with_widths(c, D, E, random), random);
-    }
+TEST_CASE("large scores neither overflow nor vanish") {
+  Generator random(test_seed(23));
+  AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
+  for (const double scale : {30.0, -30.0}) {
+    c.options.scale = scale;
+    check_path(kTensorCores, c, random);
   }
+}
 
-  TEST_CASE("tiles that every query sees whole, beside others, for each width") {
-    for (const Index width : {32, 64, 128, 256}) {
-      for (const std::string kind : {"all", "causal", "packed"}) {
-        CAPTURE(kind);
-        Generator random(test_seed(static_cast<std::uint64_t>(width)));
-        AttentionCase c = simple_case(1, 193, 193, 2, 1, width, width, random);
-        c.options.causal = kind == "causal";
-        if (kind == "packed") c.options.query_starts = integers({0, 1, 191, 193}, {4});
-        check_path(kTensorCores, c, random);
-        c.options.dropout = 0.25;
-        check_path(kTensorCores, c, random);
-      }
-    }
-  }
-
-  TEST_CASE("large scores neither overflow nor vanish") {
-    Generator random(test_seed(23));
-    AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
-    for (const double scale : {30.0, -30.0}) {
-      c.options.scale = scale;
-      check_path(kTensorCores, c, random);
-    }
-  }
-
-  TEST_CASE("heads side by side in one projection are read, and get their gradients, where they lie") {
-    const double u = unit_roundoff(DType::bf16);
-    for (const char* kind : {"tensor_cores", "hopper"}) {
-      const AttentionBy path(kind);
-      Generator random(test_seed(6));
-      const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 48, 40, random), DType::bf16);
-      AttentionOptions options;
-      options.causal = true;
-      const Function packed = [&](const std::vector<Tensor>& x) {
-        return packed_attention(x[0], heads_of(in), options);
-      };
-      const Tensor dy = as_type(random_normal({2, 70, 4, 40}, random), DType::bf16);
-      const AttentionOracle exact = attention_oracle(in, options, dy),
-                            bound = attention_rounding(in, options, dy, exact, DType::f32, {}, {u, u, u});
-      for (const Index shift : {0, 8, 1}) {  // elements; the last takes the general kernels
-        const std::vector<Tensor> got = with_gradients(
-            packed, {on_gpu(pack(on_cpu(in).list()).to(DType::bf16), shift)}, on_gpu(dy.to(DType::bf16)));
-        CHECK_BELOW(over_bound(readable(got[0]), exact.y, bound.y), 1);
-        CHECK_BELOW(over_bound(readable(got[1]), pack(exact.gradients), pack(bound.gradients)), 1);
-      }
-    }
-  }
-
-  TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
-    Generator random(test_seed(5));
-    const auto hopper = [](auto&&... in) { return kernels::hopper_attention_backward(in...); };
-    struct Kind {
-      std::function<decltype(kernels::tensor_core_attention_backward)> run;
-      Index queries, width;
+TEST_CASE("heads side by side in one projection are read, and get their gradients, where they lie") {
+  const double u = unit_roundoff(DType::bf16);
+  for (const char* kind : {"tensor_cores", "hopper"}) {
+    const AttentionBy path(kind);
+    Generator random(test_seed(6));
+    const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 48, 40, random), DType::bf16);
+    AttentionOptions options;
+    options.causal = true;
+    const Function packed = [&](const std::vector<Tensor>& x) {
+      return packed_attention(x[0], heads_of(in), options);
     };
-    for (const auto& [run, queries, width] : {Kind{kernels::tensor_core_attention_backward, 33, 24},
-                                              {kernels::tensor_core_attention_backward, 33, 136},
-                                              {hopper, 131, 64},
-                                              {hopper, 70, 128}}) {
-      CAPTURE(width);
-      const AttentionCase c = simple_case(1, queries, 70, 2, 1, width, 16, random);
-      const KernelCase written(c), added(c, 64.0);
-      REQUIRE(written.backward(run, false));
-      REQUIRE(added.backward(run, true));
+    const Tensor dy = as_type(random_normal({2, 70, 4, 40}, random), DType::bf16);
+    const AttentionOracle exact = attention_oracle(in, options, dy),
+                          bound = attention_rounding(in, options, dy, exact, DType::f32, {}, {u, u, u});
+    for (const Index shift : {0, 8, 1}) {  // elements; the last takes the general kernels
+      const std::vector<Tensor> got = with_gradients(
+          packed, {on_gpu(pack(on_cpu(in).list()).to(DType::bf16), shift)}, on_gpu(dy.to(DType::bf16)));
+      CHECK_BELOW(over_bound(readable(got[0]), exact.y, bound.y), 1);
+      CHECK_BELOW(over_bound(readable(got[1]), pack(exact.gradients), pack(bound.gradients)), 1);
+    }
+  }
+}
+
+TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
+  Generator random(test_seed(5));
+  const auto hopper = [](auto&&... in) { return kernels::hopper_attention_backward(in...); };
+  struct Kind {
+    std::function<decltype(kernels::tensor_core_attention_backward)> run;
+    Index queries, width;
+  };
+  for (const auto& [run, queries, width] : {Kind{kernels::tensor_core_attention_backward, 33, 24},
+                                            {kernels::tensor_core_attention_backward, 33, 136},
+                                            {hopper, 131, 64},
+                                            {hopper, 70, 128}}) {
+    CAPTURE(width);
+    const AttentionCase c = simple_case(1, queries, 70, 2, 1, width, 16, random);
+    const KernelCase written(c), added(c, 64.0);
+    REQUIRE(written.backward(run, false));
+    REQUIRE(added.backward(run, true));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Tensor once = written.gradients()[i], sum = added.gradients()[i];
+      for (Index k = 0; k < once.elements(); ++k) {
+        const double bound = 0.25 + 0x1p-8 * std::abs(once.at(k)) + 1e-5;  // 1/4: half a unit of 64
+        REQUIRE_BELOW(std::abs(sum.at(k) - 64 - once.at(k)), bound);
+      }
+    }
+    for (std::size_t wanted = 0; wanted < 3; ++wanted) {
+      const KernelCase some(c);
+      REQUIRE(some.backward(run, false, {wanted == 0, wanted == 1, wanted == 2}));
       for (std::size_t i = 0; i < 3; ++i) {
-        const Tensor once = written.gradients()[i], sum = added.gradients()[i];
-        for (Index k = 0; k < once.elements(); ++k) {
-          const double bound = 0.25 + 0x1p-8 * std::abs(once.at(k)) + 1e-5;  // 1/4: half a unit of 64
-          REQUIRE_BELOW(std::abs(sum.at(k) - 64 - once.at(k)), bound);
-        }
-      }
-      for (std::size_t wanted = 0; wanted < 3; ++wanted) {
-        const KernelCase some(c);
-        REQUIRE(some.backward(run, false, {wanted == 0, wanted == 1, wanted == 2}));
-        for (std::size_t i = 0; i < 3; ++i) {
-          if (i == wanted) CHECK(absolute_error(some.gradients()[i], written.gradients()[i]) == 0);
-          if (i != wanted) CHECK(std::isnan(some.gradients()[i].at(0)));
-        }
+        if (i == wanted) CHECK(absolute_error(some.gradients()[i], written.gradients()[i]) == 0);
+        if (i != wanted) CHECK(std::isnan(some.gradients()[i].at(0)));
       }
     }
   }
+}
 
-  TEST_CASE("inputs that the backward kernels do not support are left to others, untouched") {
-    Generator random(test_seed(15));
-    const auto takes = [&](Index key_width, Index value_width, const auto& change) {
-      KernelCase c(simple_case(1, 5, 6, 2, 1, key_width, value_width, random));
-      change(c);
-      const bool taken = c.backward(kernels::tensor_core_attention_backward, false);
-      for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
-      return taken;
-    };
-    const auto as_it_is = [](KernelCase&) {};
-    CHECK(takes(16, 8, as_it_is));
-    CHECK(!takes(16, 8, [](KernelCase& c) { c.plan.shape.weighting = AttentionWeighting::sigmoid; }));
-    CHECK(!takes(12, 8, as_it_is));
-    CHECK(!takes(8, 12, as_it_is));
-    CHECK(takes(8, 256, as_it_is));
-    CHECK(!takes(8, 264, as_it_is));
-    CHECK(!takes(264, 8, as_it_is));
-    Tensor KernelCase::*const all[] = {&KernelCase::query, &KernelCase::key,   &KernelCase::value,
-                                       &KernelCase::y,     &KernelCase::dy,    &KernelCase::dquery,
-                                       &KernelCase::dkey,  &KernelCase::dvalue};
-    for (const auto which : all) {
-      CHECK(takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 8); }));
-      CHECK(!takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 4); }));
-    }
-    CHECK(kernels::has_tensor_cores(kernels::Cuda{0}, 48 * 1024));
-    CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
+TEST_CASE("inputs that the backward kernels do not support are left to others, untouched") {
+  Generator random(test_seed(15));
+  const auto takes = [&](Index key_width, Index value_width, const auto& change) {
+    KernelCase c(simple_case(1, 5, 6, 2, 1, key_width, value_width, random));
+    change(c);
+    const bool taken = c.backward(kernels::tensor_core_attention_backward, false);
+    for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
+    return taken;
+  };
+  const auto as_it_is = [](KernelCase&) {};
+  CHECK(takes(16, 8, as_it_is));
+  CHECK(!takes(16, 8, [](KernelCase& c) { c.plan.shape.weighting = AttentionWeighting::sigmoid; }));
+  CHECK(!takes(12, 8, as_it_is));
+  CHECK(!takes(8, 12, as_it_is));
+  CHECK(takes(8, 256, as_it_is));
+  CHECK(!takes(8, 264, as_it_is));
+  CHECK(!takes(264, 8, as_it_is));
+  Tensor KernelCase::*const all[] = {&KernelCase::query, &KernelCase::key,   &KernelCase::value,
+                                     &KernelCase::y,     &KernelCase::dy,    &KernelCase::dquery,
+                                     &KernelCase::dkey,  &KernelCase::dvalue};
+  for (const auto which : all) {
+    CHECK(takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 8); }));
+    CHECK(!takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 4); }));
   }
+  CHECK(kernels::has_tensor_cores(kernels::Cuda{0}, 48 * 1024));
+  CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
+}
 
-  TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
-    Generator random(test_seed(25));
-    const auto takes = [&](Index D, Index E, Index shift) {
-      const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
-      return !same_values(attention_by("tensor_cores", c.in, {}, DType::bf16, shift),
-                          attention_by("plain", c.in, {}, DType::bf16, shift));
-    };
-    CHECK(takes(64, 64, 0));
-    CHECK(takes(256, 8, 0));
-    CHECK(takes(64, 64, 8));
-    CHECK_FALSE(takes(64, 64, 1));
-    CHECK_FALSE(takes(64, 64, 4));
-    CHECK_FALSE(takes(64, 60, 0));
-    CHECK_FALSE(takes(60, 64, 0));
-    CHECK_FALSE(takes(264, 64, 0));
-    CHECK_FALSE(takes(64, 264, 0));
-  }
+TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
+  Generator random(test_seed(25));
+  const auto takes = [&](Index D, Index E, Index shift) {
+    const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
+    return !same_values(attention_by("tensor_cores", c.in, {}, DType::bf16, shift),
+                        attention_by("plain", c.in, {}, DType::bf16, shift));
+  };
+  CHECK(takes(64, 64, 0));
+  CHECK(takes(256, 8, 0));
+  CHECK(takes(64, 64, 8));
+  CHECK_FALSE(takes(64, 64, 1));
+  CHECK_FALSE(takes(64, 64, 4));
+  CHECK_FALSE(takes(64, 60, 0));
+  CHECK_FALSE(takes(60, 64, 0));
+  CHECK_FALSE(takes(264, 64, 0));
+  CHECK_FALSE(takes(64, 264, 0));
 }

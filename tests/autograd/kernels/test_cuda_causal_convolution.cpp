@@ -11,63 +11,61 @@ Tensor convolved(const std::vector<Tensor>& x) { return causal_convolution(x[0],
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
-  TEST_CASE("values and gradients are the CPU's, in packs of columns and one by one") {
-    Generator random(test_seed(1));
-    for (const Index width : {1, 8, 33, 40}) {
-      for (const Index taps : {1, 4, 7}) {
-        for (const Index length : {3, 50}) {
-          for (const Index shift : {0, 1}) {
-            CAPTURE(width);
-            CAPTURE(taps);
-            CAPTURE(length);
-            CAPTURE(shift);
-            const std::vector<Tensor> x{host_normal({3, length, width}, random),
-                                        host_normal({taps, width}, random)};
-            const Tensor dy = host_normal(x[0].shape(), random);
-            const std::vector<Tensor> expected = with_gradients(convolved, x, dy);
-            for (const DType type : {DType::f64, DType::f32}) {
-              const std::vector<Tensor> got =
-                  with_gradients(convolved, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
-              for (std::size_t i = 0; i < got.size(); ++i) {
-                CAPTURE(i);
-                CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
-              }
+TEST_CASE("values and gradients are the CPU's, in packs of columns and one by one") {
+  Generator random(test_seed(1));
+  for (const Index width : {1, 8, 33, 40}) {
+    for (const Index taps : {1, 4, 7}) {
+      for (const Index length : {3, 50}) {
+        for (const Index shift : {0, 1}) {
+          CAPTURE(width);
+          CAPTURE(taps);
+          CAPTURE(length);
+          CAPTURE(shift);
+          const std::vector<Tensor> x{host_normal({3, length, width}, random),
+                                      host_normal({taps, width}, random)};
+          const Tensor dy = host_normal(x[0].shape(), random);
+          const std::vector<Tensor> expected = with_gradients(convolved, x, dy);
+          for (const DType type : {DType::f64, DType::f32}) {
+            const std::vector<Tensor> got =
+                with_gradients(convolved, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              CAPTURE(i);
+              CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
             }
-            check_bf16(convolved, {}, x, dy, shift);
           }
+          check_bf16(convolved, {}, x, dy, shift);
         }
       }
     }
   }
+}
 
-  TEST_CASE("the weight's gradient over any number of rows, of none too") {
-    Generator random(test_seed(2));
-    for (const Index length : {0, 1, 8, 130, 1100}) {
-      CAPTURE(length);
-      const std::vector<Tensor> x{host_normal({2, length, 5}, random), host_normal({3, 5}, random)};
-      const Tensor dy = host_normal(x[0].shape(), random);
-      const std::vector<Tensor> expected = with_gradients(convolved, x, dy),
-                                got = with_gradients(convolved, on_gpu(x, DType::f64, 0), on_gpu(dy));
-      for (std::size_t i = 0; i < got.size(); ++i)
-        CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), 1e-11);
-    }
+TEST_CASE("the weight's gradient over any number of rows, of none too") {
+  Generator random(test_seed(2));
+  for (const Index length : {0, 1, 8, 130, 1100}) {
+    CAPTURE(length);
+    const std::vector<Tensor> x{host_normal({2, length, 5}, random), host_normal({3, 5}, random)};
+    const Tensor dy = host_normal(x[0].shape(), random);
+    const std::vector<Tensor> expected = with_gradients(convolved, x, dy),
+                              got = with_gradients(convolved, on_gpu(x, DType::f64, 0), on_gpu(dy));
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), 1e-11);
   }
+}
 
-  TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
-    Generator random(test_seed(3));
-    const Tensor x = on_gpu(host_normal({3, 100, 40}, random).to(DType::bf16));
-    Parameter weight(on_gpu(host_normal({4 * 40}, random, DType::f32)));
-    weight.set_shadow(DType::bf16);
-    for (int pass = 1; pass <= 2; ++pass) {
-      Tape tape;
-      tape.backward(sum(causal_convolution(x, weight)));
-      CHECK(weight.gradient().dtype() == DType::f32);
-      const Tensor here = readable(x);
-      Parameter exact(Tensor::zeros({4 * 40}, DType::f64, Device::cpu()));
-      Tape beside;
-      beside.backward(sum(causal_convolution(here, exact)));
-      CHECK_BELOW(relative_error(readable(weight.gradient()), affine(exact.gradient(), pass, 0)), 1e-5);
-    }
+TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
+  Generator random(test_seed(3));
+  const Tensor x = on_gpu(host_normal({3, 100, 40}, random).to(DType::bf16));
+  Parameter weight(on_gpu(host_normal({4 * 40}, random, DType::f32)));
+  weight.set_shadow(DType::bf16);
+  for (int pass = 1; pass <= 2; ++pass) {
+    Tape tape;
+    tape.backward(sum(causal_convolution(x, weight)));
+    CHECK(weight.gradient().dtype() == DType::f32);
+    const Tensor here = readable(x);
+    Parameter exact(Tensor::zeros({4 * 40}, DType::f64, Device::cpu()));
+    Tape beside;
+    beside.backward(sum(causal_convolution(here, exact)));
+    CHECK_BELOW(relative_error(readable(weight.gradient()), affine(exact.gradient(), pass, 0)), 1e-5);
   }
 }

@@ -34,40 +34,38 @@ bool is_emulated() { return cuda::device_name(0).find("emulated") == 0; }
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_cublaslt") {
-  TEST_CASE("an algorithm gets the workspace that it asks for") {
-    if (!is_emulated()) return;
-    const Library library({CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_SUCCESS, 4096});
-    const Product own(64);
-    REQUIRE(own.run());
-    CHECK_BELOW(absolute_error(readable(own.c), matmul(readable(own.a), readable(own.b))), 1e-12);
-  }
+TEST_CASE("an algorithm gets the workspace that it asks for") {
+  if (!is_emulated()) return;
+  const Library library({CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_SUCCESS, 4096});
+  const Product own(64);
+  REQUIRE(own.run());
+  CHECK_BELOW(absolute_error(readable(own.c), matmul(readable(own.a), readable(own.b))), 1e-12);
+}
 
-  TEST_CASE("a product that the library refuses, when asked or when called, is never tried again") {
-    if (!is_emulated()) return;
-    const Product refused(56), refused_late(48);
-    {
-      const Library library({CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_SUCCESS, 0});
-      CHECK(!refused.run());
-    }
-    {
-      const Library library({CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED, 0});
-      CHECK(!refused_late.run());
-    }
+TEST_CASE("a product that the library refuses, when asked or when called, is never tried again") {
+  if (!is_emulated()) return;
+  const Product refused(56), refused_late(48);
+  {
+    const Library library({CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_SUCCESS, 0});
     CHECK(!refused.run());
+  }
+  {
+    const Library library({CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED, 0});
     CHECK(!refused_late.run());
   }
+  CHECK(!refused.run());
+  CHECK(!refused_late.run());
+}
 
-  TEST_CASE("other failures are errors that say what was done") {
-    if (!is_emulated()) return;
-    const auto message = [](Index size, cublasStatus_t heuristic, cublasStatus_t product) {
-      const Library library({heuristic, product, 0});
-      const Product own(size);
-      return message_of<DeviceError>([&] { own.run(); });
-    };
-    CHECK(message(40, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_SUCCESS) ==
-          "[cublasLt] choosing an algorithm failed: CUBLAS_STATUS_EXECUTION_FAILED");
-    CHECK(message(32, CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_EXECUTION_FAILED) ==
-          "[cublasLt] queuing a product failed: CUBLAS_STATUS_EXECUTION_FAILED");
-  }
+TEST_CASE("other failures are errors that say what was done") {
+  if (!is_emulated()) return;
+  const auto message = [](Index size, cublasStatus_t heuristic, cublasStatus_t product) {
+    const Library library({heuristic, product, 0});
+    const Product own(size);
+    return message_of<DeviceError>([&] { own.run(); });
+  };
+  CHECK(message(40, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_SUCCESS) ==
+        "[cublasLt] choosing an algorithm failed: CUBLAS_STATUS_EXECUTION_FAILED");
+  CHECK(message(32, CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_EXECUTION_FAILED) ==
+        "[cublasLt] queuing a product failed: CUBLAS_STATUS_EXECUTION_FAILED");
 }

@@ -31,170 +31,163 @@ std::string device_error_of(F&& run) {
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_embedding") {
-  TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the same bits every time") {
-    Generator random(test_seed(1));
-    for (const Index width : {1, 31, 32, 127, 128, 132, 300, 1100}) {
-      for (const Index count : {0, 1, 31, 33, 700}) {
-        for (const Index shift : {0, 1}) {
-          CAPTURE(width);
-          CAPTURE(count);
-          CAPTURE(shift);
-          const Tensor ids = host_ids({count}, 37, random),
-                       table = host_normal({40, width}, random, DType::f32),
-                       dy = host_normal({count, width}, random, DType::f32);
-          const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
-          const std::vector<Tensor> there{on_gpu(table, shift)};
-          const auto expected = with_gradients(look_up, {table}, dy),
-                     got = with_gradients(look_up, there, on_gpu(dy, shift)),
-                     again = with_gradients(look_up, there, on_gpu(dy, shift));
-          CHECK(same_values(got[0], expected[0]));
-          CHECK_BELOW(relative_error(readable(got[1]), readable(expected[1])), 1e-6);
-          CHECK(same_values(got[1], again[1]));
-        }
-      }
-    }
-  }
-
-  TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alone, of many tiles") {
-    Generator random(test_seed(7));
-    for (const Index vocabulary : {1, 255, 256, 65535, 65536, 70000}) {
-      for (const Index count : {2048, 2049, 10000}) {
-        if (count > fewer_if_sanitized(10000)) continue;
-        CAPTURE(vocabulary);
+TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the same bits every time") {
+  Generator random(test_seed(1));
+  for (const Index width : {1, 31, 32, 127, 128, 132, 300, 1100}) {
+    for (const Index count : {0, 1, 31, 33, 700}) {
+      for (const Index shift : {0, 1}) {
+        CAPTURE(width);
         CAPTURE(count);
-        const Tensor ids = host_ids({count}, vocabulary, random);
-        std::int32_t* id = ids.data<std::int32_t>();
-        for (Index i = 0; i < count; ++i)
-          if (i % 3 == 0) id[i] = static_cast<std::int32_t>(vocabulary / 2);  // a chunk and more of its own
-        id[count - 1] = static_cast<std::int32_t>(vocabulary - 1);
-        const Tensor dy = Tensor::empty({count, 2}, DType::f64, Device::cpu()),
-                     table = Tensor::zeros({vocabulary, 2}, DType::f64, Device::cpu());
-        for (Index i = 0; i < dy.elements(); ++i)  // sums that no order of summation rounds
-          dy.data<double>()[i] = static_cast<double>(random.below(1 << 20));
+        CAPTURE(shift);
+        const Tensor ids = host_ids({count}, 37, random),
+                     table = host_normal({40, width}, random, DType::f32),
+                     dy = host_normal({count, width}, random, DType::f32);
         const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
-        CHECK(same_values(with_gradients(look_up, {on_gpu(table)}, on_gpu(dy))[1],
-                          with_gradients(look_up, {table}, dy)[1]));
-      }
-    }
-  }
-
-  TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
-    Generator random(test_seed(2));
-    const Tensor ids = host_ids({500}, 9, random),
-                 dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
-    Parameter table(on_gpu(host_normal({9, 40}, random, DType::f32)));
-    table.set_shadow(DType::bf16);
-    const Tensor plain = host_normal({9, 40}, random);
-    const Tensor exact =
-        with_gradients([&](const auto& in) { return embedding(in[0], ids); }, {plain}, readable(dy))[1];
-    for (int pass = 1; pass <= 2; ++pass) {
-      Tape tape;
-      tape.backward(embedding(table, ids.to(Device::cuda())), dy);
-      CHECK(table.gradient().dtype() == DType::f32);
-      CHECK_BELOW(relative_error(readable(table.gradient()), affine(exact, pass, 0)), 1e-6);
-    }
-  }
-
-  TEST_CASE("ids that are not there are told in the CPU's words, the first of them") {
-    Generator random(test_seed(3));
-    for (const Index count : {1, 40, 2000, 5000}) {
-      for (const Index at : {Index{0}, count / 2, count - 1}) {
-        for (const std::int32_t wrong : {-1, 7, 1 << 30}) {
-          const Tensor ids = host_ids({1, count}, 7, random);
-          for (Index i = at; i < count; i += 3) ids.data<std::int32_t>()[i] = wrong;
-          const Tensor table = host_normal({7, 3}, random), x = host_normal({1, count, 7}, random);
-          const auto look_up = [&](Device device) {
-            return device_error_of([&] { embedding(table.to(device), ids.to(device)); });
-          };
-          const auto lose = [&](Device device) {
-            return device_error_of([&] { cross_entropy(x.to(device), ids.to(device), {5, 0}); });
-          };
-          const auto lose_linear = [&](Device device) {
-            return device_error_of([&] {
-              const Tensor there = x.to(device), weight = table.to(device);
-              linear_cross_entropy(there, Tensor::zeros({7, 7}, DType::f64, device), {}, ids.to(device));
-            });
-          };
-          CHECK(look_up(Device::cuda()) == look_up(Device::cpu()));
-          CHECK(look_up(Device::cpu()).find("must be in [0, 7)") != std::string::npos);
-          CHECK(lose(Device::cuda()) == lose(Device::cpu()));
-          CHECK(lose_linear(Device::cuda()) == lose_linear(Device::cpu()));
-        }
-      }
-    }
-    CHECK_NOTHROW(embedding(Tensor::zeros({1, 1}, DType::f32, Device::cuda()),
-                            Tensor::zeros({3}, DType::i32, Device::cuda())));
-  }
-
-  TEST_CASE("indices that are not there are told in the CPU's words; they give zeros, and get nothing") {
-    const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
-    const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
-    CHECK(device_error_of([&] { gather(x, 0, index); }) ==
-          "[gather] indices must be in [0, 3); got -2000000000 at element 1 of index=i32[4]");
-    CHECK(device_error_of([&] {
-            scatter_add(x, 0, on_gpu(Tensor::from(std::vector<std::int32_t>{0, 2, 5})), 5);
-          }) == "[scatter_add] indices must be in [0, 5); got 5 at element 2 of index=i32[3]");
-    const std::int32_t* const picks = index.address<std::int32_t>();
-    const Tensor y = Tensor::full({4}, 1, DType::f32, Device::cuda());
-    kernels::gather(kernels::Cuda{0}, 1, 3, 4, 1, picks, x.address<float>(), y.address<float>());
-    CHECK(y.to_vector<float>() == std::vector<float>{7, 0, 0, 7});
-    kernels::scatter_add(kernels::Cuda{0}, 1, 3, 4, 1, picks, y.address<float>(), x.address<float>());
-    CHECK(x.to_vector<float>() == std::vector<float>{7, 0, 7});
-  }
-}
-
-TEST_SUITE("autograd/kernels/cuda_rotary") {
-  TEST_CASE(
-      "turned pairs are the CPU's, in both layouts, of parts of a head and of more pairs than travel "
-      "with a launch") {
-    Generator random(test_seed(4));
-    for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
-      for (const Index head_width : {2, 6, 34, 300}) {
-        for (const Index width : {Index{0}, Index{2}}) {
-          CAPTURE(head_width);
-          CAPTURE(width);
-          RotaryConfig config;
-          config.layout = layout, config.width = width;
-          const Tensor x = host_normal({2, 5, 3 * head_width + 7}, random),
-                       dy = host_normal({2, 5, 3 * head_width + 7}, random);
-          for (const Shape& shape : {Shape{5}, Shape{2, 5}}) {
-            const Tensor positions = host_ids(shape, 1000, random);
-            const Function turn = [&](const auto& in) {
-              return packed_rotary(
-                  in[0], 2, head_width,
-                  rotary_angles(config, head_width, positions.to(in[0].device()), in[0].dtype()));
-            };
-            const auto expected = with_gradients(turn, {x}, dy),
-                       got = with_gradients(turn, {on_gpu(x)}, on_gpu(dy));
-            CHECK_BELOW(relative_error(readable(got[0]), expected[0]), 1e-13);
-            CHECK_BELOW(relative_error(readable(got[1]), expected[1]), 1e-13);
-            check_bf16(turn, {}, {x}, dy, 1);
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_SUITE("autograd/kernels/cuda_dropout") {
-  TEST_CASE("the same elements stay as on the CPU") {
-    Generator random(test_seed(5));
-    for (const Index count : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 40001}) {
-      for (const double probability : {0.1, 0.5}) {
-        CAPTURE(count);
-        const DropoutKey key{7, static_cast<std::uint64_t>(count), 3};
-        const Function drop = [&](const auto& in) { return dropout(in[0], probability, key); };
-        const Tensor x = host_normal({count}, random, DType::f32),
-                     dy = host_normal({count}, random, DType::f32);
-        const auto expected = with_gradients(drop, {x}, dy),
-                   got = with_gradients(drop, {on_gpu(x, 1)}, on_gpu(dy, 1));
+        const std::vector<Tensor> there{on_gpu(table, shift)};
+        const auto expected = with_gradients(look_up, {table}, dy),
+                   got = with_gradients(look_up, there, on_gpu(dy, shift)),
+                   again = with_gradients(look_up, there, on_gpu(dy, shift));
         CHECK(same_values(got[0], expected[0]));
-        CHECK(same_values(got[1], expected[1]));
-        const Tensor narrow = on_gpu(x.to(DType::bf16));
-        CHECK(same_values(dropout(narrow, probability, key),
-                          dropout(readable(narrow).to(DType::f32), probability, key).to(DType::bf16)));
+        CHECK_BELOW(relative_error(readable(got[1]), readable(expected[1])), 1e-6);
+        CHECK(same_values(got[1], again[1]));
       }
+    }
+  }
+}
+
+TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alone, of many tiles") {
+  Generator random(test_seed(7));
+  for (const Index vocabulary : {1, 255, 256, 65535, 65536, 70000}) {
+    for (const Index count : {2048, 2049, 10000}) {
+      if (count > fewer_if_sanitized(10000)) continue;
+      CAPTURE(vocabulary);
+      CAPTURE(count);
+      const Tensor ids = host_ids({count}, vocabulary, random);
+      std::int32_t* id = ids.data<std::int32_t>();
+      for (Index i = 0; i < count; ++i)
+        if (i % 3 == 0) id[i] = static_cast<std::int32_t>(vocabulary / 2);  // a chunk and more of its own
+      id[count - 1] = static_cast<std::int32_t>(vocabulary - 1);
+      const Tensor dy = Tensor::empty({count, 2}, DType::f64, Device::cpu()),
+                   table = Tensor::zeros({vocabulary, 2}, DType::f64, Device::cpu());
+      for (Index i = 0; i < dy.elements(); ++i)  // sums that no order of summation rounds
+        dy.data<double>()[i] = static_cast<double>(random.below(1 << 20));
+      const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
+      CHECK(same_values(with_gradients(look_up, {on_gpu(table)}, on_gpu(dy))[1],
+                        with_gradients(look_up, {table}, dy)[1]));
+    }
+  }
+}
+
+TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
+  Generator random(test_seed(2));
+  const Tensor ids = host_ids({500}, 9, random), dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
+  Parameter table(on_gpu(host_normal({9, 40}, random, DType::f32)));
+  table.set_shadow(DType::bf16);
+  const Tensor plain = host_normal({9, 40}, random);
+  const Tensor exact =
+      with_gradients([&](const auto& in) { return embedding(in[0], ids); }, {plain}, readable(dy))[1];
+  for (int pass = 1; pass <= 2; ++pass) {
+    Tape tape;
+    tape.backward(embedding(table, ids.to(Device::cuda())), dy);
+    CHECK(table.gradient().dtype() == DType::f32);
+    CHECK_BELOW(relative_error(readable(table.gradient()), affine(exact, pass, 0)), 1e-6);
+  }
+}
+
+TEST_CASE("ids that are not there are told in the CPU's words, the first of them") {
+  Generator random(test_seed(3));
+  for (const Index count : {1, 40, 2000, 5000}) {
+    for (const Index at : {Index{0}, count / 2, count - 1}) {
+      for (const std::int32_t wrong : {-1, 7, 1 << 30}) {
+        const Tensor ids = host_ids({1, count}, 7, random);
+        for (Index i = at; i < count; i += 3) ids.data<std::int32_t>()[i] = wrong;
+        const Tensor table = host_normal({7, 3}, random), x = host_normal({1, count, 7}, random);
+        const auto look_up = [&](Device device) {
+          return device_error_of([&] { embedding(table.to(device), ids.to(device)); });
+        };
+        const auto lose = [&](Device device) {
+          return device_error_of([&] { cross_entropy(x.to(device), ids.to(device), {5, 0}); });
+        };
+        const auto lose_linear = [&](Device device) {
+          return device_error_of([&] {
+            const Tensor there = x.to(device), weight = table.to(device);
+            linear_cross_entropy(there, Tensor::zeros({7, 7}, DType::f64, device), {}, ids.to(device));
+          });
+        };
+        CHECK(look_up(Device::cuda()) == look_up(Device::cpu()));
+        CHECK(look_up(Device::cpu()).find("must be in [0, 7)") != std::string::npos);
+        CHECK(lose(Device::cuda()) == lose(Device::cpu()));
+        CHECK(lose_linear(Device::cuda()) == lose_linear(Device::cpu()));
+      }
+    }
+  }
+  CHECK_NOTHROW(embedding(Tensor::zeros({1, 1}, DType::f32, Device::cuda()),
+                          Tensor::zeros({3}, DType::i32, Device::cuda())));
+}
+
+TEST_CASE("indices that are not there are told in the CPU's words; they give zeros, and get nothing") {
+  const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
+  const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
+  CHECK(device_error_of([&] { gather(x, 0, index); }) ==
+        "[gather] indices must be in [0, 3); got -2000000000 at element 1 of index=i32[4]");
+  CHECK(device_error_of([&] {
+          scatter_add(x, 0, on_gpu(Tensor::from(std::vector<std::int32_t>{0, 2, 5})), 5);
+        }) == "[scatter_add] indices must be in [0, 5); got 5 at element 2 of index=i32[3]");
+  const std::int32_t* const picks = index.address<std::int32_t>();
+  const Tensor y = Tensor::full({4}, 1, DType::f32, Device::cuda());
+  kernels::gather(kernels::Cuda{0}, 1, 3, 4, 1, picks, x.address<float>(), y.address<float>());
+  CHECK(y.to_vector<float>() == std::vector<float>{7, 0, 0, 7});
+  kernels::scatter_add(kernels::Cuda{0}, 1, 3, 4, 1, picks, y.address<float>(), x.address<float>());
+  CHECK(x.to_vector<float>() == std::vector<float>{7, 0, 7});
+}
+
+TEST_CASE(
+    "turned pairs are the CPU's, in both layouts, of parts of a head and of more pairs than travel "
+    "with a launch") {
+  Generator random(test_seed(4));
+  for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
+    for (const Index head_width : {2, 6, 34, 300}) {
+      for (const Index width : {Index{0}, Index{2}}) {
+        CAPTURE(head_width);
+        CAPTURE(width);
+        RotaryConfig config;
+        config.layout = layout, config.width = width;
+        const Tensor x = host_normal({2, 5, 3 * head_width + 7}, random),
+                     dy = host_normal({2, 5, 3 * head_width + 7}, random);
+        for (const Shape& shape : {Shape{5}, Shape{2, 5}}) {
+          const Tensor positions = host_ids(shape, 1000, random);
+          const Function turn = [&](const auto& in) {
+            return packed_rotary(
+                in[0], 2, head_width,
+                rotary_angles(config, head_width, positions.to(in[0].device()), in[0].dtype()));
+          };
+          const auto expected = with_gradients(turn, {x}, dy),
+                     got = with_gradients(turn, {on_gpu(x)}, on_gpu(dy));
+          CHECK_BELOW(relative_error(readable(got[0]), expected[0]), 1e-13);
+          CHECK_BELOW(relative_error(readable(got[1]), expected[1]), 1e-13);
+          check_bf16(turn, {}, {x}, dy, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the same elements stay as on the CPU") {
+  Generator random(test_seed(5));
+  for (const Index count : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 40001}) {
+    for (const double probability : {0.1, 0.5}) {
+      CAPTURE(count);
+      const DropoutKey key{7, static_cast<std::uint64_t>(count), 3};
+      const Function drop = [&](const auto& in) { return dropout(in[0], probability, key); };
+      const Tensor x = host_normal({count}, random, DType::f32),
+                   dy = host_normal({count}, random, DType::f32);
+      const auto expected = with_gradients(drop, {x}, dy),
+                 got = with_gradients(drop, {on_gpu(x, 1)}, on_gpu(dy, 1));
+      CHECK(same_values(got[0], expected[0]));
+      CHECK(same_values(got[1], expected[1]));
+      const Tensor narrow = on_gpu(x.to(DType::bf16));
+      CHECK(same_values(dropout(narrow, probability, key),
+                        dropout(readable(narrow).to(DType::f32), probability, key).to(DType::bf16)));
     }
   }
 }

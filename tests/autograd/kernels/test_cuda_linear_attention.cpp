@@ -50,40 +50,38 @@ std::vector<Tensor> inputs_of(const Kind& kind, Index B, Index T, Index H, Gener
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_linear_attention") {
-  TEST_CASE("in bf16, with decays and states in f32, as near as plain operations") {
-    Generator random(test_seed(2));
-    for (const Kind& kind : kKinds) {
-      CAPTURE(kind.decays);
-      CAPTURE(kind.deltas);
-      const std::vector<Tensor> x = inputs_of(kind, 1, 20, 1, random);
-      std::vector<Tensor> there, here;
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        const bool is_wide = (kind.decays > 0 && i == 3) || (kind.starts && i + 1 == x.size());
-        there.push_back(on_gpu(x[i].to(is_wide ? DType::f32 : DType::bf16)));
-        here.push_back(readable(there.back()));
-      }
-      const Function f = attention_of(kind, false);
-      const Tensor seed = on_gpu(host_normal({1, 20, 1, kValueWidth}, random).to(DType::bf16));
-      const std::vector<Tensor> exact = with_gradients(f, here, readable(seed)),
-                                plain = with_gradients(f, there, seed, true),
-                                got = with_gradients(f, there, seed);
-      CHECK_BELOW(relative_error(readable(got[0]), exact[0]), 0x1p-8);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        CAPTURE(i);
-        CHECK(got[i].dtype() == (i == 0 ? DType::bf16 : there[i - 1].dtype()));
-        CHECK_BELOW(relative_error(readable(got[i]), exact[i]),
-                    3 * std::max(relative_error(readable(plain[i]), exact[i]), 0x1p-9));
-      }
-      Tensor last;  // of a call that nothing records, as decoding makes it
-      LinearAttentionOptions options;
-      options.last_state = &last;
-      linear_attention(there[0], there[1], there[2], options);
-      CHECK(last.dtype() == DType::f32);
-      const std::vector<Tensor> joined =
-          with_gradients(attention_of(kind, true), there,
-                         on_gpu(host_normal({20 * kValueWidth + kWidth * kValueWidth}, random, DType::f32)));
-      CHECK(joined[0].dtype() == DType::f32);
+TEST_CASE("in bf16, with decays and states in f32, as near as plain operations") {
+  Generator random(test_seed(2));
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.decays);
+    CAPTURE(kind.deltas);
+    const std::vector<Tensor> x = inputs_of(kind, 1, 20, 1, random);
+    std::vector<Tensor> there, here;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const bool is_wide = (kind.decays > 0 && i == 3) || (kind.starts && i + 1 == x.size());
+      there.push_back(on_gpu(x[i].to(is_wide ? DType::f32 : DType::bf16)));
+      here.push_back(readable(there.back()));
     }
+    const Function f = attention_of(kind, false);
+    const Tensor seed = on_gpu(host_normal({1, 20, 1, kValueWidth}, random).to(DType::bf16));
+    const std::vector<Tensor> exact = with_gradients(f, here, readable(seed)),
+                              plain = with_gradients(f, there, seed, true),
+                              got = with_gradients(f, there, seed);
+    CHECK_BELOW(relative_error(readable(got[0]), exact[0]), 0x1p-8);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      CHECK(got[i].dtype() == (i == 0 ? DType::bf16 : there[i - 1].dtype()));
+      CHECK_BELOW(relative_error(readable(got[i]), exact[i]),
+                  3 * std::max(relative_error(readable(plain[i]), exact[i]), 0x1p-9));
+    }
+    Tensor last;  // of a call that nothing records, as decoding makes it
+    LinearAttentionOptions options;
+    options.last_state = &last;
+    linear_attention(there[0], there[1], there[2], options);
+    CHECK(last.dtype() == DType::f32);
+    const std::vector<Tensor> joined =
+        with_gradients(attention_of(kind, true), there,
+                       on_gpu(host_normal({20 * kValueWidth + kWidth * kValueWidth}, random, DType::f32)));
+    CHECK(joined[0].dtype() == DType::f32);
   }
 }

@@ -70,142 +70,138 @@ void check_bf16_loss(const Function& f, const Function& plain, const std::vector
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_loss") {
-  TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a block takes") {
-    Generator random(test_seed(1));
-    for (const Index classes : {1, 2, 31, 33, 257, 1024, 1025, 4099}) {
-      for (const Index rows : {1, 9, 2000}) {
-        for (const double smoothing : {0.0, 0.2}) {
-          if (rows * classes > 70000) continue;
-          CAPTURE(classes);
-          CAPTURE(rows);
-          const Tensor x = host_normal({rows, classes}, random);
-          const Function f = loss_of(targets_with_gaps(rows, classes, random), smoothing);
-          const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
-          for (const DType type : {DType::f64, DType::f32}) {
-            const auto got = with_gradients(f, {on_gpu(x.to(type), 1)}, seed_of(type, Device::cuda()));
-            for (std::size_t i = 0; i < 2; ++i)
-              CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
-          }
-        }
-      }
-    }
-  }
-
-  TEST_CASE("the loss of bf16 logits is f32") {
-    Generator random(test_seed(2));
-    for (const Index classes : {31, 65, 1100}) {
-      const Tensor targets = random_targets(9, classes, random);
-      const Tensor logits = affine(host_normal({9, classes}, random), 3, 0);
-      check_bf16_loss(loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); },
-                      {logits});
-      check_bf16_loss(loss_of(targets, 0, 5),
-                      [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); }, {logits});
-    }
-  }
-
-  TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to f32") {
-    Generator random(test_seed(4));
-    const Tensor x = on_gpu(Tensor::full({600, 4}, 1, DType::bf16, Device::cpu()));
-    Parameter weight(on_gpu(Tensor::zeros({2, 4}, DType::f32, Device::cpu())));
-    weight.set_shadow(DType::bf16);
-    const Tensor targets = Tensor::zeros({600}, DType::i32, Device::cuda());
-    LinearCrossEntropyOptions options;
-    options.chunk = 7;
-    Tape tape;
-    tape.backward(linear_cross_entropy(x, weight, {}, targets, options));
-    CHECK(weight.gradient().dtype() == DType::f32);
-    // Each row brings bf16(1 / 1200), which a sum in bf16 would lose after 256 rows.
-    const double row = Tensor::scalar(1.0 / 1200, DType::bf16, Device::cpu()).item();
-    CHECK_BELOW(deviation(weight.gradient().at(0), -600 * row), 1e-5);
-    CHECK_BELOW(deviation(weight.gradient().at(7), 600 * row), 1e-5);
-  }
-
-  TEST_CASE(
-      "a head's loss over rows that fit in registers, in shared memory and nowhere, and begin anywhere") {
-    Generator random(test_seed(6));
-    for (const Index classes : {31, 64, 1030, 1100, 8200, 8205, 30000, 60001}) {
-      const Index rows = classes > 8000 ? 3 : 20;
-      CAPTURE(classes);
-      const std::vector<Tensor> x{host_normal({rows, 3}, random), host_normal({classes, 3}, random),
-                                  host_normal({classes}, random)};
-      const Tensor targets = targets_with_gaps(rows, classes, random);
-      targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(classes - 1);
+TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a block takes") {
+  Generator random(test_seed(1));
+  for (const Index classes : {1, 2, 31, 33, 257, 1024, 1025, 4099}) {
+    for (const Index rows : {1, 9, 2000}) {
       for (const double smoothing : {0.0, 0.2}) {
-        const Function f = [&](const std::vector<Tensor>& in) {
-          LinearCrossEntropyOptions options;
-          options.chunk = rows - 1, options.smoothing = smoothing;
-          return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
-        };
-        const auto expected = with_gradients(f, x, seed_of(DType::f64, Device::cpu()));
+        if (rows * classes > 70000) continue;
+        CAPTURE(classes);
+        CAPTURE(rows);
+        const Tensor x = host_normal({rows, classes}, random);
+        const Function f = loss_of(targets_with_gaps(rows, classes, random), smoothing);
+        const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
         for (const DType type : {DType::f64, DType::f32}) {
-          const auto got = with_gradients(f, on_gpu(x, type), seed_of(type, Device::cuda()));
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            CAPTURE(i);
-            CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 2e-4);
-          }
+          const auto got = with_gradients(f, {on_gpu(x.to(type), 1)}, seed_of(type, Device::cuda()));
+          for (std::size_t i = 0; i < 2; ++i)
+            CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
         }
       }
     }
   }
+}
 
-  TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row that a block keeps") {
-    Generator random(test_seed(7));
-    for (const Index classes : {65, 1101, 8300}) {
-      CAPTURE(classes);
-      const Tensor targets = random_targets(33, classes, random);
-      const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({classes, 24}, random),
-                                  host_normal({classes}, random)};
-      const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
-      for (const Index chunk : {0, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
-    }
+TEST_CASE("the loss of bf16 logits is f32") {
+  Generator random(test_seed(2));
+  for (const Index classes : {31, 65, 1100}) {
+    const Tensor targets = random_targets(9, classes, random);
+    const Tensor logits = affine(host_normal({9, classes}, random), 3, 0);
+    check_bf16_loss(loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); }, {logits});
+    check_bf16_loss(loss_of(targets, 0, 5),
+                    [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); }, {logits});
   }
+}
 
-  TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
-    for (const Index rows : {0, 40}) {
-      const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
-      const auto got =
-          with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
-                         seed_of(DType::f32, Device::cuda()));
-      CHECK(got[0].item() == 0);
-      for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
-    }
-  }
+TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to f32") {
+  Generator random(test_seed(4));
+  const Tensor x = on_gpu(Tensor::full({600, 4}, 1, DType::bf16, Device::cpu()));
+  Parameter weight(on_gpu(Tensor::zeros({2, 4}, DType::f32, Device::cpu())));
+  weight.set_shadow(DType::bf16);
+  const Tensor targets = Tensor::zeros({600}, DType::i32, Device::cuda());
+  LinearCrossEntropyOptions options;
+  options.chunk = 7;
+  Tape tape;
+  tape.backward(linear_cross_entropy(x, weight, {}, targets, options));
+  CHECK(weight.gradient().dtype() == DType::f32);
+  // Each row brings bf16(1 / 1200), which a sum in bf16 would lose after 256 rows.
+  const double row = Tensor::scalar(1.0 / 1200, DType::bf16, Device::cpu()).item();
+  CHECK_BELOW(deviation(weight.gradient().at(0), -600 * row), 1e-5);
+  CHECK_BELOW(deviation(weight.gradient().at(7), 600 * row), 1e-5);
+}
 
-  TEST_CASE("classes that cannot be have no part in it, a NaN shows") {
-    Generator random(test_seed(8));
-    for (const Index classes : {40, 1100, 9000}) {
-      CAPTURE(classes);
-      const Tensor x = host_normal({3, classes}, random),
-                   targets = Tensor::full({3}, double(classes - 1), DType::i32, Device::cpu());
-      for (Index i = 0; i < classes * 2 / 3; ++i)
-        x.data<double>()[i] = x.data<double>()[classes + i] = -std::numeric_limits<double>::infinity();
-      const Function f = loss_of(targets, 0);
-      const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
-      for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
-        const auto got = with_gradients(f, {on_gpu(x.to(type))}, seed_of(wide(type), Device::cuda()));
-        for (std::size_t i = 0; i < 2; ++i)
-          CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::bf16 ? 0.02 : 1e-5);
-      }
-      x.data<double>()[classes / 2] = std::numeric_limits<double>::quiet_NaN();
-      CHECK(std::isnan(f({on_gpu(x)}).item()));
-      CHECK(std::isnan(f({on_gpu(x.to(DType::bf16))}).item()));
-    }
-  }
-
-  TEST_CASE("more rows than a block counts and adds up") {
-    Generator random(test_seed(9));
-    const Index rows = 40000;
-    const Tensor x = host_normal({rows, 2}, random), targets = targets_with_gaps(rows, 2, random);
-    const Function f = loss_of(targets, 0);
-    CHECK_BELOW(deviation(f({on_gpu(x)}).item(), f({x}).item()), 1e-13);
-    for (const Index last : {rows - 1, Index{20001}, Index{5}}) {
-      targets.data<std::int32_t>()[last] = 7;
-      const auto message = [&](Device device) {
-        return message_of<ShapeError>([&] { cross_entropy(x.to(device), targets.to(device)).item(); });
+TEST_CASE("a head's loss over rows that fit in registers, in shared memory and nowhere, and begin anywhere") {
+  Generator random(test_seed(6));
+  for (const Index classes : {31, 64, 1030, 1100, 8200, 8205, 30000, 60001}) {
+    const Index rows = classes > 8000 ? 3 : 20;
+    CAPTURE(classes);
+    const std::vector<Tensor> x{host_normal({rows, 3}, random), host_normal({classes, 3}, random),
+                                host_normal({classes}, random)};
+    const Tensor targets = targets_with_gaps(rows, classes, random);
+    targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(classes - 1);
+    for (const double smoothing : {0.0, 0.2}) {
+      const Function f = [&](const std::vector<Tensor>& in) {
+        LinearCrossEntropyOptions options;
+        options.chunk = rows - 1, options.smoothing = smoothing;
+        return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
       };
-      CHECK(message(Device::cuda()) == message(Device::cpu()));
-      CHECK(message(Device::cpu()).find("got 7 at [" + std::to_string(last) + "]") != std::string::npos);
+      const auto expected = with_gradients(f, x, seed_of(DType::f64, Device::cpu()));
+      for (const DType type : {DType::f64, DType::f32}) {
+        const auto got = with_gradients(f, on_gpu(x, type), seed_of(type, Device::cuda()));
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          CAPTURE(i);
+          CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 2e-4);
+        }
+      }
     }
+  }
+}
+
+TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row that a block keeps") {
+  Generator random(test_seed(7));
+  for (const Index classes : {65, 1101, 8300}) {
+    CAPTURE(classes);
+    const Tensor targets = random_targets(33, classes, random);
+    const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({classes, 24}, random),
+                                host_normal({classes}, random)};
+    const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
+    for (const Index chunk : {0, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
+  }
+}
+
+TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
+  for (const Index rows : {0, 40}) {
+    const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
+    const auto got =
+        with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
+                       seed_of(DType::f32, Device::cuda()));
+    CHECK(got[0].item() == 0);
+    for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
+  }
+}
+
+TEST_CASE("classes that cannot be have no part in it, a NaN shows") {
+  Generator random(test_seed(8));
+  for (const Index classes : {40, 1100, 9000}) {
+    CAPTURE(classes);
+    const Tensor x = host_normal({3, classes}, random),
+                 targets = Tensor::full({3}, double(classes - 1), DType::i32, Device::cpu());
+    for (Index i = 0; i < classes * 2 / 3; ++i)
+      x.data<double>()[i] = x.data<double>()[classes + i] = -std::numeric_limits<double>::infinity();
+    const Function f = loss_of(targets, 0);
+    const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
+    for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+      const auto got = with_gradients(f, {on_gpu(x.to(type))}, seed_of(wide(type), Device::cuda()));
+      for (std::size_t i = 0; i < 2; ++i)
+        CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::bf16 ? 0.02 : 1e-5);
+    }
+    x.data<double>()[classes / 2] = std::numeric_limits<double>::quiet_NaN();
+    CHECK(std::isnan(f({on_gpu(x)}).item()));
+    CHECK(std::isnan(f({on_gpu(x.to(DType::bf16))}).item()));
+  }
+}
+
+TEST_CASE("more rows than a block counts and adds up") {
+  Generator random(test_seed(9));
+  const Index rows = 40000;
+  const Tensor x = host_normal({rows, 2}, random), targets = targets_with_gaps(rows, 2, random);
+  const Function f = loss_of(targets, 0);
+  CHECK_BELOW(deviation(f({on_gpu(x)}).item(), f({x}).item()), 1e-13);
+  for (const Index last : {rows - 1, Index{20001}, Index{5}}) {
+    targets.data<std::int32_t>()[last] = 7;
+    const auto message = [&](Device device) {
+      return message_of<ShapeError>([&] { cross_entropy(x.to(device), targets.to(device)).item(); });
+    };
+    CHECK(message(Device::cuda()) == message(Device::cpu()));
+    CHECK(message(Device::cpu()).find("got 7 at [" + std::to_string(last) + "]") != std::string::npos);
   }
 }

@@ -70,143 +70,141 @@ std::vector<Tensor> clipped_steps(const OptimizerConfig& config, DType type, Dev
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_optim") {
-  TEST_CASE("steps and averages lead where the CPU's lead, and a shadow follows its value") {
-    for (const OptimizerConfig& config : kElementwise) {
-      CAPTURE(config.kind);
-      for (const Index count : std::vector<Index>{0, 1, 255, 257, 2 * kernels::kStepChunk + 3}) {
-        Trained exact(config, count, DType::f64, Device::cpu(), false);
-        const Tensor trained = exact.x.value().clone();
-        exact.average.exchange_weights();
-        for (const DType type : {DType::f64, DType::f32}) {
-          const double bound = type == DType::f64 ? 1e-14 : 1e-5;
-          Trained got(config, count, type, Device::cuda(), type == DType::f32);
-          const Tensor before = got.x.value().clone();
-          CHECK(before.device() == Device::cuda());
-          CHECK_BELOW(relative_error(readable(before), trained), bound);
-          for (int exchanged = 0; exchanged < 2; ++exchanged) {
-            CHECK(same_values(got.x.used(), got.x.value().to(got.x.used().dtype())));
-            got.average.exchange_weights();
-            const Tensor& expected = exchanged == 0 ? exact.x.value() : trained;
-            CHECK_BELOW(relative_error(readable(got.x.value()), expected), bound);
-          }
-          CHECK(same_values(got.x.value(), before));
+TEST_CASE("steps and averages lead where the CPU's lead, and a shadow follows its value") {
+  for (const OptimizerConfig& config : kElementwise) {
+    CAPTURE(config.kind);
+    for (const Index count : std::vector<Index>{0, 1, 255, 257, 2 * kernels::kStepChunk + 3}) {
+      Trained exact(config, count, DType::f64, Device::cpu(), false);
+      const Tensor trained = exact.x.value().clone();
+      exact.average.exchange_weights();
+      for (const DType type : {DType::f64, DType::f32}) {
+        const double bound = type == DType::f64 ? 1e-14 : 1e-5;
+        Trained got(config, count, type, Device::cuda(), type == DType::f32);
+        const Tensor before = got.x.value().clone();
+        CHECK(before.device() == Device::cuda());
+        CHECK_BELOW(relative_error(readable(before), trained), bound);
+        for (int exchanged = 0; exchanged < 2; ++exchanged) {
+          CHECK(same_values(got.x.used(), got.x.value().to(got.x.used().dtype())));
+          got.average.exchange_weights();
+          const Tensor& expected = exchanged == 0 ? exact.x.value() : trained;
+          CHECK_BELOW(relative_error(readable(got.x.value()), expected), bound);
+        }
+        CHECK(same_values(got.x.value(), before));
+      }
+    }
+  }
+}
+
+TEST_CASE("the norm of gradients is the CPU's to double's accuracy, the same twice, and scales them") {
+  Generator random(test_seed(7));
+  std::vector<Parameter> here, there;
+  for (const Shape& shape : {Shape{1}, Shape{63}, Shape{64}, Shape{65, 3}, Shape{1000, 77}, Shape{0}}) {
+    const Tensor gradient = host_normal(shape, random, DType::f32);
+    here.emplace_back(Tensor::zeros(shape, DType::f32, Device::cpu()));
+    there.emplace_back(Tensor::zeros(shape, DType::f32, Device::cuda()));
+    set_gradient(here.back(), gradient);
+    set_gradient(there.back(), on_gpu(gradient));
+  }
+  there.emplace_back(Tensor::zeros({5}, DType::f32, Device::cuda()));  // without gradient
+  const double norm = gradient_norm(here);
+  CHECK_BELOW(deviation(gradient_norm(there), norm), 1e-14);
+  CHECK(gradient_norm(there) == gradient_norm(there));
+  clip_gradient_norm(here, 1);
+  clip_gradient_norm(there, 1);
+  for (std::size_t i = 0; i < here.size(); ++i)
+    CHECK_BELOW(relative_error(readable(there[i].gradient()), readable(here[i].gradient())), 1e-6);
+  CHECK(gradient_norm({}) == 0);
+}
+
+TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any address, and repeat") {
+  for (const OptimizerConfig& config : kElementwise) {
+    CAPTURE(config.kind);
+    for (const DType type : {DType::f32, DType::f64}) {
+      const std::vector<Tensor> expected = clipped_steps(config, type, Device::cpu(), 0);
+      for (const Index shift : {0, 1}) {
+        const std::vector<Tensor> got = clipped_steps(config, type, Device::cuda(), shift),
+                                  again = clipped_steps(config, type, Device::cuda(), shift);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const bool is_shadow = i >= 3 && i % 2 == 0 && type == DType::f32;
+          const double most = is_shadow ? 0x1p-8 : type == DType::f64 ? 1e-13 : 1e-5;
+          CHECK_BELOW(relative_error(got[i], expected[i]), most);
+          CHECK(absolute_error(got[i], again[i]) == 0);
         }
       }
     }
   }
+}
 
-  TEST_CASE("the norm of gradients is the CPU's to double's accuracy, the same twice, and scales them") {
-    Generator random(test_seed(7));
-    std::vector<Parameter> here, there;
-    for (const Shape& shape : {Shape{1}, Shape{63}, Shape{64}, Shape{65, 3}, Shape{1000, 77}, Shape{0}}) {
-      const Tensor gradient = host_normal(shape, random, DType::f32);
-      here.emplace_back(Tensor::zeros(shape, DType::f32, Device::cpu()));
-      there.emplace_back(Tensor::zeros(shape, DType::f32, Device::cuda()));
-      set_gradient(here.back(), gradient);
-      set_gradient(there.back(), on_gpu(gradient));
+TEST_CASE("parameters of more counts of steps than travel with a launch") {
+  const auto run = [&](Device device) {
+    Generator random(test_seed(9));
+    std::vector<Parameter> parameters;
+    for (int i = 0; i < 40; ++i) parameters.emplace_back(host_normal({5}, random, DType::f64).to(device));
+    AdamW optimizer(parameters);
+    for (int step = 0; step < 40; ++step) {  // the i-th has i + 1 steps
+      optimizer.clear_gradients();
+      for (int i = step; i < 40; ++i)
+        set_gradient(parameters[static_cast<std::size_t>(i)],
+                     host_normal({5}, random, DType::f64).to(device));
+      optimizer.clipped_step(0.1, 1, 1);
     }
-    there.emplace_back(Tensor::zeros({5}, DType::f32, Device::cuda()));  // without gradient
-    const double norm = gradient_norm(here);
-    CHECK_BELOW(deviation(gradient_norm(there), norm), 1e-14);
-    CHECK(gradient_norm(there) == gradient_norm(there));
-    clip_gradient_norm(here, 1);
-    clip_gradient_norm(there, 1);
-    for (std::size_t i = 0; i < here.size(); ++i)
-      CHECK_BELOW(relative_error(readable(there[i].gradient()), readable(here[i].gradient())), 1e-6);
-    CHECK(gradient_norm({}) == 0);
-  }
+    for (const Parameter& x : parameters) set_gradient(x, host_normal({5}, random, DType::f64).to(device));
+    optimizer.clipped_step(0.1, 1, 1);  // 40 counts at once
+    std::vector<Tensor> values;
+    for (const Parameter& x : parameters) values.push_back(readable(x.value()));
+    return values;
+  };
+  const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
+}
 
-  TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any address, and repeat") {
-    for (const OptimizerConfig& config : kElementwise) {
-      CAPTURE(config.kind);
-      for (const DType type : {DType::f32, DType::f64}) {
-        const std::vector<Tensor> expected = clipped_steps(config, type, Device::cpu(), 0);
-        for (const Index shift : {0, 1}) {
-          const std::vector<Tensor> got = clipped_steps(config, type, Device::cuda(), shift),
-                                    again = clipped_steps(config, type, Device::cuda(), shift);
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            const bool is_shadow = i >= 3 && i % 2 == 0 && type == DType::f32;
-            const double most = is_shadow ? 0x1p-8 : type == DType::f64 ? 1e-13 : 1e-5;
-            CHECK_BELOW(relative_error(got[i], expected[i]), most);
-            CHECK(absolute_error(got[i], again[i]) == 0);
-          }
-        }
-      }
+TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, and repeats") {
+  enum class In { f64, f32, bf16 };
+  const auto run = [](Device device, In in) {
+    Generator random(test_seed(11));
+    const DType type = in == In::f64 ? DType::f64 : DType::f32;
+    std::vector<Parameter> parameters;
+    for (const Shape& shape : {Shape{6, 4}, Shape{4, 9}, Shape{33, 33}, Shape{9, 4}, Shape{70, 65}}) {
+      parameters.emplace_back(host_normal(shape, random, type).to(device));
+      if (in == In::bf16) parameters.back().set_shadow(DType::bf16);
     }
-  }
-
-  TEST_CASE("parameters of more counts of steps than travel with a launch") {
-    const auto run = [&](Device device) {
-      Generator random(test_seed(9));
-      std::vector<Parameter> parameters;
-      for (int i = 0; i < 40; ++i) parameters.emplace_back(host_normal({5}, random, DType::f64).to(device));
-      AdamW optimizer(parameters);
-      for (int step = 0; step < 40; ++step) {  // the i-th has i + 1 steps
-        optimizer.clear_gradients();
-        for (int i = step; i < 40; ++i)
-          set_gradient(parameters[static_cast<std::size_t>(i)],
-                       host_normal({5}, random, DType::f64).to(device));
-        optimizer.clipped_step(0.1, 1, 1);
+    Muon optimizer(parameters);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.clear_gradients();
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const Tensor g = host_normal(parameters[i].value().shape(), random, type).to(device);
+        if (step != 1 || i != 3) set_gradient(parameters[i], g);
       }
-      for (const Parameter& x : parameters) set_gradient(x, host_normal({5}, random, DType::f64).to(device));
-      optimizer.clipped_step(0.1, 1, 1);  // 40 counts at once
-      std::vector<Tensor> values;
-      for (const Parameter& x : parameters) values.push_back(readable(x.value()));
-      return values;
-    };
-    const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
-    for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
-  }
-
-  TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, and repeats") {
-    enum class In { f64, f32, bf16 };
-    const auto run = [](Device device, In in) {
-      Generator random(test_seed(11));
-      const DType type = in == In::f64 ? DType::f64 : DType::f32;
-      std::vector<Parameter> parameters;
-      for (const Shape& shape : {Shape{6, 4}, Shape{4, 9}, Shape{33, 33}, Shape{9, 4}, Shape{70, 65}}) {
-        parameters.emplace_back(host_normal(shape, random, type).to(device));
-        if (in == In::bf16) parameters.back().set_shadow(DType::bf16);
-      }
-      Muon optimizer(parameters);
-      for (int step = 0; step < 3; ++step) {
-        optimizer.clear_gradients();
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-          const Tensor g = host_normal(parameters[i].value().shape(), random, type).to(device);
-          if (step != 1 || i != 3) set_gradient(parameters[i], g);
-        }
-        optimizer.clipped_step(0.1, 0.5, 1);
-      }
-      const Tensor infinite = Tensor::full({6, 4}, std::numeric_limits<double>::infinity(), type, device);
-      set_gradient(parameters[0], infinite);
       optimizer.clipped_step(0.1, 0.5, 1);
-      std::vector<Tensor> values;
-      for (const Parameter& x : parameters) {
-        CHECK(same_values(x.used(), x.value().to(x.used().dtype())));
-        values.push_back(readable(x.value()));
-      }
-      return values;
-    };
-    for (const In in : {In::f64, In::f32, In::bf16}) {
-      const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in),
-                                again = run(Device::cuda(), in);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
-        CHECK_BELOW(relative_error(got[i], expected[i]), in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1);
-        CHECK(absolute_error(got[i], again[i]) == 0);
-      }
+    }
+    const Tensor infinite = Tensor::full({6, 4}, std::numeric_limits<double>::infinity(), type, device);
+    set_gradient(parameters[0], infinite);
+    optimizer.clipped_step(0.1, 0.5, 1);
+    std::vector<Tensor> values;
+    for (const Parameter& x : parameters) {
+      CHECK(same_values(x.used(), x.value().to(x.used().dtype())));
+      values.push_back(readable(x.value()));
+    }
+    return values;
+  };
+  for (const In in : {In::f64, In::f32, In::bf16}) {
+    const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in),
+                              again = run(Device::cuda(), in);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
+      CHECK_BELOW(relative_error(got[i], expected[i]), in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1);
+      CHECK(absolute_error(got[i], again[i]) == 0);
     }
   }
+}
 
-  TEST_CASE("steps after the first keep no more of a GPU's memory") {
-    Generator random(test_seed(10));
-    const Parameter x(host_normal({100}, random, DType::f32).to(Device::cuda()));
-    AdamW optimizer({x});
-    set_gradient(x, host_normal({100}, random, DType::f32).to(Device::cuda()));
-    optimizer.clipped_step(0.1, 1, 1);
-    const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
-    for (int step = 0; step < 3; ++step) optimizer.clipped_step(0.1, 1, 1);
-    CHECK(cuda::memory_statistics(0).in_use_bytes == before);
-  }
+TEST_CASE("steps after the first keep no more of a GPU's memory") {
+  Generator random(test_seed(10));
+  const Parameter x(host_normal({100}, random, DType::f32).to(Device::cuda()));
+  AdamW optimizer({x});
+  set_gradient(x, host_normal({100}, random, DType::f32).to(Device::cuda()));
+  optimizer.clipped_step(0.1, 1, 1);
+  const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
+  for (int step = 0; step < 3; ++step) optimizer.clipped_step(0.1, 1, 1);
+  CHECK(cuda::memory_statistics(0).in_use_bytes == before);
 }

@@ -35,55 +35,53 @@ Tensor plain_softmax(const std::vector<Tensor>& x) {
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/cuda_rows") {
-  TEST_CASE("softmax and its logarithm in bf16, of rows that a warp and that a block takes") {
-    Generator random(test_seed(1));
-    // 16 bytes hold 8: rows that threads hold in packs, from one for some lanes to four for all of a block.
-    for (const Index n :
-         {1, 8, 31, 32, 33, 257, 264, 512, 520, 776, 1024, 1025, 1032, 2056, 4099, 4104, 8200}) {
-      for (const Index rows : {1, 9}) {
-        if (n > 2000 && rows > 1) continue;
-        CAPTURE(n);
-        CAPTURE(rows);
-        const Tensor x = affine(host_normal({rows, n}, random), 3, 0), dy = host_normal({rows, n}, random);
-        check_bf16(softmax_of, plain_softmax, {x}, dy, n % 3);
-        check_bf16(softmax_of, plain_softmax, {x}, dy);
-        check_bf16(log_softmax_of, plain_log_softmax, {x}, dy);
-        check_bf16(log_softmax_of, plain_log_softmax, {x}, dy, 1);
-      }
+TEST_CASE("softmax and its logarithm in bf16, of rows that a warp and that a block takes") {
+  Generator random(test_seed(1));
+  // 16 bytes hold 8: rows that threads hold in packs, from one for some lanes to four for all of a block.
+  for (const Index n :
+       {1, 8, 31, 32, 33, 257, 264, 512, 520, 776, 1024, 1025, 1032, 2056, 4099, 4104, 8200}) {
+    for (const Index rows : {1, 9}) {
+      if (n > 2000 && rows > 1) continue;
+      CAPTURE(n);
+      CAPTURE(rows);
+      const Tensor x = affine(host_normal({rows, n}, random), 3, 0), dy = host_normal({rows, n}, random);
+      check_bf16(softmax_of, plain_softmax, {x}, dy, n % 3);
+      check_bf16(softmax_of, plain_softmax, {x}, dy);
+      check_bf16(log_softmax_of, plain_log_softmax, {x}, dy);
+      check_bf16(log_softmax_of, plain_log_softmax, {x}, dy, 1);
     }
   }
+}
 
-  TEST_CASE("rows of minus infinities become zeros in bf16, without gradient, between rows that do not") {
-    for (const Index n : {3, 40, 1100, 2400, 9000}) {
-      const Tensor x = filled({3, n}, [&](Index i) {
-        return i / n == 1 || i % n == 1 ? -INFINITY : 0.1 * static_cast<double>(i % 7);
-      });
-      const Tensor dy = filled({3, n}, [](Index i) { return static_cast<double>(i % 5); });
-      const std::vector<Tensor> got =
-          with_gradients(softmax_of, {on_gpu(x.to(DType::bf16))}, on_gpu(dy.to(DType::bf16)));
-      const Tensor y = readable(got[0]), dx = readable(got[1]);
-      for (Index i = 0; i < 3 * n; ++i) {
-        const bool masked = i / n == 1 || i % n == 1;
-        CHECK((y.at(i) == 0) == masked);
-        if (masked) CHECK(dx.at(i) == 0);
-      }
-      const Tensor logarithm = readable(log_softmax(on_gpu(x.to(DType::f32))));
-      for (Index i = 0; i < 3 * n; ++i) CHECK(std::isinf(logarithm.at(i)) == (i / n == 1 || i % n == 1));
+TEST_CASE("rows of minus infinities become zeros in bf16, without gradient, between rows that do not") {
+  for (const Index n : {3, 40, 1100, 2400, 9000}) {
+    const Tensor x = filled({3, n}, [&](Index i) {
+      return i / n == 1 || i % n == 1 ? -INFINITY : 0.1 * static_cast<double>(i % 7);
+    });
+    const Tensor dy = filled({3, n}, [](Index i) { return static_cast<double>(i % 5); });
+    const std::vector<Tensor> got =
+        with_gradients(softmax_of, {on_gpu(x.to(DType::bf16))}, on_gpu(dy.to(DType::bf16)));
+    const Tensor y = readable(got[0]), dx = readable(got[1]);
+    for (Index i = 0; i < 3 * n; ++i) {
+      const bool masked = i / n == 1 || i % n == 1;
+      CHECK((y.at(i) == 0) == masked);
+      if (masked) CHECK(dx.at(i) == 0);
     }
+    const Tensor logarithm = readable(log_softmax(on_gpu(x.to(DType::f32))));
+    for (Index i = 0; i < 3 * n; ++i) CHECK(std::isinf(logarithm.at(i)) == (i / n == 1 || i % n == 1));
   }
+}
 
-  TEST_CASE("bf16 is summed in f32, and rounded once, over several axes too") {
-    Generator random(test_seed(4));
-    const Tensor x = on_gpu(host_normal({33, 5, 257}, random).to(DType::bf16));
-    for (const Axes& axes : {Axes{}, Axes{0}, Axes{2}, Axes{0, 2}}) {
-      const Tensor exact = sum(readable(x), axes);
-      CHECK_BELOW(relative_error(readable(sum(x, axes)), exact), 0x1p-8 + 1e-6);
-    }
-    CHECK(sum(Tensor::full({4099}, 1, DType::bf16, Device::cuda())).item() == 4096);  // 4099, rounded
-    CHECK(sum(Tensor::full({1000}, 1.00390625, DType::f32, Device::cuda())).item() == 1003.90625);
-    const Function mean_of = [](const auto& in) { return mean(in[0], {0}); };
-    const Tensor many = host_normal({257, 7}, random), dy = host_normal({7}, random);
-    check_bf16(mean_of, {}, {many}, dy);
+TEST_CASE("bf16 is summed in f32, and rounded once, over several axes too") {
+  Generator random(test_seed(4));
+  const Tensor x = on_gpu(host_normal({33, 5, 257}, random).to(DType::bf16));
+  for (const Axes& axes : {Axes{}, Axes{0}, Axes{2}, Axes{0, 2}}) {
+    const Tensor exact = sum(readable(x), axes);
+    CHECK_BELOW(relative_error(readable(sum(x, axes)), exact), 0x1p-8 + 1e-6);
   }
+  CHECK(sum(Tensor::full({4099}, 1, DType::bf16, Device::cuda())).item() == 4096);  // 4099, rounded
+  CHECK(sum(Tensor::full({1000}, 1.00390625, DType::f32, Device::cuda())).item() == 1003.90625);
+  const Function mean_of = [](const auto& in) { return mean(in[0], {0}); };
+  const Tensor many = host_normal({257, 7}, random), dy = host_normal({7}, random);
+  check_bf16(mean_of, {}, {many}, dy);
 }

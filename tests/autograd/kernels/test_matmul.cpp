@@ -83,36 +83,34 @@ void check_products(Index m, Index n, Index k) {
 
 }  // namespace
 
-TEST_SUITE("autograd/kernels/matmul") {
-  TEST_CASE(
-      "a few rows times a large matrix: rows, columns and depths beyond whole vectors, tiles and blocks") {
-    const Index sizes[][2] = {{64, 3125}, {65, 3077}, {401, 513}, {391, 512}, {4099, 49}, {66667, 3}};
-    for (const auto& [n, k] : sizes) {
-      for (const Index m : {15, 16, 31, 128, 129}) {
-        if (m > 31 && n > 4000) continue;
-        check_products<float>(m, n, k);
-        if (m < 32) check_products<double>(m, n, k);
-      }
+TEST_CASE(
+    "a few rows times a large matrix: rows, columns and depths beyond whole vectors, tiles and blocks") {
+  const Index sizes[][2] = {{64, 3125}, {65, 3077}, {401, 513}, {391, 512}, {4099, 49}, {66667, 3}};
+  for (const auto& [n, k] : sizes) {
+    for (const Index m : {15, 16, 31, 128, 129}) {
+      if (m > 31 && n > 4000) continue;
+      check_products<float>(m, n, k);
+      if (m < 32) check_products<double>(m, n, k);
     }
   }
+}
 
-  TEST_CASE("many rows, shared out among the threads") {
-    for (const Index m : {128, 191, 259}) {
-      check_products<float>(m, 37, 129);
-      check_products<double>(m, 37, 129);
-    }
+TEST_CASE("many rows, shared out among the threads") {
+  for (const Index m : {128, 191, 259}) {
+    check_products<float>(m, 37, 129);
+    check_products<double>(m, 37, 129);
   }
+}
 
-  TEST_CASE("few rows have the same bits with any number of threads") {
-    Case<float> one(33, 601, 700, 0, 0.3, false);
-    for (std::vector<float>* x : {&one.a, &one.b})
-      for (std::size_t i = 0; i < x->size(); ++i) (*x)[i] = std::sin(static_cast<float>(i));
-    std::vector<std::vector<float>> found;
-    for (const int threads : {1, 2, 3}) {
-      const Threads set(threads);
-      found.push_back(one.product());
-    }
-    CHECK(same_bits(found[0], found[1]));
-    CHECK(same_bits(found[0], found[2]));
+TEST_CASE("few rows have the same bits with any number of threads") {
+  Case<float> one(33, 601, 700, 0, 0.3, false);
+  for (std::vector<float>* x : {&one.a, &one.b})
+    for (std::size_t i = 0; i < x->size(); ++i) (*x)[i] = std::sin(static_cast<float>(i));
+  std::vector<std::vector<float>> found;
+  for (const int threads : {1, 2, 3}) {
+    const Threads set(threads);
+    found.push_back(one.product());
   }
+  CHECK(same_bits(found[0], found[1]));
+  CHECK(same_bits(found[0], found[2]));
 }

@@ -4,112 +4,108 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/ops/attention") {
-  TEST_CASE("one query worked by hand: scores ln 3 and 0 give weights 3/4 and 1/4") {
-    const Tensor query = values({2, 0}, {1, 1, 1, 2}),
-                 key = values({std::log(3.0) / 2, 9, 0, 9}, {1, 2, 1, 2});
-    const Tensor value = values({4, 8}, {1, 2, 1, 1});
-    AttentionOptions options;
-    options.scale = 1;
-    Tensor weights;
-    for (Tensor* asked : {static_cast<Tensor*>(nullptr), &weights}) {
-      options.weights = asked;
-      const OpResult got = run_op(attention_by(scaled_dot_product_attention, options), {query, key, value},
-                                  values({1}, {1, 1, 1, 1}));
-      CHECK_BELOW(deviation(got.y.item(), 5), 1e-15);
-      // dscores = w (v - 5) = (-3/4, 3/4)
-      CHECK_BELOW(relative_error(got.gradients[0], values({-0.375 * std::log(3.0), 0}, {1, 1, 1, 2})), 1e-14);
-      CHECK_BELOW(relative_error(got.gradients[1], values({-1.5, 0, 1.5, 0}, {1, 2, 1, 2})), 1e-14);
-      CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})), 1e-15);
+TEST_CASE("one query worked by hand: scores ln 3 and 0 give weights 3/4 and 1/4") {
+  const Tensor query = values({2, 0}, {1, 1, 1, 2}), key = values({std::log(3.0) / 2, 9, 0, 9}, {1, 2, 1, 2});
+  const Tensor value = values({4, 8}, {1, 2, 1, 1});
+  AttentionOptions options;
+  options.scale = 1;
+  Tensor weights;
+  for (Tensor* asked : {static_cast<Tensor*>(nullptr), &weights}) {
+    options.weights = asked;
+    const OpResult got = run_op(attention_by(scaled_dot_product_attention, options), {query, key, value},
+                                values({1}, {1, 1, 1, 1}));
+    CHECK_BELOW(deviation(got.y.item(), 5), 1e-15);
+    // dscores = w (v - 5) = (-3/4, 3/4)
+    CHECK_BELOW(relative_error(got.gradients[0], values({-0.375 * std::log(3.0), 0}, {1, 1, 1, 2})), 1e-14);
+    CHECK_BELOW(relative_error(got.gradients[1], values({-1.5, 0, 1.5, 0}, {1, 2, 1, 2})), 1e-14);
+    CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})), 1e-15);
+  }
+  CHECK_BELOW(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})), 1e-15);
+}
+
+TEST_CASE("large scores neither overflow nor lose the small ones") {
+  Generator random(test_seed(2));
+  AttentionInputs in = random_inputs(1, 40, 200, 1, 1, 4, 3, random);
+  AttentionOptions options;
+  options.scale = 200;  // scores beyond +-1000, where exp overflows and f32 rounds by 6e-5
+  check_attention_paths(in, options, random);
+  options.scale = 0;
+  options.mask = filled({200}, [](Index s) { return s < 150 ? -600.0 : -500.0; });
+  check_attention_paths(in, options, random);
+}
+
+TEST_CASE("weights handed out are those before dropout") {
+  Generator random(test_seed(7));
+  const AttentionInputs in = random_inputs(2, 4, 40, 2, 1, 3, 5, random);
+  Tensor weights;
+  AttentionOptions options;
+  options.dropout = 0.4, options.weights = &weights;
+  const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
+  const AttentionOracle expected = attention_oracle(in, options, y);
+  CHECK_BELOW(relative_error(y, expected.y), 1e-13);
+  CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
+}
+
+TEST_CASE("one tensor may be query, key and value") {
+  Generator random(test_seed(8));
+  const Tensor x = random_normal({2, 4, 2, 3}, random), seed = random_normal({2, 4, 2, 3}, random);
+  const OpResult got =
+      run_op([](const auto& in) { return scaled_dot_product_attention(in[0], in[0], in[0]); }, {x}, seed);
+  const AttentionOracle parts = attention_oracle({x, x, x}, {}, seed);
+  CHECK_BELOW(relative_error(got.gradients[0], parts.gradients[0] + parts.gradients[1] + parts.gradients[2]),
+              1e-13);
+}
+
+TEST_CASE("parameters gather over steps, and only who wants a gradient gets one") {
+  Generator random(test_seed(10));
+  const AttentionInputs in = random_inputs(1, 5, 33, 2, 2, 3, 4, random);
+  const Tensor seed = random_normal({1, 5, 2, 4}, random);
+  const AttentionOracle expected = attention_oracle(in, {}, seed);
+  for (int wanted = 1; wanted < 8; ++wanted) {
+    CAPTURE(wanted);
+    std::vector<Parameter> parameters;
+    for (int i = 0; i < 3; ++i) {
+      parameters.emplace_back(in.list()[static_cast<std::size_t>(i)].clone());
+      parameters.back().set_trainable((wanted >> i & 1) != 0);
     }
-    CHECK_BELOW(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})), 1e-15);
-  }
-
-  TEST_CASE("large scores neither overflow nor lose the small ones") {
-    Generator random(test_seed(2));
-    AttentionInputs in = random_inputs(1, 40, 200, 1, 1, 4, 3, random);
-    AttentionOptions options;
-    options.scale = 200;  // scores beyond +-1000, where exp overflows and f32 rounds by 6e-5
-    check_attention_paths(in, options, random);
-    options.scale = 0;
-    options.mask = filled({200}, [](Index s) { return s < 150 ? -600.0 : -500.0; });
-    check_attention_paths(in, options, random);
-  }
-
-  TEST_CASE("weights handed out are those before dropout") {
-    Generator random(test_seed(7));
-    const AttentionInputs in = random_inputs(2, 4, 40, 2, 1, 3, 5, random);
-    Tensor weights;
-    AttentionOptions options;
-    options.dropout = 0.4, options.weights = &weights;
-    const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
-    const AttentionOracle expected = attention_oracle(in, options, y);
-    CHECK_BELOW(relative_error(y, expected.y), 1e-13);
-    CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
-  }
-
-  TEST_CASE("one tensor may be query, key and value") {
-    Generator random(test_seed(8));
-    const Tensor x = random_normal({2, 4, 2, 3}, random), seed = random_normal({2, 4, 2, 3}, random);
-    const OpResult got =
-        run_op([](const auto& in) { return scaled_dot_product_attention(in[0], in[0], in[0]); }, {x}, seed);
-    const AttentionOracle parts = attention_oracle({x, x, x}, {}, seed);
-    CHECK_BELOW(
-        relative_error(got.gradients[0], parts.gradients[0] + parts.gradients[1] + parts.gradients[2]),
-        1e-13);
-  }
-
-  TEST_CASE("parameters gather over steps, and only who wants a gradient gets one") {
-    Generator random(test_seed(10));
-    const AttentionInputs in = random_inputs(1, 5, 33, 2, 2, 3, 4, random);
-    const Tensor seed = random_normal({1, 5, 2, 4}, random);
-    const AttentionOracle expected = attention_oracle(in, {}, seed);
-    for (int wanted = 1; wanted < 8; ++wanted) {
-      CAPTURE(wanted);
-      std::vector<Parameter> parameters;
-      for (int i = 0; i < 3; ++i) {
-        parameters.emplace_back(in.list()[static_cast<std::size_t>(i)].clone());
-        parameters.back().set_trainable((wanted >> i & 1) != 0);
-      }
-      for (int step = 1; step <= 2; ++step) {
-        Tape tape;
-        tape.backward(scaled_dot_product_attention(parameters[0], parameters[1], parameters[2]), seed);
-        for (std::size_t i = 0; i < 3; ++i) {
-          CHECK(parameters[i].gradient().defined() == parameters[i].trainable());
-          if (!parameters[i].trainable()) continue;
-          CHECK_BELOW(relative_error(parameters[i].gradient(), expected.gradients[i] * step), 1e-13);
-        }
+    for (int step = 1; step <= 2; ++step) {
+      Tape tape;
+      tape.backward(scaled_dot_product_attention(parameters[0], parameters[1], parameters[2]), seed);
+      for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(parameters[i].gradient().defined() == parameters[i].trainable());
+        if (!parameters[i].trainable()) continue;
+        CHECK_BELOW(relative_error(parameters[i].gradient(), expected.gradients[i] * step), 1e-13);
       }
     }
   }
+}
 
-  TEST_CASE("nothing in, nothing out; no keys give zeros") {
-    Generator random(test_seed(11));
-    for (const AttentionFunction path : kAttentionPaths) {
-      for (const bool causal : {false, true}) {
-        AttentionOptions options;
-        options.causal = causal;
-        const auto run = [&](Index B, Index T, Index S, Index D, Index E) {
-          const AttentionInputs in = random_inputs(B, T, S, 2, 1, D, E, random);
-          return run_op(attention_by(path, options), in.list(), random_normal({B, T, 2, E}, random));
-        };
-        CHECK(run(0, 3, 4, 3, 5).y.shape() == Shape{0, 3, 2, 5});
-        CHECK(run(2, 3, 4, 3, 0).y.shape() == Shape{2, 3, 2, 0});
-        const OpResult no_queries = run(2, 0, 4, 3, 5), no_keys = run(1, 2, 0, 3, 2);
-        CHECK(no_queries.y.shape() == Shape{2, 0, 2, 5});
-        CHECK(largest(no_queries.gradients[1]) == 0);
-        CHECK(largest(no_queries.gradients[2]) == 0);
-        CHECK(no_keys.y.shape() == Shape{1, 2, 2, 2});
-        CHECK(largest(no_keys.y) == 0);
-        CHECK(largest(no_keys.gradients[0]) == 0);
-      }
+TEST_CASE("nothing in, nothing out; no keys give zeros") {
+  Generator random(test_seed(11));
+  for (const AttentionFunction path : kAttentionPaths) {
+    for (const bool causal : {false, true}) {
+      AttentionOptions options;
+      options.causal = causal;
+      const auto run = [&](Index B, Index T, Index S, Index D, Index E) {
+        const AttentionInputs in = random_inputs(B, T, S, 2, 1, D, E, random);
+        return run_op(attention_by(path, options), in.list(), random_normal({B, T, 2, E}, random));
+      };
+      CHECK(run(0, 3, 4, 3, 5).y.shape() == Shape{0, 3, 2, 5});
+      CHECK(run(2, 3, 4, 3, 0).y.shape() == Shape{2, 3, 2, 0});
+      const OpResult no_queries = run(2, 0, 4, 3, 5), no_keys = run(1, 2, 0, 3, 2);
+      CHECK(no_queries.y.shape() == Shape{2, 0, 2, 5});
+      CHECK(largest(no_queries.gradients[1]) == 0);
+      CHECK(largest(no_queries.gradients[2]) == 0);
+      CHECK(no_keys.y.shape() == Shape{1, 2, 2, 2});
+      CHECK(largest(no_keys.y) == 0);
+      CHECK(largest(no_keys.gradients[0]) == 0);
     }
-    const AttentionInputs in = random_inputs(1, 2, 4, 1, 1, 0, 3, random);  // no width: equal weights
-    for (const AttentionFunction path : kAttentionPaths) {
-      CHECK_BELOW(relative_error(path(in.query, in.key, in.value, {}),
-                                 path(Tensor::zeros({1, 2, 1, 1}, DType::f64),
-                                      Tensor::zeros({1, 4, 1, 1}, DType::f64), in.value, {})),
-                  1e-15);
-    }
+  }
+  const AttentionInputs in = random_inputs(1, 2, 4, 1, 1, 0, 3, random);  // no width: equal weights
+  for (const AttentionFunction path : kAttentionPaths) {
+    CHECK_BELOW(relative_error(path(in.query, in.key, in.value, {}),
+                               path(Tensor::zeros({1, 2, 1, 1}, DType::f64),
+                                    Tensor::zeros({1, 4, 1, 1}, DType::f64), in.value, {})),
+                1e-15);
   }
 }

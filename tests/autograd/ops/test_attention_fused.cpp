@@ -14,54 +14,51 @@ Index saved_bytes(Index T, const AttentionOptions& options) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention") {
-  TEST_CASE("gradients of both orders, through the composed fallback") {
-    Generator random(test_seed(12));
-    const auto check = [&](const char* name, const AttentionInputs& in, const AttentionOptions& options) {
-      check_both_orders(name,
-                        [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
-                        {{"query", in.query}, {"key", in.key}, {"value", in.value}});
-    };
-    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
-    AttentionOptions options;
-    check("attention", in, options);
-    options.causal = true;
-    options.prefix_lengths = integers({0, 4}, {2});
-    check("attention, prefix", in, options);
-    options.window_before = 1;
-    options.key_lengths = integers({5, 3}, {2});
-    check("attention, window and lengths", in, options);
-    AttentionOptions padded;
-    padded.key_mask = booleans({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
-    padded.query_mask = booleans({1, 1, 1, 1, 0, 1}, {2, 3});
-    padded.dropout = 0.3, padded.dropout_key = {1, 2, 3};
-    check("attention, padding and dropout", in, padded);
-    AttentionOptions packed;
-    packed.query_starts = integers({0, 2, 6}, {3}), packed.key_starts = integers({0, 4, 7}, {3});
-    packed.causal = true;
-    packed.mask = random_normal({4, 1, 7}, random);
-    check("attention, packed sequences", random_inputs(1, 6, 7, 4, 2, 3, 2, random), packed);
-  }
+TEST_CASE("gradients of both orders, through the composed fallback") {
+  Generator random(test_seed(12));
+  const auto check = [&](const char* name, const AttentionInputs& in, const AttentionOptions& options) {
+    check_both_orders(name, [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
+                      {{"query", in.query}, {"key", in.key}, {"value", in.value}});
+  };
+  const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+  AttentionOptions options;
+  check("attention", in, options);
+  options.causal = true;
+  options.prefix_lengths = integers({0, 4}, {2});
+  check("attention, prefix", in, options);
+  options.window_before = 1;
+  options.key_lengths = integers({5, 3}, {2});
+  check("attention, window and lengths", in, options);
+  AttentionOptions padded;
+  padded.key_mask = booleans({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
+  padded.query_mask = booleans({1, 1, 1, 1, 0, 1}, {2, 3});
+  padded.dropout = 0.3, padded.dropout_key = {1, 2, 3};
+  check("attention, padding and dropout", in, padded);
+  AttentionOptions packed;
+  packed.query_starts = integers({0, 2, 6}, {3}), packed.key_starts = integers({0, 4, 7}, {3});
+  packed.causal = true;
+  packed.mask = random_normal({4, 1, 7}, random);
+  check("attention, packed sequences", random_inputs(1, 6, 7, 4, 2, 3, 2, random), packed);
+}
 
-  TEST_CASE("gradients of both orders reach a recorded additive mask") {
-    Generator random(test_seed(13));
-    const AttentionInputs in = random_inputs(2, 3, 4, 2, 1, 3, 2, random);
-    AttentionOptions options;
-    options.mask = random_normal({2, 3, 4}, random);
-    options.causal = true;
-    check_both_orders("attention, additive mask",
-                      [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
-                      {{"query", in.query}, {"value", in.value}, {"mask", options.mask}});
-  }
+TEST_CASE("gradients of both orders reach a recorded additive mask") {
+  Generator random(test_seed(13));
+  const AttentionInputs in = random_inputs(2, 3, 4, 2, 1, 3, 2, random);
+  AttentionOptions options;
+  options.mask = random_normal({2, 3, 4}, random);
+  options.causal = true;
+  check_both_orders("attention, additive mask",
+                    [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
+                    {{"query", in.query}, {"value", in.value}, {"mask", options.mask}});
+}
 
-  TEST_CASE("saved memory grows with the length, not with its square") {
-    AttentionOptions options;
-    const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum
-    const Index longest = default_device().is_cuda() ? 512 : 4096;  // an emulator takes seconds
-    for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * per_token);
-    options.causal = true;
-    options.window_before = 3;
-    options.dropout = 0.1;
-    for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
-  }
+TEST_CASE("saved memory grows with the length, not with its square") {
+  AttentionOptions options;
+  const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum
+  const Index longest = default_device().is_cuda() ? 512 : 4096;  // an emulator takes seconds
+  for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * per_token);
+  options.causal = true;
+  options.window_before = 3;
+  options.dropout = 0.1;
+  for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
 }

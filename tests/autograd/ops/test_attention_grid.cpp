@@ -31,37 +31,35 @@ std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionO
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention") {
-  TEST_CASE("random attention: tiled, composed and packed, what the masks leave out may hold anything") {
-    const int cases = cases_here(kGridCases);
-    for (const DType type : {DType::f64, DType::f32}) {
-      const auto path = [&](const char* name, AttentionFunction function) {
-        return path_by(name + std::string(" ") + name_of(type), type, default_device(), function);
-      };
-      search(path("tiled", scaled_dot_product_attention), cases);
-      search(path("long", scaled_dot_product_attention), cases_here(kLongCases), true);
-      search(path("composed", composed_attention), cases);
-      AttentionPath in_one = path("packed", packed);
-      in_one.fit = [](AttentionProblem& p) { p.keys = p.queries; };
-      search(in_one, cases);
-    }
+TEST_CASE("random attention: tiled, composed and packed, what the masks leave out may hold anything") {
+  const int cases = cases_here(kGridCases);
+  for (const DType type : {DType::f64, DType::f32}) {
+    const auto path = [&](const char* name, AttentionFunction function) {
+      return path_by(name + std::string(" ") + name_of(type), type, default_device(), function);
+    };
+    search(path("tiled", scaled_dot_product_attention), cases);
+    search(path("long", scaled_dot_product_attention), cases_here(kLongCases), true);
+    search(path("composed", composed_attention), cases);
+    AttentionPath in_one = path("packed", packed);
+    in_one.fit = [](AttentionProblem& p) { p.keys = p.queries; };
+    search(in_one, cases);
   }
+}
 
-  TEST_CASE("second derivatives do not show what the masks leave out") {
-    for (int i = 0; i < cases_here(kSecondOrderCases); ++i) {
-      Generator random(test_seed(static_cast<std::uint64_t>(1000 + i)));
-      const AttentionCase c = random_case(random);
-      const std::string described = description(c);
-      CAPTURE(i);
-      CAPTURE(described);
-      const AttentionInputs bad = spoiled(c, once_in(2, random) ? kNan : kInfinity);
-      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
-      const std::vector<Tensor> clean = second_gradients(c.in, c.options, seed),
-                                got = second_gradients(bad, c.options, seed);
-      check_untouched(c, got);
-      for (std::size_t k = 0; k < 3; ++k) {
-        CHECK_BELOW(absolute_error(got[k], clean[k]), 1e-12 * std::max(1.0, largest(clean[k])));
-      }
+TEST_CASE("second derivatives do not show what the masks leave out") {
+  for (int i = 0; i < cases_here(kSecondOrderCases); ++i) {
+    Generator random(test_seed(static_cast<std::uint64_t>(1000 + i)));
+    const AttentionCase c = random_case(random);
+    const std::string described = description(c);
+    CAPTURE(i);
+    CAPTURE(described);
+    const AttentionInputs bad = spoiled(c, once_in(2, random) ? kNan : kInfinity);
+    const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
+    const std::vector<Tensor> clean = second_gradients(c.in, c.options, seed),
+                              got = second_gradients(bad, c.options, seed);
+    check_untouched(c, got);
+    for (std::size_t k = 0; k < 3; ++k) {
+      CHECK_BELOW(absolute_error(got[k], clean[k]), 1e-12 * std::max(1.0, largest(clean[k])));
     }
   }
 }

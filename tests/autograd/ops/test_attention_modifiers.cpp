@@ -37,165 +37,162 @@ OpResult run_scores(const std::vector<double>& scores, const AttentionOptions& o
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention") {
-  TEST_CASE("a sink worked by hand: ln 2 beside scores ln 3 and 0 gives 1/2, 1/6 and 1/3 to itself") {
-    const OpResult got = run_scores({std::log(3.0), 0}, {}, {});
-    CHECK_BELOW(deviation(got.y.item(), 1.25), 1e-15);
+TEST_CASE("a sink worked by hand: ln 2 beside scores ln 3 and 0 gives 1/2, 1/6 and 1/3 to itself") {
+  const OpResult got = run_scores({std::log(3.0), 0}, {}, {});
+  CHECK_BELOW(deviation(got.y.item(), 1.25), 1e-15);
+  AttentionOptions options;
+  options.sinks = values({std::log(2.0)}, {1});
+  const OpResult with = run_scores({std::log(3.0), 0}, options, {options.sinks});
+  CHECK_BELOW(deviation(with.y.item(), 5.0 / 6), 1e-15);
+  CHECK_BELOW(
+      relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})),
+      1e-14);
+  CHECK_BELOW(deviation(with.gradients[3].item(), -5.0 / 18), 1e-14);
+}
+
+TEST_CASE("a sigmoid worked by hand: scores ln 3 and 0 give 3/4 and 1/2") {
+  AttentionOptions options;
+  options.weighting = AttentionWeighting::sigmoid;
+  const OpResult got = run_scores({std::log(3.0), 0}, options, {});
+  CHECK_BELOW(deviation(got.y.item(), 1.75), 1e-15);
+  CHECK_BELOW(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})), 1e-14);
+  CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})), 1e-15);
+}
+
+TEST_CASE("a cap worked by hand, and a relative bias by distance") {
+  AttentionOptions options;
+  options.score_function = ScoreFunction::softcap;
+  options.score_parameter = values({2}, {1});
+  // 2 tanh(2 atanh(1/2) / 2) = 1, and with e the weights are e / (1 + e) and 1 / (1 + e).
+  const double e = std::exp(1.0), w = e / (1 + e);
+  const OpResult got = run_scores({2 * std::atanh(0.5), 0}, options, {options.score_parameter});
+  CHECK_BELOW(deviation(got.y.item(), 2 - w), 1e-15);
+  CHECK_BELOW(deviation(got.gradients[1].at(0), -0.75 * w * (1 - w)), 1e-14);
+  CHECK_BELOW(deviation(got.gradients[3].item(), -(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)), 1e-13);
+  AttentionOptions biased;
+  biased.relative_bias = values({1, 0, 0}, {1, 3});  // the query has the last key's position
+  const OpResult near = run_scores({0, 0}, biased, {biased.relative_bias});
+  CHECK_BELOW(deviation(near.y.item(), 2 - w), 1e-15);
+  CHECK_BELOW(deviation(near.gradients[3].at(0), -w * (1 - w)), 1e-14);
+  CHECK_BELOW(deviation(near.gradients[3].at(1), w * (1 - w)), 1e-14);
+  CHECK(near.gradients[3].at(2) == 0);
+}
+
+TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
+  Generator random(test_seed(32));
+  for (Index repeated = 0; repeated < 16; ++repeated) {
+    CAPTURE(repeated);
+    Shape shape{2, 4, 40, 150};
+    for (int axis = 0; axis < 4; ++axis)
+      if ((repeated >> axis & 1) != 0) shape.set(axis, 1);
     AttentionOptions options;
-    options.sinks = values({std::log(2.0)}, {1});
-    const OpResult with = run_scores({std::log(3.0), 0}, options, {options.sinks});
-    CHECK_BELOW(deviation(with.y.item(), 5.0 / 6), 1e-15);
-    CHECK_BELOW(
-        relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})),
-        1e-14);
-    CHECK_BELOW(deviation(with.gradients[3].item(), -5.0 / 18), 1e-14);
-  }
-
-  TEST_CASE("a sigmoid worked by hand: scores ln 3 and 0 give 3/4 and 1/2") {
-    AttentionOptions options;
-    options.weighting = AttentionWeighting::sigmoid;
-    const OpResult got = run_scores({std::log(3.0), 0}, options, {});
-    CHECK_BELOW(deviation(got.y.item(), 1.75), 1e-15);
-    CHECK_BELOW(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})), 1e-14);
-    CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})), 1e-15);
-  }
-
-  TEST_CASE("a cap worked by hand, and a relative bias by distance") {
-    AttentionOptions options;
-    options.score_function = ScoreFunction::softcap;
-    options.score_parameter = values({2}, {1});
-    // 2 tanh(2 atanh(1/2) / 2) = 1, and with e the weights are e / (1 + e) and 1 / (1 + e).
-    const double e = std::exp(1.0), w = e / (1 + e);
-    const OpResult got = run_scores({2 * std::atanh(0.5), 0}, options, {options.score_parameter});
-    CHECK_BELOW(deviation(got.y.item(), 2 - w), 1e-15);
-    CHECK_BELOW(deviation(got.gradients[1].at(0), -0.75 * w * (1 - w)), 1e-14);
-    CHECK_BELOW(deviation(got.gradients[3].item(), -(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)), 1e-13);
-    AttentionOptions biased;
-    biased.relative_bias = values({1, 0, 0}, {1, 3});  // the query has the last key's position
-    const OpResult near = run_scores({0, 0}, biased, {biased.relative_bias});
-    CHECK_BELOW(deviation(near.y.item(), 2 - w), 1e-15);
-    CHECK_BELOW(deviation(near.gradients[3].at(0), -w * (1 - w)), 1e-14);
-    CHECK_BELOW(deviation(near.gradients[3].at(1), w * (1 - w)), 1e-14);
-    CHECK(near.gradients[3].at(2) == 0);
-  }
-
-  TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
-    Generator random(test_seed(32));
-    for (Index repeated = 0; repeated < 16; ++repeated) {
-      CAPTURE(repeated);
-      Shape shape{2, 4, 40, 150};
-      for (int axis = 0; axis < 4; ++axis)
-        if ((repeated >> axis & 1) != 0) shape.set(axis, 1);
-      AttentionOptions options;
-      options.mask = random_normal(shape, random);
-      options.causal = true;
-      options.weighting = kWeightings[repeated % 2];
-      const AttentionInputs in = random_inputs(2, 40, 150, 4, 2, 3, 5, random);
-      const Tensor seed = random_normal({2, 40, 4, 5}, random);
-      const AttentionOracle expected = attention_oracle(in, options, seed);
-      const OpResult got = run_op(attention_by(scaled_dot_product_attention, options),
-                                  joined(in.list(), list_of_modifiers(options)), seed);
-      // What a softmax's row adds up to is zero in theory.
-      const double size = std::max(largest(expected.modifiers[0]), largest(expected.dvalues));
-      CHECK_BELOW(absolute_error(got.gradients[3], expected.modifiers[0]), 1e-12 * size);
-    }
-  }
-
-  TEST_CASE("only modifiers that want a gradient get one, queries and keys none") {
-    Generator random(test_seed(33));
-    const AttentionInputs in = random_inputs(1, 5, 9, 4, 2, 3, 4, random);
-    AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
-    options.mask = random_normal({5, 9}, random);
-    const Tensor seed = random_normal({1, 5, 4, 4}, random);
+    options.mask = random_normal(shape, random);
+    options.causal = true;
+    options.weighting = kWeightings[repeated % 2];
+    const AttentionInputs in = random_inputs(2, 40, 150, 4, 2, 3, 5, random);
+    const Tensor seed = random_normal({2, 40, 4, 5}, random);
     const AttentionOracle expected = attention_oracle(in, options, seed);
-    for (std::size_t wanted = 0; wanted < 4; ++wanted) {
-      const Tensor x = list_of_modifiers(options)[wanted];
-      Tape tape;
-      tape.watch(x);
-      const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
-      CHECK_BELOW(relative_error(tape.gradients(y, {x}, seed)[0], expected.modifiers[wanted]), 1e-12);
+    const OpResult got = run_op(attention_by(scaled_dot_product_attention, options),
+                                joined(in.list(), list_of_modifiers(options)), seed);
+    // What a softmax's row adds up to is zero in theory.
+    const double size = std::max(largest(expected.modifiers[0]), largest(expected.dvalues));
+    CHECK_BELOW(absolute_error(got.gradients[3], expected.modifiers[0]), 1e-12 * size);
+  }
+}
+
+TEST_CASE("only modifiers that want a gradient get one, queries and keys none") {
+  Generator random(test_seed(33));
+  const AttentionInputs in = random_inputs(1, 5, 9, 4, 2, 3, 4, random);
+  AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
+  options.mask = random_normal({5, 9}, random);
+  const Tensor seed = random_normal({1, 5, 4, 4}, random);
+  const AttentionOracle expected = attention_oracle(in, options, seed);
+  for (std::size_t wanted = 0; wanted < 4; ++wanted) {
+    const Tensor x = list_of_modifiers(options)[wanted];
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
+    CHECK_BELOW(relative_error(tape.gradients(y, {x}, seed)[0], expected.modifiers[wanted]), 1e-12);
+  }
+}
+
+TEST_CASE("gradients of both orders reach every modifier") {
+  Generator random(test_seed(34));
+  const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+  for (const AttentionWeighting weighting : kWeightings) {
+    for (const ScoreFunction function : kFunctions) {
+      AttentionOptions options = all_modifiers(function, weighting, random);
+      options.causal = true;
+      options.key_lengths = integers({5, 3}, {2});
+      std::vector<std::pair<std::string, Tensor>> inputs{
+          {"query", in.query}, {"key", in.key}, {"value", in.value}};
+      const std::vector<Tensor> modifiers = list_of_modifiers(options);
+      for (std::size_t i = 0; i < modifiers.size(); ++i)
+        inputs.emplace_back("modifier " + std::to_string(i), modifiers[i]);
+      kernels::with_function(function, [&](auto f) {
+        const char* name = weighting == AttentionWeighting::softmax ? "softmax" : "sigmoid";
+        check_both_orders(
+            std::string("attention, ") + decltype(f)::name + ", " + name,
+            [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); }, inputs);
+      });
     }
   }
+}
 
-  TEST_CASE("gradients of both orders reach every modifier") {
-    Generator random(test_seed(34));
-    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
-    for (const AttentionWeighting weighting : kWeightings) {
-      for (const ScoreFunction function : kFunctions) {
-        AttentionOptions options = all_modifiers(function, weighting, random);
-        options.causal = true;
-        options.key_lengths = integers({5, 3}, {2});
-        std::vector<std::pair<std::string, Tensor>> inputs{
-            {"query", in.query}, {"key", in.key}, {"value", in.value}};
-        const std::vector<Tensor> modifiers = list_of_modifiers(options);
-        for (std::size_t i = 0; i < modifiers.size(); ++i)
-          inputs.emplace_back("modifier " + std::to_string(i), modifiers[i]);
-        kernels::with_function(function, [&](auto f) {
-          const char* name = weighting == AttentionWeighting::softmax ? "softmax" : "sigmoid";
-          check_both_orders(
-              std::string("attention, ") + decltype(f)::name + ", " + name,
-              [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); }, inputs);
-        });
-      }
-    }
-  }
-
-  TEST_CASE("sinks far above or below the scores neither overflow nor disappear") {
-    for (const double sink : {-1000.0, -1.0, 1000.0}) {
-      AttentionOptions options;
-      options.sinks = values({sink}, {1});
-      const OpResult got = run_scores({2, 0}, options, {options.sinks});
-      const double share = 1 / (1 + std::exp(sink) / (1 + std::exp(2)));
-      const double mean = (std::exp(2) + 2) / (1 + std::exp(2));
-      CHECK_BELOW(deviation(got.y.item(), sink > 500 ? 0 : share * mean), 1e-14);
-      CHECK_BELOW(deviation(got.gradients[3].item(), sink > 500 ? 0 : -(1 - share) * share * mean), 1e-13);
-    }
-  }
-
-  TEST_CASE("weights handed out are those of the modified scores") {
-    Generator random(test_seed(36));
-    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
-    for (const AttentionWeighting weighting : kWeightings) {
-      AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
-      Tensor weights;
-      options.weights = &weights;
-      const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
-      const AttentionOracle expected = attention_oracle(in, options, y);
-      CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
-      CHECK_BELOW(relative_error(y, expected.y), 1e-13);
-    }
-  }
-
-  TEST_CASE("modifiers save nothing square") {
+TEST_CASE("sinks far above or below the scores neither overflow nor disappear") {
+  for (const double sink : {-1000.0, -1.0, 1000.0}) {
     AttentionOptions options;
-    options.score_function = ScoreFunction::softcap;
-    options.score_parameter = Tensor::full({2}, 3, DType::f32);
-    options.sinks = Tensor::zeros({2});
-    const auto saved = [&](Index T) {
-      options.relative_bias = Tensor::zeros({2, 2 * T - 1});
-      const Tensor query = Tensor::zeros({1, T, 2, 16}), key = Tensor::zeros({1, T, 1, 16});
-      Tape tape;
-      for (const Tensor& x : {query, key}) tape.watch(x);
-      const Tensor y = scaled_dot_product_attention(query, key, key, options);
-      return tape.memory().saved_bytes;
-    };
-    // Two numbers of each head's parameters, and 2 T - 1 of its bias; i32 positions.
-    CHECK(saved(64) == 64 * 4 * (5 * 16 + 2) + 64 * 4 + 4 * (2 + 2 + 2 * 127));
-    CHECK(saved(128) == 128 * 4 * (5 * 16 + 2) + 128 * 4 + 4 * (2 + 2 + 2 * 255));
+    options.sinks = values({sink}, {1});
+    const OpResult got = run_scores({2, 0}, options, {options.sinks});
+    const double share = 1 / (1 + std::exp(sink) / (1 + std::exp(2)));
+    const double mean = (std::exp(2) + 2) / (1 + std::exp(2));
+    CHECK_BELOW(deviation(got.y.item(), sink > 500 ? 0 : share * mean), 1e-14);
+    CHECK_BELOW(deviation(got.gradients[3].item(), sink > 500 ? 0 : -(1 - share) * share * mean), 1e-13);
   }
+}
 
-  TEST_CASE("nothing in, zero gradients out") {
-    Generator random(test_seed(38));
-    for (const auto& [B, T, S] : {std::array<Index, 3>{0, 3, 4}, {2, 0, 4}, {1, 2, 0}}) {
-      AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
-      options.mask = random_normal({T, S}, random);
-      const AttentionInputs in = random_inputs(B, T, S, 4, 2, 3, 5, random);
-      for (const AttentionFunction path : kAttentionPaths) {
-        const OpResult got =
-            run_op(attention_by(path, options), joined(in.list(), list_of_modifiers(options)),
-                   random_normal({B, T, 4, 5}, random));
-        for (std::size_t i = 3; i < got.gradients.size(); ++i) CHECK(largest(got.gradients[i]) == 0);
-      }
+TEST_CASE("weights handed out are those of the modified scores") {
+  Generator random(test_seed(36));
+  const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+  for (const AttentionWeighting weighting : kWeightings) {
+    AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
+    Tensor weights;
+    options.weights = &weights;
+    const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
+    const AttentionOracle expected = attention_oracle(in, options, y);
+    CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
+    CHECK_BELOW(relative_error(y, expected.y), 1e-13);
+  }
+}
+
+TEST_CASE("modifiers save nothing square") {
+  AttentionOptions options;
+  options.score_function = ScoreFunction::softcap;
+  options.score_parameter = Tensor::full({2}, 3, DType::f32);
+  options.sinks = Tensor::zeros({2});
+  const auto saved = [&](Index T) {
+    options.relative_bias = Tensor::zeros({2, 2 * T - 1});
+    const Tensor query = Tensor::zeros({1, T, 2, 16}), key = Tensor::zeros({1, T, 1, 16});
+    Tape tape;
+    for (const Tensor& x : {query, key}) tape.watch(x);
+    const Tensor y = scaled_dot_product_attention(query, key, key, options);
+    return tape.memory().saved_bytes;
+  };
+  // Two numbers of each head's parameters, and 2 T - 1 of its bias; i32 positions.
+  CHECK(saved(64) == 64 * 4 * (5 * 16 + 2) + 64 * 4 + 4 * (2 + 2 + 2 * 127));
+  CHECK(saved(128) == 128 * 4 * (5 * 16 + 2) + 128 * 4 + 4 * (2 + 2 + 2 * 255));
+}
+
+TEST_CASE("nothing in, zero gradients out") {
+  Generator random(test_seed(38));
+  for (const auto& [B, T, S] : {std::array<Index, 3>{0, 3, 4}, {2, 0, 4}, {1, 2, 0}}) {
+    AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
+    options.mask = random_normal({T, S}, random);
+    const AttentionInputs in = random_inputs(B, T, S, 4, 2, 3, 5, random);
+    for (const AttentionFunction path : kAttentionPaths) {
+      const OpResult got = run_op(attention_by(path, options), joined(in.list(), list_of_modifiers(options)),
+                                  random_normal({B, T, 4, 5}, random));
+      for (std::size_t i = 3; i < got.gradients.size(); ++i) CHECK(largest(got.gradients[i]) == 0);
     }
   }
 }

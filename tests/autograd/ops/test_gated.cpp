@@ -15,64 +15,62 @@ Tensor plain(Unary f, const Tensor& x) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/gated") {
-  TEST_CASE("two rows worked by hand: the first half gates the second") {
-    const OpResult got =
-        run_op([](const auto& in) { return gated(Unary::relu, in[0]); },
-               {values({2, -1, 3, 4, 0.5, 6, -7, 8}, {2, 4})}, values({1, 10, 100, 1000}, {2, 2}));
-    CHECK(got.y.to_vector<double>() == std::vector<double>{6, -0.0, -3.5, 48});
-    CHECK(got.gradients[0].to_vector<double>() == std::vector<double>{3, 0, 2, 0, -700, 8000, 50, 6000});
-  }
+TEST_CASE("two rows worked by hand: the first half gates the second") {
+  const OpResult got =
+      run_op([](const auto& in) { return gated(Unary::relu, in[0]); },
+             {values({2, -1, 3, 4, 0.5, 6, -7, 8}, {2, 4})}, values({1, 10, 100, 1000}, {2, 2}));
+  CHECK(got.y.to_vector<double>() == std::vector<double>{6, -0.0, -3.5, 48});
+  CHECK(got.gradients[0].to_vector<double>() == std::vector<double>{3, 0, 2, 0, -700, 8000, 50, 6000});
+}
 
-  TEST_CASE("the fused kernel gives the very bits of the plain operations at every width") {
-    Generator random(test_seed(3));
-    for (const DType type : {DType::f32, DType::f64}) {
-      for (const Unary f : kGates) {
-        CAPTURE(std::string(name_of(f)));
-        for (const Shape& half : {Shape{3}, Shape{41, 1}, Shape{2, 3, 32}, Shape{5, 257}, Shape{41, 513},
-                                  Shape{0, 2}, Shape{3, 0}}) {
-          CAPTURE(half.text());
-          Shape shape = half;
-          shape.set(-1, 2 * half[-1]);
-          const Tensor x = random_normal(shape, random, type), dy = random_normal(half, random, type);
-          const Op fused = [&](const auto&in) { return gated(f, in[0]) + gated(f, in[0]); },
-                   apart = [&](const auto&in) { return plain(f, in[0]) + plain(f, in[0]); };
-          const OpResult got = run_op(fused, {x}, dy), expected = run_op(apart, {x}, dy);
-          CHECK(absolute_error(got.y, expected.y) == 0);
-          CHECK(absolute_error(got.gradients[0], expected.gradients[0]) == 0);
-        }
+TEST_CASE("the fused kernel gives the very bits of the plain operations at every width") {
+  Generator random(test_seed(3));
+  for (const DType type : {DType::f32, DType::f64}) {
+    for (const Unary f : kGates) {
+      CAPTURE(std::string(name_of(f)));
+      for (const Shape& half : {Shape{3}, Shape{41, 1}, Shape{2, 3, 32}, Shape{5, 257}, Shape{41, 513},
+                                Shape{0, 2}, Shape{3, 0}}) {
+        CAPTURE(half.text());
+        Shape shape = half;
+        shape.set(-1, 2 * half[-1]);
+        const Tensor x = random_normal(shape, random, type), dy = random_normal(half, random, type);
+        const Op fused = [&](const auto&in) { return gated(f, in[0]) + gated(f, in[0]); },
+                 apart = [&](const auto&in) { return plain(f, in[0]) + plain(f, in[0]); };
+        const OpResult got = run_op(fused, {x}, dy), expected = run_op(apart, {x}, dy);
+        CHECK(absolute_error(got.y, expected.y) == 0);
+        CHECK(absolute_error(got.gradients[0], expected.gradients[0]) == 0);
       }
     }
   }
+}
 
-  TEST_CASE("gradients of both orders") {
-    Generator random(test_seed(5));
-    for (const Unary f : kGates) {
-      if (f == Unary::sigmoid) continue;  // no layer's gate
-      const Tensor x = random_normal({2, 3, 10}, random);
-      check_both_orders(std::string("gated ") + name_of(f), [&] { return gated(f, x); }, {{"x", x}});
-    }
+TEST_CASE("gradients of both orders") {
+  Generator random(test_seed(5));
+  for (const Unary f : kGates) {
+    if (f == Unary::sigmoid) continue;  // no layer's gate
+    const Tensor x = random_normal({2, 3, 10}, random);
+    check_both_orders(std::string("gated ") + name_of(f), [&] { return gated(f, x); }, {{"x", x}});
   }
+}
 
-  TEST_CASE("golden values") {
-    const Golden golden("fused");
-    for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-      const std::string name = std::string("gated_") + name_of(f);
-      CAPTURE(name);
-      const auto function = [&](const std::vector<Tensor>& in) { return gated(f, in[0]); };
-      CHECK_BELOW(golden_error(golden, name, {"x"}, function), 1e-14);
-      CHECK_BELOW(golden_error(golden, name, {"x"}, function, DType::f32), 1e-6);
-    }
+TEST_CASE("golden values") {
+  const Golden golden("fused");
+  for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+    const std::string name = std::string("gated_") + name_of(f);
+    CAPTURE(name);
+    const auto function = [&](const std::vector<Tensor>& in) { return gated(f, in[0]); };
+    CHECK_BELOW(golden_error(golden, name, {"x"}, function), 1e-14);
+    CHECK_BELOW(golden_error(golden, name, {"x"}, function, DType::f32), 1e-6);
   }
+}
 
-  TEST_CASE("an axis without two halves is refused") {
-    CHECK(message_of<ShapeError>([] {
-            gated(Unary::silu, Tensor::zeros({2, 3}));
-          }) == "[gated] the last axis must hold two halves of one size; got x=f32[2,3]");
-    CHECK(message_of<ShapeError>([] { gated(Unary::silu, Tensor::scalar(1)); }) ==
-          "[gated] the last axis must hold two halves of one size; got x=f32[]");
-    CHECK(message_of<DTypeError>([] {
-            gated(Unary::silu, Tensor::zeros({2, 4}, DType::i32));
-          }).find("[gated] values must be f32 or f64") == 0);
-  }
+TEST_CASE("an axis without two halves is refused") {
+  CHECK(message_of<ShapeError>([] {
+          gated(Unary::silu, Tensor::zeros({2, 3}));
+        }) == "[gated] the last axis must hold two halves of one size; got x=f32[2,3]");
+  CHECK(message_of<ShapeError>([] { gated(Unary::silu, Tensor::scalar(1)); }) ==
+        "[gated] the last axis must hold two halves of one size; got x=f32[]");
+  CHECK(message_of<DTypeError>([] {
+          gated(Unary::silu, Tensor::zeros({2, 4}, DType::i32));
+        }).find("[gated] values must be f32 or f64") == 0);
 }

@@ -35,140 +35,136 @@ OpResult linear_rounding(const std::vector<Tensor>& in, bool is_active, const Te
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/linear") {
-  TEST_CASE("an affine map with an activation, worked by hand") {
-    const Parameter x(values({1, 2}, {1, 2})), weight(values({1, 1, 3, -4}, {2, 2})), bias(values({0.5, 1}));
-    Tape tape;
-    const Tensor y = linear(x, weight, bias, Unary::relu);
-    CHECK(y.to_vector<double>() == std::vector<double>{3.5, 0});
-    tape.backward(y, values({2, 2}, {1, 2}));
-    CHECK(x.gradient().to_vector<double>() == std::vector<double>{2, 2});
-    CHECK(weight.gradient().to_vector<double>() == std::vector<double>{2, 4, 0, 0});
-    CHECK(bias.gradient().to_vector<double>() == std::vector<double>{2, 0});
-  }
+TEST_CASE("an affine map with an activation, worked by hand") {
+  const Parameter x(values({1, 2}, {1, 2})), weight(values({1, 1, 3, -4}, {2, 2})), bias(values({0.5, 1}));
+  Tape tape;
+  const Tensor y = linear(x, weight, bias, Unary::relu);
+  CHECK(y.to_vector<double>() == std::vector<double>{3.5, 0});
+  tape.backward(y, values({2, 2}, {1, 2}));
+  CHECK(x.gradient().to_vector<double>() == std::vector<double>{2, 2});
+  CHECK(weight.gradient().to_vector<double>() == std::vector<double>{2, 4, 0, 0});
+  CHECK(bias.gradient().to_vector<double>() == std::vector<double>{2, 0});
+}
 
-  TEST_CASE("it agrees with the same in plain operations, forward and backward, at every size") {
-    Generator random(test_seed(1));
-    const Shape shapes[] = {{1, 1}, {5, 31}, {2, 3, 32}, {33}, {2, 257}, {0, 4}, {3, 0}, {257, 33}};
-    for (const Shape& shape : shapes) {
-      for (const std::optional<Unary> activation :
-           {std::optional<Unary>(), {Unary::relu}, {Unary::gelu}, {Unary::tanh}, {Unary::silu}}) {
-        for (const bool biased : {false, true}) {
-          INFO(shape.text(), " ", biased, " ", activation.has_value());
-          const Tensor x = random_normal(shape, random), weight = random_normal({7, shape[-1]}, random);
-          const Tensor bias = biased ? random_normal({7}, random) : Tensor();
-          Tape tape;
-          std::vector<Tensor> inputs = {x, weight};
-          if (biased) inputs.push_back(bias);
-          for (const Tensor& input : inputs) tape.watch(input);
-          const Tensor y = linear(x, weight, bias, activation);
-          Tensor composed = reshape(
-              matmul(reshape(x, {shape.elements(0, shape.rank() - 1), shape[-1]}), transposed(weight)),
-              y.shape());
-          if (biased) composed = composed + bias;
-          if (activation) composed = unary(*activation, composed);
-          CHECK_BELOW(relative_error(y, composed), 1e-14);
-          const Tensor seed = random_normal(y.shape(), random);
-          const std::vector<Tensor> got = tape.gradients(y, inputs, seed),
-                                    expected = tape.gradients(composed, inputs, seed);
-          for (std::size_t i = 0; i < inputs.size(); ++i)
-            CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
-          if (shape.elements() > 0) {
-            const Tensor single = linear(x.to(DType::f32), weight.to(DType::f32),
-                                         biased ? bias.to(DType::f32) : Tensor(), activation);
-            CHECK_BELOW(over_bound(single, composed, linear_rounding(inputs, activation.has_value(), seed).y),
-                        1);
-          }
+TEST_CASE("it agrees with the same in plain operations, forward and backward, at every size") {
+  Generator random(test_seed(1));
+  const Shape shapes[] = {{1, 1}, {5, 31}, {2, 3, 32}, {33}, {2, 257}, {0, 4}, {3, 0}, {257, 33}};
+  for (const Shape& shape : shapes) {
+    for (const std::optional<Unary> activation :
+         {std::optional<Unary>(), {Unary::relu}, {Unary::gelu}, {Unary::tanh}, {Unary::silu}}) {
+      for (const bool biased : {false, true}) {
+        INFO(shape.text(), " ", biased, " ", activation.has_value());
+        const Tensor x = random_normal(shape, random), weight = random_normal({7, shape[-1]}, random);
+        const Tensor bias = biased ? random_normal({7}, random) : Tensor();
+        Tape tape;
+        std::vector<Tensor> inputs = {x, weight};
+        if (biased) inputs.push_back(bias);
+        for (const Tensor& input : inputs) tape.watch(input);
+        const Tensor y = linear(x, weight, bias, activation);
+        Tensor composed =
+            reshape(matmul(reshape(x, {shape.elements(0, shape.rank() - 1), shape[-1]}), transposed(weight)),
+                    y.shape());
+        if (biased) composed = composed + bias;
+        if (activation) composed = unary(*activation, composed);
+        CHECK_BELOW(relative_error(y, composed), 1e-14);
+        const Tensor seed = random_normal(y.shape(), random);
+        const std::vector<Tensor> got = tape.gradients(y, inputs, seed),
+                                  expected = tape.gradients(composed, inputs, seed);
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+          CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
+        if (shape.elements() > 0) {
+          const Tensor single = linear(x.to(DType::f32), weight.to(DType::f32),
+                                       biased ? bias.to(DType::f32) : Tensor(), activation);
+          CHECK_BELOW(over_bound(single, composed, linear_rounding(inputs, activation.has_value(), seed).y),
+                      1);
         }
       }
     }
   }
+}
 
-  TEST_CASE("it passes the gradient check with every activation, and so do its gradients") {
-    Generator random(test_seed(2));
-    for (const Unary f :
-         {Unary::exp, Unary::tanh, Unary::erf, Unary::sigmoid, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-      const Tensor x = random_normal({2, 3, 4}, random), weight = random_uniform({5, 4}, -0.5, 0.5, random),
-                   bias = random_normal({5}, random);
-      check_gradients("linear", gradcheck([&] { return linear(x, weight, bias, f); },
-                                          {{"x", x}, {"weight", weight}, {"bias", bias}}, both_orders()));
-    }
-    const Tensor x = random_normal({3, 4}, random), weight = random_normal({5, 4}, random),
+TEST_CASE("it passes the gradient check with every activation, and so do its gradients") {
+  Generator random(test_seed(2));
+  for (const Unary f :
+       {Unary::exp, Unary::tanh, Unary::erf, Unary::sigmoid, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+    const Tensor x = random_normal({2, 3, 4}, random), weight = random_uniform({5, 4}, -0.5, 0.5, random),
                  bias = random_normal({5}, random);
-    check_gradients("linear", gradcheck([&] { return linear(x, weight, bias); },
+    check_gradients("linear", gradcheck([&] { return linear(x, weight, bias, f); },
                                         {{"x", x}, {"weight", weight}, {"bias", bias}}, both_orders()));
-    check_gradients("linear", gradcheck([&] { return linear(x, weight); }, {{"x", x}, {"weight", weight}},
-                                        both_orders()));
-    // Signs that a small step cannot change keep relu away from its kink.
-    const Tensor positive = random_uniform({3, 4}, 0.5, 1, random),
-                 signs = values({1, 1, 1, 1, -1, -1, -1, -1}, {2, 4});
-    check_gradients("linear", gradcheck([&] { return linear(positive, signs, {}, Unary::relu); },
-                                        {{"x", positive}, {"weight", signs}}, both_orders()));
   }
+  const Tensor x = random_normal({3, 4}, random), weight = random_normal({5, 4}, random),
+               bias = random_normal({5}, random);
+  check_gradients("linear", gradcheck([&] { return linear(x, weight, bias); },
+                                      {{"x", x}, {"weight", weight}, {"bias", bias}}, both_orders()));
+  check_gradients(
+      "linear", gradcheck([&] { return linear(x, weight); }, {{"x", x}, {"weight", weight}}, both_orders()));
+  // Signs that a small step cannot change keep relu away from its kink.
+  const Tensor positive = random_uniform({3, 4}, 0.5, 1, random),
+               signs = values({1, 1, 1, 1, -1, -1, -1, -1}, {2, 4});
+  check_gradients("linear", gradcheck([&] { return linear(positive, signs, {}, Unary::relu); },
+                                      {{"x", positive}, {"weight", signs}}, both_orders()));
+}
 
-  TEST_CASE("one tensor may be input, weight and more") {
-    Generator random(test_seed(3));
-    const Tensor x = random_normal({4, 4}, random);
-    check_gradients("linear",
-                    gradcheck([&] { return linear(x, x, {}, Unary::tanh); }, {{"x", x}}, both_orders()));
-    const Tensor row = random_normal({1}, random);
-    check_gradients("linear",
-                    gradcheck(
-                        [&] {
-                          return linear(reshape(row, {1, 1}), reshape(row, {1, 1}), row, Unary::gelu);
-                        },
-                        {{"x", row}}, both_orders()));
+TEST_CASE("one tensor may be input, weight and more") {
+  Generator random(test_seed(3));
+  const Tensor x = random_normal({4, 4}, random);
+  check_gradients("linear",
+                  gradcheck([&] { return linear(x, x, {}, Unary::tanh); }, {{"x", x}}, both_orders()));
+  const Tensor row = random_normal({1}, random);
+  check_gradients("linear", gradcheck(
+                                [&] {
+                                  return linear(reshape(row, {1, 1}), reshape(row, {1, 1}), row, Unary::gelu);
+                                },
+                                {{"x", row}}, both_orders()));
+}
+
+TEST_CASE("errors show all three operands") {
+  const Tensor x = Tensor::zeros({2, 3}), weight = Tensor::zeros({4, 3});
+  const std::string rule = "[linear] x [..., In], weight [Out, In] and bias [Out] must fit; got ";
+  CHECK(message_of<ShapeError>([&] {
+          return linear(Tensor::zeros({2, 4}), weight);
+        }) == rule + "x=f32[2,4], weight=f32[4,3], bias=undefined");
+  CHECK(message_of<ShapeError>([&] { return linear(x, weight, Tensor::zeros({3})); }) ==
+        rule + "x=f32[2,3], weight=f32[4,3], bias=f32[3]");
+  CHECK(message_of<ShapeError>([&] { return linear(x, x.alias({1, 2, 3})); }).rfind(rule, 0) == 0);
+  CHECK(message_of<DTypeError>([&] {
+          return linear(x, weight.to(DType::f64));
+        }).rfind("[linear] all operands must have one type", 0) == 0);
+}
+
+TEST_CASE("values and gradients agree with PyTorch") {
+  const Golden golden("ops");
+  for (const char* name : {"linear", "linear_relu", "linear_gelu", "linear_gelu_tanh", "linear_no_bias"}) {
+    CAPTURE(std::string(name));
+    const std::string activation = golden.options(name)["activation"];
+    const std::optional<Unary> f = activation == "relu"        ? std::optional(Unary::relu)
+                                   : activation == "gelu"      ? std::optional(Unary::gelu)
+                                   : activation == "gelu_tanh" ? std::optional(Unary::gelu_tanh)
+                                                               : std::nullopt;
+    const bool biased = !golden.names(name, "in.bias").empty();
+    const auto map = [&](const std::vector<Tensor>& x) {
+      return linear(x[0], x[1], biased ? x[2] : Tensor(), f);
+    };
+    const std::vector<std::string> names =
+        biased ? std::vector<std::string>{"x", "weight", "bias"} : std::vector<std::string>{"x", "weight"};
+    CHECK_BELOW(golden_error(golden, name, names, map), 5e-15);
+    CHECK_BELOW(golden_error(golden, name, names, map, DType::f32), 1e-5);
   }
+}
 
-  TEST_CASE("errors show all three operands") {
-    const Tensor x = Tensor::zeros({2, 3}), weight = Tensor::zeros({4, 3});
-    const std::string rule = "[linear] x [..., In], weight [Out, In] and bias [Out] must fit; got ";
-    CHECK(message_of<ShapeError>([&] {
-            return linear(Tensor::zeros({2, 4}), weight);
-          }) == rule + "x=f32[2,4], weight=f32[4,3], bias=undefined");
-    CHECK(message_of<ShapeError>([&] { return linear(x, weight, Tensor::zeros({3})); }) ==
-          rule + "x=f32[2,3], weight=f32[4,3], bias=f32[3]");
-    CHECK(message_of<ShapeError>([&] { return linear(x, x.alias({1, 2, 3})); }).rfind(rule, 0) == 0);
-    CHECK(message_of<DTypeError>([&] {
-            return linear(x, weight.to(DType::f64));
-          }).rfind("[linear] all operands must have one type", 0) == 0);
-  }
-
-  TEST_CASE("values and gradients agree with PyTorch") {
-    const Golden golden("ops");
-    for (const char* name : {"linear", "linear_relu", "linear_gelu", "linear_gelu_tanh", "linear_no_bias"}) {
-      CAPTURE(std::string(name));
-      const std::string activation = golden.options(name)["activation"];
-      const std::optional<Unary> f = activation == "relu"        ? std::optional(Unary::relu)
-                                     : activation == "gelu"      ? std::optional(Unary::gelu)
-                                     : activation == "gelu_tanh" ? std::optional(Unary::gelu_tanh)
-                                                                 : std::nullopt;
-      const bool biased = !golden.names(name, "in.bias").empty();
-      const auto map = [&](const std::vector<Tensor>& x) {
-        return linear(x[0], x[1], biased ? x[2] : Tensor(), f);
-      };
-      const std::vector<std::string> names =
-          biased ? std::vector<std::string>{"x", "weight", "bias"} : std::vector<std::string>{"x", "weight"};
-      CHECK_BELOW(golden_error(golden, name, names, map), 5e-15);
-      CHECK_BELOW(golden_error(golden, name, names, map, DType::f32), 1e-5);
+TEST_CASE("few rows times a matrix of any size, on two threads, leave the threads as they were") {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(2);
+  for (const Index rows : {1, 3, 4, 5}) {
+    for (const Shape& sizes : {Shape{1, 7}, Shape{65, 128}, Shape{447, 447}, Shape{448, 449}}) {
+      const Tensor x = filled({rows, sizes[1]}, [](Index i) { return static_cast<double>(i * 7 % 11) - 5; }),
+                   weight = filled(sizes, [](Index i) { return static_cast<double>(i * 5 % 13) - 6; });
+      INFO("x=", x.describe(), ", weight=", weight.describe());
+      const Tensor expected = oracle(x, transposed(weight));  // of whole numbers, so exact
+      CHECK(absolute_error(linear(x, weight), expected) == 0);
+      CHECK(absolute_error(linear(x.to(DType::f32), weight.to(DType::f32)), expected) == 0);
+      CHECK(omp_get_max_threads() == 2);
     }
   }
-
-  TEST_CASE("few rows times a matrix of any size, on two threads, leave the threads as they were") {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(2);
-    for (const Index rows : {1, 3, 4, 5}) {
-      for (const Shape& sizes : {Shape{1, 7}, Shape{65, 128}, Shape{447, 447}, Shape{448, 449}}) {
-        const Tensor x = filled({rows, sizes[1]},
-                                [](Index i) { return static_cast<double>(i * 7 % 11) - 5; }),
-                     weight = filled(sizes, [](Index i) { return static_cast<double>(i * 5 % 13) - 6; });
-        INFO("x=", x.describe(), ", weight=", weight.describe());
-        const Tensor expected = oracle(x, transposed(weight));  // of whole numbers, so exact
-        CHECK(absolute_error(linear(x, weight), expected) == 0);
-        CHECK(absolute_error(linear(x.to(DType::f32), weight.to(DType::f32)), expected) == 0);
-        CHECK(omp_get_max_threads() == 2);
-      }
-    }
-    omp_set_num_threads(before);
-  }
+  omp_set_num_threads(before);
 }

@@ -68,209 +68,205 @@ Tensor call(const Kind& kind, const std::vector<Tensor>& in) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/linear_attention") {
-  TEST_CASE("three tokens worked by hand") {
-    // One head of one key and one value: S = 1 * 3, then half of it corrected towards 5, then towards 1.
-    const Shape row{1, 3, 1, 1};
-    LinearAttentionOptions options;
-    options.beta = values({1, 0.5, 1}, {1, 3, 1});
-    const Tensor ones = values({1, 1, 1}, row);
-    CHECK(linear_attention(ones, ones, values({3, 5, 1}, row), options).to_vector<double>() ==
-          std::vector<double>{3, 4, 1});
-    options.beta = {};
-    options.log_decay = values({0, std::log(0.5), std::log(0.25)}, {1, 3, 1});
-    Tensor last;
-    options.last_state = &last, options.scale = 2;
-    const Tensor y = linear_attention(ones, ones, values({4, 6, 1}, row), options);
-    CHECK_BELOW(relative_error(y, values({8, 16, 6}, row)), 1e-15);
-    CHECK(last.shape() == Shape{1, 1, 1, 1});
-    CHECK_BELOW(relative_error(last, values({3}, last.shape())), 1e-15);
-  }
+TEST_CASE("three tokens worked by hand") {
+  // One head of one key and one value: S = 1 * 3, then half of it corrected towards 5, then towards 1.
+  const Shape row{1, 3, 1, 1};
+  LinearAttentionOptions options;
+  options.beta = values({1, 0.5, 1}, {1, 3, 1});
+  const Tensor ones = values({1, 1, 1}, row);
+  CHECK(linear_attention(ones, ones, values({3, 5, 1}, row), options).to_vector<double>() ==
+        std::vector<double>{3, 4, 1});
+  options.beta = {};
+  options.log_decay = values({0, std::log(0.5), std::log(0.25)}, {1, 3, 1});
+  Tensor last;
+  options.last_state = &last, options.scale = 2;
+  const Tensor y = linear_attention(ones, ones, values({4, 6, 1}, row), options);
+  CHECK_BELOW(relative_error(y, values({8, 16, 6}, row)), 1e-15);
+  CHECK(last.shape() == Shape{1, 1, 1, 1});
+  CHECK_BELOW(relative_error(last, values({3}, last.shape())), 1e-15);
+}
 
-  TEST_CASE("values, the last state and gradients are those of plain operations at every size") {
-    Generator random(test_seed(1));
-    std::vector<Sizes> all = {{1, 1, 1, 1, 1}, {2, 5, 3, 4, 7}, {1, 16, 1, 8, 8}, {2, 17, 1, 3, 5}};
-    for (const Index size : {31, 32, 33}) all.push_back({1, size, 2, size, size + 2});
-    all.push_back({1, 257, 1, 6, 5});
-    for (const Kind& kind : kKinds) {
-      for (const Sizes& n : all) {
-        CAPTURE(kind.name);
-        CAPTURE(n.T);
-        CAPTURE(n.D);
-        const std::vector<Tensor> in = random_inputs(kind, n, random);
-        const Tensor seed = random_normal({n.B * n.H * (n.T + n.D) * n.E}, random);
-        const auto run = [&](bool composed) {
-          return run_op([&](const std::vector<Tensor>& x) { return both(kind, x, composed); }, in, seed);
-        };
-        const OpResult got = run(false), expected = run(true);
-        CHECK_BELOW(relative_error(got.y, expected.y), 1e-12);
-        for (std::size_t i = 0; i < in.size(); ++i) {
-          CAPTURE(i);
-          CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), 1e-11);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("in f32 no farther from f64 than twice what plain operations are, gradients three times") {
-    Generator random(test_seed(2));
-    for (const Kind& kind : kKinds) {
+TEST_CASE("values, the last state and gradients are those of plain operations at every size") {
+  Generator random(test_seed(1));
+  std::vector<Sizes> all = {{1, 1, 1, 1, 1}, {2, 5, 3, 4, 7}, {1, 16, 1, 8, 8}, {2, 17, 1, 3, 5}};
+  for (const Index size : {31, 32, 33}) all.push_back({1, size, 2, size, size + 2});
+  all.push_back({1, 257, 1, 6, 5});
+  for (const Kind& kind : kKinds) {
+    for (const Sizes& n : all) {
       CAPTURE(kind.name);
-      const Sizes n{1, 40, 2, 24, 20};
-      // Of y and the gradients, each the sum of many problems': their ratio strays by a tenth.
-      std::vector<double> plain_errors(7), errors(7);
-      for (int problem = 0; problem < 15; ++problem) {
-        std::vector<Tensor> rounded, exact_in;
-        for (const Tensor& x : random_inputs(kind, n, random)) {
-          rounded.push_back(x.to(DType::f32));
-          exact_in.push_back(rounded.back().to(DType::f64));
-        }
-        const Index outputs = n.B * n.T * n.H * n.E + n.B * n.H * n.D * n.E;
-        const Tensor seed = random_normal({outputs}, random, DType::f32);
-        const auto run = [&](const std::vector<Tensor>& x, bool composed) {
-          return run_op([&](const std::vector<Tensor>& in) { return both(kind, in, composed); }, x, seed);
-        };
-        const OpResult exact = run(exact_in, true), plain = run(rounded, true), got = run(rounded, false);
-        plain_errors[6] += rms_error(plain.y, exact.y);
-        errors[6] += rms_error(got.y, exact.y);
-        for (std::size_t i = 0; i < rounded.size(); ++i) {
-          plain_errors[i] += rms_error(plain.gradients[i], exact.gradients[i]);
-          errors[i] += rms_error(got.gradients[i], exact.gradients[i]);
-        }
-      }
-      CHECK(errors[6] <= 2 * plain_errors[6]);
-      for (std::size_t i = 0; i < 6; ++i) {
-        CAPTURE(i);
-        CHECK(errors[i] <= 3 * plain_errors[i]);
-      }
-    }
-  }
-
-  TEST_CASE("golden values, in f32 as near as the two functions that transformers has") {
-    const Golden golden("linear_attention");
-    for (const char* name : {"gla", "deltanet", "kda", "gated_deltanet"}) {
-      CAPTURE(name);
-      std::vector<std::string> names = {"query", "key", "value"};
-      const std::vector<std::string> has = golden.names(name, "in.");
-      const auto add = [&](const char* input) {
-        if (std::find(has.begin(), has.end(), input) != has.end()) names.push_back(input);
-        return names.back() == input;
+      CAPTURE(n.T);
+      CAPTURE(n.D);
+      const std::vector<Tensor> in = random_inputs(kind, n, random);
+      const Tensor seed = random_normal({n.B * n.H * (n.T + n.D) * n.E}, random);
+      const auto run = [&](bool composed) {
+        return run_op([&](const std::vector<Tensor>& x) { return both(kind, x, composed); }, in, seed);
       };
-      Kind kind{name, add("log_decay"), false, add("beta"), add("state")};
-      const Op op = [&](const std::vector<Tensor>&in) { return both(kind, in, false); },
-               composed = [&](const std::vector<Tensor>&in) { return both(kind, in, true); };
-      std::vector<Tensor> in;
-      OpResult expected{golden.tensor(name, "out"), {}};
-      for (const std::string& input : names) {
-        in.push_back(golden.tensor(name, "in." + input));
-        expected.gradients.push_back(golden.tensor(name, "grad." + input));
-      }
-      const Tensor seed = golden.tensor(name, "seed");
-      check_op(op, in, seed, expected, 1e-13);
-      check_op(composed, in, seed, expected, 1e-13);
-      if (name != std::string("gated_deltanet")) continue;
-      for (Tensor& x : in) x = x.to(DType::f32);
-      const OpResult got = run_op(op, in, seed);
-      const auto options = golden.options(name);
-      CHECK_BELOW(relative_error(got.y, expected.y), 2 * options.at("error_out").get<double>());
+      const OpResult got = run(false), expected = run(true);
+      CHECK_BELOW(relative_error(got.y, expected.y), 1e-12);
       for (std::size_t i = 0; i < in.size(); ++i) {
-        CAPTURE(names[i]);
-        CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]),
-                    3 * options.at("error_" + names[i]).get<double>());
+        CAPTURE(i);
+        CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), 1e-11);
       }
     }
   }
+}
 
-  TEST_CASE("gradients of both orders, added to what another use has left") {
-    Generator random(test_seed(3));
-    for (const Kind& kind : kKinds) {
-      std::vector<Tensor> in = random_inputs(kind, {2, 4, 2, 3, 2}, random);
-      if (kind.decays) in[3] = random_uniform(in[3].shape(), -2, -0.1, random);
-      std::vector<std::pair<std::string, Tensor>> named;
-      for (std::size_t i = 0; i < in.size(); ++i) named.emplace_back("input " + std::to_string(i), in[i]);
-      check_both_orders(
-          std::string("linear_attention, ") + kind.name,
-          [&] {
-            const Tensor y = call(kind, in);
-            return concat({reshape(y * y, {y.elements()}), both(kind, in, false)}, 0);
-          },
-          named);
-    }
-  }
-
-  TEST_CASE("the same tokens in pieces, each from the state that the last one left") {
-    Generator random(test_seed(4));
-    for (const Kind& kind : kKinds) {
-      CAPTURE(kind.name);
-      std::vector<Tensor> in = random_inputs(kind, {2, 75, 2, 9, 6}, random);
-      const Tensor whole = call(kind, in);
-      LinearAttentionOptions options = options_of(kind, in);
-      const LinearAttentionOptions all = options;
-      Index from = 0;
-      for (const Index tokens : {1, 1, 0, 20, 53}) {
-        const auto part = [&](const Tensor& x) { return x.defined() ? slice(x, 1, from, tokens) : x; };
-        options.log_decay = part(all.log_decay), options.beta = part(all.beta);
-        options.last_state = &options.state;
-        const Tensor y = linear_attention(part(in[0]), part(in[1]), part(in[2]), options);
-        if (tokens > 0) CHECK_BELOW(relative_error(y, part(whole)), 1e-13);
-        from += tokens;
+TEST_CASE("in f32 no farther from f64 than twice what plain operations are, gradients three times") {
+  Generator random(test_seed(2));
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.name);
+    const Sizes n{1, 40, 2, 24, 20};
+    // Of y and the gradients, each the sum of many problems': their ratio strays by a tenth.
+    std::vector<double> plain_errors(7), errors(7);
+    for (int problem = 0; problem < 15; ++problem) {
+      std::vector<Tensor> rounded, exact_in;
+      for (const Tensor& x : random_inputs(kind, n, random)) {
+        rounded.push_back(x.to(DType::f32));
+        exact_in.push_back(rounded.back().to(DType::f64));
+      }
+      const Index outputs = n.B * n.T * n.H * n.E + n.B * n.H * n.D * n.E;
+      const Tensor seed = random_normal({outputs}, random, DType::f32);
+      const auto run = [&](const std::vector<Tensor>& x, bool composed) {
+        return run_op([&](const std::vector<Tensor>& in) { return both(kind, in, composed); }, x, seed);
+      };
+      const OpResult exact = run(exact_in, true), plain = run(rounded, true), got = run(rounded, false);
+      plain_errors[6] += rms_error(plain.y, exact.y);
+      errors[6] += rms_error(got.y, exact.y);
+      for (std::size_t i = 0; i < rounded.size(); ++i) {
+        plain_errors[i] += rms_error(plain.gradients[i], exact.gradients[i]);
+        errors[i] += rms_error(got.gradients[i], exact.gradients[i]);
       }
     }
-  }
-
-  TEST_CASE("a decay to nothing begins again, whatever the state held") {
-    Generator random(test_seed(5));
-    for (const bool by_channel : {false, true}) {
-      const Kind kind{"forgets", true, by_channel, true, true};
-      std::vector<Tensor> in = random_inputs(kind, {1, 40, 2, 6, 5}, random);
-      const Index numbers = in[3].elements() / 40;
-      std::fill_n(in[3].data<double>() + 19 * numbers, numbers, -kInfinity);
-      const Tensor whole = call(kind, in);
-      std::vector<Tensor> rest;
-      for (std::size_t i = 0; i < 5; ++i) rest.push_back(slice(in[i], 1, 19, 21));
-      rest.push_back(Tensor::zeros(in[5].shape(), DType::f64));
-      std::fill_n(rest[3].data<double>(), numbers, 0.0);
-      CHECK_BELOW(relative_error(slice(whole, 1, 19, 21), call(kind, rest)), 1e-13);
+    CHECK(errors[6] <= 2 * plain_errors[6]);
+    for (std::size_t i = 0; i < 6; ++i) {
+      CAPTURE(i);
+      CHECK(errors[i] <= 3 * plain_errors[i]);
     }
   }
+}
 
-  TEST_CASE("nothing in, nothing out, and a gradient of zero") {
-    for (const Shape& shape : {Shape{0, 4, 2, 3}, Shape{2, 0, 2, 3}, Shape{2, 4, 0, 3}}) {
-      const Tensor x = Tensor::empty(shape, DType::f64);
-      const OpResult got =
-          run_op([](const std::vector<Tensor>& in) { return call(kKinds[0], in); }, {x, x, x}, x);
-      CHECK(got.y.shape() == shape);
-      CHECK(got.gradients[0].shape() == shape);
-    }
-    const Tensor none = Tensor::empty({2, 0, 2, 3}, DType::f64);
-    Generator random(test_seed(6));
-    LinearAttentionOptions options;
-    options.state = random_normal({2, 2, 3, 3}, random);
-    Tensor last;
-    options.last_state = &last;
-    linear_attention(none, none, none, options);
-    CHECK(last.to_vector<double>() == options.state.to_vector<double>());
-  }
-
-  TEST_CASE("what does not fit is refused") {
-    const Tensor q = Tensor::zeros({2, 4, 3, 5}), v = Tensor::zeros({2, 4, 3, 6});
-    const auto refused = [&](const LinearAttentionOptions& options, const std::string& rule,
-                             const char* got) {
-      const std::string text = message_of<ShapeError>([&] { linear_attention(q, q, v, options); });
-      CHECK(text.find("[linear_attention] " + rule + "; got query=f32[2,4,3,5], key=f32[2,4,3,5]") == 0);
-      CHECK(text.find(got) != std::string::npos);
+TEST_CASE("golden values, in f32 as near as the two functions that transformers has") {
+  const Golden golden("linear_attention");
+  for (const char* name : {"gla", "deltanet", "kda", "gated_deltanet"}) {
+    CAPTURE(name);
+    std::vector<std::string> names = {"query", "key", "value"};
+    const std::vector<std::string> has = golden.names(name, "in.");
+    const auto add = [&](const char* input) {
+      if (std::find(has.begin(), has.end(), input) != has.end()) names.push_back(input);
+      return names.back() == input;
     };
-    refused({Tensor::zeros({2, 4, 3, 6}), {}, {}}, "log_decay must be [B, T, H] or [B, T, H, D]",
-            "log_decay=f32[2,4,3,6]");
-    refused({{}, Tensor::zeros({2, 4}), {}}, "beta must be [B, T, H]", "beta=f32[2,4]");
-    refused({{}, {}, Tensor::zeros({2, 3, 6, 5})}, "state must be [B, H, D, E]", "state=f32[2,3,6,5]");
-    CHECK(
-        message_of<ShapeError>([&] { linear_attention(q, v, v); }) ==
+    Kind kind{name, add("log_decay"), false, add("beta"), add("state")};
+    const Op op = [&](const std::vector<Tensor>&in) { return both(kind, in, false); },
+             composed = [&](const std::vector<Tensor>&in) { return both(kind, in, true); };
+    std::vector<Tensor> in;
+    OpResult expected{golden.tensor(name, "out"), {}};
+    for (const std::string& input : names) {
+      in.push_back(golden.tensor(name, "in." + input));
+      expected.gradients.push_back(golden.tensor(name, "grad." + input));
+    }
+    const Tensor seed = golden.tensor(name, "seed");
+    check_op(op, in, seed, expected, 1e-13);
+    check_op(composed, in, seed, expected, 1e-13);
+    if (name != std::string("gated_deltanet")) continue;
+    for (Tensor& x : in) x = x.to(DType::f32);
+    const OpResult got = run_op(op, in, seed);
+    const auto options = golden.options(name);
+    CHECK_BELOW(relative_error(got.y, expected.y), 2 * options.at("error_out").get<double>());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      CAPTURE(names[i]);
+      CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]),
+                  3 * options.at("error_" + names[i]).get<double>());
+    }
+  }
+}
+
+TEST_CASE("gradients of both orders, added to what another use has left") {
+  Generator random(test_seed(3));
+  for (const Kind& kind : kKinds) {
+    std::vector<Tensor> in = random_inputs(kind, {2, 4, 2, 3, 2}, random);
+    if (kind.decays) in[3] = random_uniform(in[3].shape(), -2, -0.1, random);
+    std::vector<std::pair<std::string, Tensor>> named;
+    for (std::size_t i = 0; i < in.size(); ++i) named.emplace_back("input " + std::to_string(i), in[i]);
+    check_both_orders(
+        std::string("linear_attention, ") + kind.name,
+        [&] {
+          const Tensor y = call(kind, in);
+          return concat({reshape(y * y, {y.elements()}), both(kind, in, false)}, 0);
+        },
+        named);
+  }
+}
+
+TEST_CASE("the same tokens in pieces, each from the state that the last one left") {
+  Generator random(test_seed(4));
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.name);
+    std::vector<Tensor> in = random_inputs(kind, {2, 75, 2, 9, 6}, random);
+    const Tensor whole = call(kind, in);
+    LinearAttentionOptions options = options_of(kind, in);
+    const LinearAttentionOptions all = options;
+    Index from = 0;
+    for (const Index tokens : {1, 1, 0, 20, 53}) {
+      const auto part = [&](const Tensor& x) { return x.defined() ? slice(x, 1, from, tokens) : x; };
+      options.log_decay = part(all.log_decay), options.beta = part(all.beta);
+      options.last_state = &options.state;
+      const Tensor y = linear_attention(part(in[0]), part(in[1]), part(in[2]), options);
+      if (tokens > 0) CHECK_BELOW(relative_error(y, part(whole)), 1e-13);
+      from += tokens;
+    }
+  }
+}
+
+TEST_CASE("a decay to nothing begins again, whatever the state held") {
+  Generator random(test_seed(5));
+  for (const bool by_channel : {false, true}) {
+    const Kind kind{"forgets", true, by_channel, true, true};
+    std::vector<Tensor> in = random_inputs(kind, {1, 40, 2, 6, 5}, random);
+    const Index numbers = in[3].elements() / 40;
+    std::fill_n(in[3].data<double>() + 19 * numbers, numbers, -kInfinity);
+    const Tensor whole = call(kind, in);
+    std::vector<Tensor> rest;
+    for (std::size_t i = 0; i < 5; ++i) rest.push_back(slice(in[i], 1, 19, 21));
+    rest.push_back(Tensor::zeros(in[5].shape(), DType::f64));
+    std::fill_n(rest[3].data<double>(), numbers, 0.0);
+    CHECK_BELOW(relative_error(slice(whole, 1, 19, 21), call(kind, rest)), 1e-13);
+  }
+}
+
+TEST_CASE("nothing in, nothing out, and a gradient of zero") {
+  for (const Shape& shape : {Shape{0, 4, 2, 3}, Shape{2, 0, 2, 3}, Shape{2, 4, 0, 3}}) {
+    const Tensor x = Tensor::empty(shape, DType::f64);
+    const OpResult got =
+        run_op([](const std::vector<Tensor>& in) { return call(kKinds[0], in); }, {x, x, x}, x);
+    CHECK(got.y.shape() == shape);
+    CHECK(got.gradients[0].shape() == shape);
+  }
+  const Tensor none = Tensor::empty({2, 0, 2, 3}, DType::f64);
+  Generator random(test_seed(6));
+  LinearAttentionOptions options;
+  options.state = random_normal({2, 2, 3, 3}, random);
+  Tensor last;
+  options.last_state = &last;
+  linear_attention(none, none, none, options);
+  CHECK(last.to_vector<double>() == options.state.to_vector<double>());
+}
+
+TEST_CASE("what does not fit is refused") {
+  const Tensor q = Tensor::zeros({2, 4, 3, 5}), v = Tensor::zeros({2, 4, 3, 6});
+  const auto refused = [&](const LinearAttentionOptions& options, const std::string& rule, const char* got) {
+    const std::string text = message_of<ShapeError>([&] { linear_attention(q, q, v, options); });
+    CHECK(text.find("[linear_attention] " + rule + "; got query=f32[2,4,3,5], key=f32[2,4,3,5]") == 0);
+    CHECK(text.find(got) != std::string::npos);
+  };
+  refused({Tensor::zeros({2, 4, 3, 6}), {}, {}}, "log_decay must be [B, T, H] or [B, T, H, D]",
+          "log_decay=f32[2,4,3,6]");
+  refused({{}, Tensor::zeros({2, 4}), {}}, "beta must be [B, T, H]", "beta=f32[2,4]");
+  refused({{}, {}, Tensor::zeros({2, 3, 6, 5})}, "state must be [B, H, D, E]", "state=f32[2,3,6,5]");
+  CHECK(message_of<ShapeError>([&] { linear_attention(q, v, v); }) ==
         "[linear_attention] query and key must be [B, T, H, D], value [B, T, H, E], D and E at least 1; got "
         "query=f32[2,4,3,5], key=f32[2,4,3,6], value=f32[2,4,3,6], log_decay=undefined, beta=undefined, "
         "state=undefined; try as many heads in all of them");
-    LinearAttentionOptions options;
-    options.beta = Tensor::zeros({2, 4, 3}, DType::f64);
-    CHECK_THROWS_AS(linear_attention(q, q, v, options), DTypeError);
-  }
+  LinearAttentionOptions options;
+  options.beta = Tensor::zeros({2, 4, 3}, DType::f64);
+  CHECK_THROWS_AS(linear_attention(q, q, v, options), DTypeError);
 }

@@ -40,127 +40,125 @@ Tensor rounding_of(const std::string& name, const Tensor& x, const std::vector<i
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/reduce") {
-  TEST_CASE("reductions worked by hand") {
-    const Tensor x = values({1, 2, 3, 4, 5, 9}, {2, 3});
-    CHECK(sum(x).item() == 24);
-    CHECK(sum(x, {0}).to_vector<double>() == std::vector<double>{5, 7, 12});
-    CHECK(sum(x, {-1}).to_vector<double>() == std::vector<double>{6, 18});
-    CHECK(mean(x, {1}).to_vector<double>() == std::vector<double>{2, 6});
-    CHECK(var(x, {1}).to_vector<double>() == std::vector<double>{1, 7});
-    CHECK(var(x, {1}, false, 0).at(0) == doctest::Approx(2.0 / 3));
-    CHECK(sum(x, {1}, true).shape() == Shape{2, 1});
-    CHECK(sum(x, {1}).shape() == Shape{2});
-    CHECK(sum(x, {}, true).shape() == Shape{1, 1});
-    CHECK(sum(Tensor::scalar(3, DType::f64)).item() == 3);
-  }
+TEST_CASE("reductions worked by hand") {
+  const Tensor x = values({1, 2, 3, 4, 5, 9}, {2, 3});
+  CHECK(sum(x).item() == 24);
+  CHECK(sum(x, {0}).to_vector<double>() == std::vector<double>{5, 7, 12});
+  CHECK(sum(x, {-1}).to_vector<double>() == std::vector<double>{6, 18});
+  CHECK(mean(x, {1}).to_vector<double>() == std::vector<double>{2, 6});
+  CHECK(var(x, {1}).to_vector<double>() == std::vector<double>{1, 7});
+  CHECK(var(x, {1}, false, 0).at(0) == doctest::Approx(2.0 / 3));
+  CHECK(sum(x, {1}, true).shape() == Shape{2, 1});
+  CHECK(sum(x, {1}).shape() == Shape{2});
+  CHECK(sum(x, {}, true).shape() == Shape{1, 1});
+  CHECK(sum(Tensor::scalar(3, DType::f64)).item() == 3);
+}
 
-  TEST_CASE("the gradient of a variance worked by hand") {
-    const Parameter z(values({1, 2, 6}));
-    Tape tape;
-    tape.backward(var(z));
-    CHECK(z.gradient().to_vector<double>() == std::vector<double>{-2, -1, 3});
-  }
+TEST_CASE("the gradient of a variance worked by hand") {
+  const Parameter z(values({1, 2, 6}));
+  Tape tape;
+  tape.backward(var(z));
+  CHECK(z.gradient().to_vector<double>() == std::vector<double>{-2, -1, 3});
+}
 
-  TEST_CASE("reductions agree with xtensor over all axes and sizes") {
-    Generator random(test_seed(1));
-    for (const Shape& shape : {Shape{3, 5, 7}, Shape{1, 31, 2}, Shape{32, 2, 33}, Shape{2, 257, 3},
-                               Shape{33, 1, 31}, Shape{2, 3, 257}, Shape{1, 1, 1}, Shape{257, 32, 1}}) {
-      const Tensor x = random_normal(shape, random);
-      for (const NamedReduction& reduction : kReductions) {
-        for (const std::vector<int>& axes : kAxes) {
-          Index count = 1;
-          for (const int axis : axes) count *= shape[axis];
-          if (std::string(reduction.name) == "var" && count == 1) continue;
-          CAPTURE(std::string(reduction.name));
-          CAPTURE(shape.text());
-          CAPTURE(axes[0]);
-          const Tensor expected = reduction_formula(reduction.name, x, axes);
-          const Tensor y = reduction.op(x, axes_of(axes), false);
-          CHECK_BELOW(over_bound(y, expected, rounding_of(reduction.name, x, axes, count)), 1);
-          std::vector<int> negative;
-          for (const int axis : axes) negative.push_back(axis - 3);
-          const Tensor kept = reduction.op(x, axes_of(negative), true);
-          CHECK(kept.rank() == 3);
-          CHECK(relative_error(kept.alias(y.shape()), y) == 0);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("reductions pass the gradient check over all axes, and so do their gradients") {
-    Generator random(test_seed(3));
-    GradcheckOptions options;
-    options.second_order = true;
-    const Tensor x = random_uniform({3, 4, 5}, -1, 1, random);
+TEST_CASE("reductions agree with xtensor over all axes and sizes") {
+  Generator random(test_seed(1));
+  for (const Shape& shape : {Shape{3, 5, 7}, Shape{1, 31, 2}, Shape{32, 2, 33}, Shape{2, 257, 3},
+                             Shape{33, 1, 31}, Shape{2, 3, 257}, Shape{1, 1, 1}, Shape{257, 32, 1}}) {
+    const Tensor x = random_normal(shape, random);
     for (const NamedReduction& reduction : kReductions) {
       for (const std::vector<int>& axes : kAxes) {
-        for (const bool keep : {false, true}) {
-          check_gradients(reduction.name, gradcheck([&] { return reduction.op(x, axes_of(axes), keep); },
-                                                    {{"x", x}}, options));
-        }
+        Index count = 1;
+        for (const int axis : axes) count *= shape[axis];
+        if (std::string(reduction.name) == "var" && count == 1) continue;
+        CAPTURE(std::string(reduction.name));
+        CAPTURE(shape.text());
+        CAPTURE(axes[0]);
+        const Tensor expected = reduction_formula(reduction.name, x, axes);
+        const Tensor y = reduction.op(x, axes_of(axes), false);
+        CHECK_BELOW(over_bound(y, expected, rounding_of(reduction.name, x, axes, count)), 1);
+        std::vector<int> negative;
+        for (const int axis : axes) negative.push_back(axis - 3);
+        const Tensor kept = reduction.op(x, axes_of(negative), true);
+        CHECK(kept.rank() == 3);
+        CHECK(relative_error(kept.alias(y.shape()), y) == 0);
       }
     }
-    check_gradients("var", gradcheck([&] { return var(x, {1}, false, 0); }, {{"x", x}}, options));
-    const Tensor scalar = Tensor::scalar(2, DType::f64);
-    check_gradients("sum", gradcheck([&] { return sum(scalar * scalar); }, {{"x", scalar}}, options));
   }
+}
 
-  TEST_CASE("the sum of nothing is zero, its mean is not a number") {
-    const Tensor x = Tensor::zeros({3, 0, 2}, DType::f64);
-    CHECK(sum(x).item() == 0);
-    CHECK(sum(x, {1}).to_vector<double>() == std::vector<double>(6, 0));
-    CHECK(sum(x, {0}).shape() == Shape{0, 2});
-    CHECK(std::isnan(mean(x).item()));
-    const Parameter empty(Tensor::zeros({0, 2}));
-    Tape tape;
-    tape.backward(sum(empty));
-    CHECK(empty.gradient().shape() == Shape{0, 2});
-  }
-
-  TEST_CASE("sum_to sums what broadcasting repeated") {
-    Generator random(test_seed(5));
-    GradcheckOptions options;
-    options.second_order = true;
-    const Tensor x = random_normal({2, 3, 4}, random);
-    for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 4}, Shape{4}, Shape{}, Shape{1, 4}, Shape{3, 1},
-                               Shape{2, 1, 4}, Shape{1, 3, 1}, Shape{1, 1, 1}}) {
-      CAPTURE(shape.text());
-      const Tensor expected = Tensor::zeros(shape, DType::f64);
-      for (Index i = 0; i < x.elements(); ++i) {
-        const Tensor positions = filled(shape, [](Index k) { return static_cast<double>(k); });
-        expected.data<double>()[static_cast<Index>(broadcast_at(positions, x.shape(), i))] += x.at(i);
+TEST_CASE("reductions pass the gradient check over all axes, and so do their gradients") {
+  Generator random(test_seed(3));
+  GradcheckOptions options;
+  options.second_order = true;
+  const Tensor x = random_uniform({3, 4, 5}, -1, 1, random);
+  for (const NamedReduction& reduction : kReductions) {
+    for (const std::vector<int>& axes : kAxes) {
+      for (const bool keep : {false, true}) {
+        check_gradients(reduction.name,
+                        gradcheck([&] { return reduction.op(x, axes_of(axes), keep); }, {{"x", x}}, options));
       }
-      CHECK_BELOW(relative_error(sum_to(x, shape), expected), 1e-14);
-      check_gradients("sum_to", gradcheck([&] { return sum_to(x, shape); }, {{"x", x}}, options));
     }
-    CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {3}).to_vector<double>() == std::vector<double>{0, 0, 0});
-    CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {1, 3}).to_vector<double>() ==
-          std::vector<double>{0, 0, 0});
   }
+  check_gradients("var", gradcheck([&] { return var(x, {1}, false, 0); }, {{"x", x}}, options));
+  const Tensor scalar = Tensor::scalar(2, DType::f64);
+  check_gradients("sum", gradcheck([&] { return sum(scalar * scalar); }, {{"x", scalar}}, options));
+}
 
-  TEST_CASE("axes outside the rank are refused") {
-    CHECK(message_of<ShapeError>([] {
-            return sum(Tensor::zeros({2, 3}), {2});
-          }) == "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]");
-    CHECK(message_of<DTypeError>([] { return sum(Tensor::zeros({2}, DType::i32)); }) ==
-          "[sum] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
-  }
+TEST_CASE("the sum of nothing is zero, its mean is not a number") {
+  const Tensor x = Tensor::zeros({3, 0, 2}, DType::f64);
+  CHECK(sum(x).item() == 0);
+  CHECK(sum(x, {1}).to_vector<double>() == std::vector<double>(6, 0));
+  CHECK(sum(x, {0}).shape() == Shape{0, 2});
+  CHECK(std::isnan(mean(x).item()));
+  const Parameter empty(Tensor::zeros({0, 2}));
+  Tape tape;
+  tape.backward(sum(empty));
+  CHECK(empty.gradient().shape() == Shape{0, 2});
+}
 
-  TEST_CASE("values and gradients agree with PyTorch") {
-    const Golden golden("ops");
-    for (const char* name : {"sum", "mean", "mean_last", "variance", "variance_middle", "variance_sample"}) {
-      CAPTURE(std::string(name));
-      const auto options = golden.options(name);
-      const Axes axes = axes_of(options["axes"].get<std::vector<int>>());
-      const bool keep = options.value("keep", false);
-      const std::string kind = std::string(name).substr(0, 3);
-      const auto function = [&](const std::vector<Tensor>& x) {
-        if (kind == "var") return var(x[0], axes, keep, options["correction"]);
-        return kReductions[kind == "sum" ? 0 : 1].op(x[0], axes, keep);
-      };
-      CHECK_BELOW(golden_error(golden, name, {"x"}, function), 5e-15);
-      CHECK_BELOW(golden_error(golden, name, {"x"}, function, DType::f32), 1e-6);
+TEST_CASE("sum_to sums what broadcasting repeated") {
+  Generator random(test_seed(5));
+  GradcheckOptions options;
+  options.second_order = true;
+  const Tensor x = random_normal({2, 3, 4}, random);
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 4}, Shape{4}, Shape{}, Shape{1, 4}, Shape{3, 1},
+                             Shape{2, 1, 4}, Shape{1, 3, 1}, Shape{1, 1, 1}}) {
+    CAPTURE(shape.text());
+    const Tensor expected = Tensor::zeros(shape, DType::f64);
+    for (Index i = 0; i < x.elements(); ++i) {
+      const Tensor positions = filled(shape, [](Index k) { return static_cast<double>(k); });
+      expected.data<double>()[static_cast<Index>(broadcast_at(positions, x.shape(), i))] += x.at(i);
     }
+    CHECK_BELOW(relative_error(sum_to(x, shape), expected), 1e-14);
+    check_gradients("sum_to", gradcheck([&] { return sum_to(x, shape); }, {{"x", x}}, options));
+  }
+  CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {3}).to_vector<double>() == std::vector<double>{0, 0, 0});
+  CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {1, 3}).to_vector<double>() ==
+        std::vector<double>{0, 0, 0});
+}
+
+TEST_CASE("axes outside the rank are refused") {
+  CHECK(message_of<ShapeError>([] {
+          return sum(Tensor::zeros({2, 3}), {2});
+        }) == "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]");
+  CHECK(message_of<DTypeError>([] { return sum(Tensor::zeros({2}, DType::i32)); }) ==
+        "[sum] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
+}
+
+TEST_CASE("values and gradients agree with PyTorch") {
+  const Golden golden("ops");
+  for (const char* name : {"sum", "mean", "mean_last", "variance", "variance_middle", "variance_sample"}) {
+    CAPTURE(std::string(name));
+    const auto options = golden.options(name);
+    const Axes axes = axes_of(options["axes"].get<std::vector<int>>());
+    const bool keep = options.value("keep", false);
+    const std::string kind = std::string(name).substr(0, 3);
+    const auto function = [&](const std::vector<Tensor>& x) {
+      if (kind == "var") return var(x[0], axes, keep, options["correction"]);
+      return kReductions[kind == "sum" ? 0 : 1].op(x[0], axes, keep);
+    };
+    CHECK_BELOW(golden_error(golden, name, {"x"}, function), 5e-15);
+    CHECK_BELOW(golden_error(golden, name, {"x"}, function, DType::f32), 1e-6);
   }
 }

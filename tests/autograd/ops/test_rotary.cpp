@@ -31,214 +31,212 @@ Tensor turned(const Tensor& x, const Tensor& positions, double base, RotaryLayou
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/rotary") {
-  TEST_CASE("pairs worked by hand: base 1 turns each by the position itself") {
-    const double quarter = M_PI / 2;  // not an integer: reached with base (2 / pi)^2 at pair 1 of 2
-    const double base = 1 / (quarter * quarter);
-    const Tensor x = values({1, 2, 3, 4}, {1, 1, 1, 4}), at = integers({1}, {1});
-    const double c = std::cos(1), s = std::sin(1);
-    CHECK_BELOW(relative_error(rotary(x, at, with(base, RotaryLayout::interleaved)),
-                               values({c - 2 * s, s + 2 * c, -4, 3}, {1, 1, 1, 4})),
-                1e-15);
-    CHECK_BELOW(relative_error(rotary(x, at, with(base, RotaryLayout::half_split)),
-                               values({c - 3 * s, -4, s + 3 * c, 2}, {1, 1, 1, 4})),
-                1e-15);
-    CHECK(rotary(x, integers({0}, {1})).to_vector<double>() == std::vector<double>{1, 2, 3, 4});
-  }
+TEST_CASE("pairs worked by hand: base 1 turns each by the position itself") {
+  const double quarter = M_PI / 2;  // not an integer: reached with base (2 / pi)^2 at pair 1 of 2
+  const double base = 1 / (quarter * quarter);
+  const Tensor x = values({1, 2, 3, 4}, {1, 1, 1, 4}), at = integers({1}, {1});
+  const double c = std::cos(1), s = std::sin(1);
+  CHECK_BELOW(relative_error(rotary(x, at, with(base, RotaryLayout::interleaved)),
+                             values({c - 2 * s, s + 2 * c, -4, 3}, {1, 1, 1, 4})),
+              1e-15);
+  CHECK_BELOW(relative_error(rotary(x, at, with(base, RotaryLayout::half_split)),
+                             values({c - 3 * s, -4, s + 3 * c, 2}, {1, 1, 1, 4})),
+              1e-15);
+  CHECK(rotary(x, integers({0}, {1})).to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+}
 
-  TEST_CASE("values and gradients equal the definition at every width, near and far") {
-    Generator random(test_seed(1));
-    for (const RotaryLayout layout : kLayouts) {
-      for (const Index D : {2, 30, 32, 34, 62, 64, 66, 258}) {
-        for (const Index first : {0, 100000}) {
-          CAPTURE(D);
-          CAPTURE(first);
-          const Tensor x = random_normal({2, 7, 3, D}, random), seed = random_normal(x.shape(), random);
-          const Tensor at = positions_from(first, 7);
-          check_op([&](const auto& in) { return rotary(in[0], at, with(10000, layout)); }, {x}, seed,
-                   {turned(x, at, 10000, layout, 1), {turned(seed, at, 10000, layout, -1)}});
-        }
+TEST_CASE("values and gradients equal the definition at every width, near and far") {
+  Generator random(test_seed(1));
+  for (const RotaryLayout layout : kLayouts) {
+    for (const Index D : {2, 30, 32, 34, 62, 64, 66, 258}) {
+      for (const Index first : {0, 100000}) {
+        CAPTURE(D);
+        CAPTURE(first);
+        const Tensor x = random_normal({2, 7, 3, D}, random), seed = random_normal(x.shape(), random);
+        const Tensor at = positions_from(first, 7);
+        check_op([&](const auto& in) { return rotary(in[0], at, with(10000, layout)); }, {x}, seed,
+                 {turned(x, at, 10000, layout, 1), {turned(seed, at, 10000, layout, -1)}});
       }
     }
   }
+}
 
-  TEST_CASE("each sequence may have positions of its own, in any order") {
-    Generator random(test_seed(2));
-    const Tensor x = random_normal({3, 50, 2, 32}, random), seed = random_normal(x.shape(), random);
-    const Tensor at = random_ids({3, 50}, 4000, random);
-    for (const RotaryLayout layout : kLayouts) {
-      check_op([&](const auto& in) { return rotary(in[0], at, with(500, layout)); }, {x}, seed,
-               {turned(x, at, 500, layout, 1), {turned(seed, at, 500, layout, -1)}});
+TEST_CASE("each sequence may have positions of its own, in any order") {
+  Generator random(test_seed(2));
+  const Tensor x = random_normal({3, 50, 2, 32}, random), seed = random_normal(x.shape(), random);
+  const Tensor at = random_ids({3, 50}, 4000, random);
+  for (const RotaryLayout layout : kLayouts) {
+    check_op([&](const auto& in) { return rotary(in[0], at, with(500, layout)); }, {x}, seed,
+             {turned(x, at, 500, layout, 1), {turned(seed, at, 500, layout, -1)}});
+  }
+}
+
+TEST_CASE("nothing in, nothing out") {
+  CHECK(rotary(Tensor::zeros({2, 0, 3, 4}), Tensor::empty({0}, DType::i32)).shape() == Shape{2, 0, 3, 4});
+  CHECK(rotary(Tensor::zeros({0, 2, 3, 4}), positions_from(0, 2)).shape() == Shape{0, 2, 3, 4});
+}
+
+TEST_CASE("gradients of both orders, added to what another use has left") {
+  Generator random(test_seed(4));
+  const Tensor x = random_normal({2, 3, 2, 6}, random), at = integers({0, 100, 7}, {3});
+  for (const RotaryLayout layout : kLayouts) {
+    check_both_orders(layout == RotaryLayout::interleaved ? "rotary, interleaved" : "rotary, half split",
+                      [&] {
+                        const Tensor y = rotary(x, at, with(10000, layout));
+                        return y * y + rotary(x, at, with(3, layout));
+                      },
+                      {{"x", x}});
+  }
+}
+
+TEST_CASE("golden values") {
+  const Golden golden("ops");
+  for (const char* name :
+       {"rotary_interleaved", "rotary_half", "rotary_interleaved_offset", "rotary_half_offset"}) {
+    const auto given = golden.options(name);
+    const Tensor at = positions_from(given["offset"].get<Index>(), 5);
+    const RotaryLayout layout = kLayouts[given["interleaved"].get<bool>() ? 0 : 1];
+    check_golden(name, {"x"}, [&](const auto& in) {
+      return rotary(in[0], at, with(given["base"].get<double>(), layout));
+    });
+  }
+}
+
+TEST_CASE("a partial width, interpolated positions and Llama 3's frequencies are PyTorch's") {
+  const Golden golden("grouped_latent");
+  for (const char* name : {"rotary_partial", "rotary_partial_half", "rotary_linear", "rotary_llama3"}) {
+    CAPTURE(name);
+    const auto given = golden.options(name);
+    RotaryConfig config =
+        with(given["base"].get<double>(), kLayouts[given["interleaved"].get<bool>() ? 0 : 1]);
+    config.width = given["width"].get<Index>();
+    if (given.contains("factor")) config.factor = given["factor"].get<double>();
+    if (given.contains("llama3")) {
+      config.factor = given["llama3"]["factor"].get<double>();
+      config.original_context = given["llama3"]["original_max_position_embeddings"].get<Index>();
     }
+    const Tensor at = golden.tensor(name, "in.positions");
+    const auto error = [&](DType type) {
+      return golden_error(
+          golden, name, {"x"}, [&](const auto& in) { return rotary(in[0], at, config); }, type);
+    };
+    CHECK_BELOW(error(DType::f64), 1e-11);
+    CHECK_BELOW(error(DType::f32), 1e-5);
   }
+}
 
-  TEST_CASE("nothing in, nothing out") {
-    CHECK(rotary(Tensor::zeros({2, 0, 3, 4}), Tensor::empty({0}, DType::i32)).shape() == Shape{2, 0, 3, 4});
-    CHECK(rotary(Tensor::zeros({0, 2, 3, 4}), positions_from(0, 2)).shape() == Shape{0, 2, 3, 4});
-  }
-
-  TEST_CASE("gradients of both orders, added to what another use has left") {
-    Generator random(test_seed(4));
-    const Tensor x = random_normal({2, 3, 2, 6}, random), at = integers({0, 100, 7}, {3});
-    for (const RotaryLayout layout : kLayouts) {
-      check_both_orders(layout == RotaryLayout::interleaved ? "rotary, interleaved" : "rotary, half split",
+TEST_CASE("the first heads of a packed projection are turned, what follows is passed on") {
+  Generator random(test_seed(5));
+  const Index B = 2, T = 5, heads = 3, D = 6, rest = 7, N = heads * D + rest;
+  const Tensor x = random_normal({B, T, N}, random);
+  const Tensor at = random_ids({B, T}, 100, random);
+  for (const RotaryLayout layout : kLayouts) {
+    for (const Index width : {0, 4}) {
+      RotaryConfig config = with(50, layout);
+      config.width = width;
+      const Tensor expected =
+          concat({reshape(rotary(reshape(slice(x, 2, 0, heads * D), {B, T, heads, D}), at, config),
+                          {B, T, heads * D}),
+                  slice(x, 2, heads * D, rest)},
+                 2);
+      const RotaryAngles angles = rotary_angles(config, D, at, x.dtype());
+      const auto op = [&](const auto& in) { return packed_rotary(in[0], heads, D, angles); };
+      CHECK(absolute_error(op(std::vector<Tensor>{x}), expected) == 0);
+      check_both_orders("rotary, packed",
                         [&] {
-                          const Tensor y = rotary(x, at, with(10000, layout));
-                          return y * y + rotary(x, at, with(3, layout));
+                          const Tensor y = packed_rotary(x, heads, D, angles);
+                          return y * y;
                         },
                         {{"x", x}});
     }
   }
+}
 
-  TEST_CASE("golden values") {
-    const Golden golden("ops");
-    for (const char* name :
-         {"rotary_interleaved", "rotary_half", "rotary_interleaved_offset", "rotary_half_offset"}) {
-      const auto given = golden.options(name);
-      const Tensor at = positions_from(given["offset"].get<Index>(), 5);
-      const RotaryLayout layout = kLayouts[given["interleaved"].get<bool>() ? 0 : 1];
-      check_golden(name, {"x"}, [&](const auto& in) {
-        return rotary(in[0], at, with(given["base"].get<double>(), layout));
-      });
-    }
-  }
+TEST_CASE("positions go up to the limit, and beyond it the error says so") {
+  const Tensor x = Tensor::zeros({1, 2, 1, 4});
+  RotaryConfig config;
+  config.max_positions = 8;
+  CHECK_NOTHROW(rotary(x, integers({6, 7}, {2}), config));
+  CHECK(message_of<ShapeError>([&] {
+          rotary(x, integers({7, 8}, {2}), config);
+        }) ==
+        "[rotary] positions must be below max_positions=8; got 8 in positions=i32[2]; try a shorter "
+        "sequence, "
+        "or a greater max_positions with a factor that stretches what was trained");
+}
 
-  TEST_CASE("a partial width, interpolated positions and Llama 3's frequencies are PyTorch's") {
-    const Golden golden("grouped_latent");
-    for (const char* name : {"rotary_partial", "rotary_partial_half", "rotary_linear", "rotary_llama3"}) {
-      CAPTURE(name);
-      const auto given = golden.options(name);
-      RotaryConfig config =
-          with(given["base"].get<double>(), kLayouts[given["interleaved"].get<bool>() ? 0 : 1]);
-      config.width = given["width"].get<Index>();
-      if (given.contains("factor")) config.factor = given["factor"].get<double>();
-      if (given.contains("llama3")) {
-        config.factor = given["llama3"]["factor"].get<double>();
-        config.original_context = given["llama3"]["original_max_position_embeddings"].get<Index>();
-      }
-      const Tensor at = golden.tensor(name, "in.positions");
-      const auto error = [&](DType type) {
-        return golden_error(
-            golden, name, {"x"}, [&](const auto& in) { return rotary(in[0], at, config); }, type);
-      };
-      CHECK_BELOW(error(DType::f64), 1e-11);
-      CHECK_BELOW(error(DType::f32), 1e-5);
-    }
-  }
-
-  TEST_CASE("the first heads of a packed projection are turned, what follows is passed on") {
-    Generator random(test_seed(5));
-    const Index B = 2, T = 5, heads = 3, D = 6, rest = 7, N = heads * D + rest;
-    const Tensor x = random_normal({B, T, N}, random);
-    const Tensor at = random_ids({B, T}, 100, random);
-    for (const RotaryLayout layout : kLayouts) {
-      for (const Index width : {0, 4}) {
-        RotaryConfig config = with(50, layout);
-        config.width = width;
-        const Tensor expected =
-            concat({reshape(rotary(reshape(slice(x, 2, 0, heads * D), {B, T, heads, D}), at, config),
-                            {B, T, heads * D}),
-                    slice(x, 2, heads * D, rest)},
-                   2);
-        const RotaryAngles angles = rotary_angles(config, D, at, x.dtype());
-        const auto op = [&](const auto& in) { return packed_rotary(in[0], heads, D, angles); };
-        CHECK(absolute_error(op(std::vector<Tensor>{x}), expected) == 0);
-        check_both_orders("rotary, packed",
-                          [&] {
-                            const Tensor y = packed_rotary(x, heads, D, angles);
-                            return y * y;
-                          },
-                          {{"x", x}});
-      }
-    }
-  }
-
-  TEST_CASE("positions go up to the limit, and beyond it the error says so") {
-    const Tensor x = Tensor::zeros({1, 2, 1, 4});
+TEST_CASE("odd widths and positions that do not fit are refused by name") {
+  const Tensor x = Tensor::zeros({2, 3, 1, 4});
+  const auto says = [](const Tensor& input, const Tensor& at, Index width) {
     RotaryConfig config;
-    config.max_positions = 8;
-    CHECK_NOTHROW(rotary(x, integers({6, 7}, {2}), config));
-    CHECK(message_of<ShapeError>([&] {
-            rotary(x, integers({7, 8}, {2}), config);
-          }) ==
-          "[rotary] positions must be below max_positions=8; got 8 in positions=i32[2]; try a shorter "
-          "sequence, "
-          "or a greater max_positions with a factor that stretches what was trained");
+    config.width = width;
+    return message_of<ShapeError>([&] { rotary(input, at, config); });
+  };
+  for (const Index width : {3, 6})
+    CHECK(says(x, positions_from(0, 3), width) ==
+          "[rotary] the width that is rotated must be even, and within a head; got width=" +
+              std::to_string(width) + ", head_width=4");
+  CHECK(says(Tensor::zeros({2, 3, 1, 5}), positions_from(0, 3), 0).find("width=5") != std::string::npos);
+  CHECK(says(x, positions_from(0, 2), 0).find("[rotary] the angles must be of x's tokens") == 0);
+  const RotaryAngles angles = rotary_angles({}, 4, positions_from(0, 3), DType::f32);
+  for (const auto& [heads, width] : {std::pair<Index, Index>{2, 4}, {-1, 4}, {1, -4}, {-1, -4}}) {
+    CHECK(message_of<ShapeError>([&, heads = heads, width = width] {
+            packed_rotary(Tensor::zeros({2, 3, 7}), heads, width, angles);
+          })
+              .find("[packed_rotary] x must be [B, T, N] with N >= heads * head_width, neither negative; "
+                    "got ") == 0);
   }
+  CHECK(message_of<DTypeError>([&] { rotary(x, Tensor::zeros({3})); }) ==
+        "[rotary] indices must be i32; got positions=f32[3]; try to(DType::i32)");
+}
 
-  TEST_CASE("odd widths and positions that do not fit are refused by name") {
-    const Tensor x = Tensor::zeros({2, 3, 1, 4});
-    const auto says = [](const Tensor& input, const Tensor& at, Index width) {
-      RotaryConfig config;
-      config.width = width;
-      return message_of<ShapeError>([&] { rotary(input, at, config); });
-    };
-    for (const Index width : {3, 6})
-      CHECK(says(x, positions_from(0, 3), width) ==
-            "[rotary] the width that is rotated must be even, and within a head; got width=" +
-                std::to_string(width) + ", head_width=4");
-    CHECK(says(Tensor::zeros({2, 3, 1, 5}), positions_from(0, 3), 0).find("width=5") != std::string::npos);
-    CHECK(says(x, positions_from(0, 2), 0).find("[rotary] the angles must be of x's tokens") == 0);
-    const RotaryAngles angles = rotary_angles({}, 4, positions_from(0, 3), DType::f32);
-    for (const auto& [heads, width] : {std::pair<Index, Index>{2, 4}, {-1, 4}, {1, -4}, {-1, -4}}) {
-      CHECK(message_of<ShapeError>([&, heads = heads, width = width] {
-              packed_rotary(Tensor::zeros({2, 3, 7}), heads, width, angles);
-            })
-                .find("[packed_rotary] x must be [B, T, N] with N >= heads * head_width, neither negative; "
-                      "got ") == 0);
+TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of the pair between them") {
+  RotaryConfig config;
+  config.base = 100, config.factor = 4, config.original_context = 64, config.yarn = true;
+  config.attention_factor = 1.25;
+  // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, 1.62 for 4, so
+  // that pairs up to 1 stay, and 4.03 for 1.
+  for (const double first : {1, 0}) {
+    config.high_frequency = first == 1 ? 4 : 32;
+    const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
+    for (Index i = 0; i < 8; ++i) {
+      const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
+      const double scaled = std::clamp((static_cast<double>(i) - first) / (5 - first), 0.0, 1.0);
+      const double angle = 3 * plain * (1 - scaled + scaled / 4);
+      CHECK_BELOW(deviation(angles.table.at(i), 1.25 * std::cos(angle)), 1e-13);
+      CHECK_BELOW(deviation(angles.table.at(8 + i), 1.25 * std::sin(angle)), 1e-13);
     }
-    CHECK(message_of<DTypeError>([&] { rotary(x, Tensor::zeros({3})); }) ==
-          "[rotary] indices must be i32; got positions=f32[3]; try to(DType::i32)");
   }
+  Generator random(test_seed(1));
+  const Tensor x = random_normal({2, 3, 2, 16}, random), seed = random_normal(x.shape(), random);
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = rotary(x, positions_from(1, 3), config);
+  CHECK_BELOW(
+      relative_error(tape.gradients(y, {x}, seed)[0], rotary(seed, integers({-1, -2, -3}, {3}), config)),
+      1e-14);
+}
 
-  TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of the pair between them") {
+TEST_CASE("invalid angles and negative sizes are refused") {
+  const Tensor x = Tensor::zeros({1, 2, 1, 4});
+  const auto says = [&](const auto& set) {
     RotaryConfig config;
-    config.base = 100, config.factor = 4, config.original_context = 64, config.yarn = true;
-    config.attention_factor = 1.25;
-    // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, 1.62 for 4, so
-    // that pairs up to 1 stay, and 4.03 for 1.
-    for (const double first : {1, 0}) {
-      config.high_frequency = first == 1 ? 4 : 32;
-      const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
-      for (Index i = 0; i < 8; ++i) {
-        const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
-        const double scaled = std::clamp((static_cast<double>(i) - first) / (5 - first), 0.0, 1.0);
-        const double angle = 3 * plain * (1 - scaled + scaled / 4);
-        CHECK_BELOW(deviation(angles.table.at(i), 1.25 * std::cos(angle)), 1e-13);
-        CHECK_BELOW(deviation(angles.table.at(8 + i), 1.25 * std::sin(angle)), 1e-13);
-      }
-    }
-    Generator random(test_seed(1));
-    const Tensor x = random_normal({2, 3, 2, 16}, random), seed = random_normal(x.shape(), random);
-    Tape tape;
-    tape.watch(x);
-    const Tensor y = rotary(x, positions_from(1, 3), config);
-    CHECK_BELOW(
-        relative_error(tape.gradients(y, {x}, seed)[0], rotary(seed, integers({-1, -2, -3}, {3}), config)),
-        1e-14);
+    set(config);
+    return message_of<ShapeError>([&] { rotary(x, positions_from(0, 2), config); });
+  };
+  const auto is_refused = [&](const char* rule, const auto& set) {
+    CHECK(says(set).find(std::string("[rotary] ") + rule + "; got ") == 0);
+  };
+  for (const double bad : {0.0, -2.0, kNan, kInfinity}) {
+    is_refused("base must be positive and finite", [&](auto& c) { c.base = bad; });
+    is_refused("factor must be positive and finite", [&](auto& c) { c.factor = bad; });
+    is_refused("attention_factor must be positive and finite", [&](auto& c) { c.attention_factor = bad; });
   }
-
-  TEST_CASE("invalid angles and negative sizes are refused") {
-    const Tensor x = Tensor::zeros({1, 2, 1, 4});
-    const auto says = [&](const auto& set) {
-      RotaryConfig config;
-      set(config);
-      return message_of<ShapeError>([&] { rotary(x, positions_from(0, 2), config); });
-    };
-    const auto is_refused = [&](const char* rule, const auto& set) {
-      CHECK(says(set).find(std::string("[rotary] ") + rule + "; got ") == 0);
-    };
-    for (const double bad : {0.0, -2.0, kNan, kInfinity}) {
-      is_refused("base must be positive and finite", [&](auto& c) { c.base = bad; });
-      is_refused("factor must be positive and finite", [&](auto& c) { c.factor = bad; });
-      is_refused("attention_factor must be positive and finite", [&](auto& c) { c.attention_factor = bad; });
-    }
-    is_refused("YaRN needs an original_context", [](auto& c) { c.yarn = true; });
-    is_refused("width must not be negative", [](auto& c) { c.width = -2; });
-    for (const double low : {4.0, 5.0, kNan})
-      is_refused("low_frequency must be below high_frequency",
-                 [&](auto& c) { c.original_context = 8, c.low_frequency = low; });
-    CHECK(says([](auto& c) { c.base = 0; }) ==
-          "[rotary] base must be positive and finite; got base=0; try 10000");
-  }
+  is_refused("YaRN needs an original_context", [](auto& c) { c.yarn = true; });
+  is_refused("width must not be negative", [](auto& c) { c.width = -2; });
+  for (const double low : {4.0, 5.0, kNan})
+    is_refused("low_frequency must be below high_frequency",
+               [&](auto& c) { c.original_context = 8, c.low_frequency = low; });
+  CHECK(says([](auto& c) { c.base = 0; }) ==
+        "[rotary] base must be positive and finite; got base=0; try 10000");
 }

@@ -148,34 +148,31 @@ double most_times(bool composed) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/single_precision") {
-  TEST_CASE("values and gradients in f32 are at most three times as far from those in f64 as PyTorch's") {
-    std::map<std::string, std::vector<double>> logarithms;  // of the ratios, over sizes and masks
-    for (const Json& one :
-         parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
-      const Index numbers =
-          one.at("rows").get<Index>() * one.at("width").get<Index>() * one.at("draws").get<Index>();
-      if ((default_device().is_cuda() || is_sanitized()) && numbers > 10000) continue;  // minutes
-      std::vector<Op> ops = operations(one);
-      if (default_device().is_cuda() && one.at("op") == "modified_attention") ops.resize(1);  // half a minute
-      for (std::size_t path = 0; path < ops.size(); ++path) {
-        const std::vector<double> errors = root_mean_squares(one, ops[path]);
-        for (std::size_t i = 0; i < errors.size(); ++i) {
-          const double rounding = unit_roundoff(DType::f32), of_pytorch = one.at("errors")[i];
-          if (of_pytorch > 0.5) continue;  // a gradient so small that f32 has no digit of it
-          std::ostringstream name;
-          name << one.at("op") << one.value("modifier", "") << one.at("scales")
-               << (path > 0 ? " composed, " : ", ") << (i == 0 ? "output" : "gradient ") << i;
-          logarithms[name.str()].push_back(
-              std::log(std::max(errors[i], rounding) / std::max(of_pytorch, rounding)));
-        }
+TEST_CASE("values and gradients in f32 are at most three times as far from those in f64 as PyTorch's") {
+  std::map<std::string, std::vector<double>> logarithms;  // of the ratios, over sizes and masks
+  for (const Json& one : parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
+    const Index numbers =
+        one.at("rows").get<Index>() * one.at("width").get<Index>() * one.at("draws").get<Index>();
+    if ((default_device().is_cuda() || is_sanitized()) && numbers > 10000) continue;  // minutes
+    std::vector<Op> ops = operations(one);
+    if (default_device().is_cuda() && one.at("op") == "modified_attention") ops.resize(1);  // half a minute
+    for (std::size_t path = 0; path < ops.size(); ++path) {
+      const std::vector<double> errors = root_mean_squares(one, ops[path]);
+      for (std::size_t i = 0; i < errors.size(); ++i) {
+        const double rounding = unit_roundoff(DType::f32), of_pytorch = one.at("errors")[i];
+        if (of_pytorch > 0.5) continue;  // a gradient so small that f32 has no digit of it
+        std::ostringstream name;
+        name << one.at("op") << one.value("modifier", "") << one.at("scales")
+             << (path > 0 ? " composed, " : ", ") << (i == 0 ? "output" : "gradient ") << i;
+        logarithms[name.str()].push_back(
+            std::log(std::max(errors[i], rounding) / std::max(of_pytorch, rounding)));
       }
     }
-    for (const auto& [name, ratios] : logarithms) {
-      CAPTURE(name);
-      const double mean =
-          std::accumulate(ratios.begin(), ratios.end(), 0.0) / static_cast<double>(ratios.size());
-      CHECK_BELOW(std::exp(mean) - 1, most_times(name.find("composed") != std::string::npos) - 1);
-    }
+  }
+  for (const auto& [name, ratios] : logarithms) {
+    CAPTURE(name);
+    const double mean =
+        std::accumulate(ratios.begin(), ratios.end(), 0.0) / static_cast<double>(ratios.size());
+    CHECK_BELOW(std::exp(mean) - 1, most_times(name.find("composed") != std::string::npos) - 1);
   }
 }

@@ -28,115 +28,110 @@ void check_max_simd() {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/softmax") {
-  TEST_CASE("a row worked by hand: logits ln 1, ln 2, ln 5 are 1/8, 2/8, 5/8") {
-    const Tensor x = values({0, std::log(2.0), std::log(5.0)}, {1, 3});
-    const OpResult got =
-        run_op([](const auto& in) { return softmax(in[0]); }, {x}, values({1, 0, 0}, {1, 3}));
-    CHECK_BELOW(relative_error(got.y, values({0.125, 0.25, 0.625}, {1, 3})), 1e-15);
-    CHECK_BELOW(relative_error(got.gradients[0], values({7 / 64., -2 / 64., -5 / 64.}, {1, 3})), 1e-15);
-    const OpResult log =
-        run_op([](const auto& in) { return log_softmax(in[0]); }, {x}, values({1, 0, 0}, {1, 3}));
-    CHECK_BELOW(relative_error(log.y, values({std::log(0.125), std::log(0.25), std::log(0.625)}, {1, 3})),
-                1e-15);
-    CHECK_BELOW(relative_error(log.gradients[0], values({7 / 8., -2 / 8., -5 / 8.}, {1, 3})), 1e-15);
-  }
+TEST_CASE("a row worked by hand: logits ln 1, ln 2, ln 5 are 1/8, 2/8, 5/8") {
+  const Tensor x = values({0, std::log(2.0), std::log(5.0)}, {1, 3});
+  const OpResult got = run_op([](const auto& in) { return softmax(in[0]); }, {x}, values({1, 0, 0}, {1, 3}));
+  CHECK_BELOW(relative_error(got.y, values({0.125, 0.25, 0.625}, {1, 3})), 1e-15);
+  CHECK_BELOW(relative_error(got.gradients[0], values({7 / 64., -2 / 64., -5 / 64.}, {1, 3})), 1e-15);
+  const OpResult log =
+      run_op([](const auto& in) { return log_softmax(in[0]); }, {x}, values({1, 0, 0}, {1, 3}));
+  CHECK_BELOW(relative_error(log.y, values({std::log(0.125), std::log(0.25), std::log(0.625)}, {1, 3})),
+              1e-15);
+  CHECK_BELOW(relative_error(log.gradients[0], values({7 / 8., -2 / 8., -5 / 8.}, {1, 3})), 1e-15);
+}
 
-  TEST_CASE("softmax and its logarithm equal the definition at every width, on one thread and on several") {
-    Generator random(test_seed(1));
-    for (const Index n : {1, 15, 16, 17, 31, 32, 33, 64, 257, 512, 4099}) {
-      for (const Index rows : {1, 7}) {
-        CAPTURE(n);
-        const Tensor x = random_normal({rows, n}, random), seed = random_normal({rows, n}, random);
-        check_op([](const auto& in) { return softmax(in[0]); }, {x}, seed, softmax_formula(x, seed, false));
-        check_op([](const auto& in) { return log_softmax(in[0]); }, {x}, seed,
-                 softmax_formula(x, seed, true));
+TEST_CASE("softmax and its logarithm equal the definition at every width, on one thread and on several") {
+  Generator random(test_seed(1));
+  for (const Index n : {1, 15, 16, 17, 31, 32, 33, 64, 257, 512, 4099}) {
+    for (const Index rows : {1, 7}) {
+      CAPTURE(n);
+      const Tensor x = random_normal({rows, n}, random), seed = random_normal({rows, n}, random);
+      check_op([](const auto& in) { return softmax(in[0]); }, {x}, seed, softmax_formula(x, seed, false));
+      check_op([](const auto& in) { return log_softmax(in[0]); }, {x}, seed, softmax_formula(x, seed, true));
+    }
+  }
+}
+
+TEST_CASE("large logits neither overflow nor lose the differences between them") {
+  const Tensor y = softmax(values({1e4, 1e4 + std::log(3.0), -1e4}, {1, 3}));
+  CHECK_BELOW(relative_error(y, values({0.25, 0.75, 0}, {1, 3})), 1e-12);
+  CHECK(log_softmax(values({0, -1e4}, {1, 2})).at(1) == -1e4);
+  const Tensor f32 = softmax(values({88, 89, 300}, {1, 3}).to(DType::f32));
+  CHECK(f32.at(2) == 1);
+}
+
+TEST_CASE("minus infinity gets exactly zero; a row of nothing else is zeros without gradient") {
+  for (const DType type : {DType::f64, DType::f32}) {
+    for (const Index n : {3, 20, 64}) {
+      const Tensor x =
+          filled({2, n}, [&](Index i) { return i >= n || i == 1 ? -kInfinity : 0.1 * i; }).to(type);
+      const Tensor bent = filled({2, n}, [](Index i) { return i * i; });
+      const OpResult got = run_op([](const auto& in) { return softmax(in[0]); }, {x}, bent);
+      double total = 0;
+      for (Index i = 0; i < n; ++i) total += got.y.at(i);
+      CHECK(total == doctest::Approx(1));
+      CHECK(got.y.at(1) == 0);
+      CHECK(got.gradients[0].at(1) == 0);
+      CHECK(got.gradients[0].at(2) != 0);
+      for (Index i = n; i < 2 * n; ++i) {
+        CHECK(got.y.at(i) == 0);
+        CHECK(got.gradients[0].at(i) == 0);
       }
+      CHECK(log_softmax(x).at(n) == -kInfinity);
+      CHECK(log_softmax(x).at(1) == -kInfinity);
     }
   }
+}
 
-  TEST_CASE("large logits neither overflow nor lose the differences between them") {
-    const Tensor y = softmax(values({1e4, 1e4 + std::log(3.0), -1e4}, {1, 3}));
-    CHECK_BELOW(relative_error(y, values({0.25, 0.75, 0}, {1, 3})), 1e-12);
-    CHECK(log_softmax(values({0, -1e4}, {1, 2})).at(1) == -1e4);
-    const Tensor f32 = softmax(values({88, 89, 300}, {1, 3}).to(DType::f32));
-    CHECK(f32.at(2) == 1);
-  }
+TEST_CASE("the largest of a row is found wherever it stands, also among minus infinities alone") {
+  check_max_simd<float>();
+  check_max_simd<double>();
+}
 
-  TEST_CASE("minus infinity gets exactly zero; a row of nothing else is zeros without gradient") {
-    for (const DType type : {DType::f64, DType::f32}) {
-      for (const Index n : {3, 20, 64}) {
-        const Tensor x =
-            filled({2, n}, [&](Index i) { return i >= n || i == 1 ? -kInfinity : 0.1 * i; }).to(type);
-        const Tensor bent = filled({2, n}, [](Index i) { return i * i; });
-        const OpResult got = run_op([](const auto& in) { return softmax(in[0]); }, {x}, bent);
-        double total = 0;
-        for (Index i = 0; i < n; ++i) total += got.y.at(i);
-        CHECK(total == doctest::Approx(1));
-        CHECK(got.y.at(1) == 0);
-        CHECK(got.gradients[0].at(1) == 0);
-        CHECK(got.gradients[0].at(2) != 0);
-        for (Index i = n; i < 2 * n; ++i) {
-          CHECK(got.y.at(i) == 0);
-          CHECK(got.gradients[0].at(i) == 0);
-        }
-        CHECK(log_softmax(x).at(n) == -kInfinity);
-        CHECK(log_softmax(x).at(1) == -kInfinity);
-      }
-    }
+TEST_CASE("a NaN is not hidden, wherever it stands in the row") {
+  for (const Index at : {0, 1, 16, 39}) {
+    const Tensor x = filled({1, 40}, [&](Index i) { return i == at ? kNan : -kInfinity; });
+    CHECK(std::isnan(softmax(x).at(at)));
+    CHECK(std::isnan(softmax(x.to(DType::f32)).at(at)));
   }
+}
 
-  TEST_CASE("the largest of a row is found wherever it stands, also among minus infinities alone") {
-    check_max_simd<float>();
-    check_max_simd<double>();
-  }
+TEST_CASE("another axis gives what it gives as the last one") {
+  Generator random(test_seed(2));
+  const Tensor x = random_normal({3, 5, 4}, random);
+  const Tensor expected = permute(softmax(permute(x, {0, 2, 1})), {0, 2, 1});
+  CHECK(absolute_error(softmax(x, 1), expected) == 0);
+}
 
-  TEST_CASE("a NaN is not hidden, wherever it stands in the row") {
-    for (const Index at : {0, 1, 16, 39}) {
-      const Tensor x = filled({1, 40}, [&](Index i) { return i == at ? kNan : -kInfinity; });
-      CHECK(std::isnan(softmax(x).at(at)));
-      CHECK(std::isnan(softmax(x.to(DType::f32)).at(at)));
-    }
-  }
+TEST_CASE("nothing in, nothing out") {
+  CHECK(softmax(Tensor::empty({0, 5})).shape() == Shape{0, 5});
+  CHECK(softmax(Tensor::empty({5, 0})).shape() == Shape{5, 0});
+  CHECK(log_softmax(Tensor::empty({5, 0}), 0).shape() == Shape{5, 0});
+}
 
-  TEST_CASE("another axis gives what it gives as the last one") {
-    Generator random(test_seed(2));
-    const Tensor x = random_normal({3, 5, 4}, random);
-    const Tensor expected = permute(softmax(permute(x, {0, 2, 1})), {0, 2, 1});
-    CHECK(absolute_error(softmax(x, 1), expected) == 0);
-  }
+TEST_CASE("gradients of both orders") {
+  Generator random(test_seed(3));
+  const Tensor x = random_normal({3, 5, 4}, random), wide = random_normal({2, 33}, random);
+  check_both_orders("softmax", [&] { return softmax(x); }, {{"x", x}});
+  check_both_orders("softmax", [&] { return softmax(wide); }, {{"x", wide}});
+  check_both_orders("softmax axis 1", [&] { return softmax(x, 1); }, {{"x", x}});
+  check_both_orders("log_softmax", [&] { return log_softmax(x); }, {{"x", x}});
+  check_both_orders("log_softmax axis 0", [&] { return log_softmax(x, 0); }, {{"x", x}});
+}
 
-  TEST_CASE("nothing in, nothing out") {
-    CHECK(softmax(Tensor::empty({0, 5})).shape() == Shape{0, 5});
-    CHECK(softmax(Tensor::empty({5, 0})).shape() == Shape{5, 0});
-    CHECK(log_softmax(Tensor::empty({5, 0}), 0).shape() == Shape{5, 0});
+TEST_CASE("golden values") {
+  for (const auto& [name, axis] : {std::pair{"softmax", -1}, std::pair{"softmax_middle", 1}}) {
+    const int at = axis;
+    check_golden(name, {"x"}, [at](const auto& in) { return softmax(in[0], at); });
+    check_golden(std::string("log_") + name, {"x"}, [at](const auto& in) { return log_softmax(in[0], at); });
   }
+}
 
-  TEST_CASE("gradients of both orders") {
-    Generator random(test_seed(3));
-    const Tensor x = random_normal({3, 5, 4}, random), wide = random_normal({2, 33}, random);
-    check_both_orders("softmax", [&] { return softmax(x); }, {{"x", x}});
-    check_both_orders("softmax", [&] { return softmax(wide); }, {{"x", wide}});
-    check_both_orders("softmax axis 1", [&] { return softmax(x, 1); }, {{"x", x}});
-    check_both_orders("log_softmax", [&] { return log_softmax(x); }, {{"x", x}});
-    check_both_orders("log_softmax axis 0", [&] { return log_softmax(x, 0); }, {{"x", x}});
-  }
-
-  TEST_CASE("golden values") {
-    for (const auto& [name, axis] : {std::pair{"softmax", -1}, std::pair{"softmax_middle", 1}}) {
-      const int at = axis;
-      check_golden(name, {"x"}, [at](const auto& in) { return softmax(in[0], at); });
-      check_golden(std::string("log_") + name, {"x"},
-                   [at](const auto& in) { return log_softmax(in[0], at); });
-    }
-  }
-
-  TEST_CASE("an axis that x does not have is refused by name") {
-    CHECK(message_of<ShapeError>([] {
-            softmax(Tensor::zeros({2, 3}), 2);
-          }).find("axis=2 of [2,3]") != std::string::npos);
-    CHECK(message_of<DTypeError>([] {
-            softmax(Tensor::zeros({2, 3}, DType::i32));
-          }) == "[softmax] values must be f32 or f64; got x=i32[2,3]; try to(DType::f32)");
-  }
+TEST_CASE("an axis that x does not have is refused by name") {
+  CHECK(message_of<ShapeError>([] {
+          softmax(Tensor::zeros({2, 3}), 2);
+        }).find("axis=2 of [2,3]") != std::string::npos);
+  CHECK(message_of<DTypeError>([] {
+          softmax(Tensor::zeros({2, 3}, DType::i32));
+        }) == "[softmax] values must be f32 or f64; got x=i32[2,3]; try to(DType::f32)");
 }

@@ -31,38 +31,36 @@ bool agree(double got, double expected, double slack, DType type) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/special_values") {
-  TEST_CASE("zeros, infinities, NaN and the ends of the range give what PyTorch gives, derivatives too") {
-    const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/special_values.json"));
-    for (const DType type : {DType::f64, DType::f32}) {
-      for (const auto& entry : golden.at(type == DType::f64 ? "float64" : "float32").items()) {
-        const std::string name = entry.key();  // a lambda may not capture a structured binding
-        const auto& rows = entry.value();
-        for (const auto& row : rows) {
-          const auto number = [&](std::size_t i) {
-            return std::strtod(row[i].get<std::string>().c_str(), nullptr);
-          };
-          const Tensor x = Tensor::full({}, number(0), type);
-          const auto check = [&](const char* what, const Tensor& got, double expected) {
-            // PyTorch multiplies an infinity by the bell curve's zero here; the limit is 0.
-            const bool vanishes = (name == "erf" || name == "gelu") && std::isfinite(number(0));
-            const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
-            INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",
-                 got.item(), " for ", wanted);
-            // PyTorch's gelu adds erf to one, which leaves nothing of what is far below.
-            const double slack = name == "gelu" && number(0) < 0 ? 1e-16 : 0;
-            CHECK(agree(got.item(), wanted, slack, type));
-          };
-          Tape tape;
-          tape.watch(x);
-          const Tensor y = function(name, x);
-          check("value", y, number(1));
-          check("derivative", tape.gradients(y, {x})[0], number(2));
-          const Tensor first = tape.gradients(y, {x}, {}, true)[0];
-          check("derivative, recorded,", first, number(2));
-          check("second derivative",
-                tape.tracks(first) ? tape.gradients(first, {x})[0] : Tensor::full({}, 0, type), number(3));
-        }
+TEST_CASE("zeros, infinities, NaN and the ends of the range give what PyTorch gives, derivatives too") {
+  const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/special_values.json"));
+  for (const DType type : {DType::f64, DType::f32}) {
+    for (const auto& entry : golden.at(type == DType::f64 ? "float64" : "float32").items()) {
+      const std::string name = entry.key();  // a lambda may not capture a structured binding
+      const auto& rows = entry.value();
+      for (const auto& row : rows) {
+        const auto number = [&](std::size_t i) {
+          return std::strtod(row[i].get<std::string>().c_str(), nullptr);
+        };
+        const Tensor x = Tensor::full({}, number(0), type);
+        const auto check = [&](const char* what, const Tensor& got, double expected) {
+          // PyTorch multiplies an infinity by the bell curve's zero here; the limit is 0.
+          const bool vanishes = (name == "erf" || name == "gelu") && std::isfinite(number(0));
+          const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
+          INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",
+               got.item(), " for ", wanted);
+          // PyTorch's gelu adds erf to one, which leaves nothing of what is far below.
+          const double slack = name == "gelu" && number(0) < 0 ? 1e-16 : 0;
+          CHECK(agree(got.item(), wanted, slack, type));
+        };
+        Tape tape;
+        tape.watch(x);
+        const Tensor y = function(name, x);
+        check("value", y, number(1));
+        check("derivative", tape.gradients(y, {x})[0], number(2));
+        const Tensor first = tape.gradients(y, {x}, {}, true)[0];
+        check("derivative, recorded,", first, number(2));
+        check("second derivative",
+              tape.tracks(first) ? tape.gradients(first, {x})[0] : Tensor::full({}, 0, type), number(3));
       }
     }
   }

@@ -79,19 +79,17 @@ double roundings(const Tensor& a, const Tensor& b, double size) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/wide_arguments") {
-  TEST_CASE("functions and their gradients keep f32's digits over ten thousand arguments") {
-    for (const WideFunction& f : wide_functions()) {
-      CAPTURE(f.name);
-      const Tensor x =
-          filled({kArguments}, [&](Index i) {
-            return f.from + (f.to - f.from) * static_cast<double>(i) / static_cast<double>(kArguments - 1);
-          }).to(DType::f32);
-      const Op op = [&](const std::vector<Tensor>& in) { return f.of(in[0]); };
-      const Tensor seed = Tensor::full(f.of(x).shape(), 1, DType::f64);
-      const OpResult exact = run_op(op, {x.to(DType::f64)}, seed), got = run_op(op, {x}, seed);
-      CHECK_BELOW(roundings(got.y, exact.y, f.value_size), 24);
-      CHECK_BELOW(roundings(got.gradients[0], exact.gradients[0], f.slope_size), 24);
-    }
+TEST_CASE("functions and their gradients keep f32's digits over ten thousand arguments") {
+  for (const WideFunction& f : wide_functions()) {
+    CAPTURE(f.name);
+    const Tensor x =
+        filled({kArguments}, [&](Index i) {
+          return f.from + (f.to - f.from) * static_cast<double>(i) / static_cast<double>(kArguments - 1);
+        }).to(DType::f32);
+    const Op op = [&](const std::vector<Tensor>& in) { return f.of(in[0]); };
+    const Tensor seed = Tensor::full(f.of(x).shape(), 1, DType::f64);
+    const OpResult exact = run_op(op, {x.to(DType::f64)}, seed), got = run_op(op, {x}, seed);
+    CHECK_BELOW(roundings(got.y, exact.y, f.value_size), 24);
+    CHECK_BELOW(roundings(got.gradients[0], exact.gradients[0], f.slope_size), 24);
   }
 }

@@ -38,50 +38,48 @@ class SystemFiles {
 
 }  // namespace
 
-TEST_SUITE("autograd/system/threads") {
-  TEST_CASE("no control group, no limit") {
-    CHECK(processor_quota("/there/is/no/such/folder") == 0);
-    CHECK(SystemFiles("").quota() == 0);
-    CHECK(SystemFiles("nonsense\n0:").quota() == 0);
-  }
+TEST_CASE("no control group, no limit") {
+  CHECK(processor_quota("/there/is/no/such/folder") == 0);
+  CHECK(SystemFiles("").quota() == 0);
+  CHECK(SystemFiles("nonsense\n0:").quota() == 0);
+}
 
-  TEST_CASE("version 2: a quota over its period, rounded up, the least of all groups above") {
-    SystemFiles system("0::/app/training");
-    CHECK(system.quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "max 100000").quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 3);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300001 100000").quota() == 4);
-    CHECK(system.write("/sys/fs/cgroup/app/cpu.max", "200000 100000").quota() == 2);
-    CHECK(system.write("/sys/fs/cgroup/cpu.max", "5000 50000").quota() == 1);
-  }
+TEST_CASE("version 2: a quota over its period, rounded up, the least of all groups above") {
+  SystemFiles system("0::/app/training");
+  CHECK(system.quota() == 0);
+  CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "max 100000").quota() == 0);
+  CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 3);
+  CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300001 100000").quota() == 4);
+  CHECK(system.write("/sys/fs/cgroup/app/cpu.max", "200000 100000").quota() == 2);
+  CHECK(system.write("/sys/fs/cgroup/cpu.max", "5000 50000").quota() == 1);
+}
 
-  TEST_CASE("version 1: the group of the controller cpu, -1 for no limit") {
-    SystemFiles system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
-    CHECK(system.quota() == 0);
-    system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "50000");
-    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1").quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "75000").quota() == 2);
-  }
+TEST_CASE("version 1: the group of the controller cpu, -1 for no limit") {
+  SystemFiles system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
+  CHECK(system.quota() == 0);
+  system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "50000");
+  CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1").quota() == 0);
+  CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "75000").quota() == 2);
+}
 
-  TEST_CASE("in a container that sees its own group as the root, by a path of the host") {
-    CHECK(SystemFiles("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
-    SystemFiles system("2:cpu:/docker/0123");
-    system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
-    CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
-  }
+TEST_CASE("in a container that sees its own group as the root, by a path of the host") {
+  CHECK(SystemFiles("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
+  SystemFiles system("2:cpu:/docker/0123");
+  system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
+}
 
-  TEST_CASE("an exception in a parallel region reaches who entered it") {
-    const int before = omp_get_max_threads();
-    use_threads(2);
-    CHECK(omp_get_max_threads() == 2);
-    use_threads(0);
-    CHECK(omp_get_max_threads() == 2);
-    for (const Index bad : {Index{0}, kernels::kParallelWork - 1}) {
-      const auto body = [&](Index from, Index to) {
-        if (bad >= from && bad < to) throw std::bad_alloc();
-      };
-      CHECK_THROWS_AS(kernels::parallel_ranges(kernels::kParallelWork, 1, body), std::bad_alloc);
-    }
-    use_threads(before);
+TEST_CASE("an exception in a parallel region reaches who entered it") {
+  const int before = omp_get_max_threads();
+  use_threads(2);
+  CHECK(omp_get_max_threads() == 2);
+  use_threads(0);
+  CHECK(omp_get_max_threads() == 2);
+  for (const Index bad : {Index{0}, kernels::kParallelWork - 1}) {
+    const auto body = [&](Index from, Index to) {
+      if (bad >= from && bad < to) throw std::bad_alloc();
+    };
+    CHECK_THROWS_AS(kernels::parallel_ranges(kernels::kParallelWork, 1, body), std::bad_alloc);
   }
+  use_threads(before);
 }

@@ -19,86 +19,84 @@ using Values = std::vector<double>;
 
 }  // namespace
 
-TEST_SUITE("autograd/tape/gradients") {
-  TEST_CASE("a kernel's backward writes a tensor that stands at two inputs into separate buffers") {
-    // y = x x^T, so for L = sum(w * y): dx = (w + w^T) x.
-    const Tensor data = values({1, 2, 3, 4}, {2, 2}), w = values({1, 10, 100, 1000}, {2, 2});
-    const auto as_parameter = [&] {
-      const Parameter x(data.clone());
-      for (int pass = 0; pass < 2; ++pass) {
-        Tape tape;
-        tape.backward(linear(x, x), w);
-      }
-      return x.gradient();
-    };
-    CHECK(elements(as_parameter()) == Values{2 * 332, 2 * 444, 2 * 6110, 2 * 8220});
-    Tape tape;
-    const Tensor x = data.clone();
-    tape.watch(x);
-    const Tensor also = x * 1.0;
-    CHECK(elements(tape.gradients(linear(x, x), {x}, w)[0]) == Values{332, 444, 6110, 8220});
-    CHECK(elements(tape.gradients(linear(also, also) + also, {x}, w)[0]) == Values{333, 454, 6210, 9220});
-    CHECK(elements(tape.gradients(linear(x, x), {x}, w, true)[0]) == Values{332, 444, 6110, 8220});
-  }
-
-  TEST_CASE("a kernel may take the buffers of all inputs at once and write them in any order") {
-    // y = 3 a + 5 b, called with a = b.
-    const auto both = [](const Tensor& a, const Tensor& b) {
-      return record("both", {a, b}, {}, 3.0 * a.detach() + 5.0 * b.detach(),
-                    [](const Tensor& dy, const Gradients& into) {
-                      const GradientSlot::Target da = into[0].target(), db = into[1].target();
-                      for (const auto& [target, factor] : {std::pair(db, 5), std::pair(da, 3)}) {
-                        double* to = target.buffer.data<double>();
-                        for (Index i = 0; i < dy.elements(); ++i) {
-                          to[i] = (target.add ? to[i] : 0) + factor * dy.at(i);
-                        }
-                      }
-                    });
-    };
-    const Parameter p(values({1, 1}));
-    Tape tape;
-    const Tensor x = p * 1.0;
-    tape.backward(both(p, p) + both(x, x), values({1, 10}));
-    CHECK(elements(p.gradient()) == Values{16, 160});
-  }
-
-  TEST_CASE("a parameter whose gradient could not be written has none") {
-    const Parameter x(values({1, 2}).to(Device::cpu()));  // as this case's kernel is the host's
-    for (const bool refused : {true, false}) {
+TEST_CASE("a kernel's backward writes a tensor that stands at two inputs into separate buffers") {
+  // y = x x^T, so for L = sum(w * y): dx = (w + w^T) x.
+  const Tensor data = values({1, 2, 3, 4}, {2, 2}), w = values({1, 10, 100, 1000}, {2, 2});
+  const auto as_parameter = [&] {
+    const Parameter x(data.clone());
+    for (int pass = 0; pass < 2; ++pass) {
       Tape tape;
-      const Tensor y =
-          record("twice", {x}, {}, 2.0 * x.value().detach(), [&](const Tensor& dy, const Gradients& into) {
-            const Tensor operand = refused ? dy.to(DType::f32) : 2.0 * dy;
-            dispatch("twice", operands(operand, into[0]), [&](auto, auto* from, auto to) {
-              for (Index i = 0; i < 2; ++i) to.to[i] = from[i];
-            });
+      tape.backward(linear(x, x), w);
+    }
+    return x.gradient();
+  };
+  CHECK(elements(as_parameter()) == Values{2 * 332, 2 * 444, 2 * 6110, 2 * 8220});
+  Tape tape;
+  const Tensor x = data.clone();
+  tape.watch(x);
+  const Tensor also = x * 1.0;
+  CHECK(elements(tape.gradients(linear(x, x), {x}, w)[0]) == Values{332, 444, 6110, 8220});
+  CHECK(elements(tape.gradients(linear(also, also) + also, {x}, w)[0]) == Values{333, 454, 6210, 9220});
+  CHECK(elements(tape.gradients(linear(x, x), {x}, w, true)[0]) == Values{332, 444, 6110, 8220});
+}
+
+TEST_CASE("a kernel may take the buffers of all inputs at once and write them in any order") {
+  // y = 3 a + 5 b, called with a = b.
+  const auto both = [](const Tensor& a, const Tensor& b) {
+    return record("both", {a, b}, {}, 3.0 * a.detach() + 5.0 * b.detach(),
+                  [](const Tensor& dy, const Gradients& into) {
+                    const GradientSlot::Target da = into[0].target(), db = into[1].target();
+                    for (const auto& [target, factor] : {std::pair(db, 5), std::pair(da, 3)}) {
+                      double* to = target.buffer.data<double>();
+                      for (Index i = 0; i < dy.elements(); ++i) {
+                        to[i] = (target.add ? to[i] : 0) + factor * dy.at(i);
+                      }
+                    }
+                  });
+  };
+  const Parameter p(values({1, 1}));
+  Tape tape;
+  const Tensor x = p * 1.0;
+  tape.backward(both(p, p) + both(x, x), values({1, 10}));
+  CHECK(elements(p.gradient()) == Values{16, 160});
+}
+
+TEST_CASE("a parameter whose gradient could not be written has none") {
+  const Parameter x(values({1, 2}).to(Device::cpu()));  // as this case's kernel is the host's
+  for (const bool refused : {true, false}) {
+    Tape tape;
+    const Tensor y =
+        record("twice", {x}, {}, 2.0 * x.value().detach(), [&](const Tensor& dy, const Gradients& into) {
+          const Tensor operand = refused ? dy.to(DType::f32) : 2.0 * dy;
+          dispatch("twice", operands(operand, into[0]), [&](auto, auto* from, auto to) {
+            for (Index i = 0; i < 2; ++i) to.to[i] = from[i];
           });
-      if (refused) {
-        CHECK_THROWS_AS(tape.backward(sum(y)), DTypeError);
-        CHECK(!x.gradient().defined());
-      } else {
-        tape.backward(sum(y));
-        CHECK(elements(x.gradient()) == Values{2, 2});
-      }
+        });
+    if (refused) {
+      CHECK_THROWS_AS(tape.backward(sum(y)), DTypeError);
+      CHECK(!x.gradient().defined());
+    } else {
+      tape.backward(sum(y));
+      CHECK(elements(x.gradient()) == Values{2, 2});
     }
   }
+}
 
-  TEST_CASE("the gradient that one consumer received is not changed when the next one adds to it") {
-    // add hands one buffer to both its inputs, which then accumulate further.
-    const Tensor a = values({1, 2}), b = values({3, 4});
-    Tape tape;
-    tape.watch(a);
-    tape.watch(b);
-    const Tensor loss = sum((a + b) * values({1, 10})) + sum(a * values({5, 5})) + sum(b * values({7, 7}));
-    const std::vector<Tensor> gradients = tape.gradients(loss, {a, b});
-    CHECK(elements(gradients[0]) == Values{6, 15});
-    CHECK(elements(gradients[1]) == Values{8, 17});
-  }
+TEST_CASE("the gradient that one consumer received is not changed when the next one adds to it") {
+  // add hands one buffer to both its inputs, which then accumulate further.
+  const Tensor a = values({1, 2}), b = values({3, 4});
+  Tape tape;
+  tape.watch(a);
+  tape.watch(b);
+  const Tensor loss = sum((a + b) * values({1, 10})) + sum(a * values({5, 5})) + sum(b * values({7, 7}));
+  const std::vector<Tensor> gradients = tape.gradients(loss, {a, b});
+  CHECK(elements(gradients[0]) == Values{6, 15});
+  CHECK(elements(gradients[1]) == Values{8, 17});
+}
 
-  TEST_CASE("results of reshape, which share their input's elements, have gradients of their own") {
-    const Parameter x(values({1, 2, 3, 4}, {2, 2}));
-    Tape tape;
-    tape.backward(sum(reshape(x, {4}) * values({1, 2, 3, 4})) + sum(x * x));
-    CHECK(elements(x.gradient()) == Values{3, 6, 9, 12});
-  }
+TEST_CASE("results of reshape, which share their input's elements, have gradients of their own") {
+  const Parameter x(values({1, 2, 3, 4}, {2, 2}));
+  Tape tape;
+  tape.backward(sum(reshape(x, {4}) * values({1, 2, 3, 4})) + sum(x * x));
+  CHECK(elements(x.gradient()) == Values{3, 6, 9, 12});
 }

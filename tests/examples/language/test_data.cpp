@@ -6,26 +6,24 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("examples/language/data") {
-  TEST_CASE("text that is not UTF-8 is refused, or named where a tokenizer takes bytes") {
-    const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    options.training.steps = 1, options.training.warmup = 0;
-    const std::string utf16("a\0b\0", 4), path = options.data.corpus[0];
-    std::string text;
-    for (int i = 0; i < 300; ++i) text += utf16;
-    write_bytes(path, text);
-    for (const std::string kind : {"character", "sentencepiece", "byte", "bpe"}) {
-      CAPTURE(kind);
-      const CapturedLog log;
-      options.data.tokenizer = kind;
-      options.data.vocabulary = 270;
-      const std::string said =
-          message_of<DataError>([&] { train_language_model(RunFolder(temporary.file(kind)), options, {}); });
-      const bool takes_bytes = kind == "byte" || kind == "bpe";
-      CHECK((takes_bytes ? log.text() : said)
-                .find(path + ":1: a NUL at byte 2 of the file: 0x00; if it is UTF-16") != std::string::npos);
-      CHECK(log.says("read byte by byte") == takes_bytes);
-    }
+TEST_CASE("text that is not UTF-8 is refused, or named where a tokenizer takes bytes") {
+  const TemporaryFolder temporary;
+  LanguageOptions options = tiny_options(temporary);
+  options.training.steps = 1, options.training.warmup = 0;
+  const std::string utf16("a\0b\0", 4), path = options.data.corpus[0];
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += utf16;
+  write_bytes(path, text);
+  for (const std::string kind : {"character", "sentencepiece", "byte", "bpe"}) {
+    CAPTURE(kind);
+    const CapturedLog log;
+    options.data.tokenizer = kind;
+    options.data.vocabulary = 270;
+    const std::string said =
+        message_of<DataError>([&] { train_language_model(RunFolder(temporary.file(kind)), options, {}); });
+    const bool takes_bytes = kind == "byte" || kind == "bpe";
+    CHECK((takes_bytes ? log.text() : said)
+              .find(path + ":1: a NUL at byte 2 of the file: 0x00; if it is UTF-16") != std::string::npos);
+    CHECK(log.says("read byte by byte") == takes_bytes);
   }
 }

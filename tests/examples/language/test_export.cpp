@@ -74,189 +74,184 @@ std::string export_refusal(const TemporaryFolder& temporary, const std::string& 
 
 }  // namespace
 
-TEST_SUITE("examples/language/export") {
-  TEST_CASE("an exported model comes back with its weights and its tokenizer, of every kind") {
-    const CapturedLog log, output(stdout);
-    for (const std::string kind : {"character", "byte", "bpe", "sentencepiece"}) {
-      const TemporaryFolder temporary;
-      LanguageOptions options = tiny_options(temporary);
-      options.data.tokenizer = kind;
-      options.data.vocabulary = 270;
-      const std::string run = trained(temporary, options), text = walk(60, 3);
-      CHECK(export_model(exported(temporary)) == kExitSuccess);
-      const LanguageRun before = LanguageRun::load(run),
-                        after = LanguageRun::load(temporary.file("exported"));
-      const std::vector<std::int32_t> ids = before.tokenizer->encode(text);
-      CHECK(after.tokenizer->encode(text) == ids);
-      CHECK(after.tokenizer->vocabulary_size() == before.tokenizer->vocabulary_size());
-      const Tensor inputs = Tensor::empty({1, 8}, DType::i32);
-      std::copy_n(ids.begin(), 8, inputs.data<std::int32_t>());
-      const Tensor expected = before.model(inputs), got = after.model(inputs);
-      REQUIRE(got.elements() == expected.elements());
-      double most = 0;
-      for (Index i = 0; i < got.elements(); ++i) most = std::max(most, std::fabs(got.at(i) - expected.at(i)));
-      CHECK_BELOW(most, 1e-5);
-    }
-  }
-
-  TEST_CASE("a GGUF file has the model and the tokenizer") {
-    const CapturedLog log, output(stdout);
+TEST_CASE("an exported model comes back with its weights and its tokenizer, of every kind") {
+  const CapturedLog log, output(stdout);
+  for (const std::string kind : {"character", "byte", "bpe", "sentencepiece"}) {
     const TemporaryFolder temporary;
     LanguageOptions options = tiny_options(temporary);
-    options.model.activation = Unary::gelu_tanh;
-    trained(temporary, options);
-    ExportOptions asked = exported(temporary);
-    asked.format = "gguf";
-    CHECK(export_model(asked) == kExitSuccess);
-    const GgufReader file(read_bytes(asked.output));
-    CHECK(file.lists.at("tokenizer.ggml.tokens") ==
-          std::vector<std::string>{"a", "b", "c", "d", "e", "f", "\u00c3\u00a9"});
-    CHECK(file.lists.at("tokenizer.ggml.merges") == std::vector<std::string>{"\u00c3 \u00a9"});
-    CHECK(file.tensors.at("blk.0.attn_qkv.weight").type == 1);
-    CHECK(message_of<DataError>([&] { export_model(asked); }).find("already exists") != std::string::npos);
+    options.data.tokenizer = kind;
+    options.data.vocabulary = 270;
+    const std::string run = trained(temporary, options), text = walk(60, 3);
+    CHECK(export_model(exported(temporary)) == kExitSuccess);
+    const LanguageRun before = LanguageRun::load(run), after = LanguageRun::load(temporary.file("exported"));
+    const std::vector<std::int32_t> ids = before.tokenizer->encode(text);
+    CHECK(after.tokenizer->encode(text) == ids);
+    CHECK(after.tokenizer->vocabulary_size() == before.tokenizer->vocabulary_size());
+    const Tensor inputs = Tensor::empty({1, 8}, DType::i32);
+    std::copy_n(ids.begin(), 8, inputs.data<std::int32_t>());
+    const Tensor expected = before.model(inputs), got = after.model(inputs);
+    REQUIRE(got.elements() == expected.elements());
+    double most = 0;
+    for (Index i = 0; i < got.elements(); ++i) most = std::max(most, std::fabs(got.at(i) - expected.at(i)));
+    CHECK_BELOW(most, 1e-5);
   }
+}
 
-  TEST_CASE("tokenizers of every kind as GGUF's metadata") {
-    const auto found = [](const GgufMetadata& metadata, const char* key, auto missing) {
-      for (const auto& [name, value] : metadata)
-        if (name == std::string("tokenizer.ggml.") + key) return std::get<decltype(missing)>(value);
-      return missing;
-    };
-    using Texts = std::vector<std::string>;
-    using Numbers = std::vector<std::int32_t>;
-    const TextSource source = [](const auto& reader) { reader("ab ab ab\nabc abc\n"); };
-    const GgufMetadata bytes = gguf_tokenizer(*make_byte_tokenizer(), 256);
-    CHECK(found(bytes, "model", std::string()) == "gpt2");
-    CHECK(found(bytes, "tokens", Texts()).at(32) == "\u0120");
-    CHECK(found(bytes, "merges", Texts()).empty());
-    CHECK(found(bytes, "eos_token_id", ~0u) == 255);
+TEST_CASE("a GGUF file has the model and the tokenizer") {
+  const CapturedLog log, output(stdout);
+  const TemporaryFolder temporary;
+  LanguageOptions options = tiny_options(temporary);
+  options.model.activation = Unary::gelu_tanh;
+  trained(temporary, options);
+  ExportOptions asked = exported(temporary);
+  asked.format = "gguf";
+  CHECK(export_model(asked) == kExitSuccess);
+  const GgufReader file(read_bytes(asked.output));
+  CHECK(file.lists.at("tokenizer.ggml.tokens") ==
+        std::vector<std::string>{"a", "b", "c", "d", "e", "f", "\u00c3\u00a9"});
+  CHECK(file.lists.at("tokenizer.ggml.merges") == std::vector<std::string>{"\u00c3 \u00a9"});
+  CHECK(file.tensors.at("blk.0.attn_qkv.weight").type == 1);
+  CHECK(message_of<DataError>([&] { export_model(asked); }).find("already exists") != std::string::npos);
+}
 
-    const auto byte_pair = train_byte_pair_tokenizer(source, 259);
-    const GgufMetadata bpe = gguf_tokenizer(*byte_pair, 261);
-    const auto tokens = found(bpe, "tokens", Texts());
-    REQUIRE(tokens.size() == 261);
-    CHECK(tokens[258] == "<|endoftext|>");
-    CHECK(tokens[260] == "[PAD260]");
-    CHECK(found(bpe, "merges", Texts()) == Texts{"a b", "\u0120 ab"});
-    const auto types = found(bpe, "token_type", Numbers());
-    CHECK(types[257] == 1);
-    CHECK(types[258] == 3);
-    CHECK(types[260] == 5);
-    CHECK(found(bpe, "eos_token_id", ~0u) == 258);
+TEST_CASE("tokenizers of every kind as GGUF's metadata") {
+  const auto found = [](const GgufMetadata& metadata, const char* key, auto missing) {
+    for (const auto& [name, value] : metadata)
+      if (name == std::string("tokenizer.ggml.") + key) return std::get<decltype(missing)>(value);
+    return missing;
+  };
+  using Texts = std::vector<std::string>;
+  using Numbers = std::vector<std::int32_t>;
+  const TextSource source = [](const auto& reader) { reader("ab ab ab\nabc abc\n"); };
+  const GgufMetadata bytes = gguf_tokenizer(*make_byte_tokenizer(), 256);
+  CHECK(found(bytes, "model", std::string()) == "gpt2");
+  CHECK(found(bytes, "tokens", Texts()).at(32) == "\u0120");
+  CHECK(found(bytes, "merges", Texts()).empty());
+  CHECK(found(bytes, "eos_token_id", ~0u) == 255);
 
-    const GgufMetadata pieces = gguf_tokenizer(*train_sentencepiece_tokenizer(source, 265), 270);
-    CHECK(found(pieces, "model", std::string()) == "llama");
-    CHECK(found(pieces, "bos_token_id", ~0u) == 1);
-    CHECK(found(pieces, "eos_token_id", ~0u) == 2);
-    CHECK(found(pieces, "unknown_token_id", ~0u) == 0);
-    const auto kinds = found(pieces, "token_type", Numbers());
-    CHECK(Numbers(kinds.begin(), kinds.begin() + 4) == Numbers{2, 3, 3, 6});
-    const auto scores = found(pieces, "scores", std::vector<float>());
-    CHECK(scores.size() == 270);
-    CHECK(scores.at(260) == -1);  // merges count down
-  }
+  const auto byte_pair = train_byte_pair_tokenizer(source, 259);
+  const GgufMetadata bpe = gguf_tokenizer(*byte_pair, 261);
+  const auto tokens = found(bpe, "tokens", Texts());
+  REQUIRE(tokens.size() == 261);
+  CHECK(tokens[258] == "<|endoftext|>");
+  CHECK(tokens[260] == "[PAD260]");
+  CHECK(found(bpe, "merges", Texts()) == Texts{"a b", "\u0120 ab"});
+  const auto types = found(bpe, "token_type", Numbers());
+  CHECK(types[257] == 1);
+  CHECK(types[258] == 3);
+  CHECK(types[260] == 5);
+  CHECK(found(bpe, "eos_token_id", ~0u) == 258);
 
-  TEST_CASE("a file that cannot be written is named where it was to be") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    saved_run(temporary, {});
-    const FileSizeLimit limit(1 << 10);
-    CHECK(export_refusal(temporary, "transformers") ==
-          temporary.file("exported/model.safetensors: cannot be written: File too large"));
-  }
+  const GgufMetadata pieces = gguf_tokenizer(*train_sentencepiece_tokenizer(source, 265), 270);
+  CHECK(found(pieces, "model", std::string()) == "llama");
+  CHECK(found(pieces, "bos_token_id", ~0u) == 1);
+  CHECK(found(pieces, "eos_token_id", ~0u) == 2);
+  CHECK(found(pieces, "unknown_token_id", ~0u) == 0);
+  const auto kinds = found(pieces, "token_type", Numbers());
+  CHECK(Numbers(kinds.begin(), kinds.begin() + 4) == Numbers{2, 3, 3, 6});
+  const auto scores = found(pieces, "scores", std::vector<float>());
+  CHECK(scores.size() == 270);
+  CHECK(scores.at(260) == -1);  // merges count down
+}
 
-  TEST_CASE("what cannot be exported leaves nothing, and a folder that was there empty") {
-    const CapturedLog log, output(stdout);
-    const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    options.model.prefix = true;
-    trained(temporary, options);
-    const ExportOptions asked = exported(temporary);
-    CHECK_THROWS_AS(export_model(asked), CheckpointError);
-    CHECK_FALSE(std::filesystem::exists(asked.output));
-    std::filesystem::create_directory(asked.output);
-    CHECK_THROWS_AS(export_model(asked), CheckpointError);
-    CHECK(std::filesystem::is_empty(asked.output));
-  }
+TEST_CASE("a file that cannot be written is named where it was to be") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  saved_run(temporary, {});
+  const FileSizeLimit limit(1 << 10);
+  CHECK(export_refusal(temporary, "transformers") ==
+        temporary.file("exported/model.safetensors: cannot be written: File too large"));
+}
 
-  TEST_CASE(
-      "what is said of a model's exports is true, and so is what is advised, of every preset and kind") {
-    const CapturedLog log, output(stdout);
-    std::vector<std::vector<std::string>> models = {
-        {"--prefix", "--bias"},
-        {"--attention", "mla", "--positions", "sinusoidal"},
-        {"--attention", "gla", "--attention-pattern", "DF", "--norm", "rms"},
-        {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "reglu", "--window", "3",
-         "--bias"}};
-    for (const Preset& preset : language_presets()) models.push_back({"--preset", preset.name});
-    for (const std::vector<std::string>& arguments : models) {
-      CAPTURE(arguments.back());
-      for (const std::string format : {"transformers", "gguf"}) {
-        const TemporaryFolder temporary;
-        const std::string said = saved_run(temporary, arguments), refused = export_refusal(temporary, format);
-        const std::size_t from = said.find(format), only = said.find(" only with ", from);
-        // "transformers and gguf ..." says it of both.
-        const bool is_expressed = only == std::string::npos || said.find(';', from) < only;
-        CHECK(is_expressed == refused.empty());
-        if (refused.empty()) continue;
-        const std::size_t advised = refused.find(" trained with ");
-        REQUIRE(advised != std::string::npos);
-        CHECK(refused.find("[export] " + format + " has no such model; ") == 0);
-        CHECK(refused.find(temporary.file("")) == std::string::npos);
-        const std::string options = refused.substr(advised + std::string(" trained with ").size());
-        CHECK(said.find(" only with " + options) != std::string::npos);
-        std::vector<std::string> followed = arguments;
-        std::istringstream words(options);
-        for (std::string word; words >> word;) followed.push_back(word == "''" ? "" : word);
-        const TemporaryFolder other;
-        saved_run(other, followed);
-        CHECK(export_refusal(other, format) == "");
-      }
+TEST_CASE("what cannot be exported leaves nothing, and a folder that was there empty") {
+  const CapturedLog log, output(stdout);
+  const TemporaryFolder temporary;
+  LanguageOptions options = tiny_options(temporary);
+  options.model.prefix = true;
+  trained(temporary, options);
+  const ExportOptions asked = exported(temporary);
+  CHECK_THROWS_AS(export_model(asked), CheckpointError);
+  CHECK_FALSE(std::filesystem::exists(asked.output));
+  std::filesystem::create_directory(asked.output);
+  CHECK_THROWS_AS(export_model(asked), CheckpointError);
+  CHECK(std::filesystem::is_empty(asked.output));
+}
+
+TEST_CASE("what is said of a model's exports is true, and so is what is advised, of every preset and kind") {
+  const CapturedLog log, output(stdout);
+  std::vector<std::vector<std::string>> models = {
+      {"--prefix", "--bias"},
+      {"--attention", "mla", "--positions", "sinusoidal"},
+      {"--attention", "gla", "--attention-pattern", "DF", "--norm", "rms"},
+      {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "reglu", "--window", "3", "--bias"}};
+  for (const Preset& preset : language_presets()) models.push_back({"--preset", preset.name});
+  for (const std::vector<std::string>& arguments : models) {
+    CAPTURE(arguments.back());
+    for (const std::string format : {"transformers", "gguf"}) {
+      const TemporaryFolder temporary;
+      const std::string said = saved_run(temporary, arguments), refused = export_refusal(temporary, format);
+      const std::size_t from = said.find(format), only = said.find(" only with ", from);
+      // "transformers and gguf ..." says it of both.
+      const bool is_expressed = only == std::string::npos || said.find(';', from) < only;
+      CHECK(is_expressed == refused.empty());
+      if (refused.empty()) continue;
+      const std::size_t advised = refused.find(" trained with ");
+      REQUIRE(advised != std::string::npos);
+      CHECK(refused.find("[export] " + format + " has no such model; ") == 0);
+      CHECK(refused.find(temporary.file("")) == std::string::npos);
+      const std::string options = refused.substr(advised + std::string(" trained with ").size());
+      CHECK(said.find(" only with " + options) != std::string::npos);
+      std::vector<std::string> followed = arguments;
+      std::istringstream words(options);
+      for (std::string word; words >> word;) followed.push_back(word == "''" ? "" : word);
+      const TemporaryFolder other;
+      saved_run(other, followed);
+      CHECK(export_refusal(other, format) == "");
     }
   }
+}
 
-  TEST_CASE("options make a model of each family") {
-    const std::vector<std::string> llama = {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind",
-                                            "swiglu"};
-    const auto exports = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
-      const CapturedLog log;
-      const TemporaryFolder temporary;
-      arguments.insert(arguments.end(), more.begin(), more.end());
-      const std::string said = saved_run(temporary, arguments);
-      CHECK(export_refusal(temporary, "transformers") == "");
-      return said.substr(0, said.find(';'));
-    };
-    CHECK(exports({}, {}) == "transformers (GPT-2)");
-    CHECK(exports({"--feed-forward-kind", "gelu_tanh", "--bias"}, {}) == "transformers and gguf (GPT-2)");
-    CHECK(exports(llama, {}) == "transformers and gguf (Llama)");
-    CHECK(exports(llama, {"--bias", "--attention", "gqa"}) == "transformers and gguf (Llama)");
-    CHECK(exports(llama, {"--feed-forward-kind", "reglu"}) == "transformers (Llama)");
-    CHECK(exports(llama, {"--window", "3"}) == "transformers (Mistral)");
-    const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
-                                            "--window",  "3",   "--windows", "SL"};
-    CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
-    CHECK(exports(llama, {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"}) ==
-          "transformers (OLMo 2)");
-  }
-
-  TEST_CASE("what is in the way of an export is named as it is given") {
+TEST_CASE("options make a model of each family") {
+  const std::vector<std::string> llama = {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind",
+                                          "swiglu"};
+  const auto exports = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    CHECK(saved_run(temporary, {"--preset", "shakespeare-char-10-minutes"}) ==
-          "transformers only with --epsilon 1e-06 --feed-forward-kind swiglu --short-convolution 0 (Qwen 3); "
-          "gguf only with --qk-norm none --feed-forward-kind swiglu --short-convolution 0 (Llama)");
-    CHECK(export_refusal(temporary, "transformers") ==
-          "[export] transformers has no such model; Qwen 3 differs least; got --epsilon 1e-05, "
-          "--feed-forward-kind relu_squared, --short-convolution 4; try a model trained with --epsilon 1e-06 "
-          "--feed-forward-kind swiglu --short-convolution 0");
-    const TemporaryFolder other;
-    CHECK(saved_run(other, {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "swiglu",
-                            "--window", "3", "--bias"}) ==
-          "transformers and gguf only with --window 0 (Llama)");
-    DecoderOnlyConfig gemma = LanguageOptions("stories-260k").model_config(60);
-    gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0;  // no options but the first
-    CHECK(exports_text(gemma) ==
-          "transformers only with score_scale=0.353553 (Gemma 2); gguf only with --sublayer-norms input "
-          "embedding_scale=1 (Llama)");
-  }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const std::string said = saved_run(temporary, arguments);
+    CHECK(export_refusal(temporary, "transformers") == "");
+    return said.substr(0, said.find(';'));
+  };
+  CHECK(exports({}, {}) == "transformers (GPT-2)");
+  CHECK(exports({"--feed-forward-kind", "gelu_tanh", "--bias"}, {}) == "transformers and gguf (GPT-2)");
+  CHECK(exports(llama, {}) == "transformers and gguf (Llama)");
+  CHECK(exports(llama, {"--bias", "--attention", "gqa"}) == "transformers and gguf (Llama)");
+  CHECK(exports(llama, {"--feed-forward-kind", "reglu"}) == "transformers (Llama)");
+  CHECK(exports(llama, {"--window", "3"}) == "transformers (Mistral)");
+  const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
+                                          "--window",  "3",   "--windows", "SL"};
+  CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
+  CHECK(exports(llama, {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"}) ==
+        "transformers (OLMo 2)");
+}
+
+TEST_CASE("what is in the way of an export is named as it is given") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  CHECK(saved_run(temporary, {"--preset", "shakespeare-char-10-minutes"}) ==
+        "transformers only with --epsilon 1e-06 --feed-forward-kind swiglu --short-convolution 0 (Qwen 3); "
+        "gguf only with --qk-norm none --feed-forward-kind swiglu --short-convolution 0 (Llama)");
+  CHECK(export_refusal(temporary, "transformers") ==
+        "[export] transformers has no such model; Qwen 3 differs least; got --epsilon 1e-05, "
+        "--feed-forward-kind relu_squared, --short-convolution 4; try a model trained with --epsilon 1e-06 "
+        "--feed-forward-kind swiglu --short-convolution 0");
+  const TemporaryFolder other;
+  CHECK(saved_run(other, {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "swiglu",
+                          "--window", "3", "--bias"}) ==
+        "transformers and gguf only with --window 0 (Llama)");
+  DecoderOnlyConfig gemma = LanguageOptions("stories-260k").model_config(60);
+  gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0;  // no options but the first
+  CHECK(exports_text(gemma) ==
+        "transformers only with score_scale=0.353553 (Gemma 2); gguf only with --sublayer-norms input "
+        "embedding_scale=1 (Llama)");
 }

@@ -41,206 +41,203 @@ double nats_of(const Tensor& logits, Index row, Index target) {
 
 }  // namespace
 
-TEST_SUITE("examples/language/loss") {
-  TEST_CASE("without prefix a batch is what it is, and every target counts") {
-    const TokenBatch tokens = counting_batch(3, 5);
-    const Batch plain = language_batch({}, tokens, 1, 0);
-    CHECK(same_bits(plain.tensors[0], tokens.inputs));
-    CHECK(same_bits(plain.tensors[1], counting_batch(3, 5).targets));
-    for (const int undefined : {2, 3, 4})
-      CHECK_FALSE(plain.tensors[static_cast<std::size_t>(undefined)].defined());
-    CHECK(plain.counted == 15);
-  }
+TEST_CASE("without prefix a batch is what it is, and every target counts") {
+  const TokenBatch tokens = counting_batch(3, 5);
+  const Batch plain = language_batch({}, tokens, 1, 0);
+  CHECK(same_bits(plain.tensors[0], tokens.inputs));
+  CHECK(same_bits(plain.tensors[1], counting_batch(3, 5).targets));
+  for (const int undefined : {2, 3, 4})
+    CHECK_FALSE(plain.tensors[static_cast<std::size_t>(undefined)].defined());
+  CHECK(plain.counted == 15);
+}
 
-  TEST_CASE("a prefix's own tokens are not targets; the first behind it is") {
-    const Batch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
+TEST_CASE("a prefix's own tokens are not targets; the first behind it is") {
+  const Batch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
+  Index counted = 0;
+  for (Index row = 0; row < 40; ++row) {
+    const std::int32_t prefix = prefixes(batch)[static_cast<std::size_t>(row)];
+    CHECK(prefix >= 1);
+    CHECK(prefix <= 4);
+    for (Index t = 0; t < 5; ++t) {
+      const Index place = row * 5 + t;
+      CHECK(batch.tensors[0].at(place) == place % 7);
+      CHECK(batch.tensors[1].at(place) == (t + 1 < prefix ? -1 : (place + 1) % 7));
+      counted += t + 1 < prefix ? 0 : 1;
+    }
+  }
+  CHECK(batch.counted == counted);
+  const auto drawn = prefixes(batch);
+  CHECK(std::set<std::int32_t>(drawn.begin(), drawn.end()) == std::set<std::int32_t>{1, 2, 3, 4});
+}
+
+TEST_CASE("prefix lengths are a function of seed and place") {
+  const auto drawn = [](std::uint64_t seed, Index number) {
+    return prefixes(language_batch(with_prefix(), counting_batch(20, 9), seed, number));
+  };
+  CHECK(drawn(1, 2) == drawn(1, 2));
+  CHECK(drawn(1, 2) != drawn(1, 3));
+  CHECK(drawn(1, 2) != drawn(2, 2));
+  for (const Index length : {1, 2}) {
+    const auto only = prefixes(language_batch(with_prefix(), counting_batch(9, length), 1, 0));
+    CHECK(only == std::vector<std::int32_t>(9, 1));
+  }
+}
+
+TEST_CASE("documents apart begin with each row and behind each end, which predicts nothing") {
+  const Batch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
+  const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(batch.tensors[0].shape() == Shape{1, 16});
+  CHECK(values(batch.tensors[0]) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
+  CHECK(values(batch.tensors[1]) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
+  CHECK(values(batch.tensors[4]) == Ids{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4});
+  Ids starts(17, 16);
+  starts[0] = 0, starts[1] = 4, starts[2] = 8, starts[3] = 11;
+  CHECK(values(batch.tensors[3]) == starts);
+  CHECK(batch.counted == 14);
+}
+
+TEST_CASE("targets that do not count add nothing to the loss, and those within prefixes do not") {
+  const TemporaryFolder folder;
+  LanguageOptions options = tiny_options(folder);
+  for (const bool prefix : {false, true}) {
+    options.model.prefix = prefix;
+    const DecoderOnly model = tiny_model(options);
+    TokenBatch tokens = counting_batch(4, 8);
+    for (const Index i : {0, 1, 5}) tokens.targets.data<std::int32_t>()[i] = -1;
+    const Batch batch = language_batch(model.config(), tokens, 1, 0).to(model.device());
+    const Tensor logits = model(batch.tensors[0], batch.tensors[2]);
+    double sum = 0;
     Index counted = 0;
-    for (Index row = 0; row < 40; ++row) {
-      const std::int32_t prefix = prefixes(batch)[static_cast<std::size_t>(row)];
-      CHECK(prefix >= 1);
-      CHECK(prefix <= 4);
-      for (Index t = 0; t < 5; ++t) {
-        const Index place = row * 5 + t;
-        CHECK(batch.tensors[0].at(place) == place % 7);
-        CHECK(batch.tensors[1].at(place) == (t + 1 < prefix ? -1 : (place + 1) % 7));
-        counted += t + 1 < prefix ? 0 : 1;
-      }
+    for (Index i = 0; i < 32; ++i) {
+      if (batch.tensors[1].at(i) < 0) continue;
+      CHECK(batch.tensors[1].at(i) == (i + 1) % 7);
+      sum += nats_of(logits, i, (i + 1) % 7);
+      ++counted;
     }
     CHECK(batch.counted == counted);
-    const auto drawn = prefixes(batch);
-    CHECK(std::set<std::int32_t>(drawn.begin(), drawn.end()) == std::set<std::int32_t>{1, 2, 3, 4});
+    CHECK((prefix ? counted < 29 : counted == 29));
+    CHECK_BELOW(std::abs(language_loss(model, batch).item() - sum / static_cast<double>(counted)), 1e-5);
   }
+}
 
-  TEST_CASE("prefix lengths are a function of seed and place") {
-    const auto drawn = [](std::uint64_t seed, Index number) {
-      return prefixes(language_batch(with_prefix(), counting_batch(20, 9), seed, number));
-    };
-    CHECK(drawn(1, 2) == drawn(1, 2));
-    CHECK(drawn(1, 2) != drawn(1, 3));
-    CHECK(drawn(1, 2) != drawn(2, 2));
-    for (const Index length : {1, 2}) {
-      const auto only = prefixes(language_batch(with_prefix(), counting_batch(9, length), 1, 0));
-      CHECK(only == std::vector<std::int32_t>(9, 1));
-    }
-  }
-
-  TEST_CASE("documents apart begin with each row and behind each end, which predicts nothing") {
-    const Batch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
-    const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
-    using Ids = std::vector<std::int32_t>;
-    CHECK(batch.tensors[0].shape() == Shape{1, 16});
-    CHECK(values(batch.tensors[0]) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
-    CHECK(values(batch.tensors[1]) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
-    CHECK(values(batch.tensors[4]) == Ids{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4});
-    Ids starts(17, 16);
-    starts[0] = 0, starts[1] = 4, starts[2] = 8, starts[3] = 11;
-    CHECK(values(batch.tensors[3]) == starts);
-    CHECK(batch.counted == 14);
-  }
-
-  TEST_CASE("targets that do not count add nothing to the loss, and those within prefixes do not") {
-    const TemporaryFolder folder;
-    LanguageOptions options = tiny_options(folder);
-    for (const bool prefix : {false, true}) {
-      options.model.prefix = prefix;
-      const DecoderOnly model = tiny_model(options);
-      TokenBatch tokens = counting_batch(4, 8);
-      for (const Index i : {0, 1, 5}) tokens.targets.data<std::int32_t>()[i] = -1;
-      const Batch batch = language_batch(model.config(), tokens, 1, 0).to(model.device());
-      const Tensor logits = model(batch.tensors[0], batch.tensors[2]);
-      double sum = 0;
-      Index counted = 0;
-      for (Index i = 0; i < 32; ++i) {
-        if (batch.tensors[1].at(i) < 0) continue;
-        CHECK(batch.tensors[1].at(i) == (i + 1) % 7);
-        sum += nats_of(logits, i, (i + 1) % 7);
-        ++counted;
-      }
-      CHECK(batch.counted == counted);
-      CHECK((prefix ? counted < 29 : counted == 29));
-      CHECK_BELOW(std::abs(language_loss(model, batch).item() - sum / static_cast<double>(counted)), 1e-5);
-    }
-  }
-
-  TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
-    const TemporaryFolder folder;
-    LanguageOptions options = tiny_options(folder);
-    set_dropout(options.model, 0.5);  // must not be felt
-    const CapturedLog log;
-    const LanguageData data = tiny_data(options, folder);
-    DecoderOnly model = tiny_model(options);
-    Progress progress;
-    for (const bool fused : {false, true}) {
-      const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {fused, 5});
-      const TextLoss exact = measure.exact(model, progress);
-      double nats = 0;
-      Index bytes = 0;
-      std::vector<std::int32_t> ids(230);
-      data.validation.read(0, 230, ids.data());
-      model.eval();
-      for (Index first = 0; first < 229; first += 8) {
-        const Index length = std::min<Index>(8, 229 - first);
-        const Tensor inputs = Tensor::empty({1, length}, DType::i32);
-        std::copy_n(ids.begin() + first, length, inputs.data<std::int32_t>());
-        const Tensor logits = model(inputs);
-        for (Index t = 0; t < length; ++t) {
-          const std::int32_t target = ids[static_cast<std::size_t>(first + t + 1)];
-          nats += nats_of(logits, t, target);
-          bytes += target == 6 ? 2 : 1;  // é comes last
-        }
-      }
-      model.train();
-      CHECK(exact.tokens == 229);
-      CHECK(exact.text.bytes == bytes);
-      CHECK_BELOW(deviation(exact.mean(), nats / 229), 1e-6);
-    }
-  }
-
-  TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
-    const TemporaryFolder folder;
-    LanguageOptions options = tiny_options(folder);
-    options.model.prefix = true;
-    options.model.layers = 2;  // with one, what follows a prefix sees the same without it
-    const CapturedLog log;
-    const LanguageData data = tiny_data(options, folder);
-    DecoderOnly model = strong_model(options);
-    Progress progress;
-    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
-    double nats = 0;
-    Index windows_before = 0, tokens = 0;
-    for_each_window(data.validation, 8, 6, [&](Index rows, const ReadRows& read) {
-      const Batch batch =
-          language_batch(model.config(), read({0, rows}), 0, windows_before).to(model.device());
-      windows_before += rows;
-      nats += language_loss(model, batch).item() * static_cast<double>(batch.counted);
-      tokens += batch.counted;
-    });
+TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
+  const TemporaryFolder folder;
+  LanguageOptions options = tiny_options(folder);
+  set_dropout(options.model, 0.5);  // must not be felt
+  const CapturedLog log;
+  const LanguageData data = tiny_data(options, folder);
+  DecoderOnly model = tiny_model(options);
+  Progress progress;
+  for (const bool fused : {false, true}) {
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {fused, 5});
     const TextLoss exact = measure.exact(model, progress);
-    CHECK(exact.tokens == tokens);
-    CHECK(tokens < 229);
-    CHECK_BELOW(deviation(exact.mean(), nats / static_cast<double>(tokens)), 1e-9);
-    const LanguageMeasure otherwise(data.validation, *data.tokenizer, 5, 8, 2, {});  // batch and seed
-    CHECK(otherwise.exact(model, progress).tokens == tokens);
-    CHECK_BELOW(deviation(otherwise.exact(model, progress).mean(), exact.mean()), 1e-6);
-  }
-
-  TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's t has it") {
-    EstimatedLoss loss;
-    loss.standard_error = 0.1;
-    const auto text = [&](Index batches) {
-      loss.batches = batches;
-      return loss.error_text();
-    };
-    CHECK(text(1).empty());
-    CHECK(text(2) == " ± 1.2706");
-    CHECK(text(3) == " ± 0.4303");
-    CHECK(text(10) == " ± 0.2262");
-    for (const auto& [batches, quantile] :
-         std::map<Index, double>{{11, 2.2281}, {20, 2.0930}, {60, 2.0010}, {200, 1.9720}, {100000, 1.9600}}) {
-      INFO(batches);
-      const std::string found = text(batches);
-      CHECK_BELOW(std::fabs(std::stod(found.substr(found.find("0."))) - 0.1 * quantile), 2e-4);
+    double nats = 0;
+    Index bytes = 0;
+    std::vector<std::int32_t> ids(230);
+    data.validation.read(0, 230, ids.data());
+    model.eval();
+    for (Index first = 0; first < 229; first += 8) {
+      const Index length = std::min<Index>(8, 229 - first);
+      const Tensor inputs = Tensor::empty({1, length}, DType::i32);
+      std::copy_n(ids.begin() + first, length, inputs.data<std::int32_t>());
+      const Tensor logits = model(inputs);
+      for (Index t = 0; t < length; ++t) {
+        const std::int32_t target = ids[static_cast<std::size_t>(first + t + 1)];
+        nats += nats_of(logits, t, target);
+        bytes += target == 6 ? 2 : 1;  // é comes last
+      }
     }
+    model.train();
+    CHECK(exact.tokens == 229);
+    CHECK(exact.text.bytes == bytes);
+    CHECK_BELOW(deviation(exact.mean(), nats / 229), 1e-6);
   }
+}
 
-  TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
-    const TemporaryFolder folder;
-    const LanguageOptions options = tiny_options(folder);
-    const CapturedLog log;
-    write_bytes(options.data.validation[0], walk(3000, 2));
-    const LanguageData data = tiny_data(options, folder);
-    DecoderOnly model = tiny_model(options);
-    Progress progress;
-    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
-    const auto one = [&](Index number) { return measure.estimate(model, 1, number, progress); };
-    const EstimatedLoss two = measure.estimate(model, 2, 4, progress);
-    CHECK(two.tokens == 2 * 6 * 8);
-    CHECK(two.mean() == (one(8).mean() + one(9).mean()) / 2);
-    CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).mean() - one(9).mean()) / 2));
-    CHECK(one(8).standard_error == 0);
-    CHECK(one(8).error_text().empty());
-    CHECK(one(8).mean() != one(9).mean());
-    const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
-    CHECK(reseeded.estimate(model, 2, 4, progress).mean() != two.mean());
-    const EstimatedLoss many = measure.estimate(model, 60, 0, progress);
-    CHECK(many.standard_error > 0);
-    // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both stray alike.
-    CHECK_BELOW(std::fabs(many.mean() - measure.exact(model, progress).mean()),
-                kDeviations * std::sqrt(2) * many.standard_error);
-  }
+TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
+  const TemporaryFolder folder;
+  LanguageOptions options = tiny_options(folder);
+  options.model.prefix = true;
+  options.model.layers = 2;  // with one, what follows a prefix sees the same without it
+  const CapturedLog log;
+  const LanguageData data = tiny_data(options, folder);
+  DecoderOnly model = strong_model(options);
+  Progress progress;
+  const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+  double nats = 0;
+  Index windows_before = 0, tokens = 0;
+  for_each_window(data.validation, 8, 6, [&](Index rows, const ReadRows& read) {
+    const Batch batch = language_batch(model.config(), read({0, rows}), 0, windows_before).to(model.device());
+    windows_before += rows;
+    nats += language_loss(model, batch).item() * static_cast<double>(batch.counted);
+    tokens += batch.counted;
+  });
+  const TextLoss exact = measure.exact(model, progress);
+  CHECK(exact.tokens == tokens);
+  CHECK(tokens < 229);
+  CHECK_BELOW(deviation(exact.mean(), nats / static_cast<double>(tokens)), 1e-9);
+  const LanguageMeasure otherwise(data.validation, *data.tokenizer, 5, 8, 2, {});  // batch and seed
+  CHECK(otherwise.exact(model, progress).tokens == tokens);
+  CHECK_BELOW(deviation(otherwise.exact(model, progress).mean(), exact.mean()), 1e-6);
+}
 
-  TEST_CASE("a text shorter than a row is measured in a shorter one") {
-    const TemporaryFolder folder;
-    LanguageOptions options = tiny_options(folder);
-    write_bytes(options.data.validation[0], "abc");
-    const CapturedLog log;
-    const LanguageData data = tiny_data(options, folder);
-    DecoderOnly model = tiny_model(options);
-    Progress progress;
-    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
-    const TextLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
-    CHECK(exact.tokens == 2);
-    CHECK(estimate.tokens == 12);
-    CHECK_BELOW(deviation(estimate.mean(), exact.mean()), 1e-6);
+TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's t has it") {
+  EstimatedLoss loss;
+  loss.standard_error = 0.1;
+  const auto text = [&](Index batches) {
+    loss.batches = batches;
+    return loss.error_text();
+  };
+  CHECK(text(1).empty());
+  CHECK(text(2) == " ± 1.2706");
+  CHECK(text(3) == " ± 0.4303");
+  CHECK(text(10) == " ± 0.2262");
+  for (const auto& [batches, quantile] :
+       std::map<Index, double>{{11, 2.2281}, {20, 2.0930}, {60, 2.0010}, {200, 1.9720}, {100000, 1.9600}}) {
+    INFO(batches);
+    const std::string found = text(batches);
+    CHECK_BELOW(std::fabs(std::stod(found.substr(found.find("0."))) - 0.1 * quantile), 2e-4);
   }
+}
+
+TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
+  const TemporaryFolder folder;
+  const LanguageOptions options = tiny_options(folder);
+  const CapturedLog log;
+  write_bytes(options.data.validation[0], walk(3000, 2));
+  const LanguageData data = tiny_data(options, folder);
+  DecoderOnly model = tiny_model(options);
+  Progress progress;
+  const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+  const auto one = [&](Index number) { return measure.estimate(model, 1, number, progress); };
+  const EstimatedLoss two = measure.estimate(model, 2, 4, progress);
+  CHECK(two.tokens == 2 * 6 * 8);
+  CHECK(two.mean() == (one(8).mean() + one(9).mean()) / 2);
+  CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).mean() - one(9).mean()) / 2));
+  CHECK(one(8).standard_error == 0);
+  CHECK(one(8).error_text().empty());
+  CHECK(one(8).mean() != one(9).mean());
+  const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
+  CHECK(reseeded.estimate(model, 2, 4, progress).mean() != two.mean());
+  const EstimatedLoss many = measure.estimate(model, 60, 0, progress);
+  CHECK(many.standard_error > 0);
+  // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both stray alike.
+  CHECK_BELOW(std::fabs(many.mean() - measure.exact(model, progress).mean()),
+              kDeviations * std::sqrt(2) * many.standard_error);
+}
+
+TEST_CASE("a text shorter than a row is measured in a shorter one") {
+  const TemporaryFolder folder;
+  LanguageOptions options = tiny_options(folder);
+  write_bytes(options.data.validation[0], "abc");
+  const CapturedLog log;
+  const LanguageData data = tiny_data(options, folder);
+  DecoderOnly model = tiny_model(options);
+  Progress progress;
+  const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+  const TextLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
+  CHECK(exact.tokens == 2);
+  CHECK(estimate.tokens == 12);
+  CHECK_BELOW(deviation(estimate.mean(), exact.mean()), 1e-6);
 }

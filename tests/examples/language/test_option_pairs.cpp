@@ -114,27 +114,25 @@ std::vector<Choice> all_choices() {
 
 }  // namespace
 
-TEST_SUITE("examples/language/options") {
-  TEST_CASE("each option that is accepted, alone or beside another, changes the model") {
-    const SingleThread guard;
-    const std::vector<Choice> choices = all_choices();
-    const DecoderOnlyConfig usual = *model_of({});
-    Generator random(test_seed(2));
-    const auto check_change = [](const DecoderOnlyConfig& without,
-                                 const std::optional<DecoderOnlyConfig>& with) {
-      if (!with || text_of(*with) == text_of(without)) return;  // refused, or what it was
-      CHECK(!(traits_of(*with) == traits_of(without)));
-    };
-    for (const Choice& one : choices) {
-      INFO(one.first, " ", one.second);
-      const auto alone = model_of({one});
-      check_change(usual, alone);
-      if (!alone) continue;
-      for (const Choice& other : choices) {
-        if (one.first == other.first || random.below(3) >= random_cases(3)) continue;
-        INFO("before ", other.first, " ", other.second);
-        check_change(*alone, model_of({one, other}));
-      }
+TEST_CASE("each option that is accepted, alone or beside another, changes the model") {
+  const SingleThread guard;
+  const std::vector<Choice> choices = all_choices();
+  const DecoderOnlyConfig usual = *model_of({});
+  Generator random(test_seed(2));
+  const auto check_change = [](const DecoderOnlyConfig& without,
+                               const std::optional<DecoderOnlyConfig>& with) {
+    if (!with || text_of(*with) == text_of(without)) return;  // refused, or what it was
+    CHECK(!(traits_of(*with) == traits_of(without)));
+  };
+  for (const Choice& one : choices) {
+    INFO(one.first, " ", one.second);
+    const auto alone = model_of({one});
+    check_change(usual, alone);
+    if (!alone) continue;
+    for (const Choice& other : choices) {
+      if (one.first == other.first || random.below(3) >= random_cases(3)) continue;
+      INFO("before ", other.first, " ", other.second);
+      check_change(*alone, model_of({one, other}));
     }
   }
 }

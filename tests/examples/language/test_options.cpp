@@ -43,186 +43,182 @@ Index parameters(const std::string& preset, Index vocabulary) {
 
 }  // namespace
 
-TEST_SUITE("examples/language/options") {
-  TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
-    // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
-    CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
-    CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
-    // No table of positions; gains of queries and keys.
-    CHECK(parameters("shakespeare-char-3-minutes", 65) ==
-          65 * 128 + 4 * (12 * 128 * 128 + 2 * 128 + 2 * 32) + 128);
-    // Eight convolutions of 4 tokens.
-    CHECK(parameters("shakespeare-char-10-minutes", 65) ==
-          parameters("shakespeare-char-3-minutes", 65) + 8 * 4 * 128);
-    CHECK(parameters("wikitext-2", 4096) ==
-          4096 * 192 + 4 * (12 * 192 * 192 + 2 * 192 + 2 * 48 + 2 * 4 * 192) + 192);
-    CHECK(parameters("gpt2-124m", 50257) == 124439808);
-    CHECK(parameters("stories-260k", 512) == 260032);
-  }
+TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
+  // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
+  CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
+  CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
+  // No table of positions; gains of queries and keys.
+  CHECK(parameters("shakespeare-char-3-minutes", 65) ==
+        65 * 128 + 4 * (12 * 128 * 128 + 2 * 128 + 2 * 32) + 128);
+  // Eight convolutions of 4 tokens.
+  CHECK(parameters("shakespeare-char-10-minutes", 65) ==
+        parameters("shakespeare-char-3-minutes", 65) + 8 * 4 * 128);
+  CHECK(parameters("wikitext-2", 4096) ==
+        4096 * 192 + 4 * (12 * 192 * 192 + 2 * 192 + 2 * 48 + 2 * 4 * 192) + 192);
+  CHECK(parameters("gpt2-124m", 50257) == 124439808);
+  CHECK(parameters("stories-260k", 512) == 260032);
+}
 
-  TEST_CASE("schedules of batches are checked, and forget nothing in config.json") {
-    const LanguageOptions options =
-        parsed_options({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
-    options.check();
-    CHECK(nlohmann::ordered_json(options).get<LanguageOptions>().batch_shapes().size() == 2);
-    CHECK(refusal({"--context-schedule", "0:32,0.5:128"}) ==
-          "--context-schedule: goes up to 128, and --context is 64");
-    CHECK(refusal({"--batch-schedule", "0.5"}).find("--batch-schedule: a schedule is written as") == 0);
-    CHECK(refusal({"--batch-schedule", "0.5:8", "--order", "sequential"}) ==
-          "--batch-schedule needs --order random");
-  }
+TEST_CASE("schedules of batches are checked, and forget nothing in config.json") {
+  const LanguageOptions options =
+      parsed_options({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
+  options.check();
+  CHECK(nlohmann::ordered_json(options).get<LanguageOptions>().batch_shapes().size() == 2);
+  CHECK(refusal({"--context-schedule", "0:32,0.5:128"}) ==
+        "--context-schedule: goes up to 128, and --context is 64");
+  CHECK(refusal({"--batch-schedule", "0.5"}).find("--batch-schedule: a schedule is written as") == 0);
+  CHECK(refusal({"--batch-schedule", "0.5:8", "--order", "sequential"}) ==
+        "--batch-schedule needs --order random");
+}
 
-  TEST_CASE("a number of steps that is asked for takes a time budget's place") {
-    CHECK(parsed_options({"--time-budget", "3"}).training.time_budget == 3);
-    CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
-          "--time-budget has no effect with --steps; leave it out");
-  }
+TEST_CASE("a number of steps that is asked for takes a time budget's place") {
+  CHECK(parsed_options({"--time-budget", "3"}).training.time_budget == 3);
+  CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
+        "--time-budget has no effect with --steps; leave it out");
+}
 
-  TEST_CASE("every preset is accepted as it stands") {
-    for (const Preset& preset : language_presets()) {
-      CHECK_NOTHROW(LanguageOptions(preset.name).check());
-      CHECK(parsed_options({"--preset", preset.name}).training.warmup ==
-            LanguageOptions(preset.name).training.warmup);
-      CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") !=
-            std::string::npos);
-    }
+TEST_CASE("every preset is accepted as it stands") {
+  for (const Preset& preset : language_presets()) {
+    CHECK_NOTHROW(LanguageOptions(preset.name).check());
+    CHECK(parsed_options({"--preset", preset.name}).training.warmup ==
+          LanguageOptions(preset.name).training.warmup);
+    CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") !=
+          std::string::npos);
   }
+}
 
-  TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
-    for (const auto& arguments :
-         {std::vector<std::string>{"--layers", "3", "--preset", "gpt2-124m", "--bias=false"},
-          std::vector<std::string>{"--preset=gpt2-124m", "--bias=false", "--layers=3"}}) {
-      const LanguageOptions options = parsed_options(arguments);
-      CHECK(options.preset == "gpt2-124m");
-      CHECK(options.model.layers == 3);
-      CHECK_FALSE(options.model.feed_forward_bias);
-      CHECK(options.model.width == 768);
-      CHECK(options.data.vocabulary == 50257);
-    }
-    CHECK(parsed_options({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
-              .training.optimizer.option("beta2") == 0.95);
-    CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
-          "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, "
-          "shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k; got gpt3");
+TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
+  for (const auto& arguments :
+       {std::vector<std::string>{"--layers", "3", "--preset", "gpt2-124m", "--bias=false"},
+        std::vector<std::string>{"--preset=gpt2-124m", "--bias=false", "--layers=3"}}) {
+    const LanguageOptions options = parsed_options(arguments);
+    CHECK(options.preset == "gpt2-124m");
+    CHECK(options.model.layers == 3);
+    CHECK_FALSE(options.model.feed_forward_bias);
+    CHECK(options.model.width == 768);
+    CHECK(options.data.vocabulary == 50257);
   }
+  CHECK(parsed_options({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
+            .training.optimizer.option("beta2") == 0.95);
+  CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
+        "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, "
+        "shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k; got gpt3");
+}
 
-  TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
-    CHECK(parsed_options({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
-    CHECK(
-        parsed_options({"--preset", "stories-260k", "--attention", "differential"}).model.attention.groups ==
+TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
+  CHECK(parsed_options({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
+  CHECK(parsed_options({"--preset", "stories-260k", "--attention", "differential"}).model.attention.groups ==
         0);
-    CHECK(parsed_options({"--preset", "stories-260k", "--attention", "gqa"}).model.attention.groups == 4);
-    CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
-          "nothing was thrown");
-    CHECK(parsed_options({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4",
-                          "--query-latent-width", "12", "--positions", "rotary"})
-              .model_config(65)
-              .attention.latent_width == 24);
-    CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
-          "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
-  }
+  CHECK(parsed_options({"--preset", "stories-260k", "--attention", "gqa"}).model.attention.groups == 4);
+  CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
+        "nothing was thrown");
+  CHECK(parsed_options({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4",
+                        "--query-latent-width", "12", "--positions", "rotary"})
+            .model_config(65)
+            .attention.latent_width == 24);
+  CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
+        "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
+}
 
-  TEST_CASE("what makes no sense together is refused by the options' names") {
-    check_refused(
-        {{"--groups 2", "[attention] groups is for gqa"},
-         {"--rotary-width 8 --attention mqa", "[attention] rotary_width is for mla"},
-         {"--window-rotary-base 100", "[decoder_only] window_rotary_base=100 needs a window"},
-         {"--positions rotary --window 8 --window-rotary-base 100", "nothing was thrown"},
-         {"--width 30", "[attention] width must be divisible by heads"},
-         {"--attention additive", "[decoder_only] attention must be one of mha, gqa, mqa, mla"},
-         {"--tokenizer word", "--tokenizer must be character, byte, bpe or sentencepiece; got word"},
-         {"--tokenizer bpe --vocabulary 256", "--vocabulary must be at least 257"},
-         {"--tokens t --corpus c", "--tokens is a corpus already prepared"},
-         {"--tokens t --tokenizer-model c", "--tokens has a tokenizer"},
-         {"--validation-fraction 1", "--validation-fraction must be above 0"},
-         {"--batch 0", "--batch must be positive; got 0"},
-         {"--documents apart --prefix", "--documents apart needs a model without --prefix"},
-         {"--documents apart --short-convolution 3", "--documents apart needs a model without --short-conv"},
-         {"--documents apart --attention gla", "--documents apart needs a model without a state"},
-         {"--head-chunk 8", "--head-chunk needs --fused-head"},
-         {"--validation-kind none", "--validation-kind must be auto, exact, estimate or both; got none"},
-         {"--order backwards", "--order must be random or sequential; got backwards"},
-         {"--documents some", "--documents must be joined or apart; got some"},
-         {"--loss-on some", "--loss-on must be all or answers; got some"},
-         {"--feed-forward-kind sine", "--feed-forward-kind: the feed-forward network must be one of gelu, "},
-         {"--steps 50 --warmup 50", "the cosine schedule needs more --steps than --warmup; got 50 and 50"}},
-        refusal);
-    CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
-  }
+TEST_CASE("what makes no sense together is refused by the options' names") {
+  check_refused(
+      {{"--groups 2", "[attention] groups is for gqa"},
+       {"--rotary-width 8 --attention mqa", "[attention] rotary_width is for mla"},
+       {"--window-rotary-base 100", "[decoder_only] window_rotary_base=100 needs a window"},
+       {"--positions rotary --window 8 --window-rotary-base 100", "nothing was thrown"},
+       {"--width 30", "[attention] width must be divisible by heads"},
+       {"--attention additive", "[decoder_only] attention must be one of mha, gqa, mqa, mla"},
+       {"--tokenizer word", "--tokenizer must be character, byte, bpe or sentencepiece; got word"},
+       {"--tokenizer bpe --vocabulary 256", "--vocabulary must be at least 257"},
+       {"--tokens t --corpus c", "--tokens is a corpus already prepared"},
+       {"--tokens t --tokenizer-model c", "--tokens has a tokenizer"},
+       {"--validation-fraction 1", "--validation-fraction must be above 0"},
+       {"--batch 0", "--batch must be positive; got 0"},
+       {"--documents apart --prefix", "--documents apart needs a model without --prefix"},
+       {"--documents apart --short-convolution 3", "--documents apart needs a model without --short-conv"},
+       {"--documents apart --attention gla", "--documents apart needs a model without a state"},
+       {"--head-chunk 8", "--head-chunk needs --fused-head"},
+       {"--validation-kind none", "--validation-kind must be auto, exact, estimate or both; got none"},
+       {"--order backwards", "--order must be random or sequential; got backwards"},
+       {"--documents some", "--documents must be joined or apart; got some"},
+       {"--loss-on some", "--loss-on must be all or answers; got some"},
+       {"--feed-forward-kind sine", "--feed-forward-kind: the feed-forward network must be one of gelu, "},
+       {"--steps 50 --warmup 50", "the cosine schedule needs more --steps than --warmup; got 50 and 50"}},
+      refusal);
+  CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
+}
 
-  TEST_CASE("an option that would change nothing is refused by its name") {
-    check_refused(
-        {{"--tokens t --tokenizer character --vocabulary 50",
-          "--tokenizer has no effect with --tokens; leave"},
-         {"--tokens t --vocabulary 50", "--vocabulary has no effect with --tokens"},
-         {"--tokens t --validation-fraction 0.5", "--validation-fraction has no effect with --tokens"},
-         {"--validation v --validation-fraction 0.5",
-          "--validation-fraction has no effect with --validation"},
-         {"--tokenizer-model m --tokenizer bpe", "--tokenizer has no effect with --tokenizer-model"},
-         {"--tokenizer-model m --vocabulary 300", "--vocabulary has no effect with --tokenizer-model"},
-         {"--tokenizer byte --vocabulary 300", "--vocabulary has no effect with --tokenizer byte"},
-         {"--rotary-base 500", "--rotary-base has no effect without --positions rotary or --attention mla"},
-         {"--rotary-base 500 --positions rotary --window 8 --window-rotary-base 100",
-          "--rotary-base has no effect with --window-rotary-base and a window in all layers"},
-         {"--rotary-base 500 --positions rotary --window 8 --window-rotary-base 100 --windows SL",
-          "nothing was thrown"},
-         {"--schedule constant --minimum-learning-rate 0",
-          "--minimum-learning-rate has no effect with --schedule constant"},
-         {"--positions rotary --rotary-base 500 --tokenizer bpe --vocabulary 300 --validation-fraction 0.2",
-          "nothing was thrown"},
-         {"--attention mla --rotary-base 500", "nothing was thrown"},
-         {"--attention gla --positions rotary",
-          "--positions has no effect on a state, which knows the order of tokens by itself"},
-         {"--attention kda --attention-dropout 0.1",
-          "--attention-dropout has no effect on a state, which has no weights to drop"},
-         {"--full-attention gqa", "--full-attention has no effect without an F that a layer has"}},
-        refusal_of_ignored<LanguageOptions>);
-    CHECK(parsed_options(words_of("--preset shakespeare-char-10-minutes --attention gla")).model.positions ==
-          PositionKind::none);
-  }
+TEST_CASE("an option that would change nothing is refused by its name") {
+  check_refused(
+      {{"--tokens t --tokenizer character --vocabulary 50", "--tokenizer has no effect with --tokens; leave"},
+       {"--tokens t --vocabulary 50", "--vocabulary has no effect with --tokens"},
+       {"--tokens t --validation-fraction 0.5", "--validation-fraction has no effect with --tokens"},
+       {"--validation v --validation-fraction 0.5", "--validation-fraction has no effect with --validation"},
+       {"--tokenizer-model m --tokenizer bpe", "--tokenizer has no effect with --tokenizer-model"},
+       {"--tokenizer-model m --vocabulary 300", "--vocabulary has no effect with --tokenizer-model"},
+       {"--tokenizer byte --vocabulary 300", "--vocabulary has no effect with --tokenizer byte"},
+       {"--rotary-base 500", "--rotary-base has no effect without --positions rotary or --attention mla"},
+       {"--rotary-base 500 --positions rotary --window 8 --window-rotary-base 100",
+        "--rotary-base has no effect with --window-rotary-base and a window in all layers"},
+       {"--rotary-base 500 --positions rotary --window 8 --window-rotary-base 100 --windows SL",
+        "nothing was thrown"},
+       {"--schedule constant --minimum-learning-rate 0",
+        "--minimum-learning-rate has no effect with --schedule constant"},
+       {"--positions rotary --rotary-base 500 --tokenizer bpe --vocabulary 300 --validation-fraction 0.2",
+        "nothing was thrown"},
+       {"--attention mla --rotary-base 500", "nothing was thrown"},
+       {"--attention gla --positions rotary",
+        "--positions has no effect on a state, which knows the order of tokens by itself"},
+       {"--attention kda --attention-dropout 0.1",
+        "--attention-dropout has no effect on a state, which has no weights to drop"},
+       {"--full-attention gqa", "--full-attention has no effect without an F that a layer has"}},
+      refusal_of_ignored<LanguageOptions>);
+  CHECK(parsed_options(words_of("--preset shakespeare-char-10-minutes --attention gla")).model.positions ==
+        PositionKind::none);
+}
 
-  TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
-    const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
-    const LanguageOptions options =
-        parsed_options({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
-    CHECK(options.model.layers == 5);
-    CHECK(options.model.attention.kind == "gqa");
-    CHECK(options.model.gated);
-    CHECK(options.model.norm == NormKind::rms);
-    CHECK(options.model.context == 512);
-    CHECK(options.training.steps == 300);
-    CHECK(options.batch == 12);
-    // The options describe the same model, as far as they can.
-    CHECK(options.model_config(512).to_json() == tuned.to_json());
-    CHECK(parsed_options({"--from", "folder", "--context", "100"}, &tuned).model.context == 100);
-    CHECK(parsed_options({"--from", "folder", "--dropout", "0.2"}, &tuned).model.residual_dropout == 0.2);
-    const auto refused = [&](std::vector<std::string> more) {
-      more.insert(more.end(), {"--from", "folder"});
-      return message_of<Error>([&] { parsed_options(more, &tuned); });
-    };
-    CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64");
-    CHECK(refused({"--norm", "layer"}) == "--norm layer contradicts --from folder, which has rms");
-    CHECK(refused({"--context", "513"}) == "--context 513 contradicts --from folder, which has 512");
-    CHECK(refused({"--tokenizer", "byte"}) ==
-          "--tokenizer contradicts --from, whose model keeps its tokenizer");
-    CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
-  }
+TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
+  const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
+  const LanguageOptions options =
+      parsed_options({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
+  CHECK(options.model.layers == 5);
+  CHECK(options.model.attention.kind == "gqa");
+  CHECK(options.model.gated);
+  CHECK(options.model.norm == NormKind::rms);
+  CHECK(options.model.context == 512);
+  CHECK(options.training.steps == 300);
+  CHECK(options.batch == 12);
+  // The options describe the same model, as far as they can.
+  CHECK(options.model_config(512).to_json() == tuned.to_json());
+  CHECK(parsed_options({"--from", "folder", "--context", "100"}, &tuned).model.context == 100);
+  CHECK(parsed_options({"--from", "folder", "--dropout", "0.2"}, &tuned).model.residual_dropout == 0.2);
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--from", "folder"});
+    return message_of<Error>([&] { parsed_options(more, &tuned); });
+  };
+  CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64");
+  CHECK(refused({"--norm", "layer"}) == "--norm layer contradicts --from folder, which has rms");
+  CHECK(refused({"--context", "513"}) == "--context 513 contradicts --from folder, which has 512");
+  CHECK(refused({"--tokenizer", "byte"}) ==
+        "--tokenizer contradicts --from, whose model keeps its tokenizer");
+  CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
+}
 
-  TEST_CASE("a preset's numbers do not forbid what is given: small rates, contexts, an order") {
-    for (const Preset& preset : language_presets()) {
-      for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
-               {"--learning-rate", "1e-6"},
-               {"--learning-rate", "3e-5", "--schedule", "constant"},
-               {"--learning-rate", "3e-5", "--schedule", "inverse_square_root"},
-               {"--context", "32"},
-               {"--order", "sequential"}}) {
-        std::vector<std::string> arguments{"--preset", preset.name};
-        arguments.insert(arguments.end(), given.begin(), given.end());
-        CAPTURE(arguments);
-        CHECK(refusal(arguments) == "nothing was thrown");
-      }
+TEST_CASE("a preset's numbers do not forbid what is given: small rates, contexts, an order") {
+  for (const Preset& preset : language_presets()) {
+    for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
+             {"--learning-rate", "1e-6"},
+             {"--learning-rate", "3e-5", "--schedule", "constant"},
+             {"--learning-rate", "3e-5", "--schedule", "inverse_square_root"},
+             {"--context", "32"},
+             {"--order", "sequential"}}) {
+      std::vector<std::string> arguments{"--preset", preset.name};
+      arguments.insert(arguments.end(), given.begin(), given.end());
+      CAPTURE(arguments);
+      CHECK(refusal(arguments) == "nothing was thrown");
     }
-    CHECK(refusal({"--context", "32", "--context-schedule", "0:64"})
-              .find("--context-schedule: goes up to 64") == 0);
   }
+  CHECK(
+      refusal({"--context", "32", "--context-schedule", "0:64"}).find("--context-schedule: goes up to 64") ==
+      0);
 }

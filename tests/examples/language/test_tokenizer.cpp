@@ -56,83 +56,81 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 }  // namespace
 
-TEST_SUITE("examples/language/tokenizer") {
-  TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merges as lines or as pairs") {
-    for (const bool pairs : {false, true}) {
-      const TemporaryFolder folder;
-      write_bytes(folder.file("tokenizer.json"), gpt2_json(pairs).dump());
-      const auto read = find_tokenizer(folder.file(""));
-      const auto ours = learnt();
-      CHECK(read->encode(kText) == ours->encode(kText));
-      CHECK(read->encode(kText).size() < std::string(kText).size());
-      CHECK(read->decode(read->encode(kText)) == kText);
-      CHECK(read->vocabulary_size() == ours->vocabulary_size());
-      CHECK(read->end() == ours->end());
-    }
-  }
-
-  TEST_CASE("a tokenizer.json of another kind is read as it is, or refused by name") {
+TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merges as lines or as pairs") {
+  for (const bool pairs : {false, true}) {
     const TemporaryFolder folder;
-    const auto refused = [&](const char* pointer, const Json& value) {
-      Json json = gpt2_json(false);
-      json[Json::json_pointer(pointer)] = value;
-      return refusal(folder, json);
-    };
-    const auto kind = [&](const char* pointer, const Json& value) {
-      CHECK(refused(pointer, value) == "nothing was thrown");
-      const auto tokenizer = find_tokenizer(folder.file("tokenizer.json"));
-      const TemporaryFolder exported;
-      CHECK(export_tokenizer(*tokenizer, exported.file("")).find("tokenizer") != std::string::npos);
-      CHECK(find_tokenizer(exported.file(""))->encode(kText) == tokenizer->encode(kText));
-      return std::string(tokenizer->kind());
-    };
-    CHECK(kind("/model/unk_token", nullptr) == "bpe");
-    CHECK(kind("/normalizer", {{"type", "NFC"}}) == "tokenizer_json");
-    CHECK(kind("/pre_tokenizer/add_prefix_space", true) == "tokenizer_json");
-    CHECK(kind("/pre_tokenizer/use_regex", false) == "tokenizer_json");
-    CHECK(kind("/model/ignore_merges", true) == "tokenizer_json");
-    CHECK(has(refused("/model/type", "WordLevel"), "tokenizer.json: has a model of type WordLevel"));
-    CHECK(has(refused("/pre_tokenizer/type", "UnicodeScripts"), "a pre-tokenizer of type UnicodeScripts"));
-    CHECK(has(refused("/model", {{"type", "BPE"}}), "tokenizer.json: is damaged"));
-    write_bytes(folder.file("tokenizer.json"), "{");
-    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
-              "tokenizer.json: is damaged"));
-    const std::string sound = gpt2_json(false).dump();
-    write_bytes(folder.file("tokenizer.json"), sound + '\0');
-    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
-              "tokenizer.json: is damaged: it is not JSON: it has a NUL byte"));
-    write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
-    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
-              "tokenizer.json: is damaged: it has \"version\" twice"));
+    write_bytes(folder.file("tokenizer.json"), gpt2_json(pairs).dump());
+    const auto read = find_tokenizer(folder.file(""));
+    const auto ours = learnt();
+    CHECK(read->encode(kText) == ours->encode(kText));
+    CHECK(read->encode(kText).size() < std::string(kText).size());
+    CHECK(read->decode(read->encode(kText)) == kText);
+    CHECK(read->vocabulary_size() == ours->vocabulary_size());
+    CHECK(read->end() == ours->end());
   }
+}
 
-  TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {
-    const TemporaryFolder folder;
-    const BytePairFiles files = byte_pair_files(*learnt());
-    write_bytes(folder.file("vocab.json"), files.vocabulary);
-    write_bytes(folder.file("merges.txt"), files.merges);
-    const auto read = [&](const char* config) {
-      write_bytes(folder.file("tokenizer_config.json"), config);
-      return message_of<Error>([&] { find_tokenizer(folder.file("")); });
-    };
-    CHECK(read("{}") == "nothing was thrown");
-    CHECK(read(R"({"tokenizer_class": null, "add_prefix_space": null})") == "nothing was thrown");
-    CHECK(read(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": false})") ==
-          "nothing was thrown");
-    CHECK(has(read(R"({"tokenizer_class": "RobertaTokenizer"})"), "a tokenizer_class of RobertaTokenizer"));
-    CHECK(has(read(R"({"add_prefix_space": true})"), "has add_prefix_space"));
-    for (const char* damaged :
-         {R"({"tokenizer_class": ["GPT2Tokenizer"]})", R"({"add_prefix_space": 1})", "[]", "{"})
-      CHECK(has(read(damaged), "tokenizer_config.json"));
-  }
+TEST_CASE("a tokenizer.json of another kind is read as it is, or refused by name") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* pointer, const Json& value) {
+    Json json = gpt2_json(false);
+    json[Json::json_pointer(pointer)] = value;
+    return refusal(folder, json);
+  };
+  const auto kind = [&](const char* pointer, const Json& value) {
+    CHECK(refused(pointer, value) == "nothing was thrown");
+    const auto tokenizer = find_tokenizer(folder.file("tokenizer.json"));
+    const TemporaryFolder exported;
+    CHECK(export_tokenizer(*tokenizer, exported.file("")).find("tokenizer") != std::string::npos);
+    CHECK(find_tokenizer(exported.file(""))->encode(kText) == tokenizer->encode(kText));
+    return std::string(tokenizer->kind());
+  };
+  CHECK(kind("/model/unk_token", nullptr) == "bpe");
+  CHECK(kind("/normalizer", {{"type", "NFC"}}) == "tokenizer_json");
+  CHECK(kind("/pre_tokenizer/add_prefix_space", true) == "tokenizer_json");
+  CHECK(kind("/pre_tokenizer/use_regex", false) == "tokenizer_json");
+  CHECK(kind("/model/ignore_merges", true) == "tokenizer_json");
+  CHECK(has(refused("/model/type", "WordLevel"), "tokenizer.json: has a model of type WordLevel"));
+  CHECK(has(refused("/pre_tokenizer/type", "UnicodeScripts"), "a pre-tokenizer of type UnicodeScripts"));
+  CHECK(has(refused("/model", {{"type", "BPE"}}), "tokenizer.json: is damaged"));
+  write_bytes(folder.file("tokenizer.json"), "{");
+  CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+            "tokenizer.json: is damaged"));
+  const std::string sound = gpt2_json(false).dump();
+  write_bytes(folder.file("tokenizer.json"), sound + '\0');
+  CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+            "tokenizer.json: is damaged: it is not JSON: it has a NUL byte"));
+  write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
+  CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+            "tokenizer.json: is damaged: it has \"version\" twice"));
+}
 
-  TEST_CASE("a folder without a tokenizer says what was looked for") {
-    const TemporaryFolder folder;
-    const std::string message = message_of<DataError>([&] { find_tokenizer(folder.file("")); });
-    CHECK(has(message, "has no tokenizer"));
-    CHECK(has(message, "--tokenizer-model"));
-    CHECK_FALSE(has_tokenizer(folder.file("")));
-    write_bytes(folder.file("tokenizer.json"), gpt2_json(false).dump());
-    CHECK(has_tokenizer(folder.file("")));
-  }
+TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {
+  const TemporaryFolder folder;
+  const BytePairFiles files = byte_pair_files(*learnt());
+  write_bytes(folder.file("vocab.json"), files.vocabulary);
+  write_bytes(folder.file("merges.txt"), files.merges);
+  const auto read = [&](const char* config) {
+    write_bytes(folder.file("tokenizer_config.json"), config);
+    return message_of<Error>([&] { find_tokenizer(folder.file("")); });
+  };
+  CHECK(read("{}") == "nothing was thrown");
+  CHECK(read(R"({"tokenizer_class": null, "add_prefix_space": null})") == "nothing was thrown");
+  CHECK(read(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": false})") ==
+        "nothing was thrown");
+  CHECK(has(read(R"({"tokenizer_class": "RobertaTokenizer"})"), "a tokenizer_class of RobertaTokenizer"));
+  CHECK(has(read(R"({"add_prefix_space": true})"), "has add_prefix_space"));
+  for (const char* damaged :
+       {R"({"tokenizer_class": ["GPT2Tokenizer"]})", R"({"add_prefix_space": 1})", "[]", "{"})
+    CHECK(has(read(damaged), "tokenizer_config.json"));
+}
+
+TEST_CASE("a folder without a tokenizer says what was looked for") {
+  const TemporaryFolder folder;
+  const std::string message = message_of<DataError>([&] { find_tokenizer(folder.file("")); });
+  CHECK(has(message, "has no tokenizer"));
+  CHECK(has(message, "--tokenizer-model"));
+  CHECK_FALSE(has_tokenizer(folder.file("")));
+  write_bytes(folder.file("tokenizer.json"), gpt2_json(false).dump());
+  CHECK(has_tokenizer(folder.file("")));
 }

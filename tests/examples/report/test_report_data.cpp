@@ -28,100 +28,97 @@ std::string run_folder(const TemporaryFolder& temporary, const char* name, const
 
 }  // namespace
 
-TEST_SUITE("examples/report/report_data") {
-  TEST_CASE("a long curve keeps its extremes, its gaps and its order, in few points") {
-    std::vector<double> values;
-    for (int i = 0; i < 100000; ++i) values.push_back(std::sin(i / 1000.0));
-    values[54321] = 99;
-    values[12345] = -99;
-    values[777] = kNan;
-    const std::vector<std::size_t> kept = decimated(values, 2000);
-    CHECK(kept.size() <= 2000);
-    CHECK(kept.size() > 1000);
-    CHECK(std::is_sorted(kept.begin(), kept.end()));
-    CHECK(std::adjacent_find(kept.begin(), kept.end()) == kept.end());
-    for (const std::size_t extreme : {54321u, 12345u, 777u})
-      CHECK(std::find(kept.begin(), kept.end(), extreme) != kept.end());
-    CHECK(decimated({1, kNan, 3}, 3) == std::vector<std::size_t>{0, 1, 2});
-    CHECK(decimated({}, 3).empty());
-  }
+TEST_CASE("a long curve keeps its extremes, its gaps and its order, in few points") {
+  std::vector<double> values;
+  for (int i = 0; i < 100000; ++i) values.push_back(std::sin(i / 1000.0));
+  values[54321] = 99;
+  values[12345] = -99;
+  values[777] = kNan;
+  const std::vector<std::size_t> kept = decimated(values, 2000);
+  CHECK(kept.size() <= 2000);
+  CHECK(kept.size() > 1000);
+  CHECK(std::is_sorted(kept.begin(), kept.end()));
+  CHECK(std::adjacent_find(kept.begin(), kept.end()) == kept.end());
+  for (const std::size_t extreme : {54321u, 12345u, 777u})
+    CHECK(std::find(kept.begin(), kept.end(), extreme) != kept.end());
+  CHECK(decimated({1, kNan, 3}, 3) == std::vector<std::size_t>{0, 1, 2});
+  CHECK(decimated({}, 3).empty());
+}
 
-  TEST_CASE("a curve has what the metrics have, with null for what they lack") {
-    const TemporaryFolder temporary;
-    const std::string folder = run_folder(temporary, "run", R"({"layers": 2, "training": {}})",
-                                          R"({"step":1,"train_loss":2.5,"elapsed":0.5,"tokens":64})"
-                                          "\n"
-                                          R"({"step":2,"train_loss":null})"
-                                          "\n"
-                                          R"({"step":2,"bad_step":"the loss is nan","update":"skipped"})"
-                                          "\n"
-                                          R"({"train_loss":7})"
-                                          "\n"
-                                          R"({"step":3,"validation_loss":"none","samples":["x"]})"
-                                          "\ndamaged\n");
-    const Json run = report_data({read_run(folder)}).at("runs").at(0);
-    CHECK(run.at("name") == "run");
-    const Json& curve = run.at("curves").at("train_loss");
-    CHECK(curve.dump() == R"({"step":[1.0,2.0],"time":[0.5,null],"tokens":[64.0,null],"value":[2.5,null]})");
-    CHECK(run.at("curves").at("validation_loss").at("value").dump() == "[null]");
-    CHECK(run.at("curves").at("gradient_norm").at("value").empty());
-    CHECK(run.at("samples").dump() == R"([{"step":3,"texts":["x"]}])");
-    CHECK(run.at("bad_steps").size() == 1);
-    CHECK(run.at("model").dump() == R"([["layers","2"]])");
-    CHECK(run.at("attention").is_null());
-  }
+TEST_CASE("a curve has what the metrics have, with null for what they lack") {
+  const TemporaryFolder temporary;
+  const std::string folder = run_folder(temporary, "run", R"({"layers": 2, "training": {}})",
+                                        R"({"step":1,"train_loss":2.5,"elapsed":0.5,"tokens":64})"
+                                        "\n"
+                                        R"({"step":2,"train_loss":null})"
+                                        "\n"
+                                        R"({"step":2,"bad_step":"the loss is nan","update":"skipped"})"
+                                        "\n"
+                                        R"({"train_loss":7})"
+                                        "\n"
+                                        R"({"step":3,"validation_loss":"none","samples":["x"]})"
+                                        "\ndamaged\n");
+  const Json run = report_data({read_run(folder)}).at("runs").at(0);
+  CHECK(run.at("name") == "run");
+  const Json& curve = run.at("curves").at("train_loss");
+  CHECK(curve.dump() == R"({"step":[1.0,2.0],"time":[0.5,null],"tokens":[64.0,null],"value":[2.5,null]})");
+  CHECK(run.at("curves").at("validation_loss").at("value").dump() == "[null]");
+  CHECK(run.at("curves").at("gradient_norm").at("value").empty());
+  CHECK(run.at("samples").dump() == R"([{"step":3,"texts":["x"]}])");
+  CHECK(run.at("bad_steps").size() == 1);
+  CHECK(run.at("model").dump() == R"([["layers","2"]])");
+  CHECK(run.at("attention").is_null());
+}
 
-  TEST_CASE("no text of a run ends the script that holds the data, and broken UTF-8 is replaced") {
-    const Json data = {{"runs", {{{"name", "</script><!--"}, {"text", "a\xff"}}}}};
-    const std::string page = report_page(data), without = report_page(Json::object());
-    const auto count = [](const std::string& text, const std::string& part) {
-      int found = 0;
-      for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
-      return found;
-    };
-    CHECK(count(page, "</script") == count(without, "</script"));
-    CHECK(count(page, "<!--") == 0);
-    const std::string begin = "id=\"data\">";
-    const std::size_t at = page.find(begin) + begin.size();
-    const Json read = parse_json(page.substr(at, page.find("</script", at) - at));
-    CHECK(read.at("runs").at(0).at("name") == "</script><!--");
-    CHECK(read.at("runs").at(0).at("text") == "a\ufffd");
-  }
+TEST_CASE("no text of a run ends the script that holds the data, and broken UTF-8 is replaced") {
+  const Json data = {{"runs", {{{"name", "</script><!--"}, {"text", "a\xff"}}}}};
+  const std::string page = report_page(data), without = report_page(Json::object());
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  CHECK(count(page, "</script") == count(without, "</script"));
+  CHECK(count(page, "<!--") == 0);
+  const std::string begin = "id=\"data\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  const Json read = parse_json(page.substr(at, page.find("</script", at) - at));
+  CHECK(read.at("runs").at(0).at("name") == "</script><!--");
+  CHECK(read.at("runs").at(0).at("text") == "a\ufffd");
+}
 
-  TEST_CASE("a page fetches nothing") {
-    const std::string page = report_page(Json::object());
-    for (const char* fetches : {"src=", "href=", "@import", "url(", "fetch("})
-      CHECK_MESSAGE(page.find(fetches) == std::string::npos, fetches);
-    CHECK(page.find("/* ") == std::string::npos);  // every mark was replaced
-  }
+TEST_CASE("a page fetches nothing") {
+  const std::string page = report_page(Json::object());
+  for (const char* fetches : {"src=", "href=", "@import", "url(", "fetch("})
+    CHECK_MESSAGE(page.find(fetches) == std::string::npos, fetches);
+  CHECK(page.find("/* ") == std::string::npos);  // every mark was replaced
+}
 
-  TEST_CASE("what is not a run is refused by its folder") {
-    const TemporaryFolder temporary;
-    const auto message = [&](const char* name, const std::string& config, const std::string& facts) {
-      const std::string folder = run_folder(temporary, name, config, "");
-      if (!facts.empty()) write_bytes(folder + "/report.json", facts);
-      const std::string said = message_of<Error>([&] { read_run(folder); });
-      CHECK_MESSAGE(said.find(folder) != std::string::npos, said);
-      return said;
-    };
-    CHECK(message("not_json", "{", "").find("config.json") != std::string::npos);
-    CHECK(message("other", "[]", "").find("config.json: is not a JSON object") != std::string::npos);
-    CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is not a JSON object") !=
-          std::string::npos);
-    const std::string none = temporary.file("none");
-    CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is not a folder") !=
-          std::string::npos);
-    std::filesystem::create_directories(none);
-    CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no run") != std::string::npos);
-  }
+TEST_CASE("what is not a run is refused by its folder") {
+  const TemporaryFolder temporary;
+  const auto message = [&](const char* name, const std::string& config, const std::string& facts) {
+    const std::string folder = run_folder(temporary, name, config, "");
+    if (!facts.empty()) write_bytes(folder + "/report.json", facts);
+    const std::string said = message_of<Error>([&] { read_run(folder); });
+    CHECK_MESSAGE(said.find(folder) != std::string::npos, said);
+    return said;
+  };
+  CHECK(message("not_json", "{", "").find("config.json") != std::string::npos);
+  CHECK(message("other", "[]", "").find("config.json: is not a JSON object") != std::string::npos);
+  CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is not a JSON object") !=
+        std::string::npos);
+  const std::string none = temporary.file("none");
+  CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is not a folder") != std::string::npos);
+  std::filesystem::create_directories(none);
+  CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no run") != std::string::npos);
+}
 
-  TEST_CASE("runs of one name are told apart by their paths") {
-    const TemporaryFolder temporary;
-    const std::string config = R"({"training": {}})";
-    const std::string a = run_folder(temporary, "a/run", config, ""),
-                      b = run_folder(temporary, "b/run", config, ""),
-                      c = run_folder(temporary, "other", config, "");
-    CHECK(read_runs({a, b}).at(1).name == b);
-    CHECK(read_runs({a + "/", c}).at(0).name == "run");
-  }
+TEST_CASE("runs of one name are told apart by their paths") {
+  const TemporaryFolder temporary;
+  const std::string config = R"({"training": {}})";
+  const std::string a = run_folder(temporary, "a/run", config, ""),
+                    b = run_folder(temporary, "b/run", config, ""),
+                    c = run_folder(temporary, "other", config, "");
+  CHECK(read_runs({a, b}).at(1).name == b);
+  CHECK(read_runs({a + "/", c}).at(0).name == "run");
 }

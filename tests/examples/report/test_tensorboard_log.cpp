@@ -44,71 +44,67 @@ std::string bytes_of(const char (&text)[N]) {
 
 }  // namespace
 
-TEST_SUITE("examples/report/tensorboard_log") {
-  TEST_CASE("checksums are those of RFC 3720, and masked as TensorFlow does") {
-    CHECK(crc32c("123456789") == 0xe3069283);
-    CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);
-    CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
-    CHECK(crc32c(bytes_of("\x18\0\0\0\0\0\0\0"), true) == 0x224b7fa3);  // begins every file of TensorFlow's
-  }
+TEST_CASE("checksums are those of RFC 3720, and masked as TensorFlow does") {
+  CHECK(crc32c("123456789") == 0xe3069283);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);
+  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
+  CHECK(crc32c(bytes_of("\x18\0\0\0\0\0\0\0"), true) == 0x224b7fa3);  // begins every file of TensorFlow's
+}
 
-  TEST_CASE("events, byte for byte but for their time") {
-    const TemporaryFolder folder;
-    TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
-    log.add(300, {{"loss", 1.5}, {"b", -2}});
-    log.restart(6);
-    const std::vector<std::string> expected{bytes_of("\x1a\x0d"
-                                                     "brain.Event:2"),
-                                            bytes_of("\x10\xac\x02"
-                                                     "\x2a\x17"
-                                                     "\x0a\x0b\x0a\x04"
-                                                     "loss"
-                                                     "\x15\0\0\xc0\x3f"
-                                                     "\x0a\x08\x0a\x01"
-                                                     "b"
-                                                     "\x15\0\0\0\xc0"),
-                                            bytes_of("\x10\x07"
-                                                     "\x3a\x02\x08\x01")};
-    CHECK(events_in(log.path()) == expected);
-  }
+TEST_CASE("events, byte for byte but for their time") {
+  const TemporaryFolder folder;
+  TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
+  log.add(300, {{"loss", 1.5}, {"b", -2}});
+  log.restart(6);
+  const std::vector<std::string> expected{bytes_of("\x1a\x0d"
+                                                   "brain.Event:2"),
+                                          bytes_of("\x10\xac\x02"
+                                                   "\x2a\x17"
+                                                   "\x0a\x0b\x0a\x04"
+                                                   "loss"
+                                                   "\x15\0\0\xc0\x3f"
+                                                   "\x0a\x08\x0a\x01"
+                                                   "b"
+                                                   "\x15\0\0\0\xc0"),
+                                          bytes_of("\x10\x07"
+                                                   "\x3a\x02\x08\x01")};
+  CHECK(events_in(log.path()) == expected);
+}
 
-  TEST_CASE("a step has one point under each name") {
-    const TemporaryFolder folder;
-    TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
-    log.add(2, {{"loss", 1.5}, {"tokens", 64}});
-    log.add(2, {{"best", 1.25}, {"tokens", 64}});
-    log.add(2, {{"tokens", 64}});
-    log.add(3, {{"tokens", 96}});
-    log.restart(1);  // steps 2 and 3 are written again
-    log.add(2, {{"tokens", 64}});
-    const std::vector<std::string> events = events_in(log.path());
-    REQUIRE(events.size() == 6);
-    const auto has = [&](std::size_t i, const char* name) {
-      return events[i].find(name) != std::string::npos;
-    };
-    CHECK((has(1, "loss") && has(1, "tokens")));
-    CHECK((has(2, "best") && !has(2, "tokens")));
-    CHECK((has(3, "tokens") && has(5, "tokens")));
-  }
+TEST_CASE("a step has one point under each name") {
+  const TemporaryFolder folder;
+  TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
+  log.add(2, {{"loss", 1.5}, {"tokens", 64}});
+  log.add(2, {{"best", 1.25}, {"tokens", 64}});
+  log.add(2, {{"tokens", 64}});
+  log.add(3, {{"tokens", 96}});
+  log.restart(1);  // steps 2 and 3 are written again
+  log.add(2, {{"tokens", 64}});
+  const std::vector<std::string> events = events_in(log.path());
+  REQUIRE(events.size() == 6);
+  const auto has = [&](std::size_t i, const char* name) { return events[i].find(name) != std::string::npos; };
+  CHECK((has(1, "loss") && has(1, "tokens")));
+  CHECK((has(2, "best") && !has(2, "tokens")));
+  CHECK((has(3, "tokens") && has(5, "tokens")));
+}
 
-  TEST_CASE("a run's metrics are events too") {
-    const TemporaryFolder temporary;
-    RunFolder folder(temporary.file("run"));
-    folder.create();
-    const auto log = std::make_shared<TensorBoardLog>(folder.path());
-    folder.write_events(log);
-    folder.append_metrics({{"step", 1}, {"train_loss", 0.5}, {"text", "left out"}});
-    folder.cut_metrics(0);
-    const std::vector<std::string> events = events_in(log->path());
-    REQUIRE(events.size() == 3);
-    CHECK(events[1] == bytes_of("\x10\x01"
-                                "\x2a\x13"
-                                "\x0a\x11\x0a\x0a"
-                                "train_loss"
-                                "\x15\0\0\0\x3f"));
-    CHECK(events[2] == bytes_of("\x10\x01"
-                                "\x3a\x02\x08\x01"));
-    CHECK(message_of<DataError>([&] { TensorBoardLog(temporary.file("none")).restart(0); }).find("none") !=
-          std::string::npos);
-  }
+TEST_CASE("a run's metrics are events too") {
+  const TemporaryFolder temporary;
+  RunFolder folder(temporary.file("run"));
+  folder.create();
+  const auto log = std::make_shared<TensorBoardLog>(folder.path());
+  folder.write_events(log);
+  folder.append_metrics({{"step", 1}, {"train_loss", 0.5}, {"text", "left out"}});
+  folder.cut_metrics(0);
+  const std::vector<std::string> events = events_in(log->path());
+  REQUIRE(events.size() == 3);
+  CHECK(events[1] == bytes_of("\x10\x01"
+                              "\x2a\x13"
+                              "\x0a\x11\x0a\x0a"
+                              "train_loss"
+                              "\x15\0\0\0\x3f"));
+  CHECK(events[2] == bytes_of("\x10\x01"
+                              "\x3a\x02\x08\x01"));
+  CHECK(message_of<DataError>([&] { TensorBoardLog(temporary.file("none")).restart(0); }).find("none") !=
+        std::string::npos);
 }

@@ -20,90 +20,87 @@ Compute chosen(const std::string& device, const std::string& precision, const st
 
 }  // namespace
 
-TEST_SUITE("examples/shared/compute") {
-  TEST_CASE("a device is named, or the default; a precision is said, or as before") {
-    CHECK(chosen("", "").device == default_device());
-    CHECK(chosen("cpu", "").device == Device::cpu());
-    CHECK(chosen("cpu", "").precision == "f32");
-    CHECK(chosen("cpu", "f32", "bf16").precision == "f32");
-    CHECK(chosen("auto", "").device == (cuda::device_count() > 0 ? Device::cuda() : Device::cpu()));
-    CHECK(message_of<DeviceError>([] { chosen("gpu", ""); }) ==
-          "[device] a device is cpu, cuda, cuda:N or auto; got gpu; try cpu");
-    CHECK(message_of<DeviceError>([] { chosen("cuda:99", ""); }) ==
-          "[device] there is no cuda:99: " + cuda::availability() + "; try cpu");
-  }
+TEST_CASE("a device is named, or the default; a precision is said, or as before") {
+  CHECK(chosen("", "").device == default_device());
+  CHECK(chosen("cpu", "").device == Device::cpu());
+  CHECK(chosen("cpu", "").precision == "f32");
+  CHECK(chosen("cpu", "f32", "bf16").precision == "f32");
+  CHECK(chosen("auto", "").device == (cuda::device_count() > 0 ? Device::cuda() : Device::cpu()));
+  CHECK(message_of<DeviceError>([] { chosen("gpu", ""); }) ==
+        "[device] a device is cpu, cuda, cuda:N or auto; got gpu; try cpu");
+  CHECK(message_of<DeviceError>([] { chosen("cuda:99", ""); }) ==
+        "[device] there is no cuda:99: " + cuda::availability() + "; try cpu");
+}
 
-  TEST_CASE("rounded numbers need a GPU, and the message says what to do") {
-    const std::string remedy = cuda::device_count() > 0
-                                   ? "; try --device cuda, or --precision f32"
-                                   : ": " + cuda::availability() + "; try --precision f32";
-    for (const char* precision : {"bf16", "tf32"}) {
-      const std::string message =
-          std::string("--precision ") + precision + " needs a GPU, and this computes on the cpu" + remedy;
-      CHECK(message_of<Error>([&] { chosen("cpu", precision); }) == message);
-      CHECK(message_of<Error>([&] { chosen("cpu", "", precision); }) == message);
-      if (cuda::device_count() > 0) CHECK(chosen("cuda", "", precision).precision == precision);
-    }
+TEST_CASE("rounded numbers need a GPU, and the message says what to do") {
+  const std::string remedy = cuda::device_count() > 0 ? "; try --device cuda, or --precision f32"
+                                                      : ": " + cuda::availability() + "; try --precision f32";
+  for (const char* precision : {"bf16", "tf32"}) {
+    const std::string message =
+        std::string("--precision ") + precision + " needs a GPU, and this computes on the cpu" + remedy;
+    CHECK(message_of<Error>([&] { chosen("cpu", precision); }) == message);
+    CHECK(message_of<Error>([&] { chosen("cpu", "", precision); }) == message);
+    if (cuda::device_count() > 0) CHECK(chosen("cuda", "", precision).precision == precision);
   }
+}
 
-  TEST_CASE("the command line asks for a GPU where there is one, and takes the last word") {
-    ComputeOptions options;
-    const CommandLine line;
-    options.add_to(line);
-    CHECK(options.device == "auto");
-    CHECK(read(line, {"--device", "cuda", "--precision", "bf16", "--device", "cpu"}));
-    CHECK(options.device == "cpu");
-    CHECK(options.precision == "bf16");
-    const std::vector<std::string> unknown = {"--precision", "f16"};
-    CHECK(message_of<Error>([&] { read(line, unknown); }).find("--precision") != std::string::npos);
-    ComputeOptions without;
+TEST_CASE("the command line asks for a GPU where there is one, and takes the last word") {
+  ComputeOptions options;
+  const CommandLine line;
+  options.add_to(line);
+  CHECK(options.device == "auto");
+  CHECK(read(line, {"--device", "cuda", "--precision", "bf16", "--device", "cpu"}));
+  CHECK(options.device == "cpu");
+  CHECK(options.precision == "bf16");
+  const std::vector<std::string> unknown = {"--precision", "f16"};
+  CHECK(message_of<Error>([&] { read(line, unknown); }).find("--precision") != std::string::npos);
+  ComputeOptions without;
+  const CommandLine other;
+  without.add_to(other, false);
+  CHECK(message_of<Error>([&] { read(other, unknown); }).find("unknown option") == 0);
+}
+
+TEST_CASE("a model computes on as many threads as the command line says") {
+  ComputeOptions options;
+  const CommandLine line;
+  options.add_to(line);
+  const int before = omp_get_max_threads();
+  CHECK(read(line, {"--threads", "3", "--device", "cpu"}));
+  Generator random(test_seed(1));
+  Linear layer({2, 3, true, {}}, random);
+  options.chosen().apply(layer);
+  CHECK(omp_get_max_threads() == 3);
+  chosen("cpu", "").apply(layer);
+  CHECK(omp_get_max_threads() == 3);  // nothing said: as many as before
+  omp_set_num_threads(before);
+  for (const std::string none : {"-1", "4097"}) {
     const CommandLine other;
-    without.add_to(other, false);
-    CHECK(message_of<Error>([&] { read(other, unknown); }).find("unknown option") == 0);
+    ComputeOptions refused;
+    refused.add_to(other);
+    CHECK(message_of<Error>([&] {
+            read(other, {"--threads", none});
+          }) == "--threads must be from 0 to 4096; got " + none);
   }
+}
 
-  TEST_CASE("a model computes on as many threads as the command line says") {
-    ComputeOptions options;
-    const CommandLine line;
-    options.add_to(line);
-    const int before = omp_get_max_threads();
-    CHECK(read(line, {"--threads", "3", "--device", "cpu"}));
-    Generator random(test_seed(1));
-    Linear layer({2, 3, true, {}}, random);
-    options.chosen().apply(layer);
-    CHECK(omp_get_max_threads() == 3);
-    chosen("cpu", "").apply(layer);
-    CHECK(omp_get_max_threads() == 3);  // nothing said: as many as before
-    omp_set_num_threads(before);
-    for (const std::string none : {"-1", "4097"}) {
-      const CommandLine other;
-      ComputeOptions refused;
-      refused.add_to(other);
-      CHECK(message_of<Error>([&] {
-              read(other, {"--threads", none});
-            }) == "--threads must be from 0 to 4096; got " + none);
-    }
-  }
-
-  TEST_CASE("a model is moved and told what to compute in") {
-    Generator random(test_seed(1));
-    Linear layer({2, 3, true, {}}, random);
-    Compute{Device::cpu(), "f32"}.apply(layer);
-    CHECK(layer.weight().value().device() == Device::cpu());
-    CHECK(layer.weight().used().dtype() == DType::f32);
-    CHECK(Compute{Device::cpu(), "f32"}.text() == "computes on cpu in f32");
-    CHECK(peak_memory_text(Device::cpu()).empty());
-    if (cuda::device_count() == 0) return;
-    Compute{Device::cuda(), "bf16"}.apply(layer);
-    CHECK(layer.bias().value().device() == Device::cuda());
-    CHECK(layer.bias().used().dtype() == DType::bf16);
-    CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
-    Compute{Device::cuda(), "tf32"}.apply(layer);
-    CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::tf32);
-    Compute{Device::cuda(), "f32"}.apply(layer);
-    CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
-    CHECK(Compute{Device::cuda(), "f32"}.text().find("computes on cuda:0 (") == 0);
-    CHECK(peak_memory_text(Device::cuda()).find("peak memory of cuda:0: ") == 0);
-    CHECK(Compute{Device::cuda(), "f32"}.usage_text().find("; peak memory of cuda:0: ") != std::string::npos);
-  }
+TEST_CASE("a model is moved and told what to compute in") {
+  Generator random(test_seed(1));
+  Linear layer({2, 3, true, {}}, random);
+  Compute{Device::cpu(), "f32"}.apply(layer);
+  CHECK(layer.weight().value().device() == Device::cpu());
+  CHECK(layer.weight().used().dtype() == DType::f32);
+  CHECK(Compute{Device::cpu(), "f32"}.text() == "computes on cpu in f32");
+  CHECK(peak_memory_text(Device::cpu()).empty());
+  if (cuda::device_count() == 0) return;
+  Compute{Device::cuda(), "bf16"}.apply(layer);
+  CHECK(layer.bias().value().device() == Device::cuda());
+  CHECK(layer.bias().used().dtype() == DType::bf16);
+  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
+  Compute{Device::cuda(), "tf32"}.apply(layer);
+  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::tf32);
+  Compute{Device::cuda(), "f32"}.apply(layer);
+  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
+  CHECK(Compute{Device::cuda(), "f32"}.text().find("computes on cuda:0 (") == 0);
+  CHECK(peak_memory_text(Device::cuda()).find("peak memory of cuda:0: ") == 0);
+  CHECK(Compute{Device::cuda(), "f32"}.usage_text().find("; peak memory of cuda:0: ") != std::string::npos);
 }

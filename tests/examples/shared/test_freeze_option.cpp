@@ -31,44 +31,41 @@ std::pair<Index, Index> states_in(const RunFolder& folder) {
 
 }  // namespace
 
-TEST_SUITE("examples/freeze_option") {
-  TEST_CASE("frozen parameters keep their values, have no state, and stay frozen when a run goes on") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    options.model.layers = 2;
-    options.training.steps = 6, options.training.warmup = 1, options.training.validate_every = 3;
-    const RunFolder base(temporary.file("base"));
-    REQUIRE(train_language_model(base, options, {}) == kExitSuccess);
-    options.from = base.path();
-    options.training.freeze = {"layers.[0].*", "embedding.*"};
-    for (const char* optimizer : {"adamw", "muon"}) {
-      for (const bool recompute : {false, true}) {
-        CAPTURE(optimizer);
-        options.training.optimizer.set_kind(optimizer);
-        options.training.average_decay = std::string(optimizer) == "adamw" ? 0.5 : 0;
-        options.training.recompute_layers = recompute;
-        const std::string name = temporary.file(optimizer + std::to_string(recompute));
-        const RunFolder whole(name), broken(name + "-broken");
-        REQUIRE(train_language_model(whole, options, {}) == kExitSuccess);
-        LanguageRun before = LanguageRun::load(base.path()), after = LanguageRun::load(whole.path());
-        const auto weights = before.model.named_parameters(), tuned = after.model.named_parameters();
-        for (std::size_t i = 0; i < weights.size(); ++i) {
-          CAPTURE(weights[i].first);
-          const bool same = same_bits(weights[i].second.value(), tuned[i].second.value());
-          CHECK(same == is_frozen(weights[i].first));
-        }
-        CHECK(states_in(whole).first == 0);
-        CHECK(states_in(whole).second > 0);
-
-        TrainingControl three_steps;
-        Index asked = 0;
-        three_steps.stops = [&] { return ++asked > 3; };
-        CHECK(train_language_model(broken, options, three_steps) == kExitInterrupted);
-        CHECK(resume_language_model(broken, {}) == kExitSuccess);
-        CHECK(
-            (read_file(whole.file("weights.safetensors")) == read_file(broken.file("weights.safetensors"))));
+TEST_CASE("frozen parameters keep their values, have no state, and stay frozen when a run goes on") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  LanguageOptions options = tiny_options(temporary);
+  options.model.layers = 2;
+  options.training.steps = 6, options.training.warmup = 1, options.training.validate_every = 3;
+  const RunFolder base(temporary.file("base"));
+  REQUIRE(train_language_model(base, options, {}) == kExitSuccess);
+  options.from = base.path();
+  options.training.freeze = {"layers.[0].*", "embedding.*"};
+  for (const char* optimizer : {"adamw", "muon"}) {
+    for (const bool recompute : {false, true}) {
+      CAPTURE(optimizer);
+      options.training.optimizer.set_kind(optimizer);
+      options.training.average_decay = std::string(optimizer) == "adamw" ? 0.5 : 0;
+      options.training.recompute_layers = recompute;
+      const std::string name = temporary.file(optimizer + std::to_string(recompute));
+      const RunFolder whole(name), broken(name + "-broken");
+      REQUIRE(train_language_model(whole, options, {}) == kExitSuccess);
+      LanguageRun before = LanguageRun::load(base.path()), after = LanguageRun::load(whole.path());
+      const auto weights = before.model.named_parameters(), tuned = after.model.named_parameters();
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        CAPTURE(weights[i].first);
+        const bool same = same_bits(weights[i].second.value(), tuned[i].second.value());
+        CHECK(same == is_frozen(weights[i].first));
       }
+      CHECK(states_in(whole).first == 0);
+      CHECK(states_in(whole).second > 0);
+
+      TrainingControl three_steps;
+      Index asked = 0;
+      three_steps.stops = [&] { return ++asked > 3; };
+      CHECK(train_language_model(broken, options, three_steps) == kExitInterrupted);
+      CHECK(resume_language_model(broken, {}) == kExitSuccess);
+      CHECK((read_file(whole.file("weights.safetensors")) == read_file(broken.file("weights.safetensors"))));
     }
   }
 }

@@ -91,42 +91,40 @@ struct OldRun {
 
 }  // namespace
 
-TEST_SUITE("examples/shared/old_runs") {
-  TEST_CASE("runs of an earlier version load, and their weights are as good as they were") {
-    for (const std::string name : kRuns) {
-      CAPTURE(name);
-      const OldRun old(name);
-      double best = 1e9;
-      for (const Json& line : old.lines("metrics.jsonl"))
-        best = std::min(best, line.value("validation_loss", best));
-      CHECK_BELOW(deviation(old.evaluated(), best), kRounding);
-    }
+TEST_CASE("runs of an earlier version load, and their weights are as good as they were") {
+  for (const std::string name : kRuns) {
+    CAPTURE(name);
+    const OldRun old(name);
+    double best = 1e9;
+    for (const Json& line : old.lines("metrics.jsonl"))
+      best = std::min(best, line.value("validation_loss", best));
+    CHECK_BELOW(deviation(old.evaluated(), best), kRounding);
   }
+}
 
-  TEST_CASE("they are resumed, and go on as that version would have") {
-    for (const std::string name : kRuns) {
-      CAPTURE(name);
-      const OldRun old(name);
-      const Json config = old.run.config();
-      REQUIRE(old.resume() == 0);
-      const std::vector<Json> found = old.lines("metrics.jsonl"), expected = old.lines("expected.jsonl");
-      REQUIRE(found.size() == expected.size());
-      REQUIRE(found.back().at("step") == kResumed);
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        if (expected[i].at("step") <= kTrained) continue;
-        CAPTURE(found[i].dump());
-        for (const char* field : {"train_loss", "validation_loss", "learning_rate", "epoch"}) {
-          REQUIRE(found[i].contains(field) == expected[i].contains(field));
-          if (!found[i].contains(field)) continue;
-          CHECK_BELOW(deviation(found[i][field].get<double>(), expected[i][field].get<double>()), kRounding);
-        }
+TEST_CASE("they are resumed, and go on as that version would have") {
+  for (const std::string name : kRuns) {
+    CAPTURE(name);
+    const OldRun old(name);
+    const Json config = old.run.config();
+    REQUIRE(old.resume() == 0);
+    const std::vector<Json> found = old.lines("metrics.jsonl"), expected = old.lines("expected.jsonl");
+    REQUIRE(found.size() == expected.size());
+    REQUIRE(found.back().at("step") == kResumed);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (expected[i].at("step") <= kTrained) continue;
+      CAPTURE(found[i].dump());
+      for (const char* field : {"train_loss", "validation_loss", "learning_rate", "epoch"}) {
+        REQUIRE(found[i].contains(field) == expected[i].contains(field));
+        if (!found[i].contains(field)) continue;
+        CHECK_BELOW(deviation(found[i][field].get<double>(), expected[i][field].get<double>()), kRounding);
       }
-      // This version writes everything that the earlier one wrote.
-      const Json now = old.run.config();
-      for (const auto& [field, value] : config.items())
-        if (field != "training") CHECK_MESSAGE(now.at(field) == value, field);
-      for (const auto& [option, value] : config.at("training").items())
-        if (option != "steps") CHECK_MESSAGE(now.at("training").at(option) == value, option);
     }
+    // This version writes everything that the earlier one wrote.
+    const Json now = old.run.config();
+    for (const auto& [field, value] : config.items())
+      if (field != "training") CHECK_MESSAGE(now.at(field) == value, field);
+    for (const auto& [option, value] : config.at("training").items())
+      if (option != "steps") CHECK_MESSAGE(now.at("training").at(option) == value, option);
   }
 }

@@ -37,96 +37,92 @@ std::pair<std::vector<std::string>, Json> other_value(const std::string& flag, c
 
 }  // namespace
 
-TEST_SUITE("examples/shared/option_table") {
-  TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; older runs lack some",
-                     Options, LanguageOptions, TranslationOptions) {
-    const Json unchanged = Options();
-    REQUIRE(unchanged.size() > 40);
-    for (const auto& [name, before] : unchanged.items()) {
-      CAPTURE(name);
-      const auto [arguments, value] = other_value<Options>(flag_of(name), before);
-      REQUIRE(!arguments.empty());
-      const auto options = parsed<Options>(arguments);
-      Json json = options;
-      CHECK(json.at(name) == value);
-      CHECK(Json(json.template get<Options>()) == json);
-      if (name == "optimizer") continue;                              // whose options would be unknown
-      if (name == "dropout" || name == "residual_dropout") continue;  // which set, and tell, each other
-      json.erase(name);
-      CHECK(Json(json.template get<Options>()) == unchanged);
-    }
-    CHECK(Json(parsed<Options>({"--qk-norm", "true"})).at("qk_norm") == "rms");  // once a flag
-    Json newer = unchanged;
-    newer["colour"] = 7;
-    CHECK(message_of<CheckpointError>([&] { newer.get<Options>(); }) ==
-          "the run's options are not usable: it has a field that this version does not know: colour");
+TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; older runs lack some", Options,
+                   LanguageOptions, TranslationOptions) {
+  const Json unchanged = Options();
+  REQUIRE(unchanged.size() > 40);
+  for (const auto& [name, before] : unchanged.items()) {
+    CAPTURE(name);
+    const auto [arguments, value] = other_value<Options>(flag_of(name), before);
+    REQUIRE(!arguments.empty());
+    const auto options = parsed<Options>(arguments);
+    Json json = options;
+    CHECK(json.at(name) == value);
+    CHECK(Json(json.template get<Options>()) == json);
+    if (name == "optimizer") continue;                              // whose options would be unknown
+    if (name == "dropout" || name == "residual_dropout") continue;  // which set, and tell, each other
+    json.erase(name);
+    CHECK(Json(json.template get<Options>()) == unchanged);
   }
+  CHECK(Json(parsed<Options>({"--qk-norm", "true"})).at("qk_norm") == "rms");  // once a flag
+  Json newer = unchanged;
+  newer["colour"] = 7;
+  CHECK(message_of<CheckpointError>([&] { newer.get<Options>(); }) ==
+        "the run's options are not usable: it has a field that this version does not know: colour");
+}
 
-  TEST_CASE_TEMPLATE("a model is measured whatever trained it; its run does not go on without that", Options,
-                     LanguageOptions, TranslationOptions) {
-    Json json = parsed<Options>({"--seed", "9"});
-    json.update({{"optimizer", "adafactor"}, {"update_clip", 2}, {"r_drop", 0.3}, {"loss_spike", "back"}});
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file(""));
-    folder.write("config.json", Json{{"training", json}}.dump());
-    CHECK(options_of<Options>(folder).training.seed == 9);
-    CHECK(message_of<CheckpointError>([&] { json.get<Options>(); }).find("got adafactor") !=
-          std::string::npos);
-    json["colour"] = 7;
-    folder.write("config.json", Json{{"training", json}}.dump());
-    CHECK(message_of<CheckpointError>([&] { options_of<Options>(folder); }).find("does not know: colour") !=
-          std::string::npos);
-  }
+TEST_CASE_TEMPLATE("a model is measured whatever trained it; its run does not go on without that", Options,
+                   LanguageOptions, TranslationOptions) {
+  Json json = parsed<Options>({"--seed", "9"});
+  json.update({{"optimizer", "adafactor"}, {"update_clip", 2}, {"r_drop", 0.3}, {"loss_spike", "back"}});
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file(""));
+  folder.write("config.json", Json{{"training", json}}.dump());
+  CHECK(options_of<Options>(folder).training.seed == 9);
+  CHECK(message_of<CheckpointError>([&] { json.get<Options>(); }).find("got adafactor") != std::string::npos);
+  json["colour"] = 7;
+  folder.write("config.json", Json{{"training", json}}.dump());
+  CHECK(message_of<CheckpointError>([&] { options_of<Options>(folder); }).find("does not know: colour") !=
+        std::string::npos);
+}
 
-  TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Options, LanguageOptions,
-                     TranslationOptions) {
-    Options options;
-    const CommandLine line;
-    options.add_to(line);
-    const std::string help = line.help();
-    const Json unchanged = options;
-    for (const auto& [name, before] : unchanged.items())
-      CHECK(help.find("  " + flag_of(name) + " ") != std::string::npos);
-    for (const char* group : {"\nData:", "\nModel:", "\nTraining:"})
-      CHECK(help.find(group) != std::string::npos);
-  }
+TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Options, LanguageOptions,
+                   TranslationOptions) {
+  Options options;
+  const CommandLine line;
+  options.add_to(line);
+  const std::string help = line.help();
+  const Json unchanged = options;
+  for (const auto& [name, before] : unchanged.items())
+    CHECK(help.find("  " + flag_of(name) + " ") != std::string::npos);
+  for (const char* group : {"\nData:", "\nModel:", "\nTraining:"})
+    CHECK(help.find(group) != std::string::npos);
+}
 
-  TEST_CASE_TEMPLATE("numbers, names and flags that are none are refused by their option", Options,
-                     LanguageOptions, TranslationOptions) {
-    const auto refused = [](const std::vector<std::string>& arguments) {
-      return message_of<Error>([&] { parsed<Options>(arguments); });
-    };
-    CHECK(refused({"--heads", "0"}) == "--heads must be from 1 to 2147483647; got 0");
-    CHECK(refused({"--width", "1.5"}) == "--width must be a whole number; got 1.5");
-    CHECK(refused({"--dropout", "1"}) == "--dropout must be in [0, 1); got 1");
-    CHECK(refused({"--epsilon", "0"}) == "--epsilon must be positive; got 0");
-    CHECK(refused({"--attention", "linear"}).find("--attention: [attention] the kind must be one of ") == 0);
-    CHECK(refused({"--positions", "relative"}).find("--positions must be sinusoidal, learned, rotary, ") ==
-          0);
-    CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
-  }
+TEST_CASE_TEMPLATE("numbers, names and flags that are none are refused by their option", Options,
+                   LanguageOptions, TranslationOptions) {
+  const auto refused = [](const std::vector<std::string>& arguments) {
+    return message_of<Error>([&] { parsed<Options>(arguments); });
+  };
+  CHECK(refused({"--heads", "0"}) == "--heads must be from 1 to 2147483647; got 0");
+  CHECK(refused({"--width", "1.5"}) == "--width must be a whole number; got 1.5");
+  CHECK(refused({"--dropout", "1"}) == "--dropout must be in [0, 1); got 1");
+  CHECK(refused({"--epsilon", "0"}) == "--epsilon must be positive; got 0");
+  CHECK(refused({"--attention", "linear"}).find("--attention: [attention] the kind must be one of ") == 0);
+  CHECK(refused({"--positions", "relative"}).find("--positions must be sinusoidal, learned, rotary, ") == 0);
+  CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
+}
 
-  TEST_CASE_TEMPLATE("settings that are not those of the run that a run starts from are named", Options,
-                     LanguageOptions, TranslationOptions) {
-    const TemporaryFolder temporary;
-    const std::string folder = temporary.file("");
-    const auto others = [&](const std::string& config, const std::vector<std::string>& arguments) {
-      if (!config.empty()) RunFolder(folder).write("config.json", config);
-      const auto options = parsed<Options>(arguments);
-      const std::string text = fine_tuning_text(folder, options, fields_of(options));
-      const std::size_t end = text.find('\n');
-      return end == std::string::npos ? "" : text.substr(end);
-    };
-    const auto config_of = [](const Options& trained) { return Json{{"training", Json(trained)}}.dump(); };
-    CHECK(others("", {}).empty());                     // no config.json
-    CHECK(others("{\"vocab_size\": 7}", {}).empty());  // another program's
-    CHECK(others(config_of(Options()), {}).empty());
-    CHECK(others(config_of(Options()), {"--width", "64", "--seed", "9"}) ==
-          "\nnote: other settings than that run's, in brackets: --seed 9 (1)");
-    const std::string trained = config_of(parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"}));
-    CHECK(others(trained, {"--dropout", "0.05", "--optimizer", "muon"}).empty());
-    const std::string text = others(trained, {});
-    for (const char* part : {"dropout 0", " (0.05)", "--optimizer \"adamw\" (\"muon\")"})
-      CHECK(text.find(part) != std::string::npos);
-  }
+TEST_CASE_TEMPLATE("settings that are not those of the run that a run starts from are named", Options,
+                   LanguageOptions, TranslationOptions) {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("");
+  const auto others = [&](const std::string& config, const std::vector<std::string>& arguments) {
+    if (!config.empty()) RunFolder(folder).write("config.json", config);
+    const auto options = parsed<Options>(arguments);
+    const std::string text = fine_tuning_text(folder, options, fields_of(options));
+    const std::size_t end = text.find('\n');
+    return end == std::string::npos ? "" : text.substr(end);
+  };
+  const auto config_of = [](const Options& trained) { return Json{{"training", Json(trained)}}.dump(); };
+  CHECK(others("", {}).empty());                     // no config.json
+  CHECK(others("{\"vocab_size\": 7}", {}).empty());  // another program's
+  CHECK(others(config_of(Options()), {}).empty());
+  CHECK(others(config_of(Options()), {"--width", "64", "--seed", "9"}) ==
+        "\nnote: other settings than that run's, in brackets: --seed 9 (1)");
+  const std::string trained = config_of(parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"}));
+  CHECK(others(trained, {"--dropout", "0.05", "--optimizer", "muon"}).empty());
+  const std::string text = others(trained, {});
+  for (const char* part : {"dropout 0", " (0.05)", "--optimizer \"adamw\" (\"muon\")"})
+    CHECK(text.find(part) != std::string::npos);
 }

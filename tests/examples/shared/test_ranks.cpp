@@ -42,86 +42,84 @@ struct WaitingTask : ToyTask {
 
 }  // namespace
 
-TEST_SUITE("examples/shared/ranks") {
-  TEST_CASE("rank 0 is through before another begins") {
-    std::atomic<int> through{0};
-    as_ranks(3, [&](Communicator& ranks) {
-      first_rank_first(ranks, [&] {
-        if (ranks.rank() > 0) CHECK(through >= 1);
-        if (ranks.rank() == 0) CHECK(through == 0);
-        ++through;
-      });
+TEST_CASE("rank 0 is through before another begins") {
+  std::atomic<int> through{0};
+  as_ranks(3, [&](Communicator& ranks) {
+    first_rank_first(ranks, [&] {
+      if (ranks.rank() > 0) CHECK(through >= 1);
+      if (ranks.rank() == 0) CHECK(through == 0);
+      ++through;
     });
-    CHECK(through == 3);
-  }
+  });
+  CHECK(through == 3);
+}
 
-  TEST_CASE("ranks of one machine divide its threads, and are told when they are too many") {
-    if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-    const int all = omp_get_num_procs();
-    std::atomic<int> told{0};
-    as_ranks(all + 1, [&](Communicator& ranks) {
-      Compute compute{Device::cpu()};
-      const std::string note = share_machine(ranks, compute);
-      CHECK(omp_get_max_threads() == 1);
-      CHECK(note.find("note: " + std::to_string(all + 1) + " processes share ") == 0);
-      ++told;
-    });
-    CHECK(told == all + 1);
-    as_ranks(1, [&](Communicator& alone) {
-      Compute compute{Device::cpu()};
-      CHECK(share_machine(alone, compute).empty());
-      CHECK(omp_get_max_threads() == all);
-    });
-  }
+TEST_CASE("ranks of one machine divide its threads, and are told when they are too many") {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const int all = omp_get_num_procs();
+  std::atomic<int> told{0};
+  as_ranks(all + 1, [&](Communicator& ranks) {
+    Compute compute{Device::cpu()};
+    const std::string note = share_machine(ranks, compute);
+    CHECK(omp_get_max_threads() == 1);
+    CHECK(note.find("note: " + std::to_string(all + 1) + " processes share ") == 0);
+    ++told;
+  });
+  CHECK(told == all + 1);
+  as_ranks(1, [&](Communicator& alone) {
+    Compute compute{Device::cpu()};
+    CHECK(share_machine(alone, compute).empty());
+    CHECK(omp_get_max_threads() == all);
+  });
+}
 
-  TEST_CASE("a rank that was started otherwise is refused by what differs") {
-    const auto state_of = [](int rank) {
-      return nlohmann::ordered_json{{"options", {{"batch", rank == 2 ? 16 : 12}, {"seed", 1}}},
-                                    {"data_fingerprint", 7}};
-    };
-    as_ranks(2, [&](Communicator& ranks) { require_same_training(ranks, state_of(ranks.rank())); });
-    CHECK_THROWS_WITH_AS(
-        as_ranks(3, [&](Communicator& ranks) { require_same_training(ranks, state_of(ranks.rank())); }),
-        "rank 2 has another options/batch than rank 0: 16 instead of 12; all processes need the same "
-        "command, "
-        "version and data, and see the same run folder",
-        CommunicationError);
-    CHECK_THROWS_WITH_AS(as_ranks(2,
-                                  [&](Communicator& ranks) {
-                                    auto state = state_of(0);
-                                    if (ranks.rank() == 1) state.erase("data_fingerprint");
-                                    require_same_training(ranks, state);
-                                  }),
-                         doctest::Contains("another data_fingerprint than rank 0: none instead of 7"),
-                         CommunicationError);
-  }
+TEST_CASE("a rank that was started otherwise is refused by what differs") {
+  const auto state_of = [](int rank) {
+    return nlohmann::ordered_json{{"options", {{"batch", rank == 2 ? 16 : 12}, {"seed", 1}}},
+                                  {"data_fingerprint", 7}};
+  };
+  as_ranks(2, [&](Communicator& ranks) { require_same_training(ranks, state_of(ranks.rank())); });
+  CHECK_THROWS_WITH_AS(
+      as_ranks(3, [&](Communicator& ranks) { require_same_training(ranks, state_of(ranks.rank())); }),
+      "rank 2 has another options/batch than rank 0: 16 instead of 12; all processes need the same "
+      "command, "
+      "version and data, and see the same run folder",
+      CommunicationError);
+  CHECK_THROWS_WITH_AS(as_ranks(2,
+                                [&](Communicator& ranks) {
+                                  auto state = state_of(0);
+                                  if (ranks.rank() == 1) state.erase("data_fingerprint");
+                                  require_same_training(ranks, state);
+                                }),
+                       doctest::Contains("another data_fingerprint than rank 0: none instead of 7"),
+                       CommunicationError);
+}
 
-  TEST_CASE("every rank's share of waiting is told") {
-    as_ranks(3, [](Communicator& ranks) {
-      const std::vector<double> shares = waiting_shares(ranks, ranks.rank(), 4);
-      CHECK(shares == std::vector<double>{0, 0.25, 0.5});
-      CHECK(communication_text({2, 0.5}, shares) ==
-            "communication: 2.00 s, 75 % of it beside the computation; the processes waited for 0.0, 25.0, "
-            "50.0 % of "
-            "the time");
-      CHECK(communication_text({2, 3}, shares).find("2.00 s, 0 % of it") != std::string::npos);
-    });
-  }
+TEST_CASE("every rank's share of waiting is told") {
+  as_ranks(3, [](Communicator& ranks) {
+    const std::vector<double> shares = waiting_shares(ranks, ranks.rank(), 4);
+    CHECK(shares == std::vector<double>{0, 0.25, 0.5});
+    CHECK(communication_text({2, 0.5}, shares) ==
+          "communication: 2.00 s, 75 % of it beside the computation; the processes waited for 0.0, 25.0, "
+          "50.0 % of "
+          "the time");
+    CHECK(communication_text({2, 3}, shares).find("2.00 s, 0 % of it") != std::string::npos);
+  });
+}
 
-  TEST_CASE("a line of the log has the waiting of its own time, without a restart's or a validation's") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    const auto two = std::make_shared<FirstOfTwo>();
-    TrainingControl control = limited(kOneStep);
-    control.ranks = two;
-    WaitingTask first(*two), second(*two);
-    first.training.log_every = second.training.log_every = 1;
-    tapeformer::start(folder, first, control);
-    control.max_minutes = 0;
-    tapeformer::resume(folder, second, control);
-    const auto lines = metrics(folder, "waiting");
-    CHECK(lines.size() == 12);
-    for (const Json& line : lines) CHECK(line.at("waiting") == Json::array({0.0, 0.0}));
-  }
+TEST_CASE("a line of the log has the waiting of its own time, without a restart's or a validation's") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file("run"));
+  const auto two = std::make_shared<FirstOfTwo>();
+  TrainingControl control = limited(kOneStep);
+  control.ranks = two;
+  WaitingTask first(*two), second(*two);
+  first.training.log_every = second.training.log_every = 1;
+  tapeformer::start(folder, first, control);
+  control.max_minutes = 0;
+  tapeformer::resume(folder, second, control);
+  const auto lines = metrics(folder, "waiting");
+  CHECK(lines.size() == 12);
+  for (const Json& line : lines) CHECK(line.at("waiting") == Json::array({0.0, 0.0}));
 }

@@ -44,92 +44,91 @@ std::string columns_of(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-TEST_SUITE("examples/shared/summary") {
-  TEST_CASE("a summary has the model's fields, and its parameters with shapes, numbers and their sum") {
-    DecoderOnlyConfig config;
-    config.vocabulary = 11, config.context = 5, config.layers = 1, config.width = 8;
-    config.attention.heads = 2;
-    Generator random(test_seed(1));
-    DecoderOnly model(config, random);
-    const std::string text = summary_of(model);
-    CAPTURE(text);
-    const auto has_line = [&](const std::string& line) {
-      return ("\n" + text).find("\n" + line + "\n") + 1 > 0;
-    };
-    CHECK(has_line("vocabulary                 11"));
-    CHECK(has_line("attention                  mha            default"));
-    CHECK(has_line("heads                      2"));
-    CHECK(has_line("layers.0.attention.query_key_value.weight        [24,8]                    192"));
-    const std::string count = std::to_string(model.parameter_count());
-    CHECK(has_line("total" + std::string(73 - count.size(), ' ') + count));
-    CHECK(text.find("head.weight") == std::string::npos);  // it is the embedding
-    CHECK(text.find("frozen") == std::string::npos);
-    freeze(model.parameters(), {"*.query_key_value.weight"});
-    const std::string frozen = parameters_text(model);
-    CHECK(frozen.find("query_key_value.weight        [24,8]                    192  frozen\n") !=
-          std::string::npos);
-    CHECK(frozen.find("\nfrozen" + std::string(69, ' ') + "192\n") != std::string::npos);
-  }
+TEST_CASE("a summary has the model's fields, and its parameters with shapes, numbers and their sum") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 11, config.context = 5, config.layers = 1, config.width = 8;
+  config.attention.heads = 2;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  const std::string text = summary_of(model);
+  CAPTURE(text);
+  const auto has_line = [&](const std::string& line) {
+    return ("\n" + text).find("\n" + line + "\n") + 1 > 0;
+  };
+  CHECK(has_line("vocabulary                 11"));
+  CHECK(has_line("attention                  mha            default"));
+  CHECK(has_line("heads                      2"));
+  CHECK(has_line("layers.0.attention.query_key_value.weight        [24,8]                    192"));
+  const std::string count = std::to_string(model.parameter_count());
+  CHECK(has_line("total" + std::string(73 - count.size(), ' ') + count));
+  CHECK(text.find("head.weight") == std::string::npos);  // it is the embedding
+  CHECK(text.find("frozen") == std::string::npos);
+  freeze(model.parameters(), {"*.query_key_value.weight"});
+  const std::string frozen = parameters_text(model);
+  CHECK(frozen.find("query_key_value.weight        [24,8]                    192  frozen\n") !=
+        std::string::npos);
+  CHECK(frozen.find("\nfrozen" + std::string(69, ' ') + "192\n") != std::string::npos);
+}
 
-  TEST_CASE("a table of fields says their type, default, range, meaning, and when they came") {
-    Described changed;
-    CHECK(fields_table(fields_of(changed)) ==
-          "| field | type | default | range | meaning | since |\n"
-          "|---|---|---|---|---|---|\n"
-          "| `size` | whole number | 3 | from 1 to 2147483647 | how many | 0.1.0 |\n"
-          "| `share` | number | 0.25 | not negative |  | 0.2.0 |\n"
-          "| `on` | true or false | true |  | or off | 0.3.0 |\n"
-          "| `unset` | true or false | none |  |  | 0.1.0 |\n"
-          "| `sort` | string | b | a or b |  | 0.1.0 |\n");
-    const Described usual;
-    changed.size = 4;
-    CHECK(fields_text(fields_of(changed), fields_of(usual)) ==
-          "size                       4\n"
-          "share                      0.25           default\n"
-          "on                         true           default\n"
-          "sort                       b              default\n");
-    CHECK(changes_text(changed) == "size=4");
-  }
+TEST_CASE("a table of fields says their type, default, range, meaning, and when they came") {
+  Described changed;
+  CHECK(fields_table(fields_of(changed)) ==
+        "| field | type | default | range | meaning | since |\n"
+        "|---|---|---|---|---|---|\n"
+        "| `size` | whole number | 3 | from 1 to 2147483647 | how many | 0.1.0 |\n"
+        "| `share` | number | 0.25 | not negative |  | 0.2.0 |\n"
+        "| `on` | true or false | true |  | or off | 0.3.0 |\n"
+        "| `unset` | true or false | none |  |  | 0.1.0 |\n"
+        "| `sort` | string | b | a or b |  | 0.1.0 |\n");
+  const Described usual;
+  changed.size = 4;
+  CHECK(fields_text(fields_of(changed), fields_of(usual)) ==
+        "size                       4\n"
+        "share                      0.25           default\n"
+        "on                         true           default\n"
+        "sort                       b              default\n");
+  CHECK(changes_text(changed) == "size=4");
+}
 
-  TEST_CASE("the parts of a language model cost what closed formulas say") {
-    DecoderOnlyConfig config;
-    config.vocabulary = 11, config.context = 16, config.layers = 2, config.width = 8;
-    config.attention = {"gqa", 4};
-    config.attention.groups = 2;
-    Generator random(test_seed(1));
-    DecoderOnly model(config, random);
-    const std::string text = costs_text(model);
-    CAPTURE(text);
-    AttentionCall call;
-    call.queries = 16, call.causal = true;
-    const AttentionCost attention = attention_cost(config.attention_config(), call);
-    const Index feed_forward = 2 * 16 * 2 * 8 * 32, head = 2 * 16 * 8 * 11;
-    for (const std::string layer : {"layers.0", "layers.1"}) {
-      CHECK(columns_of(text, layer + ".attention").find(count_text(attention.forward_flops) + " ") == 0);
-      CHECK(columns_of(text, layer + ".feed_forward").find(count_text(feed_forward) + " ") == 0);
-    }
-    CHECK(columns_of(text, "head").find(count_text(head) + " ") == 0);
-    CHECK(columns_of(text, "total")
-              .find(count_text(2 * (attention.forward_flops + feed_forward) + head) + " ") == 0);
-    CHECK(columns_of(text, "backward") ==
-          count_text(2 * (attention.backward_flops + 2 * feed_forward) + 2 * head));
-    // Two layers, keys and values, two groups of heads of two numbers.
-    CHECK(columns_of(text, "a token in the caches") == bytes_text(2 * 2 * 2 * 2 * 4));
-    for (const Parameter& parameter : model.parameters()) CHECK_FALSE(parameter.gradient().defined());
+TEST_CASE("the parts of a language model cost what closed formulas say") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 11, config.context = 16, config.layers = 2, config.width = 8;
+  config.attention = {"gqa", 4};
+  config.attention.groups = 2;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  const std::string text = costs_text(model);
+  CAPTURE(text);
+  AttentionCall call;
+  call.queries = 16, call.causal = true;
+  const AttentionCost attention = attention_cost(config.attention_config(), call);
+  const Index feed_forward = 2 * 16 * 2 * 8 * 32, head = 2 * 16 * 8 * 11;
+  for (const std::string layer : {"layers.0", "layers.1"}) {
+    CHECK(columns_of(text, layer + ".attention").find(count_text(attention.forward_flops) + " ") == 0);
+    CHECK(columns_of(text, layer + ".feed_forward").find(count_text(feed_forward) + " ") == 0);
   }
+  CHECK(columns_of(text, "head").find(count_text(head) + " ") == 0);
+  CHECK(
+      columns_of(text, "total").find(count_text(2 * (attention.forward_flops + feed_forward) + head) + " ") ==
+      0);
+  CHECK(columns_of(text, "backward") ==
+        count_text(2 * (attention.backward_flops + 2 * feed_forward) + 2 * head));
+  // Two layers, keys and values, two groups of heads of two numbers.
+  CHECK(columns_of(text, "a token in the caches") == bytes_text(2 * 2 * 2 * 2 * 4));
+  for (const Parameter& parameter : model.parameters()) CHECK_FALSE(parameter.gradient().defined());
+}
 
-  TEST_CASE("those of a translation model have both halves") {
-    EncoderDecoderConfig config;
-    config.source_vocabulary = 7, config.target_vocabulary = 9, config.max_length = 6;
-    config.encoder_layers = 1, config.decoder_layers = 2, config.layer.width = 8;
-    config.layer.attention.heads = 2;
-    Generator random(test_seed(1));
-    EncoderDecoder model(config, random);
-    const std::string text = costs_text(model);
-    CAPTURE(text);
-    CHECK(columns_of(text, "encoder.0.feed_forward").find(count_text(Index{2 * 6 * 2 * 8 * 32}) + " ") == 0);
-    CHECK(columns_of(text, "decoder.1.cross_attention") != "none");
-    CHECK(columns_of(text, "encoder.1") == "none");
-    CHECK(columns_of(text, "a source's token in the caches") == bytes_text(2 * 2 * 8 * 4));
-  }
+TEST_CASE("those of a translation model have both halves") {
+  EncoderDecoderConfig config;
+  config.source_vocabulary = 7, config.target_vocabulary = 9, config.max_length = 6;
+  config.encoder_layers = 1, config.decoder_layers = 2, config.layer.width = 8;
+  config.layer.attention.heads = 2;
+  Generator random(test_seed(1));
+  EncoderDecoder model(config, random);
+  const std::string text = costs_text(model);
+  CAPTURE(text);
+  CHECK(columns_of(text, "encoder.0.feed_forward").find(count_text(Index{2 * 6 * 2 * 8 * 32}) + " ") == 0);
+  CHECK(columns_of(text, "decoder.1.cross_attention") != "none");
+  CHECK(columns_of(text, "encoder.1") == "none");
+  CHECK(columns_of(text, "a source's token in the caches") == bytes_text(2 * 2 * 8 * 4));
 }

@@ -8,8 +8,6 @@
 
 using namespace tapeformer;
 
-TEST_SUITE_BEGIN("examples/shared/sweep");
-
 TEST_CASE("every combination of the values is one case, the last option varies fastest") {
   const std::vector<SweepCase> cases = sweep_cases({"program", "sweep", "--vary", "rate", "1e-3", "-1",
                                                     "--seeds", "2", "--vary", "bias", "true", "false"});
@@ -35,5 +33,3 @@ TEST_CASE("Welch's probability by hand, and where there is none") {
   CHECK(std::isnan(welch_probability({1}, {1, 2})));
   CHECK(std::isnan(welch_probability({1, 1}, {2, 2})));
 }
-
-TEST_SUITE_END();

@@ -3,23 +3,21 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("examples/train/session") {
-  TEST_CASE("ranks agree on tokens, on stopping and on the time limit at the end of a step, not before") {
-    const TemporaryFolder temporary;
-    const CapturedLog log;
-    reference::as_ranks(2, [&](Communicator& ranks) {
-      ToyTask task;
-      TrainingControl control;
-      control.ranks = {&ranks, [](Communicator*) {}};
-      control.stops = [&] { return ranks.rank() == 1; };
-      Progress progress(false);
-      Session session(RunFolder(temporary.file("run")), control, task, progress, {}, toy_compute());
-      if (ranks.rank() == 0) session.control.max_minutes = 1e-12;
-      CHECK_FALSE(session.stops());
-      CHECK_FALSE(session.is_late());
-      CHECK(session.sum_over_ranks(3 + ranks.rank()) == 7);
-      CHECK(session.stops());
-      CHECK(session.is_late());
-    });
-  }
+TEST_CASE("ranks agree on tokens, on stopping and on the time limit at the end of a step, not before") {
+  const TemporaryFolder temporary;
+  const CapturedLog log;
+  reference::as_ranks(2, [&](Communicator& ranks) {
+    ToyTask task;
+    TrainingControl control;
+    control.ranks = {&ranks, [](Communicator*) {}};
+    control.stops = [&] { return ranks.rank() == 1; };
+    Progress progress(false);
+    Session session(RunFolder(temporary.file("run")), control, task, progress, {}, toy_compute());
+    if (ranks.rank() == 0) session.control.max_minutes = 1e-12;
+    CHECK_FALSE(session.stops());
+    CHECK_FALSE(session.is_late());
+    CHECK(session.sum_over_ranks(3 + ranks.rank()) == 7);
+    CHECK(session.stops());
+    CHECK(session.is_late());
+  });
 }

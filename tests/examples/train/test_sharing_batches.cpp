@@ -139,28 +139,26 @@ TranslationOptions tiny_translation() {
 
 }  // namespace
 
-TEST_SUITE("examples/train/sharing_batches") {
-  TEST_CASE("a language model's batches and validations") {
-    check_language([](LanguageOptions&) {});
-  }
+TEST_CASE("a language model's batches and validations") {
+  check_language([](LanguageOptions&) {});
+}
 
-  TEST_CASE("a language model with a prefix, on adjacent windows, whose logits are never stored as a whole") {
-    check_language([](LanguageOptions& options) {
-      options.model.prefix = true;
-      options.order = "sequential";
-      options.fused_head = true, options.head_chunk = 5;
-    });
-  }
+TEST_CASE("a language model with a prefix, on adjacent windows, whose logits are never stored as a whole") {
+  check_language([](LanguageOptions& options) {
+    options.model.prefix = true;
+    options.order = "sequential";
+    options.fused_head = true, options.head_chunk = 5;
+  });
+}
 
-  TEST_CASE("a translation model's batches and validations, with label smoothing") {
-    const TranslationOptions options = tiny_translation();
-    check_ranks(
-        [&] {
-          Progress progress(false);
-          auto task = std::make_unique<TranslationTask>(options, progress);
-          task->model().to(DType::f64);
-          return task;
-        },
-        9);
-  }
+TEST_CASE("a translation model's batches and validations, with label smoothing") {
+  const TranslationOptions options = tiny_translation();
+  check_ranks(
+      [&] {
+        Progress progress(false);
+        auto task = std::make_unique<TranslationTask>(options, progress);
+        task->model().to(DType::f64);
+        return task;
+      },
+      9);
 }

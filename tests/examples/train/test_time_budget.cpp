@@ -69,80 +69,78 @@ Ending trained(const RunFolder& folder, const std::function<void(TimedToy&)>& ch
 
 }  // namespace
 
-TEST_SUITE("examples/train/time_budget") {
-  TEST_CASE("timing steps leaves task and model as they were, to the bit") {
-    const CapturedLog log;
-    TurnedClock clock;
-    TimedToy task(clock);
-    task.training.time_budget = 1e-2;
-    task.training.steps = 100;
-    const std::vector<double> before = weights_of(task);
-    Progress progress;
-    const TemporaryFolder temporary;
-    Session session(RunFolder(temporary.file("run")), {}, task, progress, {}, toy_compute());
-    fit_time_budget(session);
-    // 0.6 s with a reserve of 1.5 %, less the trials, at 1 ms per step.
-    CHECK(std::abs(task.training.steps - (600 - 9 - static_cast<Index>(task.asked.size()))) <= 1);
-    // At least three turns of each of the three shapes, one after another.
-    std::vector<Index> shapes;
-    for (const Index number : task.asked) {
-      const Index shape = number < 25 ? 0 : number < 50 ? 1 : 2;
-      if (shapes.empty() || shapes.back() != shape) shapes.push_back(shape);
-    }
-    CHECK(shapes.size() >= 9);
-    for (std::size_t i = 0; i < 9; ++i) CHECK(shapes[i] == static_cast<Index>(i % 3));
-    CHECK(weights_of(task) == before);
-    for (const auto& [name, counter] : task.toy.named_counters()) CHECK(*counter == 0);
-    CHECK_FALSE(std::filesystem::exists(temporary.file("run")));
+TEST_CASE("timing steps leaves task and model as they were, to the bit") {
+  const CapturedLog log;
+  TurnedClock clock;
+  TimedToy task(clock);
+  task.training.time_budget = 1e-2;
+  task.training.steps = 100;
+  const std::vector<double> before = weights_of(task);
+  Progress progress;
+  const TemporaryFolder temporary;
+  Session session(RunFolder(temporary.file("run")), {}, task, progress, {}, toy_compute());
+  fit_time_budget(session);
+  // 0.6 s with a reserve of 1.5 %, less the trials, at 1 ms per step.
+  CHECK(std::abs(task.training.steps - (600 - 9 - static_cast<Index>(task.asked.size()))) <= 1);
+  // At least three turns of each of the three shapes, one after another.
+  std::vector<Index> shapes;
+  for (const Index number : task.asked) {
+    const Index shape = number < 25 ? 0 : number < 50 ? 1 : 2;
+    if (shapes.empty() || shapes.back() != shape) shapes.push_back(shape);
   }
+  CHECK(shapes.size() >= 9);
+  for (std::size_t i = 0; i < 9; ++i) CHECK(shapes[i] == static_cast<Index>(i % 3));
+  CHECK(weights_of(task) == before);
+  for (const auto& [name, counter] : task.toy.named_counters()) CHECK(*counter == 0);
+  CHECK_FALSE(std::filesystem::exists(temporary.file("run")));
+}
 
-  TEST_CASE("a run with a budget is the run of its number of steps") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const Ending timed = trained(RunFolder(temporary.file("budget")), [](TimedToy& task) {
-      task.training.time_budget = 0.002, task.training.steps = 50;
-    });
-    const Ending given = trained(RunFolder(temporary.file("steps")),
-                                 [&](TimedToy& task) { task.training.set_steps(timed.steps); });
-    CHECK(timed.steps > 50);
-    CHECK(given.steps == timed.steps);
-    CHECK(given.weights == timed.weights);
-  }
+TEST_CASE("a run with a budget is the run of its number of steps") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const Ending timed = trained(RunFolder(temporary.file("budget")), [](TimedToy& task) {
+    task.training.time_budget = 0.002, task.training.steps = 50;
+  });
+  const Ending given = trained(RunFolder(temporary.file("steps")),
+                               [&](TimedToy& task) { task.training.set_steps(timed.steps); });
+  CHECK(timed.steps > 50);
+  CHECK(given.steps == timed.steps);
+  CHECK(given.weights == timed.weights);
+}
 
-  TEST_CASE("the number of steps is corrected while the first ones are as those of any number") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](TimedToy& task) {
-      task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
-      task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
-    });
-    CHECK(log.says("steps take 2.5 ms, not 5 ms: "));
-    const std::string text = log.text(), repeats = "on any machine: ";
-    const std::string again = text.substr(text.rfind(repeats) + repeats.size());
-    Index steps = 0, warmup = 0, validate_every = 0;
-    REQUIRE(std::sscanf(again.c_str(), "--steps %ld --warmup %ld --validate-every %ld", &steps, &warmup,
-                        &validate_every) == 3);
-    CHECK(corrected.steps == steps);
-    CHECK(steps > 0.6 / 5e-3);  // more than trials as slow would let it have
-    const Ending given = trained(RunFolder(temporary.file("given")), [&](TimedToy& task) {
-      task.training.steps = steps, task.training.warmup = warmup;
-      task.training.validate_every = validate_every;
-    });
-    CHECK(given.weights == corrected.weights);
-  }
+TEST_CASE("the number of steps is corrected while the first ones are as those of any number") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](TimedToy& task) {
+    task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
+    task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
+  });
+  CHECK(log.says("steps take 2.5 ms, not 5 ms: "));
+  const std::string text = log.text(), repeats = "on any machine: ";
+  const std::string again = text.substr(text.rfind(repeats) + repeats.size());
+  Index steps = 0, warmup = 0, validate_every = 0;
+  REQUIRE(std::sscanf(again.c_str(), "--steps %ld --warmup %ld --validate-every %ld", &steps, &warmup,
+                      &validate_every) == 3);
+  CHECK(corrected.steps == steps);
+  CHECK(steps > 0.6 / 5e-3);  // more than trials as slow would let it have
+  const Ending given = trained(RunFolder(temporary.file("given")), [&](TimedToy& task) {
+    task.training.steps = steps, task.training.warmup = warmup;
+    task.training.validate_every = validate_every;
+  });
+  CHECK(given.weights == corrected.weights);
+}
 
-  TEST_CASE("checkpoints follow the validations of the corrected number of steps") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    trained(folder, [](TimedToy& task) {
-      task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
-      task.training.earlier_checkpoints = 1;
-      task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
-    });
-    const std::vector<Json> validations = metrics(folder, "validation_loss");
-    REQUIRE(validations.size() >= 2);
-    const Index last_but_one = validations[validations.size() - 2].at("step");
-    CHECK(std::filesystem::exists(folder.file(format("checkpoint-{}.safetensors", last_but_one))));
-  }
+TEST_CASE("checkpoints follow the validations of the corrected number of steps") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file("run"));
+  trained(folder, [](TimedToy& task) {
+    task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
+    task.training.earlier_checkpoints = 1;
+    task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
+  });
+  const std::vector<Json> validations = metrics(folder, "validation_loss");
+  REQUIRE(validations.size() >= 2);
+  const Index last_but_one = validations[validations.size() - 2].at("step");
+  CHECK(std::filesystem::exists(folder.file(format("checkpoint-{}.safetensors", last_but_one))));
 }

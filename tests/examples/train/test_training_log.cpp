@@ -40,102 +40,100 @@ class SlowTask : public ToyTask {
 
 }  // namespace
 
-TEST_SUITE("examples/train/training_log") {
-  TEST_CASE("at the end, and wherever a run stops, it tells where its time went") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    TurnedClock clock;
-    SlowTask first(clock), second(clock);
-    first.training.accumulate = second.training.accumulate = 2;
-    first.training.samples = second.training.samples = 1;
-    const auto times = [&] { return metrics(folder, "seconds").back().at("seconds"); };
-    CHECK(start(folder, first, kOneStep) == kExitSuccess);
-    CHECK(log.says("\ntime: of 2 min"));
-    CHECK(metrics(folder, "seconds").back().at("step") == 1);
-    CHECK(times().at("samples") == 0.0);
-    CHECK(resume(folder, second) == kExitSuccess);
-    CHECK(metrics(folder, "seconds").size() == 2);
-    CHECK(metrics(folder, "seconds").back().at("step") == 12);
-    for (const auto& [phase, seconds] : {std::pair("batches", 22 * 2.0),
-                                         {"forward", 22 * 4.0},
-                                         {"validation", 3 * 60.0},
-                                         {"checkpoints", 3 * 30.0},
-                                         {"samples", 3 * 40.0}})
-      CHECK_MESSAGE(times().at(phase) == seconds, phase);
-  }
+TEST_CASE("at the end, and wherever a run stops, it tells where its time went") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file("run"));
+  TurnedClock clock;
+  SlowTask first(clock), second(clock);
+  first.training.accumulate = second.training.accumulate = 2;
+  first.training.samples = second.training.samples = 1;
+  const auto times = [&] { return metrics(folder, "seconds").back().at("seconds"); };
+  CHECK(start(folder, first, kOneStep) == kExitSuccess);
+  CHECK(log.says("\ntime: of 2 min"));
+  CHECK(metrics(folder, "seconds").back().at("step") == 1);
+  CHECK(times().at("samples") == 0.0);
+  CHECK(resume(folder, second) == kExitSuccess);
+  CHECK(metrics(folder, "seconds").size() == 2);
+  CHECK(metrics(folder, "seconds").back().at("step") == 12);
+  for (const auto& [phase, seconds] : {std::pair("batches", 22 * 2.0),
+                                       {"forward", 22 * 4.0},
+                                       {"validation", 3 * 60.0},
+                                       {"checkpoints", 3 * 30.0},
+                                       {"samples", 3 * 40.0}})
+    CHECK_MESSAGE(times().at(phase) == seconds, phase);
+}
 
-  TEST_CASE("metrics count tokens and time over breaks, those that were killed included") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run"));
-    TurnedClock clock;
-    SlowTask first(clock), second(clock), last(clock);
-    const auto elapsed = [&] { return folder.metric_lines().back().value("elapsed", -1.0); };
-    CHECK(start(folder, first, kOneStep) == kExitSuccess);
-    CHECK(elapsed() == 2 + 4 + 2 + 30 + 60);  // with the next batch, the checkpoint, and weights to keep
-    CHECK(resume(folder, second, kOneStep) == kExitSuccess);
-    CHECK(elapsed() == 98 + 2 + 4 + 2 + 30 + 60);
-    folder.append_metrics({{"step", 3}, {"train_loss", 1.0}, {"elapsed", 1000.0}});  // and then it was killed
-    CHECK(resume(folder, last) == kExitSuccess);
-    double before = 0;
-    Index lines = 0;
-    for (const Json& line : folder.metric_lines()) {
-      if (!line.contains("tokens")) continue;
-      CHECK(line.at("tokens") == 4 * line.at("step").get<Index>());
-      CHECK(line.at("elapsed").get<double>() >= before);
-      before = line.at("elapsed");
-      ++lines;
-      if (line.at("step") > 2) CHECK(before > 1000);
-    }
-    CHECK(lines == 9);  // six of training, three of validations
+TEST_CASE("metrics count tokens and time over breaks, those that were killed included") {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file("run"));
+  TurnedClock clock;
+  SlowTask first(clock), second(clock), last(clock);
+  const auto elapsed = [&] { return folder.metric_lines().back().value("elapsed", -1.0); };
+  CHECK(start(folder, first, kOneStep) == kExitSuccess);
+  CHECK(elapsed() == 2 + 4 + 2 + 30 + 60);  // with the next batch, the checkpoint, and weights to keep
+  CHECK(resume(folder, second, kOneStep) == kExitSuccess);
+  CHECK(elapsed() == 98 + 2 + 4 + 2 + 30 + 60);
+  folder.append_metrics({{"step", 3}, {"train_loss", 1.0}, {"elapsed", 1000.0}});  // and then it was killed
+  CHECK(resume(folder, last) == kExitSuccess);
+  double before = 0;
+  Index lines = 0;
+  for (const Json& line : folder.metric_lines()) {
+    if (!line.contains("tokens")) continue;
+    CHECK(line.at("tokens") == 4 * line.at("step").get<Index>());
+    CHECK(line.at("elapsed").get<double>() >= before);
+    before = line.at("elapsed");
+    ++lines;
+    if (line.at("step") > 2) CHECK(before > 1000);
   }
+  CHECK(lines == 9);  // six of training, three of validations
+}
 
-  TEST_CASE("a terminal shows which batch of which step is computed, and keeps the lines of the log") {
-    const TemporaryFolder temporary;
-    const auto shown = [&](const char* name, Index accumulate, bool terminal) {
-      const CapturedLog log;
-      TurnedClock clock;
-      SlowTask task(clock);
-      task.training.accumulate = accumulate;
-      CHECK(start(RunFolder(temporary.file(name)), task, TrainingControl(), terminal) == kExitSuccess);
-      return log.text();
-    };
-    const std::string line = "\r\033[K";
-    const std::string parts = shown("parts", 3, true), whole = shown("whole", 1, true),
-                      kept = shown("kept", 3, false);
-    // No line is left standing while something else is done.
-    const std::string begin = line + "validating 1/1" + line + line + "writing the checkpoint" + line + line;
-    CHECK(parts.find(begin + "step 0/12, batch 1/3") == 0);
-    CHECK(whole.find(begin + "step 0/12" + line) == 0);
-    CHECK(whole.find(", batch ") == std::string::npos);
-    for (Index step = 2; step <= 12; step += 2) {
-      const std::string logged = "step " + std::to_string(step) + "/12  loss ";
-      CAPTURE(logged);
-      for (const std::string& text : {parts, whole, kept}) {
-        bool is_kept = false;
-        for (std::size_t at = text.find(logged); at != std::string::npos; at = text.find(logged, at + 1)) {
-          const std::size_t stop = text.find_first_of("\r\n", at);
-          is_kept = is_kept || text[stop] == '\n';
-        }
-        CHECK(is_kept);
+TEST_CASE("a terminal shows which batch of which step is computed, and keeps the lines of the log") {
+  const TemporaryFolder temporary;
+  const auto shown = [&](const char* name, Index accumulate, bool terminal) {
+    const CapturedLog log;
+    TurnedClock clock;
+    SlowTask task(clock);
+    task.training.accumulate = accumulate;
+    CHECK(start(RunFolder(temporary.file(name)), task, TrainingControl(), terminal) == kExitSuccess);
+    return log.text();
+  };
+  const std::string line = "\r\033[K";
+  const std::string parts = shown("parts", 3, true), whole = shown("whole", 1, true),
+                    kept = shown("kept", 3, false);
+  // No line is left standing while something else is done.
+  const std::string begin = line + "validating 1/1" + line + line + "writing the checkpoint" + line + line;
+  CHECK(parts.find(begin + "step 0/12, batch 1/3") == 0);
+  CHECK(whole.find(begin + "step 0/12" + line) == 0);
+  CHECK(whole.find(", batch ") == std::string::npos);
+  for (Index step = 2; step <= 12; step += 2) {
+    const std::string logged = "step " + std::to_string(step) + "/12  loss ";
+    CAPTURE(logged);
+    for (const std::string& text : {parts, whole, kept}) {
+      bool is_kept = false;
+      for (std::size_t at = text.find(logged); at != std::string::npos; at = text.find(logged, at + 1)) {
+        const std::size_t stop = text.find_first_of("\r\n", at);
+        is_kept = is_kept || text[stop] == '\n';
       }
+      CHECK(is_kept);
     }
-    CHECK(kept.find("\r") == std::string::npos);
-    CHECK(kept.find(", batch ") == std::string::npos);
   }
+  CHECK(kept.find("\r") == std::string::npos);
+  CHECK(kept.find(", batch ") == std::string::npos);
+}
 
-  TEST_CASE("a plot stands below the log, of a terminal alone") {
-    const TemporaryFolder temporary;
-    TrainingControl control;
-    control.plot = true;
-    ToyTask drawn, plain;
-    const CapturedLog log;
-    CHECK(start(RunFolder(temporary.file("drawn")), drawn, control, true) == kExitSuccess);
-    const std::string text = log.text();
-    CHECK(text.find("\033[J") != std::string::npos);
-    CHECK(text.find("step 2") != std::string::npos);
-    CHECK(start(RunFolder(temporary.file("plain")), plain, control, false) == kExitSuccess);
-    CHECK(log.text().find("\033[J", text.size()) == std::string::npos);
-  }
+TEST_CASE("a plot stands below the log, of a terminal alone") {
+  const TemporaryFolder temporary;
+  TrainingControl control;
+  control.plot = true;
+  ToyTask drawn, plain;
+  const CapturedLog log;
+  CHECK(start(RunFolder(temporary.file("drawn")), drawn, control, true) == kExitSuccess);
+  const std::string text = log.text();
+  CHECK(text.find("\033[J") != std::string::npos);
+  CHECK(text.find("step 2") != std::string::npos);
+  CHECK(start(RunFolder(temporary.file("plain")), plain, control, false) == kExitSuccess);
+  CHECK(log.text().find("\033[J", text.size()) == std::string::npos);
 }

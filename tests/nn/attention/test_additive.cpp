@@ -19,63 +19,61 @@ AttentionConfig additive_config(Index width, Index memory_width, double dropout 
 
 }  // namespace
 
-TEST_SUITE("nn/attention/additive") {
-  TEST_CASE("outputs and gradients are those of PyTorch") {
-    Generator random(test_seed(1));
-    AdditiveAttention self(additive_config(12, 0), random), cross(additive_config(12, 10), random);
-    using In = std::map<std::string, Tensor>;
-    for (const char* name : {"layer_self", "layer_causal"}) {
-      check_layer_against_golden(
-          name, self,
-          [&](const In& in) {
-            AttentionContext context;
-            context.causal = std::string(name) == "layer_causal";
-            return self(in.at("x"), in.at("x"), context);
-          },
-          "additive");
-    }
+TEST_CASE("outputs and gradients are those of PyTorch") {
+  Generator random(test_seed(1));
+  AdditiveAttention self(additive_config(12, 0), random), cross(additive_config(12, 10), random);
+  using In = std::map<std::string, Tensor>;
+  for (const char* name : {"layer_self", "layer_causal"}) {
     check_layer_against_golden(
-        "layer_cross", cross,
+        name, self,
         [&](const In& in) {
           AttentionContext context;
-          context.key_mask = in.at("memory_may_attend");
-          return cross(in.at("x"), in.at("memory"), context);
+          context.causal = std::string(name) == "layer_causal";
+          return self(in.at("x"), in.at("x"), context);
         },
         "additive");
   }
+  check_layer_against_golden(
+      "layer_cross", cross,
+      [&](const In& in) {
+        AttentionContext context;
+        context.key_mask = in.at("memory_may_attend");
+        return cross(in.at("x"), in.at("memory"), context);
+      },
+      "additive");
+}
 
-  TEST_CASE("weights are handed out; evaluation drops nothing") {
-    auto layer = random_module<AdditiveAttention>(additive_config(6, 4, 0.5));
-    const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
-    CHECK(relative_error(layer(query, memory), layer(query, memory)) > 0.01);
-    layer.eval();
-    Tensor weights;
-    AttentionContext context;
-    context.weights = &weights;
-    CHECK_BELOW(relative_error(layer(query, memory, context), layer(query, memory)), 1e-13);
-    REQUIRE(weights.shape() == Shape{2, 3, 5, 8});
-    for (Index row = 0; row < 30; ++row) {
-      double total = 0;
-      for (Index s = 0; s < 8; ++s) total += weights.at(row * 8 + s);
-      CHECK_BELOW(deviation(total, 1), 1e-14);
-    }
+TEST_CASE("weights are handed out; evaluation drops nothing") {
+  auto layer = random_module<AdditiveAttention>(additive_config(6, 4, 0.5));
+  const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
+  CHECK(relative_error(layer(query, memory), layer(query, memory)) > 0.01);
+  layer.eval();
+  Tensor weights;
+  AttentionContext context;
+  context.weights = &weights;
+  CHECK_BELOW(relative_error(layer(query, memory, context), layer(query, memory)), 1e-13);
+  REQUIRE(weights.shape() == Shape{2, 3, 5, 8});
+  for (Index row = 0; row < 30; ++row) {
+    double total = 0;
+    for (Index s = 0; s < 8; ++s) total += weights.at(row * 8 + s);
+    CHECK_BELOW(deviation(total, 1), 1e-14);
   }
+}
 
-  TEST_CASE("parameters start Xavier uniform, biases zero") {
-    Generator random(test_seed(1));
-    AttentionConfig config("additive", 4);
-    config.width = 64;
-    AdditiveAttention layer(config, random);
-    for (const auto& [path, parameter] : layer.named_parameters()) {
-      const std::string& name = path;
-      CAPTURE(name);
-      const Tensor x = parameter;
-      double largest = 0;
-      for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
-      const double bound = x.rank() == 1 ? 0 : name == "score" ? std::sqrt(6.0 / 17) : std::sqrt(6.0 / 128);
-      CHECK(largest <= bound);
-      CHECK(largest >= 0.9 * bound);
-    }
-    CHECK(layer.parameter_count() == 4 * 64 * 64 + 3 * 64 + 64);
+TEST_CASE("parameters start Xavier uniform, biases zero") {
+  Generator random(test_seed(1));
+  AttentionConfig config("additive", 4);
+  config.width = 64;
+  AdditiveAttention layer(config, random);
+  for (const auto& [path, parameter] : layer.named_parameters()) {
+    const std::string& name = path;
+    CAPTURE(name);
+    const Tensor x = parameter;
+    double largest = 0;
+    for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
+    const double bound = x.rank() == 1 ? 0 : name == "score" ? std::sqrt(6.0 / 17) : std::sqrt(6.0 / 128);
+    CHECK(largest <= bound);
+    CHECK(largest >= 0.9 * bound);
   }
+  CHECK(layer.parameter_count() == 4 * 64 * 64 + 3 * 64 + 64);
 }

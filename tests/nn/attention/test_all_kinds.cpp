@@ -66,173 +66,171 @@ bool begins_with(const std::string& text, const std::string& beginning) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/all_kinds") {
-  TEST_CASE("no rows or no queries give no output, with a cache and without") {
-    for_all_kinds(
-        [](const Attention& layer, const char*) {
-          for (const Shape& shape : {Shape{0, 3, 16}, Shape{2, 0, 16}, Shape{0, 0, 16}}) {
-            CAPTURE(shape.text());
-            const Tensor x = Tensor::zeros(shape, DType::f64);
-            AttentionContext context;
-            context.causal = true;
-            const Shape expected = layer(x, x, context).shape();
-            CHECK(expected == Shape{shape[0], shape[1], expected[2]});
-            for (const CacheKind kind : kCaches) {
-              const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
-              context.cache = cache.get();
-              for (int call = 0; call < 2; ++call) CHECK(layer(x, x, context).shape() == expected);
-            }
+TEST_CASE("no rows or no queries give no output, with a cache and without") {
+  for_all_kinds(
+      [](const Attention& layer, const char*) {
+        for (const Shape& shape : {Shape{0, 3, 16}, Shape{2, 0, 16}, Shape{0, 0, 16}}) {
+          CAPTURE(shape.text());
+          const Tensor x = Tensor::zeros(shape, DType::f64);
+          AttentionContext context;
+          context.causal = true;
+          const Shape expected = layer(x, x, context).shape();
+          CHECK(expected == Shape{shape[0], shape[1], expected[2]});
+          for (const CacheKind kind : kCaches) {
+            const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+            context.cache = cache.get();
+            for (int call = 0; call < 2; ++call) CHECK(layer(x, x, context).shape() == expected);
           }
-        },
-        true);
-  }
-
-  TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
-    const SingleThread guard;
-    const Index length = cached_tokens() + 8;
-    AttentionContext causal;
-    causal.causal = true;
-    for_all_forms(false, 0, [&](Attention& layer, const AttentionKind& kind) {
-      if (!(kind.can & kCanCache)) return;
-      for (const DType type : {DType::f64, DType::f32}) {
-        if (type == DType::f32 && (kind.can & kHasState)) continue;  // roundings grow with the delta rule
-        layer.to(type);
-        const Tensor x = random_values({2, length, 16}, 3, type), whole = layer(x, x, causal);
-        for (const CacheKind cache_kind : kCaches) {
-          const auto cache = make_cache({cache_kind, 0, 7}, layer.cache_widths());
-          AttentionContext context = causal;
-          context.cache = cache.get();
-          TensorList rows;
-          for (Index from = 0; from < length;) {
-            const Tensor piece = slice(x, 1, from, from == 0 ? 5 : from == 5 ? 3 : 1);
-            rows.push_back(layer(piece, piece, context));
-            from += piece.size(1);
-          }
-          CHECK_BELOW(relative_error(concat(rows, 1), whole), type == DType::f64 ? 1e-11 : 1e-4);
-          CHECK(cache->length() == length);
         }
-      }
-    });
-  }
+      },
+      true);
+}
 
-  TEST_CASE("cross-attention of any kind keeps the memory in its cache and never looks at it again") {
-    const Tensor x = random_values({2, 6, 16}, 3), memory = random_values({2, 5, 12}, 4);
-    for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind& kind) {
-      if (!(kind.can & kCanCache)) return;
-      AttentionContext context;
-      context.key_mask = real_tokens({3, 5}, 5);
-      const Tensor whole = layer(x, memory, context);
+TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
+  const SingleThread guard;
+  const Index length = cached_tokens() + 8;
+  AttentionContext causal;
+  causal.causal = true;
+  for_all_forms(false, 0, [&](Attention& layer, const AttentionKind& kind) {
+    if (!(kind.can & kCanCache)) return;
+    for (const DType type : {DType::f64, DType::f32}) {
+      if (type == DType::f32 && (kind.can & kHasState)) continue;  // roundings grow with the delta rule
+      layer.to(type);
+      const Tensor x = random_values({2, length, 16}, 3, type), whole = layer(x, x, causal);
       for (const CacheKind cache_kind : kCaches) {
-        const auto cache = make_cache({cache_kind, 0, 3}, layer.cache_widths());
+        const auto cache = make_cache({cache_kind, 0, 7}, layer.cache_widths());
+        AttentionContext context = causal;
         context.cache = cache.get();
-        CHECK_BELOW(relative_error(layer(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)), 1e-11);
-        CHECK_BELOW(relative_error(layer(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)), 1e-11);
-        CHECK(cache->length() == 5);
-      }
-    });
-  }
-
-  TEST_CASE("both caches refuse a mask over another number of keys than they hold") {
-    const Tensor x = random_values({2, 4, 16}, 3);
-    const std::string rule =
-        "[attention] a mask must have a column for every key in the cache, this call's included; got ";
-    for_all_kinds([&](const Attention& layer, const char*) {
-      for (const CacheKind kind : kCaches) {
-        const auto refusal_of = [&](Tensor AttentionContext::*mask, const Tensor& value) {
-          const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
-          AttentionContext context;
-          context.cache = cache.get(), context.*mask = value;
-          return message_of<ShapeError>([&] { layer(x, x, context); });
-        };
-        CHECK(refusal_of(&AttentionContext::key_mask, Tensor::full({2, 3}, 1, DType::boolean)) ==
-              rule + "key_mask=bool[2,3] for 4 keys; try one that grows with the cache");
-        CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 20}, DType::f64)) ==
-              rule + "mask=f64[4,20] for 4 keys; try one that grows with the cache");
-        CHECK(refusal_of(&AttentionContext::key_lengths, ids_of({4, 5}, {2})) ==
-              "[attention] key_lengths must be at most the number of keys in the cache; got 5 of 4 keys");
-        CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 1}, DType::f64)) == "nothing was thrown");
-      }
-    });
-  }
-
-  TEST_CASE("weights are of the keys that a cache holds, the same from both caches") {
-    const Tensor x = random_values({2, 7, 16}, 3);
-    for_all_kinds([&](const Attention& layer, const char*) {
-      AttentionContext whole;
-      Tensor expected;
-      whole.causal = true, whole.weights = &expected;
-      const Tensor y = layer(x, x, whole);
-      for (const CacheKind kind : kCaches) {
-        const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
-        for (Index t = 0; t < 7; ++t) {
-          Tensor weights;
-          AttentionContext context;
-          context.causal = true, context.cache = cache.get(), context.weights = &weights;
-          context.key_mask = Tensor::full({2, t + 1}, 1, DType::boolean);
-          const Tensor piece = slice(x, 1, t, 1);
-          CHECK_BELOW(relative_error(layer(piece, piece, context), slice(y, 1, t, 1)), 1e-11);
-          REQUIRE(weights.shape() == Shape{2, expected.size(1), 1, t + 1});
-          CHECK_BELOW(relative_error(weights, slice(slice(expected, 2, t, 1), 3, 0, t + 1)), 1e-11);
+        TensorList rows;
+        for (Index from = 0; from < length;) {
+          const Tensor piece = slice(x, 1, from, from == 0 ? 5 : from == 5 ? 3 : 1);
+          rows.push_back(layer(piece, piece, context));
+          from += piece.size(1);
         }
+        CHECK_BELOW(relative_error(concat(rows, 1), whole), type == DType::f64 ? 1e-11 : 1e-4);
+        CHECK(cache->length() == length);
       }
-    });
-  }
-
-  TEST_CASE("inputs that are not [B, T, C], and a memory that is missing, are refused by name") {
-    const Tensor x = random_values({2, 4, 16}, 3), flat = random_values({4, 16}, 4);
-    for_all_kinds(
-        [&](const Attention& layer, const char*) {
-          const std::string message = message_of<ShapeError>([&] { layer(flat, flat); });
-          CHECK(begins_with(message.substr(message.find(']') + 1),
-                            " inputs must be [B, T, C]; got query=f64[4,16]; try "));
-        },
-        true);
-    Generator random(test_seed(1));
-    for (const AttentionKind& kind : attention_kinds()) {
-      CAPTURE(kind.name);
-      if (kind.can & kHasState) continue;
-      const auto cross = make_attention(config_of(kind, true), random);
-      cross->to(DType::f64);
-      std::string message = message_of<ShapeError>([&] { (*cross)(x, flat); });
-      CHECK(message.find(" inputs must be [B, T, C]; got query=f64[2,4,16], memory=f64[4,16]; try ") !=
-            std::string::npos);
-      message = message_of<ShapeError>([&] { (*cross)(x, {}); });
-      CHECK(message.find(" a memory may be left out only once the cache holds it; got query=f64[2,4,16]") !=
-            std::string::npos);
     }
-  }
+  });
+}
 
-  TEST_CASE("any kind gives outputs of another width than its input") {
-    const Tensor x = random_values({2, 3, 5}, 3), memory = random_values({2, 4, 7}, 4);
-    Generator random(test_seed(1));
-    for (const AttentionKind& kind : attention_kinds()) {
-      CAPTURE(kind.name);
-      for (const bool cross : {false, true}) {
-        if (cross && (kind.can & kHasState)) continue;
-        AttentionConfig config = config_of(kind, cross);
-        config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
-        const auto layer = make_attention(config, random);
-        layer->to(DType::f64);
+TEST_CASE("cross-attention of any kind keeps the memory in its cache and never looks at it again") {
+  const Tensor x = random_values({2, 6, 16}, 3), memory = random_values({2, 5, 12}, 4);
+  for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind& kind) {
+    if (!(kind.can & kCanCache)) return;
+    AttentionContext context;
+    context.key_mask = real_tokens({3, 5}, 5);
+    const Tensor whole = layer(x, memory, context);
+    for (const CacheKind cache_kind : kCaches) {
+      const auto cache = make_cache({cache_kind, 0, 3}, layer.cache_widths());
+      context.cache = cache.get();
+      CHECK_BELOW(relative_error(layer(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)), 1e-11);
+      CHECK_BELOW(relative_error(layer(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)), 1e-11);
+      CHECK(cache->length() == 5);
+    }
+  });
+}
+
+TEST_CASE("both caches refuse a mask over another number of keys than they hold") {
+  const Tensor x = random_values({2, 4, 16}, 3);
+  const std::string rule =
+      "[attention] a mask must have a column for every key in the cache, this call's included; got ";
+  for_all_kinds([&](const Attention& layer, const char*) {
+    for (const CacheKind kind : kCaches) {
+      const auto refusal_of = [&](Tensor AttentionContext::*mask, const Tensor& value) {
+        const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
         AttentionContext context;
-        context.causal = kind.can & kHasState;
-        CHECK((*layer)(x, cross ? memory : x, context).shape() == Shape{2, 3, 8});
+        context.cache = cache.get(), context.*mask = value;
+        return message_of<ShapeError>([&] { layer(x, x, context); });
+      };
+      CHECK(refusal_of(&AttentionContext::key_mask, Tensor::full({2, 3}, 1, DType::boolean)) ==
+            rule + "key_mask=bool[2,3] for 4 keys; try one that grows with the cache");
+      CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 20}, DType::f64)) ==
+            rule + "mask=f64[4,20] for 4 keys; try one that grows with the cache");
+      CHECK(refusal_of(&AttentionContext::key_lengths, ids_of({4, 5}, {2})) ==
+            "[attention] key_lengths must be at most the number of keys in the cache; got 5 of 4 keys");
+      CHECK(refusal_of(&AttentionContext::mask, Tensor::zeros({4, 1}, DType::f64)) == "nothing was thrown");
+    }
+  });
+}
+
+TEST_CASE("weights are of the keys that a cache holds, the same from both caches") {
+  const Tensor x = random_values({2, 7, 16}, 3);
+  for_all_kinds([&](const Attention& layer, const char*) {
+    AttentionContext whole;
+    Tensor expected;
+    whole.causal = true, whole.weights = &expected;
+    const Tensor y = layer(x, x, whole);
+    for (const CacheKind kind : kCaches) {
+      const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+      for (Index t = 0; t < 7; ++t) {
+        Tensor weights;
+        AttentionContext context;
+        context.causal = true, context.cache = cache.get(), context.weights = &weights;
+        context.key_mask = Tensor::full({2, t + 1}, 1, DType::boolean);
+        const Tensor piece = slice(x, 1, t, 1);
+        CHECK_BELOW(relative_error(layer(piece, piece, context), slice(y, 1, t, 1)), 1e-11);
+        REQUIRE(weights.shape() == Shape{2, expected.size(1), 1, t + 1});
+        CHECK_BELOW(relative_error(weights, slice(slice(expected, 2, t, 1), 3, 0, t + 1)), 1e-11);
       }
     }
-  }
+  });
+}
 
-  TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {
-    const Tensor x = random_values({2, 4, 16}, 3), memory = random_values({2, 5, 16}, 4);
-    for (const AttentionKind& kind : attention_kinds()) {
-      CAPTURE(kind.name);
-      if (kind.can & kHasState) continue;
-      AttentionConfig config = config_of(kind, true);
-      Generator random(test_seed(1)), same(test_seed(1));
-      const auto plain = make_attention(config, random);
-      config.rotary = true;
-      const auto asked = make_attention(config, same);
-      plain->to(DType::f64);
-      asked->to(DType::f64);
-      CHECK(same_bits((*asked)(x, memory), (*plain)(x, memory)));
+TEST_CASE("inputs that are not [B, T, C], and a memory that is missing, are refused by name") {
+  const Tensor x = random_values({2, 4, 16}, 3), flat = random_values({4, 16}, 4);
+  for_all_kinds(
+      [&](const Attention& layer, const char*) {
+        const std::string message = message_of<ShapeError>([&] { layer(flat, flat); });
+        CHECK(begins_with(message.substr(message.find(']') + 1),
+                          " inputs must be [B, T, C]; got query=f64[4,16]; try "));
+      },
+      true);
+  Generator random(test_seed(1));
+  for (const AttentionKind& kind : attention_kinds()) {
+    CAPTURE(kind.name);
+    if (kind.can & kHasState) continue;
+    const auto cross = make_attention(config_of(kind, true), random);
+    cross->to(DType::f64);
+    std::string message = message_of<ShapeError>([&] { (*cross)(x, flat); });
+    CHECK(message.find(" inputs must be [B, T, C]; got query=f64[2,4,16], memory=f64[4,16]; try ") !=
+          std::string::npos);
+    message = message_of<ShapeError>([&] { (*cross)(x, {}); });
+    CHECK(message.find(" a memory may be left out only once the cache holds it; got query=f64[2,4,16]") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("any kind gives outputs of another width than its input") {
+  const Tensor x = random_values({2, 3, 5}, 3), memory = random_values({2, 4, 7}, 4);
+  Generator random(test_seed(1));
+  for (const AttentionKind& kind : attention_kinds()) {
+    CAPTURE(kind.name);
+    for (const bool cross : {false, true}) {
+      if (cross && (kind.can & kHasState)) continue;
+      AttentionConfig config = config_of(kind, cross);
+      config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
+      const auto layer = make_attention(config, random);
+      layer->to(DType::f64);
+      AttentionContext context;
+      context.causal = kind.can & kHasState;
+      CHECK((*layer)(x, cross ? memory : x, context).shape() == Shape{2, 3, 8});
     }
+  }
+}
+
+TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {
+  const Tensor x = random_values({2, 4, 16}, 3), memory = random_values({2, 5, 16}, 4);
+  for (const AttentionKind& kind : attention_kinds()) {
+    CAPTURE(kind.name);
+    if (kind.can & kHasState) continue;
+    AttentionConfig config = config_of(kind, true);
+    Generator random(test_seed(1)), same(test_seed(1));
+    const auto plain = make_attention(config, random);
+    config.rotary = true;
+    const auto asked = make_attention(config, same);
+    plain->to(DType::f64);
+    asked->to(DType::f64);
+    CHECK(same_bits((*asked)(x, memory), (*plain)(x, memory)));
   }
 }

@@ -91,82 +91,80 @@ Model saved_and_loaded(Model& model) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/attention_kind") {
-  TEST_CASE("kinds are named, and an unknown one is told which there are") {
-    for (const char* name : {"mha", "gqa", "mqa", "mla", "additive"}) {
-      CHECK(attention_kind(name).name == name);
-    }
-    CHECK(message_of<Error>([] {
-            attention_kind("linear");
-          }).find("[attention] the kind must be one of mha, gqa, mqa, mla, differential, additive") == 0);
-    CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
-          "[attention] there is already a kind named mha");
-    CHECK(kind_names([](const AttentionKind& kind) { return kind.can & kCanExport; }) == "mha, gqa, mqa");
+TEST_CASE("kinds are named, and an unknown one is told which there are") {
+  for (const char* name : {"mha", "gqa", "mqa", "mla", "additive"}) {
+    CHECK(attention_kind(name).name == name);
   }
+  CHECK(message_of<Error>([] {
+          attention_kind("linear");
+        }).find("[attention] the kind must be one of mha, gqa, mqa, mla, differential, additive") == 0);
+  CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
+        "[attention] there is already a kind named mha");
+  CHECK(kind_names([](const AttentionKind& kind) { return kind.can & kCanExport; }) == "mha, gqa, mqa");
+}
 
-  TEST_CASE("a kind of a user's own trains in a language model, is saved, loaded and generates") {
-    const MeanIsRegistered registered;
-    DecoderOnlyConfig config;
-    config.vocabulary = 9, config.context = 6, config.layers = 2, config.width = 8;
-    config.attention.kind = "mean", config.attention.heads = 2, config.attention.own["reach"] = 3;
-    Generator random(test_seed(1));
-    DecoderOnly model(config, random);
-    const Tensor ids = ids_of({1, 5, 2, 7, 3, 3, 8, 1, 6, 4}, {2, 5}),
-                 targets = ids_of({5, 2, 7, 3, 1, 8, 1, 6, 4, 2}, {2, 5});
-    const auto [first, last] = trained(model, [&](const DecoderOnly& m) { return m.loss(ids, targets); });
-    CHECK(last < 0.9 * first);
-    model.eval();
-    const DecoderOnly loaded = saved_and_loaded(model);
-    CHECK(loaded.config().attention.kind == "mean");
-    CHECK(loaded.config().attention.own.at("reach") == 3);
-    CHECK(same_bits(loaded(ids), model(ids)));
-    TextGenerationConfig generation;
-    generation.max_tokens = 3;
-    int tokens = 0;
-    generate_text(loaded, {1, 5}, generation, [&](Index, std::int32_t) { return ++tokens > 0; });
-    CHECK(tokens == 3);
-    config.positions = PositionKind::rotary;
-    CHECK(message_of<Error>([&] {
-            DecoderOnly(config, random);
-          }).find("[attention] mean attention cannot rotate queries and keys by rotary positions") == 0);
-    CHECK(message_of<Error>([&] { attention_cost(config.attention, {}); }) ==
-          "[attention] the cost of mean is not known");
-  }
+TEST_CASE("a kind of a user's own trains in a language model, is saved, loaded and generates") {
+  const MeanIsRegistered registered;
+  DecoderOnlyConfig config;
+  config.vocabulary = 9, config.context = 6, config.layers = 2, config.width = 8;
+  config.attention.kind = "mean", config.attention.heads = 2, config.attention.own["reach"] = 3;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  const Tensor ids = ids_of({1, 5, 2, 7, 3, 3, 8, 1, 6, 4}, {2, 5}),
+               targets = ids_of({5, 2, 7, 3, 1, 8, 1, 6, 4, 2}, {2, 5});
+  const auto [first, last] = trained(model, [&](const DecoderOnly& m) { return m.loss(ids, targets); });
+  CHECK(last < 0.9 * first);
+  model.eval();
+  const DecoderOnly loaded = saved_and_loaded(model);
+  CHECK(loaded.config().attention.kind == "mean");
+  CHECK(loaded.config().attention.own.at("reach") == 3);
+  CHECK(same_bits(loaded(ids), model(ids)));
+  TextGenerationConfig generation;
+  generation.max_tokens = 3;
+  int tokens = 0;
+  generate_text(loaded, {1, 5}, generation, [&](Index, std::int32_t) { return ++tokens > 0; });
+  CHECK(tokens == 3);
+  config.positions = PositionKind::rotary;
+  CHECK(message_of<Error>([&] {
+          DecoderOnly(config, random);
+        }).find("[attention] mean attention cannot rotate queries and keys by rotary positions") == 0);
+  CHECK(message_of<Error>([&] { attention_cost(config.attention, {}); }) ==
+        "[attention] the cost of mean is not known");
+}
 
-  TEST_CASE("a field of a kind's own is checked, written and read as the others are") {
-    const MeanIsRegistered registered;
-    AttentionConfig config;
-    config.kind = "mean", config.width = 8;
-    CHECK(config.resolved().own.at("reach") == 4);
-    check_every_field(config);
-    const auto refused = [&] { return message_of<Error>([&] { config.check(); }); };
-    config.own["reach"] = 0;
-    CHECK(refused() == "[attention] reach must be from 1 to 2147483647; got 0");
-    config.own["reach"] = 5, config.kind = "mha";
-    CHECK(refused() == "[attention] reach is for mean; got attention=mha, reach=5; try it without");
-    DecoderOnlyConfig model;
-    model.vocabulary = 9;
-    CHECK(model.to_json().find("reach") == std::string::npos);
-    model.attention.kind = "mean";
-    CHECK(model.to_json().find("\"reach\": 4.0") != std::string::npos);
-  }
+TEST_CASE("a field of a kind's own is checked, written and read as the others are") {
+  const MeanIsRegistered registered;
+  AttentionConfig config;
+  config.kind = "mean", config.width = 8;
+  CHECK(config.resolved().own.at("reach") == 4);
+  check_every_field(config);
+  const auto refused = [&] { return message_of<Error>([&] { config.check(); }); };
+  config.own["reach"] = 0;
+  CHECK(refused() == "[attention] reach must be from 1 to 2147483647; got 0");
+  config.own["reach"] = 5, config.kind = "mha";
+  CHECK(refused() == "[attention] reach is for mean; got attention=mha, reach=5; try it without");
+  DecoderOnlyConfig model;
+  model.vocabulary = 9;
+  CHECK(model.to_json().find("reach") == std::string::npos);
+  model.attention.kind = "mean";
+  CHECK(model.to_json().find("\"reach\": 4.0") != std::string::npos);
+}
 
-  TEST_CASE("a kind of a user's own trains in an encoder and decoder, is saved, loaded and translates") {
-    const MeanIsRegistered registered;
-    EncoderDecoderConfig config;
-    config.source_vocabulary = config.target_vocabulary = 9;
-    config.encoder_layers = config.decoder_layers = 1;
-    config.layer.width = 8, config.layer.attention.heads = 2, config.layer.attention.kind = "mean";
-    Generator random(test_seed(1));
-    EncoderDecoder model(config, random);
-    const Tensor source = ids_of({4, 5, 6, 7, 8, 4}, {2, 3}), target = ids_of({2, 6, 5, 2, 4, 8}, {2, 3}),
-                 expected = ids_of({6, 5, 3, 4, 8, 3}, {2, 3});
-    const auto [first, last] =
-        trained(model, [&](const EncoderDecoder& m) { return m.loss(source, {}, target, expected); });
-    CHECK(last < 0.9 * first);
-    model.eval();
-    const EncoderDecoder loaded = saved_and_loaded(model);
-    CHECK(same_bits(loaded(source, {}, target), model(source, {}, target)));
-    CHECK(beam_search(loaded, {{4, 5, 6}, {7}}).size() == 2);
-  }
+TEST_CASE("a kind of a user's own trains in an encoder and decoder, is saved, loaded and translates") {
+  const MeanIsRegistered registered;
+  EncoderDecoderConfig config;
+  config.source_vocabulary = config.target_vocabulary = 9;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.layer.width = 8, config.layer.attention.heads = 2, config.layer.attention.kind = "mean";
+  Generator random(test_seed(1));
+  EncoderDecoder model(config, random);
+  const Tensor source = ids_of({4, 5, 6, 7, 8, 4}, {2, 3}), target = ids_of({2, 6, 5, 2, 4, 8}, {2, 3}),
+               expected = ids_of({6, 5, 3, 4, 8, 3}, {2, 3});
+  const auto [first, last] =
+      trained(model, [&](const EncoderDecoder& m) { return m.loss(source, {}, target, expected); });
+  CHECK(last < 0.9 * first);
+  model.eval();
+  const EncoderDecoder loaded = saved_and_loaded(model);
+  CHECK(same_bits(loaded(source, {}, target), model(source, {}, target)));
+  CHECK(beam_search(loaded, {{4, 5, 6}, {7}}).size() == 2);
 }

@@ -28,26 +28,24 @@ std::pair<std::unique_ptr<Attention>, AttentionSublayer> both_of(Index memory_wi
 
 }  // namespace
 
-TEST_SUITE("nn/attention/attention_sublayer") {
-  TEST_CASE("it is norm(x + attention(x)), for self- and for cross-attention, under the context's masks") {
-    const Tensor x = random_values({2, 5, 6}, 3), other = random_values({2, 4, 7}, 4);
-    AttentionContext context;
-    context.causal = true;
-    for (const bool is_self : {true, false}) {
-      auto [attention, sublayer] = both_of(is_self ? 0 : 7, 0);
-      const Tensor memory = is_self ? x : other;
-      const auto parameters = sublayer.named_parameters();
-      const Tensor weight = parameters[parameters.size() - 2].second, bias = parameters.back().second;
-      CHECK(same_bits(sublayer(x, memory, context),
-                      layer_norm(x + (*attention)(x, memory, context), weight, bias, 1e-5)));
-    }
+TEST_CASE("it is norm(x + attention(x)), for self- and for cross-attention, under the context's masks") {
+  const Tensor x = random_values({2, 5, 6}, 3), other = random_values({2, 4, 7}, 4);
+  AttentionContext context;
+  context.causal = true;
+  for (const bool is_self : {true, false}) {
+    auto [attention, sublayer] = both_of(is_self ? 0 : 7, 0);
+    const Tensor memory = is_self ? x : other;
+    const auto parameters = sublayer.named_parameters();
+    const Tensor weight = parameters[parameters.size() - 2].second, bias = parameters.back().second;
+    CHECK(same_bits(sublayer(x, memory, context),
+                    layer_norm(x + (*attention)(x, memory, context), weight, bias, 1e-5)));
   }
+}
 
-  TEST_CASE("dropout acts on what the attention adds, in training only") {
-    AttentionSublayer dropping = both_of(0, 0.5).second, whole = both_of(0, 0).second;
-    const Tensor x = random_values({2, 5, 6}, 3);
-    CHECK(relative_error(dropping(x, x), whole(x, x)) > 0.01);
-    dropping.eval();
-    CHECK(same_bits(dropping(x, x), whole(x, x)));
-  }
+TEST_CASE("dropout acts on what the attention adds, in training only") {
+  AttentionSublayer dropping = both_of(0, 0.5).second, whole = both_of(0, 0).second;
+  const Tensor x = random_values({2, 5, 6}, 3);
+  CHECK(relative_error(dropping(x, x), whole(x, x)) > 0.01);
+  dropping.eval();
+  CHECK(same_bits(dropping(x, x), whole(x, x)));
 }

@@ -127,173 +127,170 @@ std::vector<AttentionCall> cross_calls() {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/cost") {
-  TEST_CASE("causal pairs, of which a window leaves each query as many keys at most") {
-    struct Case {
-      Index queries, keys, window, pairs;
-    };
-    for (const Case& c :
-         {Case{4, 0, 0, 1 + 2 + 3 + 4}, Case{4, 6, 0, 3 + 4 + 5 + 6}, Case{4, 2, 0, 0 + 0 + 1 + 2},
-          Case{5, 0, 3, 1 + 2 + 3 + 3 + 3}, Case{5, 7, 3, 5 * 3}, Case{5, 7, 5, 3 + 4 + 5 + 5 + 5},
-          Case{5, 7, 100, 3 + 4 + 5 + 6 + 7}, Case{5, 2, 1, 0 + 0 + 0 + 1 + 1}}) {
-      AttentionCall call;
-      call.queries = c.queries, call.keys = c.keys, call.window = c.window;
-      CHECK(visible_pair_count(call) == c.queries * (c.keys > 0 ? c.keys : c.queries));
-      call.causal = true;
-      CHECK(visible_pair_count(call) == c.pairs);
-    }
-  }
-
-  TEST_CASE("every piece, any two of them, shared keys and windows cost what formulas say") {
-    const std::vector<PieceCase> cases = AttentionPieces::cases();
-    const auto check = [](const AttentionConfig& config, AttentionCall call) {
-      if (message_of<Error>([&] { config.check(); }) != "nothing was thrown") return;
-      check_config(config, call);
-      if (!call.causal) return;
-      call.window = 9;
-      check_config(config, call);
-    };
-    const std::vector<AttentionCall> calls = self_calls();
-    for (const PieceCase& one : cases) {
-      for (const char* const kind : {"mha", "gqa", "mqa"}) {
-        for (const bool packed : {true, false}) {
-          for (const bool shared_keys : {true, false}) {
-            if (!packed && kind != std::string("mha")) continue;
-            CAPTURE(std::string(one.name));
-            CAPTURE(packed);
-            CAPTURE(shared_keys);
-            AttentionConfig config = config_of(kind, 24, 4);
-            config.packed = packed, config.key_width = 6, config.value_width = 5;
-            config.shared_keys = shared_keys;
-            one.choose(config);
-            for (std::size_t i = 1; i < calls.size(); ++i) check(config, calls[i]);  // one bias may be a view
-          }
-        }
-      }
-      for (const PieceCase& other : cases) {
-        CAPTURE(std::string(one.name));
-        CAPTURE(std::string(other.name));
-        AttentionConfig config = config_of("gqa", 24, 4);
-        config.key_width = 6, config.value_width = 5;
-        one.choose(config), other.choose(config);
-        check(config, calls[1]);
-      }
-    }
-  }
-
-  TEST_CASE("every formula says what module, profile, tape and cache measure") {
-    for (const AttentionKind& kind : attention_kinds()) {
-      if (!kind.add_cost) continue;
-      for (AttentionCall call : self_calls()) {
-        if (kind.can & kHasState) call.causal = true;
-        check_config(config_of(kind.name, 24, 4), call);
-        AttentionConfig config = config_of(kind.name, 10, 6);
-        config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
-        config.rotary = kind.can & kCanRotate;
-        if (kind.uses("groups")) config.groups = 3;
-        if (kind.uses("latent_width")) {
-          config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
-        }
-        if (kind.uses("convolution_taps")) config.own["convolution_taps"] = 0;
-        if (kind.uses("decay_rank")) config.own["decay_rank"] = 3;
-        check_config(config, call);
-      }
-      for (const AttentionCall& call : cross_calls()) {
-        if (kind.can & kHasState) break;
-        AttentionConfig config = config_of(kind.name, 12, 3);
-        config.cross = true;
-        config.memory_width = 14, config.output_width = 9, config.key_width = 4;
-        check_config(config, call);
-      }
-    }
-    AttentionConfig unpacked = config_of("mha", 24, 4);
-    unpacked.packed = false;
-    for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
-  }
-
-  TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {
-    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      for (const Index query_latents : {0, 9}) {
-        for (const bool norm : {true, false}) {
-          for (const Index rotary : {0, 4}) {
-            AttentionConfig config;
-            config.kind = "mla", config.cross = rotary == 0;
-            config.width = 10, config.heads = 3, config.key_width = 6, config.value_width = 5;
-            config.latent_width = 8, config.query_latent_width = query_latents;
-            config.rotary_width = rotary, config.norm = norm, config.form = form;
-            CAPTURE((form == LatentForm::absorbed));
-            CAPTURE(query_latents);
-            CAPTURE(norm);
-            CAPTURE(rotary);
-            Generator random(test_seed(1));
-            LatentAttention layer(config, random);
-            for (const AttentionCall& call : self_calls()) {
-              CAPTURE(call.queries);
-              check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
-            }
-            if (rotary > 0) continue;
-            for (const AttentionCall& call : cross_calls()) {
-              CAPTURE(call.queries);
-              check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
-            }
-          }
-        }
-      }
-    }
-  }
-
-  TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
-    const Index width = 24;
+TEST_CASE("causal pairs, of which a window leaves each query as many keys at most") {
+  struct Case {
+    Index queries, keys, window, pairs;
+  };
+  for (const Case& c :
+       {Case{4, 0, 0, 1 + 2 + 3 + 4}, Case{4, 6, 0, 3 + 4 + 5 + 6}, Case{4, 2, 0, 0 + 0 + 1 + 2},
+        Case{5, 0, 3, 1 + 2 + 3 + 3 + 3}, Case{5, 7, 3, 5 * 3}, Case{5, 7, 5, 3 + 4 + 5 + 5 + 5},
+        Case{5, 7, 100, 3 + 4 + 5 + 6 + 7}, Case{5, 2, 1, 0 + 0 + 0 + 1 + 1}}) {
     AttentionCall call;
-    call.batch = 2, call.queries = 3, call.cached = 5, call.causal = true;
-    const auto check_decoding = [&](Attention& layer, const AttentionCost& formula) {
-      Generator random(test_seed(4));
-      layer.eval();
-      CacheConfig config;
-      config.capacity = call.cached + call.queries;  // no room that the naive form would project
-      const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
-      AttentionContext context;
-      context.cache = cache.get();
-      context.causal = true;
-      const Tensor before = random_normal({call.batch, call.cached, width}, random, DType::f32);
-      layer(before, before, context);
-      const Tensor fresh = random_normal({call.batch, call.queries, width}, random, DType::f32);
-      const Profile profile;
-      layer(fresh, fresh, context);
-      CHECK(profile.flops(false) == formula.forward_flops);
-    };
-    Generator random(test_seed(1));
-    for (const AttentionKind& kind : attention_kinds()) {
-      if (!kind.add_cost) continue;
-      CAPTURE(kind.name);
-      const AttentionConfig config = config_of(kind.name, width, 4);
-      check_decoding(*make_attention(config, random), attention_cost(config, call));
-    }
-    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed, LatentForm::automatic}) {
-      CAPTURE(static_cast<int>(form));
-      AttentionConfig config;
-      config.kind = "mla", config.width = width, config.heads = 4, config.latent_width = 7,
-      config.form = form;
-      config.rotary_width = 2;
-      LatentAttention layer(config, random);
-      check_decoding(layer, attention_cost(config, call));
-    }
+    call.queries = c.queries, call.keys = c.keys, call.window = c.window;
+    CHECK(visible_pair_count(call) == c.queries * (c.keys > 0 ? c.keys : c.queries));
+    call.causal = true;
+    CHECK(visible_pair_count(call) == c.pairs);
   }
+}
 
-  TEST_CASE("DeepSeek-V2's latents take 576 numbers per token, as 2.25 groups of its head width would") {
-    AttentionConfig latent;
-    latent.kind = "mla";
-    latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
-    latent.latent_width = 512, latent.query_latent_width = 1536, latent.rotary_width = 64;
-    const AttentionCall call;
-    CHECK(attention_cost(latent, call).cache_bytes_per_token == 4 * (512 + 64));
-    AttentionConfig full = config_of("mha", 5120, 128);
-    full.key_width = full.value_width = 128;
-    CHECK(attention_cost(full, call).cache_bytes_per_token == 4 * 2 * 128 * 128);
-    CHECK(4 * (512 + 64) == 4 * 2 * 2.25 * 128);
-    // The published checkpoint: q_a_proj, kv_a_proj_with_mqa, q_b_proj, kv_b_proj, o_proj, two norms.
-    CHECK(attention_cost(latent, call).parameters == 5120 * 1536 + 5120 * (512 + 64) +
-                                                         1536 * 128 * (128 + 64) + 512 * 128 * (128 + 128) +
-                                                         128 * 128 * 5120 + 1536 + 512);
+TEST_CASE("every piece, any two of them, shared keys and windows cost what formulas say") {
+  const std::vector<PieceCase> cases = AttentionPieces::cases();
+  const auto check = [](const AttentionConfig& config, AttentionCall call) {
+    if (message_of<Error>([&] { config.check(); }) != "nothing was thrown") return;
+    check_config(config, call);
+    if (!call.causal) return;
+    call.window = 9;
+    check_config(config, call);
+  };
+  const std::vector<AttentionCall> calls = self_calls();
+  for (const PieceCase& one : cases) {
+    for (const char* const kind : {"mha", "gqa", "mqa"}) {
+      for (const bool packed : {true, false}) {
+        for (const bool shared_keys : {true, false}) {
+          if (!packed && kind != std::string("mha")) continue;
+          CAPTURE(std::string(one.name));
+          CAPTURE(packed);
+          CAPTURE(shared_keys);
+          AttentionConfig config = config_of(kind, 24, 4);
+          config.packed = packed, config.key_width = 6, config.value_width = 5;
+          config.shared_keys = shared_keys;
+          one.choose(config);
+          for (std::size_t i = 1; i < calls.size(); ++i) check(config, calls[i]);  // one bias may be a view
+        }
+      }
+    }
+    for (const PieceCase& other : cases) {
+      CAPTURE(std::string(one.name));
+      CAPTURE(std::string(other.name));
+      AttentionConfig config = config_of("gqa", 24, 4);
+      config.key_width = 6, config.value_width = 5;
+      one.choose(config), other.choose(config);
+      check(config, calls[1]);
+    }
   }
+}
+
+TEST_CASE("every formula says what module, profile, tape and cache measure") {
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (!kind.add_cost) continue;
+    for (AttentionCall call : self_calls()) {
+      if (kind.can & kHasState) call.causal = true;
+      check_config(config_of(kind.name, 24, 4), call);
+      AttentionConfig config = config_of(kind.name, 10, 6);
+      config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
+      config.rotary = kind.can & kCanRotate;
+      if (kind.uses("groups")) config.groups = 3;
+      if (kind.uses("latent_width")) {
+        config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
+      }
+      if (kind.uses("convolution_taps")) config.own["convolution_taps"] = 0;
+      if (kind.uses("decay_rank")) config.own["decay_rank"] = 3;
+      check_config(config, call);
+    }
+    for (const AttentionCall& call : cross_calls()) {
+      if (kind.can & kHasState) break;
+      AttentionConfig config = config_of(kind.name, 12, 3);
+      config.cross = true;
+      config.memory_width = 14, config.output_width = 9, config.key_width = 4;
+      check_config(config, call);
+    }
+  }
+  AttentionConfig unpacked = config_of("mha", 24, 4);
+  unpacked.packed = false;
+  for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
+}
+
+TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {
+  for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+    for (const Index query_latents : {0, 9}) {
+      for (const bool norm : {true, false}) {
+        for (const Index rotary : {0, 4}) {
+          AttentionConfig config;
+          config.kind = "mla", config.cross = rotary == 0;
+          config.width = 10, config.heads = 3, config.key_width = 6, config.value_width = 5;
+          config.latent_width = 8, config.query_latent_width = query_latents;
+          config.rotary_width = rotary, config.norm = norm, config.form = form;
+          CAPTURE((form == LatentForm::absorbed));
+          CAPTURE(query_latents);
+          CAPTURE(norm);
+          CAPTURE(rotary);
+          Generator random(test_seed(1));
+          LatentAttention layer(config, random);
+          for (const AttentionCall& call : self_calls()) {
+            CAPTURE(call.queries);
+            check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
+          }
+          if (rotary > 0) continue;
+          for (const AttentionCall& call : cross_calls()) {
+            CAPTURE(call.queries);
+            check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
+  const Index width = 24;
+  AttentionCall call;
+  call.batch = 2, call.queries = 3, call.cached = 5, call.causal = true;
+  const auto check_decoding = [&](Attention& layer, const AttentionCost& formula) {
+    Generator random(test_seed(4));
+    layer.eval();
+    CacheConfig config;
+    config.capacity = call.cached + call.queries;  // no room that the naive form would project
+    const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
+    AttentionContext context;
+    context.cache = cache.get();
+    context.causal = true;
+    const Tensor before = random_normal({call.batch, call.cached, width}, random, DType::f32);
+    layer(before, before, context);
+    const Tensor fresh = random_normal({call.batch, call.queries, width}, random, DType::f32);
+    const Profile profile;
+    layer(fresh, fresh, context);
+    CHECK(profile.flops(false) == formula.forward_flops);
+  };
+  Generator random(test_seed(1));
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (!kind.add_cost) continue;
+    CAPTURE(kind.name);
+    const AttentionConfig config = config_of(kind.name, width, 4);
+    check_decoding(*make_attention(config, random), attention_cost(config, call));
+  }
+  for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed, LatentForm::automatic}) {
+    CAPTURE(static_cast<int>(form));
+    AttentionConfig config;
+    config.kind = "mla", config.width = width, config.heads = 4, config.latent_width = 7, config.form = form;
+    config.rotary_width = 2;
+    LatentAttention layer(config, random);
+    check_decoding(layer, attention_cost(config, call));
+  }
+}
+
+TEST_CASE("DeepSeek-V2's latents take 576 numbers per token, as 2.25 groups of its head width would") {
+  AttentionConfig latent;
+  latent.kind = "mla";
+  latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
+  latent.latent_width = 512, latent.query_latent_width = 1536, latent.rotary_width = 64;
+  const AttentionCall call;
+  CHECK(attention_cost(latent, call).cache_bytes_per_token == 4 * (512 + 64));
+  AttentionConfig full = config_of("mha", 5120, 128);
+  full.key_width = full.value_width = 128;
+  CHECK(attention_cost(full, call).cache_bytes_per_token == 4 * 2 * 128 * 128);
+  CHECK(4 * (512 + 64) == 4 * 2 * 2.25 * 128);
+  // The published checkpoint: q_a_proj, kv_a_proj_with_mqa, q_b_proj, kv_b_proj, o_proj, two norms.
+  CHECK(attention_cost(latent, call).parameters == 5120 * 1536 + 5120 * (512 + 64) + 1536 * 128 * (128 + 64) +
+                                                       512 * 128 * (128 + 128) + 128 * 128 * 5120 + 1536 +
+                                                       512);
 }

@@ -71,80 +71,78 @@ AttentionPath decoding(DType type) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/heads") {
-  TEST_CASE("a width that is left out is the heads' share of the whole") {
-    const PackedHeads both = resolved_heads("op", 12, 0, {4, 2, 0, 0});
-    CHECK(both.heads == 4);
-    CHECK(both.groups == 2);
-    CHECK(both.key_width == 3);
-    CHECK(both.value_width == 3);
-    const PackedHeads values = resolved_heads("op", 12, 0, {4, 4, 5, 0});
-    CHECK(values.key_width == 5);
-    CHECK(values.value_width == 3);
-    CHECK(resolved_heads("op", 10, 0, {4, 4, 5, 6}).value_width == 6);  // nothing is left to the width
-    const PackedHeads wider = resolved_heads("op", 3, 20, {4, 4, 0, 0});
-    CHECK(wider.key_width == 5);
-    CHECK(wider.value_width == 5);
-  }
+TEST_CASE("a width that is left out is the heads' share of the whole") {
+  const PackedHeads both = resolved_heads("op", 12, 0, {4, 2, 0, 0});
+  CHECK(both.heads == 4);
+  CHECK(both.groups == 2);
+  CHECK(both.key_width == 3);
+  CHECK(both.value_width == 3);
+  const PackedHeads values = resolved_heads("op", 12, 0, {4, 4, 5, 0});
+  CHECK(values.key_width == 5);
+  CHECK(values.value_width == 3);
+  CHECK(resolved_heads("op", 10, 0, {4, 4, 5, 6}).value_width == 6);  // nothing is left to the width
+  const PackedHeads wider = resolved_heads("op", 3, 20, {4, 4, 0, 0});
+  CHECK(wider.key_width == 5);
+  CHECK(wider.value_width == 5);
+}
 
-  TEST_CASE("sizes that do not fit are refused by name and value") {
-    const auto refused = [](Index width, const PackedHeads& heads, Index output_width = 0) {
-      return message_of<Error>([&] { resolved_heads("op", width, output_width, heads, "kind=x, "); });
-    };
-    CHECK(refused(0, {1, 1, 2, 2}) == "[op] width and heads must be positive; got kind=x, width=0, heads=1");
-    CHECK(refused(12, {4, 3, 0, 0}) ==
-          "[op] heads must be a multiple of groups; got kind=x, heads=4, groups=3");
-    CHECK(refused(12, {4, 4, -3, 0}) == "[op] no size may be negative; got kind=x, key_width=-3");
-    CHECK(refused(10, {4, 4, 3, 0}) ==
-          "[op] width must be divisible by heads; got kind=x, width=10, heads=4; try a width that is a "
-          "multiple of the heads");
-    CHECK(refused(12, {4, 4, 3, 0}, 10) ==
-          "[op] output_width must be divisible by heads; got kind=x, output_width=10, heads=4; try a width "
-          "that is a multiple of the heads");
-    CHECK(refused(12, {4, 4, 0, 0}, -8) == "[op] no size may be negative; got kind=x, output_width=-8");
-  }
+TEST_CASE("sizes that do not fit are refused by name and value") {
+  const auto refused = [](Index width, const PackedHeads& heads, Index output_width = 0) {
+    return message_of<Error>([&] { resolved_heads("op", width, output_width, heads, "kind=x, "); });
+  };
+  CHECK(refused(0, {1, 1, 2, 2}) == "[op] width and heads must be positive; got kind=x, width=0, heads=1");
+  CHECK(refused(12, {4, 3, 0, 0}) ==
+        "[op] heads must be a multiple of groups; got kind=x, heads=4, groups=3");
+  CHECK(refused(12, {4, 4, -3, 0}) == "[op] no size may be negative; got kind=x, key_width=-3");
+  CHECK(refused(10, {4, 4, 3, 0}) ==
+        "[op] width must be divisible by heads; got kind=x, width=10, heads=4; try a width that is a "
+        "multiple of the heads");
+  CHECK(refused(12, {4, 4, 3, 0}, 10) ==
+        "[op] output_width must be divisible by heads; got kind=x, output_width=10, heads=4; try a width "
+        "that is a multiple of the heads");
+  CHECK(refused(12, {4, 4, 0, 0}, -8) == "[op] no size may be negative; got kind=x, output_width=-8");
+}
 
-  TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
-    for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
-  }
+TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
+  for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
+}
 
-  TEST_CASE("self-attention sees all tokens so far, and masks grow to the cache's room") {
-    const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
-    TensorList keys, values;
-    for (Index step = 0; step < 2; ++step) {
-      AttentionOptions masks;
-      masks.key_mask = Tensor::full({2, 3 * (step + 1)}, 1, DType::boolean);
-      masks.mask = random_values({3, 3 * (step + 1)}, 7);
-      const Tensor mask = masks.mask;
-      const KeyValueHeads own = fresh(3, static_cast<std::uint64_t>(10 * step + 1));
-      keys.push_back(own.key_bsgd);
-      values.push_back(own.value_bsge);
-      const KeyValueHeads got = cached_heads(cache.get(), true, kHeads, masks, [&] { return own; });
-      const Index held = 3 * (step + 1);
-      CHECK(cache->length() == held);
-      CHECK(got.key_bsgd.shape() == Shape{2, 8, 1, 3});
-      CHECK(got.value_bsge.shape() == Shape{2, 8, 1, 2});
-      CHECK(same_bits(slice(got.key_bsgd, 1, 0, held), concat(keys, 1)));
-      CHECK(same_bits(slice(got.value_bsge, 1, 0, held), concat(values, 1)));
-      CHECK(masks.key_lengths.to_vector<std::int32_t>() ==
-            std::vector<std::int32_t>(2, static_cast<std::int32_t>(held)));
-      CHECK(same_bits(masks.key_mask, real_tokens({held, held}, 8)));
-      CHECK(same_bits(slice(masks.mask, 1, 0, held), mask));
-      CHECK(masks.mask.shape() == Shape{3, 8});
-    }
+TEST_CASE("self-attention sees all tokens so far, and masks grow to the cache's room") {
+  const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
+  TensorList keys, values;
+  for (Index step = 0; step < 2; ++step) {
+    AttentionOptions masks;
+    masks.key_mask = Tensor::full({2, 3 * (step + 1)}, 1, DType::boolean);
+    masks.mask = random_values({3, 3 * (step + 1)}, 7);
+    const Tensor mask = masks.mask;
+    const KeyValueHeads own = fresh(3, static_cast<std::uint64_t>(10 * step + 1));
+    keys.push_back(own.key_bsgd);
+    values.push_back(own.value_bsge);
+    const KeyValueHeads got = cached_heads(cache.get(), true, kHeads, masks, [&] { return own; });
+    const Index held = 3 * (step + 1);
+    CHECK(cache->length() == held);
+    CHECK(got.key_bsgd.shape() == Shape{2, 8, 1, 3});
+    CHECK(got.value_bsge.shape() == Shape{2, 8, 1, 2});
+    CHECK(same_bits(slice(got.key_bsgd, 1, 0, held), concat(keys, 1)));
+    CHECK(same_bits(slice(got.value_bsge, 1, 0, held), concat(values, 1)));
+    CHECK(masks.key_lengths.to_vector<std::int32_t>() ==
+          std::vector<std::int32_t>(2, static_cast<std::int32_t>(held)));
+    CHECK(same_bits(masks.key_mask, real_tokens({held, held}, 8)));
+    CHECK(same_bits(slice(masks.mask, 1, 0, held), mask));
+    CHECK(masks.mask.shape() == Shape{3, 8});
   }
+}
 
-  TEST_CASE("where a tape records, the spare room stays behind, so that masks get their gradients") {
-    const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
-    append_heads(*cache, fresh(3, 1));
-    Tape tape;
-    AttentionOptions options;
-    options.mask = random_values({2, 3}, 7);
-    const Tensor mask = options.mask;
-    const KeyValueHeads got = cached_kv(*cache, kHeads, options);
-    CHECK(same_bits(got.key_bsgd, fresh(3, 1).key_bsgd));
-    CHECK(same_bits(got.value_bsge, fresh(3, 1).value_bsge));
-    CHECK(options.mask.state() == mask.state());
-    CHECK_FALSE(options.key_lengths.defined());
-  }
+TEST_CASE("where a tape records, the spare room stays behind, so that masks get their gradients") {
+  const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
+  append_heads(*cache, fresh(3, 1));
+  Tape tape;
+  AttentionOptions options;
+  options.mask = random_values({2, 3}, 7);
+  const Tensor mask = options.mask;
+  const KeyValueHeads got = cached_kv(*cache, kHeads, options);
+  CHECK(same_bits(got.key_bsgd, fresh(3, 1).key_bsgd));
+  CHECK(same_bits(got.value_bsge, fresh(3, 1).value_bsge));
+  CHECK(options.mask.state() == mask.state());
+  CHECK_FALSE(options.key_lengths.defined());
 }

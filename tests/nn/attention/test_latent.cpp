@@ -11,111 +11,109 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/latent") {
-  TEST_CASE("outputs and gradients are those of the paper's equations, in both forms") {
-    const Golden golden("grouped_latent");
-    for (const char* name : {"latent_direct", "latent_full", "latent_cross"}) {
-      for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-        const auto given = golden.options(name);
-        const auto size = [&](const char* key) { return given[key].get<Index>(); };
-        AttentionConfig config("mla", size("heads"));
-        config.width = 12, config.memory_width = size("memory_width");
-        config.key_width = size("key_width"), config.value_width = size("value_width");
-        config.latent_width = size("latent_width"), config.query_latent_width = size("query_latent_width");
-        config.rotary_width = size("rotary_width"), config.cross = config.rotary_width == 0,
-        config.norm = given["norm"].get<bool>();
-        config.form = form;
-        Generator random(test_seed(1));
-        LatentAttention attention(config, random);
-        check_layer_against_golden(
-            name, attention,
-            [&](const std::map<std::string, Tensor>& in) {
-              AttentionContext context;
-              context.causal = config.memory_width == 0;
-              context.key_mask = in.at("may_attend");
-              return attention(in.at("x"), in.at(config.memory_width > 0 ? "memory" : "x"), context);
-            },
-            "grouped_latent");
-      }
-    }
-  }
-
-  TEST_CASE("scores have the scale that is asked for, in both forms") {
-    const Tensor x = random_values({2, 6, 8}, 3);
+TEST_CASE("outputs and gradients are those of the paper's equations, in both forms") {
+  const Golden golden("grouped_latent");
+  for (const char* name : {"latent_direct", "latent_full", "latent_cross"}) {
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      AttentionConfig config = config_of(kLatentVariants[0], form);
-      const Tensor usual = latent_attention_of(config)(x, x, causal());
-      config.score_scale = 1 / std::sqrt(6.0);
-      CHECK(same_bits(latent_attention_of(config)(x, x, causal()), usual));
-      config.score_scale *= 2;  // as with queries of twice the length
-      LatentAttention sharper = latent_attention_of(config);
-      const Tensor got = sharper(x, x, causal());
-      config.score_scale = 0;
-      LatentAttention longer = latent_attention_of(config);
-      for (auto& [name, parameter] : longer.named_parameters())
-        if (name.find("query") == 0) parameter.set_value(parameter.value() * 2.0);
-      CHECK_BELOW(relative_error(got, longer(x, x, causal())), 1e-13);
-      CHECK(relative_error(got, usual) > 1e-3);
+      const auto given = golden.options(name);
+      const auto size = [&](const char* key) { return given[key].get<Index>(); };
+      AttentionConfig config("mla", size("heads"));
+      config.width = 12, config.memory_width = size("memory_width");
+      config.key_width = size("key_width"), config.value_width = size("value_width");
+      config.latent_width = size("latent_width"), config.query_latent_width = size("query_latent_width");
+      config.rotary_width = size("rotary_width"), config.cross = config.rotary_width == 0,
+      config.norm = given["norm"].get<bool>();
+      config.form = form;
+      Generator random(test_seed(1));
+      LatentAttention attention(config, random);
+      check_layer_against_golden(
+          name, attention,
+          [&](const std::map<std::string, Tensor>& in) {
+            AttentionContext context;
+            context.causal = config.memory_width == 0;
+            context.key_mask = in.at("may_attend");
+            return attention(in.at("x"), in.at(config.memory_width > 0 ? "memory" : "x"), context);
+          },
+          "grouped_latent");
     }
   }
+}
 
-  TEST_CASE("the absorbed form has the naive form's outputs and gradients: masks, dropout, another memory") {
-    const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 7, 8}, 4);
-    for (const LatentVariant& variant : kLatentVariants) {
-      CAPTURE(variant.name);
-      for (const double dropout : {0.0, 0.3}) {
-        AttentionConfig config = config_of(variant, LatentForm::naive);
-        config.dropout = dropout;
-        LatentAttention naive = latent_attention_of(config);
-        config.form = LatentForm::absorbed;
-        LatentAttention absorbed = latent_attention_of(config);
-        AttentionContext context = causal();
-        context.key_mask = real_tokens({6, 4}, 6);
-        check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
-        context.positions = ids_of({3, 4, 5, 6, 7, 8, 0, 0, 1, 2, 3, 4}, {2, 6});
-        check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
-        if (variant.rotary_width > 0) continue;
-        context = {};
-        context.key_mask = real_tokens({5, 7}, 7);
-        check_same(everything(absorbed, x, memory, context), everything(naive, x, memory, context));
-      }
-    }
+TEST_CASE("scores have the scale that is asked for, in both forms") {
+  const Tensor x = random_values({2, 6, 8}, 3);
+  for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+    AttentionConfig config = config_of(kLatentVariants[0], form);
+    const Tensor usual = latent_attention_of(config)(x, x, causal());
+    config.score_scale = 1 / std::sqrt(6.0);
+    CHECK(same_bits(latent_attention_of(config)(x, x, causal()), usual));
+    config.score_scale *= 2;  // as with queries of twice the length
+    LatentAttention sharper = latent_attention_of(config);
+    const Tensor got = sharper(x, x, causal());
+    config.score_scale = 0;
+    LatentAttention longer = latent_attention_of(config);
+    for (auto& [name, parameter] : longer.named_parameters())
+      if (name.find("query") == 0) parameter.set_value(parameter.value() * 2.0);
+    CHECK_BELOW(relative_error(got, longer(x, x, causal())), 1e-13);
+    CHECK(relative_error(got, usual) > 1e-3);
   }
+}
 
-  TEST_CASE("both forms hand out the same weights") {
-    const Tensor x = random_values({2, 6, 8}, 3);
-    Tensor weights[2];
-    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+TEST_CASE("the absorbed form has the naive form's outputs and gradients: masks, dropout, another memory") {
+  const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 7, 8}, 4);
+  for (const LatentVariant& variant : kLatentVariants) {
+    CAPTURE(variant.name);
+    for (const double dropout : {0.0, 0.3}) {
+      AttentionConfig config = config_of(variant, LatentForm::naive);
+      config.dropout = dropout;
+      LatentAttention naive = latent_attention_of(config);
+      config.form = LatentForm::absorbed;
+      LatentAttention absorbed = latent_attention_of(config);
       AttentionContext context = causal();
-      context.weights = &weights[form == LatentForm::absorbed];
-      latent_attention_of(config_of(kLatentVariants[3], form))(x, x, context);
+      context.key_mask = real_tokens({6, 4}, 6);
+      check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
+      context.positions = ids_of({3, 4, 5, 6, 7, 8, 0, 0, 1, 2, 3, 4}, {2, 6});
+      check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
+      if (variant.rotary_width > 0) continue;
+      context = {};
+      context.key_mask = real_tokens({5, 7}, 7);
+      check_same(everything(absorbed, x, memory, context), everything(naive, x, memory, context));
     }
-    CHECK(weights[0].shape() == Shape{2, 3, 6, 6});
-    CHECK_BELOW(relative_error(weights[1], weights[0]), 1e-11);
   }
+}
 
-  TEST_CASE("what does not fit is refused by name, and projections start Xavier uniform") {
-    AttentionConfig config("mla", 4);
-    config.width = 64, config.rotary_width = 3;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
-    const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[0]));
-    const Tensor x = random_values({1, 4, 8}, 3);
-    CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
-          "[latent] rotary positions are for self-attention; got a memory that is not the query; try "
-          "cross=true");
+TEST_CASE("both forms hand out the same weights") {
+  const Tensor x = random_values({2, 6, 8}, 3);
+  Tensor weights[2];
+  for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+    AttentionContext context = causal();
+    context.weights = &weights[form == LatentForm::absorbed];
+    latent_attention_of(config_of(kLatentVariants[3], form))(x, x, context);
+  }
+  CHECK(weights[0].shape() == Shape{2, 3, 6, 6});
+  CHECK_BELOW(relative_error(weights[1], weights[0]), 1e-11);
+}
 
-    config.rotary_width = 8;
-    Generator random(test_seed(1));
-    LatentAttention fresh(config, random);
-    for (const auto& [name, parameter] : fresh.named_parameters()) {
-      const Tensor weight = parameter;
-      if (weight.rank() == 1) continue;
-      double largest = 0;
-      for (Index i = 0; i < weight.elements(); ++i) largest = std::max(largest, std::fabs(weight.at(i)));
-      const double bound = std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1)));
-      CHECK(largest <= bound);
-      CHECK(largest > 0.97 * bound);
-    }
+TEST_CASE("what does not fit is refused by name, and projections start Xavier uniform") {
+  AttentionConfig config("mla", 4);
+  config.width = 64, config.rotary_width = 3;
+  CHECK(message_of<Error>([&] { config.check(); }) ==
+        "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
+  const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[0]));
+  const Tensor x = random_values({1, 4, 8}, 3);
+  CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
+        "[latent] rotary positions are for self-attention; got a memory that is not the query; try "
+        "cross=true");
+
+  config.rotary_width = 8;
+  Generator random(test_seed(1));
+  LatentAttention fresh(config, random);
+  for (const auto& [name, parameter] : fresh.named_parameters()) {
+    const Tensor weight = parameter;
+    if (weight.rank() == 1) continue;
+    double largest = 0;
+    for (Index i = 0; i < weight.elements(); ++i) largest = std::max(largest, std::fabs(weight.at(i)));
+    const double bound = std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1)));
+    CHECK(largest <= bound);
+    CHECK(largest > 0.97 * bound);
   }
 }

@@ -145,117 +145,113 @@ class Loops {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/linear_attention") {
-  TEST_CASE("queries, keys and values are parts of the rows of their common matrix") {
-    for (const char* kind : kLinearKinds) {
-      Generator random(test_seed(1));
-      LinearAttention layer(config_of(kind), random);
-      CHECK(layer.row_parts() ==
-            std::map<std::string, std::vector<Index>>{{"query_key_value.weight", {12, 12, 15}}});
-    }
+TEST_CASE("queries, keys and values are parts of the rows of their common matrix") {
+  for (const char* kind : kLinearKinds) {
+    Generator random(test_seed(1));
+    LinearAttention layer(config_of(kind), random);
+    CHECK(layer.row_parts() ==
+          std::map<std::string, std::vector<Index>>{{"query_key_value.weight", {12, 12, 15}}});
   }
+}
 
-  TEST_CASE("every kind is what plain loops make of its formula") {
-    for (const char* kind : kLinearKinds) {
-      CAPTURE(kind);
-      auto layer = random_module<LinearAttention>(config_of(kind));
-      Parameters parameters;
-      for (auto& [name, parameter] : layer.named_parameters())
-        parameters[name] = parameter.value().to_vector<double>();
-      const Tensor x = random_values({1, 9, 6}, 3);
-      const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
-      CHECK_BELOW(relative_error(layer(x, x, causal_case()), Tensor::from(y, {1, 9, 7})), 1e-12);
-    }
+TEST_CASE("every kind is what plain loops make of its formula") {
+  for (const char* kind : kLinearKinds) {
+    CAPTURE(kind);
+    auto layer = random_module<LinearAttention>(config_of(kind));
+    Parameters parameters;
+    for (auto& [name, parameter] : layer.named_parameters())
+      parameters[name] = parameter.value().to_vector<double>();
+    const Tensor x = random_values({1, 9, 6}, 3);
+    const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
+    CHECK_BELOW(relative_error(layer(x, x, causal_case()), Tensor::from(y, {1, 9, 7})), 1e-12);
   }
+}
 
-  TEST_CASE("what a state cannot do is refused by name") {
-    const auto layer = random_module<LinearAttention>(config_of("kda"));
-    const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);
-    CHECK(refusal(layer, x, [](AttentionContext& c) { c.causal = false; }) ==
-          "[linear_attention] a state knows only the tokens before; got causal=false; try causal=true");
-    CHECK(refusal(layer, x,
-                  [](AttentionContext& c) {
-                    c.key_mask = Tensor::full({2, 3}, 1, DType::boolean);
-                  }) ==
-          "[linear_attention] a state takes in every token, so the only mask is the causal one; got "
-          "key_mask=bool[2,3]; try padding behind the last real token, which none of them sees");
-    CHECK(
-        refusal(layer, x, [](AttentionContext& c) { c.window_before = 2; }) ==
+TEST_CASE("what a state cannot do is refused by name") {
+  const auto layer = random_module<LinearAttention>(config_of("kda"));
+  const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);
+  CHECK(refusal(layer, x, [](AttentionContext& c) { c.causal = false; }) ==
+        "[linear_attention] a state knows only the tokens before; got causal=false; try causal=true");
+  CHECK(refusal(layer, x,
+                [](AttentionContext& c) {
+                  c.key_mask = Tensor::full({2, 3}, 1, DType::boolean);
+                }) ==
+        "[linear_attention] a state takes in every token, so the only mask is the causal one; got "
+        "key_mask=bool[2,3]; try padding behind the last real token, which none of them sees");
+  CHECK(refusal(layer, x, [](AttentionContext& c) { c.window_before = 2; }) ==
         "[linear_attention] a state takes in every token, so the only mask is the causal one; got a window; "
         "try attention=mha");
-    Tensor weights;
-    CHECK(refusal(layer, x, [&](AttentionContext& c) { c.weights = &weights; }) ==
-          "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
-    CHECK(message_of<Error>([&] { layer(x, other, causal_case()); }) ==
-          "[linear_attention] query and memory must be the same tensor; got query=f64[2,3,6], "
-          "memory=f64[2,3,6]; try attention=mha");
-    const auto keys = make_cache({}, {4, 4});
-    CHECK(message_of<Error>([&] { layer(x, x, causal_case(keys.get())); }) ==
-          "[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
-    const auto cache = make_cache({}, layer.cache_widths());
-    const Tape tape;
-    CHECK_THROWS_AS(layer(x, x, causal_case(cache.get())), TapeError);
-  }
+  Tensor weights;
+  CHECK(refusal(layer, x, [&](AttentionContext& c) { c.weights = &weights; }) ==
+        "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
+  CHECK(message_of<Error>([&] { layer(x, other, causal_case()); }) ==
+        "[linear_attention] query and memory must be the same tensor; got query=f64[2,3,6], "
+        "memory=f64[2,3,6]; try attention=mha");
+  const auto keys = make_cache({}, {4, 4});
+  CHECK(message_of<Error>([&] { layer(x, x, causal_case(keys.get())); }) ==
+        "[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
+  const auto cache = make_cache({}, layer.cache_widths());
+  const Tape tape;
+  CHECK_THROWS_AS(layer(x, x, causal_case(cache.get())), TapeError);
+}
 
-  TEST_CASE("a configuration that has keys, or weights, is refused by name") {
-    AttentionConfig config = config_of("gla");
-    config.cross = true;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] a state is made of the tokens that read it, and attends to no other memory; got "
-          "attention=gla, cross=true; try attention=mha");
-    config = config_of("kda");
-    config.dropout = 0.5;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] a state has no weights to drop; got attention=kda, dropout=0.5; try attention=mha");
-    config = config_of("gla");
-    config.rotary = true;
-    CHECK(message_of<Error>([&] {
-            config.check();
-          }).find("[attention] gated linear attention cannot rotate") == 0);
-    config = config_of("deltanet");
-    config.own["decay_rank"] = 2;
-    CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try it without");
-  }
+TEST_CASE("a configuration that has keys, or weights, is refused by name") {
+  AttentionConfig config = config_of("gla");
+  config.cross = true;
+  CHECK(message_of<Error>([&] { config.check(); }) ==
+        "[attention] a state is made of the tokens that read it, and attends to no other memory; got "
+        "attention=gla, cross=true; try attention=mha");
+  config = config_of("kda");
+  config.dropout = 0.5;
+  CHECK(message_of<Error>([&] { config.check(); }) ==
+        "[attention] a state has no weights to drop; got attention=kda, dropout=0.5; try attention=mha");
+  config = config_of("gla");
+  config.rotary = true;
+  CHECK(message_of<Error>([&] { config.check(); }).find("[attention] gated linear attention cannot rotate") ==
+        0);
+  config = config_of("deltanet");
+  config.own["decay_rank"] = 2;
+  CHECK(message_of<Error>([&] { config.check(); }) ==
+        "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try it without");
+}
 
-  TEST_CASE("decays learn in f32 wherever their offsets are") {
-    const Tensor x = random_values({2, 5, 6}, 3);
-    for (const char* kind : {"gla", "gated_deltanet", "kda"}) {
-      for (const double offset : {-30.0, -17.0, -10.0, 0.0, 10.0}) {
-        CAPTURE(kind);
-        CAPTURE(offset);
-        const auto gradient = [&](DType type) {
-          LinearAttention layer = random_module<LinearAttention>(config_of(kind));
-          layer.to(type);
-          Tensor of_offsets;
-          for (auto& [name, parameter] : layer.named_parameters()) {
-            if (name == "decay_up.weight") parameter.set_value(parameter.value() * 0.0);
-            if (name == "decay_offset") parameter.set_value(affine(parameter.value(), 0, offset));
-          }
-          const Tensor inputs = x.to(type);
-          Tape tape;
-          tape.backward(sum(layer(inputs, inputs, causal_case())));
-          for (auto& [name, parameter] : layer.named_parameters())
-            if (name == "decay_offset") of_offsets = parameter.gradient();
-          return of_offsets;
-        };
-        CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-4);
-      }
+TEST_CASE("decays learn in f32 wherever their offsets are") {
+  const Tensor x = random_values({2, 5, 6}, 3);
+  for (const char* kind : {"gla", "gated_deltanet", "kda"}) {
+    for (const double offset : {-30.0, -17.0, -10.0, 0.0, 10.0}) {
+      CAPTURE(kind);
+      CAPTURE(offset);
+      const auto gradient = [&](DType type) {
+        LinearAttention layer = random_module<LinearAttention>(config_of(kind));
+        layer.to(type);
+        Tensor of_offsets;
+        for (auto& [name, parameter] : layer.named_parameters()) {
+          if (name == "decay_up.weight") parameter.set_value(parameter.value() * 0.0);
+          if (name == "decay_offset") parameter.set_value(affine(parameter.value(), 0, offset));
+        }
+        const Tensor inputs = x.to(type);
+        Tape tape;
+        tape.backward(sum(layer(inputs, inputs, causal_case())));
+        for (auto& [name, parameter] : layer.named_parameters())
+          if (name == "decay_offset") of_offsets = parameter.gradient();
+        return of_offsets;
+      };
+      CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-4);
     }
   }
+}
 
-  TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
-    Generator random(test_seed(1));
-    LinearAttention layer(config_of("gated_deltanet"), random);
-    for (auto& [name, parameter] : layer.named_parameters()) {
-      if (name == "decay_rate") {
-        CHECK(parameter.value().at(0) == 0);
-        CHECK(parameter.value().at(2) == doctest::Approx(std::log(16)));
-      }
-      if (name == "decay_offset") {
-        CHECK(std::log1p(std::exp(parameter.value().at(0))) == doctest::Approx(0.001));
-        CHECK(std::log1p(std::exp(parameter.value().at(2))) == doctest::Approx(0.1));
-      }
+TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
+  Generator random(test_seed(1));
+  LinearAttention layer(config_of("gated_deltanet"), random);
+  for (auto& [name, parameter] : layer.named_parameters()) {
+    if (name == "decay_rate") {
+      CHECK(parameter.value().at(0) == 0);
+      CHECK(parameter.value().at(2) == doctest::Approx(std::log(16)));
+    }
+    if (name == "decay_offset") {
+      CHECK(std::log1p(std::exp(parameter.value().at(0))) == doctest::Approx(0.001));
+      CHECK(std::log1p(std::exp(parameter.value().at(2))) == doctest::Approx(0.1));
     }
   }
 }

@@ -52,155 +52,153 @@ Tensor three_inputs(const MultiHeadAttention& layer, const In& in) {
 
 }  // namespace
 
-TEST_SUITE("nn/attention/multi_head") {
-  TEST_CASE("self- and cross-attention, with and without biases, are PyTorch's") {
-    const auto self = [](const MultiHeadAttention& layer, const In& in) {
-      return layer(in.at("x"), in.at("x"));
-    };
-    AttentionConfig config = golden_config();
-    check_golden("attention_self", config, self);
-    check_golden("attention_cross", config, cross);
-    config.bias = false;
-    check_golden("attention_no_bias", config, self);
-    config = golden_config();
-    config.key_width = 5;
-    config.value_width = 7;
-    check_golden("attention_cross_wide", config, cross);
-  }
+TEST_CASE("self- and cross-attention, with and without biases, are PyTorch's") {
+  const auto self = [](const MultiHeadAttention& layer, const In& in) {
+    return layer(in.at("x"), in.at("x"));
+  };
+  AttentionConfig config = golden_config();
+  check_golden("attention_self", config, self);
+  check_golden("attention_cross", config, cross);
+  config.bias = false;
+  check_golden("attention_no_bias", config, self);
+  config = golden_config();
+  config.key_width = 5;
+  config.value_width = 7;
+  check_golden("attention_cross_wide", config, cross);
+}
 
-  TEST_CASE("causal attention is PyTorch's, by a mask or by its flag, padded too") {
-    for (const char* name : {"attention_causal", "attention_is_causal", "attention_padded_causal"}) {
-      check_golden(name, golden_config(), causal_options);
+TEST_CASE("causal attention is PyTorch's, by a mask or by its flag, padded too") {
+  for (const char* name : {"attention_causal", "attention_is_causal", "attention_padded_causal"}) {
+    check_golden(name, golden_config(), causal_options);
+  }
+}
+
+TEST_CASE("boolean and floating masks of every query and head are PyTorch's") {
+  for (const char* name : {"attention_boolean_mask", "attention_floating_mask"}) {
+    check_golden(name, golden_config(), [](const MultiHeadAttention& layer, const In& in) {
+      AttentionContext masks;
+      masks.mask = in.at("mask");
+      return layer(in.at("x"), in.at("memory"), masks);
+    });
+  }
+}
+
+TEST_CASE("three inputs of three widths and both layouts are PyTorch's") {
+  AttentionConfig config = golden_config();
+  config.memory_width = 9;
+  config.value_memory_width = 10;
+  check_golden("attention_three_inputs", config, three_inputs);
+  config.sequence_first = true;
+  check_golden("attention_three_inputs_sequence_first", config, three_inputs);
+  config = golden_config();
+  config.sequence_first = true;
+  check_golden("attention_self_sequence_first", config, causal_options);
+}
+
+TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's") {
+  for (const bool averaged : {false, true}) {
+    check_golden(averaged ? "attention_weights_averaged" : "attention_weights_of_heads", golden_config(),
+                 [&](const MultiHeadAttention& layer, const In& in) {
+                   Tensor weights;
+                   AttentionContext context;
+                   context.key_mask = in.at("memory_may_attend");
+                   context.weights = &weights;
+                   const Tensor y = layer(in.at("x"), in.at("memory"), context);
+                   if (averaged) weights = mean(weights, {1});
+                   return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
+                 });
+  }
+}
+
+TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transformers' Llama layer") {
+  const Golden golden("grouped_latent");
+  for (const char* name : {"grouped_self", "multi_query_self", "grouped_plain", "grouped_cross"}) {
+    const auto given = golden.options(name);
+    AttentionConfig config("gqa", given["heads"].get<Index>());
+    config.width = 12, config.groups = given["groups"].get<Index>();
+    config.cross = std::string(name) == "grouped_cross";
+    config.bias = !config.cross;
+    if (config.cross) {
+      config.key_width = config.value_width = 4, config.memory_width = 9;
+    } else {
+      config.key_width = given["key_width"].get<Index>(),
+      config.value_width = given["value_width"].get<Index>();
+      config.rotary = given["rotary"].get<bool>();
     }
-  }
-
-  TEST_CASE("boolean and floating masks of every query and head are PyTorch's") {
-    for (const char* name : {"attention_boolean_mask", "attention_floating_mask"}) {
-      check_golden(name, golden_config(), [](const MultiHeadAttention& layer, const In& in) {
-        AttentionContext masks;
-        masks.mask = in.at("mask");
-        return layer(in.at("x"), in.at("memory"), masks);
-      });
-    }
-  }
-
-  TEST_CASE("three inputs of three widths and both layouts are PyTorch's") {
-    AttentionConfig config = golden_config();
-    config.memory_width = 9;
-    config.value_memory_width = 10;
-    check_golden("attention_three_inputs", config, three_inputs);
-    config.sequence_first = true;
-    check_golden("attention_three_inputs_sequence_first", config, three_inputs);
-    config = golden_config();
-    config.sequence_first = true;
-    check_golden("attention_self_sequence_first", config, causal_options);
-  }
-
-  TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's") {
-    for (const bool averaged : {false, true}) {
-      check_golden(averaged ? "attention_weights_averaged" : "attention_weights_of_heads", golden_config(),
-                   [&](const MultiHeadAttention& layer, const In& in) {
-                     Tensor weights;
-                     AttentionContext context;
-                     context.key_mask = in.at("memory_may_attend");
-                     context.weights = &weights;
-                     const Tensor y = layer(in.at("x"), in.at("memory"), context);
-                     if (averaged) weights = mean(weights, {1});
-                     return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
-                   });
-    }
-  }
-
-  TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transformers' Llama layer") {
-    const Golden golden("grouped_latent");
-    for (const char* name : {"grouped_self", "multi_query_self", "grouped_plain", "grouped_cross"}) {
-      const auto given = golden.options(name);
-      AttentionConfig config("gqa", given["heads"].get<Index>());
-      config.width = 12, config.groups = given["groups"].get<Index>();
-      config.cross = std::string(name) == "grouped_cross";
-      config.bias = !config.cross;
-      if (config.cross) {
-        config.key_width = config.value_width = 4, config.memory_width = 9;
-      } else {
-        config.key_width = given["key_width"].get<Index>(),
-        config.value_width = given["value_width"].get<Index>();
-        config.rotary = given["rotary"].get<bool>();
-      }
-      Generator random(test_seed(1));
-      MultiHeadAttention attention(config, random);
-      check_layer_against_golden(
-          name, attention,
-          [&](const In& in) {
-            AttentionContext context;
-            context.causal = !config.cross;
-            context.key_mask = in.at(config.cross ? "memory_may_attend" : "may_attend");
-            return attention(in.at("x"), in.at(config.cross ? "memory" : "x"), context);
-          },
-          "grouped_latent");
-    }
-
-    AttentionConfig llama;
-    llama.kind = "gqa";
-    llama.width = 24, llama.heads = 6, llama.groups = 2, llama.rotary = true;
-    llama.rotations.base = 500, llama.rotations.layout = RotaryLayout::half_split;
-    llama.rotations.factor = 8, llama.rotations.original_context = 64;
     Generator random(test_seed(1));
-    MultiHeadAttention attention(llama, random);
+    MultiHeadAttention attention(config, random);
     check_layer_against_golden(
-        "grouped_llama", attention,
+        name, attention,
         [&](const In& in) {
           AttentionContext context;
-          context.causal = true;
-          context.positions = in.at("positions");
-          return attention(in.at("x"), in.at("x"), context);
+          context.causal = !config.cross;
+          context.key_mask = in.at(config.cross ? "memory_may_attend" : "may_attend");
+          return attention(in.at("x"), in.at(config.cross ? "memory" : "x"), context);
         },
         "grouped_latent");
   }
 
-  TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {
-    MultiHeadAttention attention =
-        random_module<MultiHeadAttention>(layer_config("mha", [](auto& c) { c.output_dropout = 0.5; }));
-    const Tensor x = random_values({2, 40, 6}, 3);
-    const Tensor dropped = attention(x, x);
-    attention.eval();
-    const Tensor whole = attention(x, x);
-    Index zeros = 0;
-    for (Index i = 0; i < whole.elements(); ++i) {
-      zeros += dropped.at(i) == 0;
-      if (dropped.at(i) != 0) REQUIRE_BELOW(deviation(dropped.at(i), 2 * whole.at(i)), 1e-12);
-    }
-    CHECK(zeros > 180);
-    CHECK(zeros < 300);
-    std::map<std::string, std::uint64_t> draws;
-    for (const auto& [name, counter] : attention.named_counters()) draws[name] = *counter;
-    CHECK(draws == std::map<std::string, std::uint64_t>{{"dropout.step", 0}, {"output_dropout.step", 1}});
-  }
+  AttentionConfig llama;
+  llama.kind = "gqa";
+  llama.width = 24, llama.heads = 6, llama.groups = 2, llama.rotary = true;
+  llama.rotations.base = 500, llama.rotations.layout = RotaryLayout::half_split;
+  llama.rotations.factor = 8, llama.rotations.original_context = 64;
+  Generator random(test_seed(1));
+  MultiHeadAttention attention(llama, random);
+  check_layer_against_golden(
+      "grouped_llama", attention,
+      [&](const In& in) {
+        AttentionContext context;
+        context.causal = true;
+        context.positions = in.at("positions");
+        return attention(in.at("x"), in.at("x"), context);
+      },
+      "grouped_latent");
+}
 
-  TEST_CASE("gqa has half as many heads of keys by default, or the next divisor, and mqa has one") {
-    const auto groups = [](const char* kind, Index heads) {
-      AttentionConfig config(kind, heads);
-      config.width = 30 * heads;
-      return config.resolved().key_heads();
-    };
-    CHECK(groups("gqa", 8) == 4);
-    CHECK(groups("gqa", 9) == 3);
-    CHECK(groups("gqa", 7) == 1);
-    CHECK(groups("mqa", 8) == 1);
-    CHECK(groups("mha", 8) == 8);
+TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {
+  MultiHeadAttention attention =
+      random_module<MultiHeadAttention>(layer_config("mha", [](auto& c) { c.output_dropout = 0.5; }));
+  const Tensor x = random_values({2, 40, 6}, 3);
+  const Tensor dropped = attention(x, x);
+  attention.eval();
+  const Tensor whole = attention(x, x);
+  Index zeros = 0;
+  for (Index i = 0; i < whole.elements(); ++i) {
+    zeros += dropped.at(i) == 0;
+    if (dropped.at(i) != 0) REQUIRE_BELOW(deviation(dropped.at(i), 2 * whole.at(i)), 1e-12);
   }
+  CHECK(zeros > 180);
+  CHECK(zeros < 300);
+  std::map<std::string, std::uint64_t> draws;
+  for (const auto& [name, counter] : attention.named_counters()) draws[name] = *counter;
+  CHECK(draws == std::map<std::string, std::uint64_t>{{"dropout.step", 0}, {"output_dropout.step", 1}});
+}
 
-  TEST_CASE("inputs of several widths take projections apart, and shared keys no memory") {
-    const auto refusal_of = [](const char* kind, const ChooseOptions& choose) {
-      return message_of<Error>([&] { layer_config(kind, choose).check(); });
-    };
-    CHECK(refusal_of("gqa", [](auto& c) { c.memory_width = 5; }) ==
-          "[attention] a packed projection needs inputs of one width; got attention=gqa, width=6, "
-          "memory_width=5, value_memory_width=5; try cross=true");
-    CHECK(refusal_of("mha", [](auto& c) { c.value_memory_width = 7; }) ==
-          "[attention] a packed projection needs inputs of one width; got attention=mha, width=6, "
-          "memory_width=6, value_memory_width=7; try packed=false");
-    CHECK(refusal_of("gqa", [](auto& c) { c.shared_keys = c.cross = true; }) ==
-          "[attention] a layer with shared_keys has no values of its own; got attention=gqa, "
-          "shared_keys=true, cross=true; try cross=false");
-  }
+TEST_CASE("gqa has half as many heads of keys by default, or the next divisor, and mqa has one") {
+  const auto groups = [](const char* kind, Index heads) {
+    AttentionConfig config(kind, heads);
+    config.width = 30 * heads;
+    return config.resolved().key_heads();
+  };
+  CHECK(groups("gqa", 8) == 4);
+  CHECK(groups("gqa", 9) == 3);
+  CHECK(groups("gqa", 7) == 1);
+  CHECK(groups("mqa", 8) == 1);
+  CHECK(groups("mha", 8) == 8);
+}
+
+TEST_CASE("inputs of several widths take projections apart, and shared keys no memory") {
+  const auto refusal_of = [](const char* kind, const ChooseOptions& choose) {
+    return message_of<Error>([&] { layer_config(kind, choose).check(); });
+  };
+  CHECK(refusal_of("gqa", [](auto& c) { c.memory_width = 5; }) ==
+        "[attention] a packed projection needs inputs of one width; got attention=gqa, width=6, "
+        "memory_width=5, value_memory_width=5; try cross=true");
+  CHECK(refusal_of("mha", [](auto& c) { c.value_memory_width = 7; }) ==
+        "[attention] a packed projection needs inputs of one width; got attention=mha, width=6, "
+        "memory_width=6, value_memory_width=7; try packed=false");
+  CHECK(refusal_of("gqa", [](auto& c) { c.shared_keys = c.cross = true; }) ==
+        "[attention] a layer with shared_keys has no values of its own; got attention=gqa, "
+        "shared_keys=true, cross=true; try cross=false");
 }

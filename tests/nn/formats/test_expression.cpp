@@ -83,70 +83,67 @@ std::string refused(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_SUITE("nn/formats/expression") {
-  TEST_CASE("what a format expresses is written, the rest refused, and what is wanted instead is written") {
-    DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
-                            state = expressible_llama();
-    gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
-    gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
-    gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
-    minutes.gated = false, minutes.activation = Unary::relu_squared, minutes.short_convolution = 4;
-    minutes.attention.qk_norm = QkNorm::rms;
-    state.attention.kind = "gla", state.attention_pattern = "DF";
-    std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state};
-    for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
-      starts.push_back(expressible_llama());
-      starts.back().attention.kind = kind;
-    }
-    Generator random(test_seed(4));
-    Index tried = 0;
-    for (const DecoderOnlyConfig& start : starts) {
-      check_expressions(start);
-      const std::size_t fields = fields_of(start).size();
-      for (int i = 0; i < 60; ++i) {
-        DecoderOnlyConfig config = start;
-        std::set<std::string> changed = {"vocabulary",
-                                         "activation"};  // not a format's concern; the case below
-        for (std::uint64_t more = 1 + random.below(3); more > 0; --more) {
-          FieldList list = fields_of(config);
-          ConfigField& field = list[random.below(fields)];
-          if (changed.insert(field.name).second) change(field);
-        }
-        try {
-          Generator draws(1);
-          DecoderOnly(config, draws);
-        } catch (const Error&) {  // not a model
-          continue;
-        }
-        INFO(config.to_json());
-        check_expressions(config);
-        ++tried;
+TEST_CASE("what a format expresses is written, the rest refused, and what is wanted instead is written") {
+  DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
+                          state = expressible_llama();
+  gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
+  gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
+  gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
+  minutes.gated = false, minutes.activation = Unary::relu_squared, minutes.short_convolution = 4;
+  minutes.attention.qk_norm = QkNorm::rms;
+  state.attention.kind = "gla", state.attention_pattern = "DF";
+  std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state};
+  for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
+    starts.push_back(expressible_llama());
+    starts.back().attention.kind = kind;
+  }
+  Generator random(test_seed(4));
+  Index tried = 0;
+  for (const DecoderOnlyConfig& start : starts) {
+    check_expressions(start);
+    const std::size_t fields = fields_of(start).size();
+    for (int i = 0; i < 60; ++i) {
+      DecoderOnlyConfig config = start;
+      std::set<std::string> changed = {"vocabulary", "activation"};  // not a format's concern; the case below
+      for (std::uint64_t more = 1 + random.below(3); more > 0; --more) {
+        FieldList list = fields_of(config);
+        ConfigField& field = list[random.below(fields)];
+        if (changed.insert(field.name).second) change(field);
       }
+      try {
+        Generator draws(1);
+        DecoderOnly(config, draws);
+      } catch (const Error&) {  // not a model
+        continue;
+      }
+      INFO(config.to_json());
+      check_expressions(config);
+      ++tried;
     }
-    CHECK(tried > 100);
   }
+  CHECK(tried > 100);
+}
 
-  TEST_CASE("the nearest family is the one that wants the fewest changes") {
-    const auto family = [](const DecoderOnlyConfig& config) {
-      return std::string(expression_in(transformers_format(), config).family->type);
-    };
-    DecoderOnlyConfig config = expressible_llama();
-    CHECK(family(config) == "llama");
-    config.window = 4;
-    CHECK(family(config) == "llama");  // but for the window, as a Mistral has no biases
-    config.attention.bias = config.feed_forward_bias = false;
-    CHECK(family(config) == "mistral");
-    config = expressible_llama();
-    config.attention.qk_norm = QkNorm::rms, config.feed_forward_bias = false;
-    CHECK(refused(config) ==
-          "[export] transformers has no such model; Qwen 3 differs least; got epsilon=1e-05; try "
-          "epsilon=1e-06");  // that of the norms of queries and keys
-    config.attention.qk_norm_epsilon = config.epsilon;
-    CHECK(family(config) == "qwen3");
-    CHECK_NOTHROW(expression_in(transformers_format(), config).check());
-    config = expressible_llama();
-    config.norm = NormKind::layer;
-    CHECK(refused(config) ==
-          "[export] transformers has no such model; Llama differs least; got norm=layer; try norm=rms");
-  }
+TEST_CASE("the nearest family is the one that wants the fewest changes") {
+  const auto family = [](const DecoderOnlyConfig& config) {
+    return std::string(expression_in(transformers_format(), config).family->type);
+  };
+  DecoderOnlyConfig config = expressible_llama();
+  CHECK(family(config) == "llama");
+  config.window = 4;
+  CHECK(family(config) == "llama");  // but for the window, as a Mistral has no biases
+  config.attention.bias = config.feed_forward_bias = false;
+  CHECK(family(config) == "mistral");
+  config = expressible_llama();
+  config.attention.qk_norm = QkNorm::rms, config.feed_forward_bias = false;
+  CHECK(refused(config) ==
+        "[export] transformers has no such model; Qwen 3 differs least; got epsilon=1e-05; try "
+        "epsilon=1e-06");  // that of the norms of queries and keys
+  config.attention.qk_norm_epsilon = config.epsilon;
+  CHECK(family(config) == "qwen3");
+  CHECK_NOTHROW(expression_in(transformers_format(), config).check());
+  config = expressible_llama();
+  config.norm = NormKind::layer;
+  CHECK(refused(config) ==
+        "[export] transformers has no such model; Llama differs least; got norm=layer; try norm=rms");
 }

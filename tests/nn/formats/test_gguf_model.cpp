@@ -53,118 +53,116 @@ std::vector<float> rows(const std::vector<float>& all, const std::vector<std::si
 
 }  // namespace
 
-TEST_SUITE("nn/formats/gguf_model") {
-  TEST_CASE("a GPT-2") {
-    std::map<std::string, std::vector<float>> weights;
-    const GgufReader file = saved(gpt2_model(), weights);
-    const std::map<std::string, std::string> expected{
-        {"general.architecture", "gpt2"},   {"general.file_type", "0"},
-        {"gpt2.context_length", "5"},       {"gpt2.embedding_length", "4"},
-        {"gpt2.block_count", "1"},          {"gpt2.feed_forward_length", "16"},
-        {"gpt2.attention.head_count", "2"}, {"gpt2.attention.layer_norm_epsilon", "0.000010"},
-        {"tokenizer.ggml.model", "gpt2"}};
-    CHECK(file.texts == expected);
-    const std::vector<std::pair<const char*, const char*>> names{
-        {"token_embd.weight", "embedding.weight"},
-        {"position_embd.weight", "positions.weight"},
-        {"blk.0.attn_norm.weight", "layers.0.attention_norm.weight"},
-        {"blk.0.attn_norm.bias", "layers.0.attention_norm.bias"},
-        {"blk.0.attn_qkv.weight", "layers.0.attention.query_key_value.weight"},
-        {"blk.0.attn_qkv.bias", "layers.0.attention.query_key_value.bias"},
-        {"blk.0.attn_output.weight", "layers.0.attention.output.weight"},
-        {"blk.0.attn_output.bias", "layers.0.attention.output.bias"},
-        {"blk.0.ffn_norm.weight", "layers.0.feed_forward_norm.weight"},
-        {"blk.0.ffn_norm.bias", "layers.0.feed_forward_norm.bias"},
-        {"blk.0.ffn_up.weight", "layers.0.feed_forward.up.weight"},
-        {"blk.0.ffn_up.bias", "layers.0.feed_forward.up.bias"},
-        {"blk.0.ffn_down.weight", "layers.0.feed_forward.down.weight"},
-        {"blk.0.ffn_down.bias", "layers.0.feed_forward.down.bias"},
-        {"output_norm.weight", "norm.weight"},
-        {"output_norm.bias", "norm.bias"}};
-    REQUIRE(file.order.size() == names.size());
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      INFO(names[i].first);
-      CHECK(file.order[i] == names[i].first);
-      CHECK(file.floats(names[i].first) == weights.at(names[i].second));
-    }
-    CHECK(file.tensors.at("blk.0.ffn_up.weight").sizes == std::vector<std::uint64_t>{4, 16});
+TEST_CASE("a GPT-2") {
+  std::map<std::string, std::vector<float>> weights;
+  const GgufReader file = saved(gpt2_model(), weights);
+  const std::map<std::string, std::string> expected{
+      {"general.architecture", "gpt2"},   {"general.file_type", "0"},
+      {"gpt2.context_length", "5"},       {"gpt2.embedding_length", "4"},
+      {"gpt2.block_count", "1"},          {"gpt2.feed_forward_length", "16"},
+      {"gpt2.attention.head_count", "2"}, {"gpt2.attention.layer_norm_epsilon", "0.000010"},
+      {"tokenizer.ggml.model", "gpt2"}};
+  CHECK(file.texts == expected);
+  const std::vector<std::pair<const char*, const char*>> names{
+      {"token_embd.weight", "embedding.weight"},
+      {"position_embd.weight", "positions.weight"},
+      {"blk.0.attn_norm.weight", "layers.0.attention_norm.weight"},
+      {"blk.0.attn_norm.bias", "layers.0.attention_norm.bias"},
+      {"blk.0.attn_qkv.weight", "layers.0.attention.query_key_value.weight"},
+      {"blk.0.attn_qkv.bias", "layers.0.attention.query_key_value.bias"},
+      {"blk.0.attn_output.weight", "layers.0.attention.output.weight"},
+      {"blk.0.attn_output.bias", "layers.0.attention.output.bias"},
+      {"blk.0.ffn_norm.weight", "layers.0.feed_forward_norm.weight"},
+      {"blk.0.ffn_norm.bias", "layers.0.feed_forward_norm.bias"},
+      {"blk.0.ffn_up.weight", "layers.0.feed_forward.up.weight"},
+      {"blk.0.ffn_up.bias", "layers.0.feed_forward.up.bias"},
+      {"blk.0.ffn_down.weight", "layers.0.feed_forward.down.weight"},
+      {"blk.0.ffn_down.bias", "layers.0.feed_forward.down.bias"},
+      {"output_norm.weight", "norm.weight"},
+      {"output_norm.bias", "norm.bias"}};
+  REQUIRE(file.order.size() == names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    INFO(names[i].first);
+    CHECK(file.order[i] == names[i].first);
+    CHECK(file.floats(names[i].first) == weights.at(names[i].second));
   }
+  CHECK(file.tensors.at("blk.0.ffn_up.weight").sizes == std::vector<std::uint64_t>{4, 16});
+}
 
-  TEST_CASE("a Llama's queries and keys rotate neighbouring components, in either layout of ours") {
-    for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
-      DecoderOnlyConfig config = llama_model();
-      config.attention.rotations.layout = layout;
-      config.attention.rotations.factor = 2;
-      config.tie_head = false;
-      config.attention.key_width = 6;
-      std::map<std::string, std::vector<float>> weights;
-      const GgufReader file = saved(config, weights);
-      const std::vector<float>& packed = weights.at("layers.0.attention.query_key_value.weight");
-      std::vector<std::size_t> queries, keys, values;
-      for (std::size_t row = 0; row < 24; ++row) {
-        // Head by head: pairs stay; of halves, pair i is components i and i + 3.
-        const std::size_t in_head = row % 6, first = row - in_head;
-        const std::size_t from =
-            layout == RotaryLayout::interleaved ? row : first + in_head / 2 + 3 * (in_head % 2);
-        queries.push_back(from);
-        if (row < 12) keys.push_back(24 + from), values.push_back(36 + row);
-      }
-      CHECK(file.floats("blk.0.attn_q.weight") == rows(packed, queries));
-      CHECK(file.floats("blk.0.attn_k.weight") == rows(packed, keys));
-      CHECK(file.floats("blk.0.attn_v.weight") == rows(packed, values));
-      CHECK(file.floats("output.weight") == weights.at("head.weight"));
-      std::vector<float> gate_and_up = file.floats("blk.0.ffn_gate.weight");
-      for (const float x : file.floats("blk.0.ffn_up.weight")) gate_and_up.push_back(x);
-      CHECK(gate_and_up == weights.at("layers.0.feed_forward.up.weight"));
-      for (const auto& [key, value] :
-           std::map<std::string, std::string>{{"general.architecture", "llama"},
-                                              {"llama.vocab_size", "7"},
-                                              {"llama.attention.head_count", "4"},
-                                              {"llama.attention.head_count_kv", "2"},
-                                              {"llama.attention.key_length", "6"},
-                                              {"llama.attention.value_length", "6"},
-                                              {"llama.rope.dimension_count", "6"},
-                                              {"llama.rope.freq_base", "10000.000000"},
-                                              {"llama.rope.scaling.type", "linear"},
-                                              {"llama.rope.scaling.factor", "2.000000"}})
-        CHECK(file.texts.at(key) == value);
-    }
-  }
-
-  TEST_CASE("Llama 3's scaling of frequencies is a tensor") {
+TEST_CASE("a Llama's queries and keys rotate neighbouring components, in either layout of ours") {
+  for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
     DecoderOnlyConfig config = llama_model();
-    config.attention.rotations.original_context = 64;
-    config.attention.rotations.factor = 8;
+    config.attention.rotations.layout = layout;
+    config.attention.rotations.factor = 2;
+    config.tie_head = false;
+    config.attention.key_width = 6;
     std::map<std::string, std::vector<float>> weights;
-    const GgufReader file = saved(config, weights, GgufType::f16);
-    const std::vector<float> divisors = file.floats("rope_freqs.weight");
-    REQUIRE(divisors.size() == 2);
-    CHECK(divisors[0] == doctest::Approx(1));  // 64 / 2 pi turns are more than 4
-    CHECK(divisors[1] == doctest::Approx(8));  // 0.64 / 2 pi are less than 1
-    CHECK(file.texts.count("llama.rope.scaling.type") == 0);
-    CHECK(file.texts.at("general.file_type") == "1");
-    CHECK(file.tensors.at("blk.0.attn_q.weight").type == 1);
-    CHECK(file.tensors.at("output_norm.weight").type == 0);
+    const GgufReader file = saved(config, weights);
+    const std::vector<float>& packed = weights.at("layers.0.attention.query_key_value.weight");
+    std::vector<std::size_t> queries, keys, values;
+    for (std::size_t row = 0; row < 24; ++row) {
+      // Head by head: pairs stay; of halves, pair i is components i and i + 3.
+      const std::size_t in_head = row % 6, first = row - in_head;
+      const std::size_t from =
+          layout == RotaryLayout::interleaved ? row : first + in_head / 2 + 3 * (in_head % 2);
+      queries.push_back(from);
+      if (row < 12) keys.push_back(24 + from), values.push_back(36 + row);
+    }
+    CHECK(file.floats("blk.0.attn_q.weight") == rows(packed, queries));
+    CHECK(file.floats("blk.0.attn_k.weight") == rows(packed, keys));
+    CHECK(file.floats("blk.0.attn_v.weight") == rows(packed, values));
+    CHECK(file.floats("output.weight") == weights.at("head.weight"));
+    std::vector<float> gate_and_up = file.floats("blk.0.ffn_gate.weight");
+    for (const float x : file.floats("blk.0.ffn_up.weight")) gate_and_up.push_back(x);
+    CHECK(gate_and_up == weights.at("layers.0.feed_forward.up.weight"));
+    for (const auto& [key, value] :
+         std::map<std::string, std::string>{{"general.architecture", "llama"},
+                                            {"llama.vocab_size", "7"},
+                                            {"llama.attention.head_count", "4"},
+                                            {"llama.attention.head_count_kv", "2"},
+                                            {"llama.attention.key_length", "6"},
+                                            {"llama.attention.value_length", "6"},
+                                            {"llama.rope.dimension_count", "6"},
+                                            {"llama.rope.freq_base", "10000.000000"},
+                                            {"llama.rope.scaling.type", "linear"},
+                                            {"llama.rope.scaling.factor", "2.000000"}})
+      CHECK(file.texts.at(key) == value);
   }
+}
 
-  TEST_CASE("what the format cannot express is named") {
-    const auto refusal = [](const DecoderOnlyConfig& config) {
-      return message_of<CheckpointError>([&] { gguf_metadata(config); });
-    };
-    DecoderOnlyConfig config = gpt2_model();
-    config.activation = Unary::gelu;
-    CHECK(refusal(config) ==
-          "[export] gguf has no such model; GPT-2 differs least; got activation=gelu; try "
-          "activation=gelu_tanh");
-    config = llama_model();
-    config.attention.qk_norm = QkNorm::rms;
-    config.short_convolution = 3;
-    config.prefix = true;
-    CHECK(refusal(config) ==
-          "[export] gguf has no such model; Llama differs least; got qk_norm=rms, short_convolution=3, "
-          "prefix=true; try qk_norm=none, short_convolution=0, prefix=false");
-    config = gpt2_model();
-    config.norm = NormKind::rms;
-    CHECK(refusal(config).find("got norm=rms") != std::string::npos);
-  }
+TEST_CASE("Llama 3's scaling of frequencies is a tensor") {
+  DecoderOnlyConfig config = llama_model();
+  config.attention.rotations.original_context = 64;
+  config.attention.rotations.factor = 8;
+  std::map<std::string, std::vector<float>> weights;
+  const GgufReader file = saved(config, weights, GgufType::f16);
+  const std::vector<float> divisors = file.floats("rope_freqs.weight");
+  REQUIRE(divisors.size() == 2);
+  CHECK(divisors[0] == doctest::Approx(1));  // 64 / 2 pi turns are more than 4
+  CHECK(divisors[1] == doctest::Approx(8));  // 0.64 / 2 pi are less than 1
+  CHECK(file.texts.count("llama.rope.scaling.type") == 0);
+  CHECK(file.texts.at("general.file_type") == "1");
+  CHECK(file.tensors.at("blk.0.attn_q.weight").type == 1);
+  CHECK(file.tensors.at("output_norm.weight").type == 0);
+}
+
+TEST_CASE("what the format cannot express is named") {
+  const auto refusal = [](const DecoderOnlyConfig& config) {
+    return message_of<CheckpointError>([&] { gguf_metadata(config); });
+  };
+  DecoderOnlyConfig config = gpt2_model();
+  config.activation = Unary::gelu;
+  CHECK(refusal(config) ==
+        "[export] gguf has no such model; GPT-2 differs least; got activation=gelu; try "
+        "activation=gelu_tanh");
+  config = llama_model();
+  config.attention.qk_norm = QkNorm::rms;
+  config.short_convolution = 3;
+  config.prefix = true;
+  CHECK(refusal(config) ==
+        "[export] gguf has no such model; Llama differs least; got qk_norm=rms, short_convolution=3, "
+        "prefix=true; try qk_norm=none, short_convolution=0, prefix=false");
+  config = gpt2_model();
+  config.norm = NormKind::rms;
+  CHECK(refusal(config).find("got norm=rms") != std::string::npos);
 }

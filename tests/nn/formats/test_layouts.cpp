@@ -56,41 +56,38 @@ void check_layouts(const Config& start, const std::vector<std::function<void(Con
 
 }  // namespace
 
-TEST_SUITE("nn/formats/layouts") {
-  TEST_CASE("a language model has these parameters") {
-    DecoderOnlyConfig config;
-    config.vocabulary = 7, config.layers = 2, config.width = 12;
-    using Change = std::function<void(DecoderOnlyConfig&)>;
-    check_layouts<DecoderOnly>(
-        config,
-        std::vector<Change>{[](auto&) {}, [](auto& c) { c.tie_head = false, c.gated = true; },
-                            [](auto& c) {
-                              c.attention.kind = "gqa", c.attention.groups = 2;
-                              c.attention.key_width = 5, c.sublayer_norms = SublayerNorms::both;
-                            },
-                            [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; }});
-  }
+TEST_CASE("a language model has these parameters") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 7, config.layers = 2, config.width = 12;
+  using Change = std::function<void(DecoderOnlyConfig&)>;
+  check_layouts<DecoderOnly>(
+      config,
+      std::vector<Change>{[](auto&) {}, [](auto& c) { c.tie_head = false, c.gated = true; },
+                          [](auto& c) {
+                            c.attention.kind = "gqa", c.attention.groups = 2;
+                            c.attention.key_width = 5, c.sublayer_norms = SublayerNorms::both;
+                          },
+                          [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; }});
+}
 
-  TEST_CASE("a translation model has these parameters") {
-    EncoderDecoderConfig config;
-    config.source_vocabulary = config.target_vocabulary = 7;
-    config.layer.width = 12, config.layer.attention.heads = 3;
-    config.encoder_layers = 1, config.decoder_layers = 2;
-    using Change = std::function<void(EncoderDecoderConfig&)>;
-    check_layouts<EncoderDecoder>(
-        config,
-        std::vector<Change>{
-            [](auto&) {}, [](auto& c) { c.tie_embeddings = true, c.layer.norm_first = false; },
-            [](auto& c) { c.tie_target_head = false, c.layer.attention.packed = false; },
-            [](auto& c) { c.decoder_heads = 2, c.decoder_feed_forward = 5, c.layer.feed_forward = 9; },
-            [](auto& c) {
-              c.positions = PositionKind::learned, c.layer.attention.key_width = 5;
-              c.layer.attention.value_width = 6, c.embedding_norm = true;
-            },
-            [](auto& c) {
-              c.positions = PositionKind::buckets, c.shared_buckets = c.layer.gated = true;
-              c.layer.attention.bias = c.layer.feed_forward_bias = c.head_bias = false;
-              c.layer.norm = NormKind::rms;
-            }});
-  }
+TEST_CASE("a translation model has these parameters") {
+  EncoderDecoderConfig config;
+  config.source_vocabulary = config.target_vocabulary = 7;
+  config.layer.width = 12, config.layer.attention.heads = 3;
+  config.encoder_layers = 1, config.decoder_layers = 2;
+  using Change = std::function<void(EncoderDecoderConfig&)>;
+  check_layouts<EncoderDecoder>(
+      config, std::vector<Change>{
+                  [](auto&) {}, [](auto& c) { c.tie_embeddings = true, c.layer.norm_first = false; },
+                  [](auto& c) { c.tie_target_head = false, c.layer.attention.packed = false; },
+                  [](auto& c) { c.decoder_heads = 2, c.decoder_feed_forward = 5, c.layer.feed_forward = 9; },
+                  [](auto& c) {
+                    c.positions = PositionKind::learned, c.layer.attention.key_width = 5;
+                    c.layer.attention.value_width = 6, c.embedding_norm = true;
+                  },
+                  [](auto& c) {
+                    c.positions = PositionKind::buckets, c.shared_buckets = c.layer.gated = true;
+                    c.layer.attention.bias = c.layer.feed_forward_bias = c.head_bias = false;
+                    c.layer.norm = NormKind::rms;
+                  }});
 }

@@ -36,59 +36,57 @@ std::string folder_refusal(const std::string& index) {
 
 }  // namespace
 
-TEST_SUITE("nn/formats/safetensors_folder") {
-  TEST_CASE("an index leads to the tensors of several files") {
-    const Sharded folder(R"({"metadata": {"total_size": 24}, "weight_map": {)" + std::string(kSound) + "}}");
-    const SafetensorsFolder tensors = SafetensorsFolder::open(folder.folder());
-    CHECK(tensors.names() == std::vector<std::string>{"a", "b", "c"});
-    CHECK(tensors.tensor("b").to_vector<float>() == std::vector<float>{3});
-    CHECK(tensors.tensor("c").to_vector<float>() == std::vector<float>{4, 5, 6});
-    CHECK(tensors.shape("c") == Shape{3});
-    CHECK(tensors.file("c").path() == folder.file("two.safetensors"));
-    CHECK(tensors.path() == folder.file(kIndex));
-    CHECK(tensors.contains("a"));
-    CHECK_FALSE(tensors.contains("d"));
-    CHECK(message_of<CheckpointError>([&] { tensors.tensor("d"); }) ==
-          folder.file(kIndex) + ": has no tensor 'd'");
-  }
+TEST_CASE("an index leads to the tensors of several files") {
+  const Sharded folder(R"({"metadata": {"total_size": 24}, "weight_map": {)" + std::string(kSound) + "}}");
+  const SafetensorsFolder tensors = SafetensorsFolder::open(folder.folder());
+  CHECK(tensors.names() == std::vector<std::string>{"a", "b", "c"});
+  CHECK(tensors.tensor("b").to_vector<float>() == std::vector<float>{3});
+  CHECK(tensors.tensor("c").to_vector<float>() == std::vector<float>{4, 5, 6});
+  CHECK(tensors.shape("c") == Shape{3});
+  CHECK(tensors.file("c").path() == folder.file("two.safetensors"));
+  CHECK(tensors.path() == folder.file(kIndex));
+  CHECK(tensors.contains("a"));
+  CHECK_FALSE(tensors.contains("d"));
+  CHECK(message_of<CheckpointError>([&] { tensors.tensor("d"); }) ==
+        folder.file(kIndex) + ": has no tensor 'd'");
+}
 
-  TEST_CASE("one file goes before an index") {
-    const Sharded folder(map_of(kSound));
-    CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
-    save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
-    CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"whole"});
-    std::filesystem::remove(folder.file("model.safetensors"));
-    std::filesystem::remove(folder.file(kIndex));
-    CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
-          folder.folder() + ": has neither model.safetensors nor model.safetensors.index.json");
-  }
+TEST_CASE("one file goes before an index") {
+  const Sharded folder(map_of(kSound));
+  CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
+  save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
+  CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"whole"});
+  std::filesystem::remove(folder.file("model.safetensors"));
+  std::filesystem::remove(folder.file(kIndex));
+  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
+        folder.folder() + ": has neither model.safetensors nor model.safetensors.index.json");
+}
 
-  TEST_CASE("an index that is damaged is refused") {
-    const Sharded folder(map_of(kSound));
-    CHECK(folder_refusal("{").find("the index is not JSON: ") == 0);
-    CHECK(folder_refusal("[]") == "has no object 'weight_map'");
-    CHECK(folder_refusal("{\"weight_map\": []}") == "has no object 'weight_map'");
-    CHECK(folder_refusal(map_of(std::string(kSound) + ", \"a\": \"two.safetensors\"")) ==
-          "the index has \"a\" twice");
-    CHECK(folder_refusal(map_of(R"("a": 1)")) == "tensor 'a' is in no file");
-    for (const char* const outside :
-         {"../one.safetensors", "/etc/passwd", "", "x/../one.safetensors", "a\\u0000"}) {
-      CHECK(folder_refusal(map_of(R"("a": ")" + std::string(outside) + "\"")) ==
-            "tensor 'a' is in a file outside the folder");
-    }
+TEST_CASE("an index that is damaged is refused") {
+  const Sharded folder(map_of(kSound));
+  CHECK(folder_refusal("{").find("the index is not JSON: ") == 0);
+  CHECK(folder_refusal("[]") == "has no object 'weight_map'");
+  CHECK(folder_refusal("{\"weight_map\": []}") == "has no object 'weight_map'");
+  CHECK(folder_refusal(map_of(std::string(kSound) + ", \"a\": \"two.safetensors\"")) ==
+        "the index has \"a\" twice");
+  CHECK(folder_refusal(map_of(R"("a": 1)")) == "tensor 'a' is in no file");
+  for (const char* const outside :
+       {"../one.safetensors", "/etc/passwd", "", "x/../one.safetensors", "a\\u0000"}) {
+    CHECK(folder_refusal(map_of(R"("a": ")" + std::string(outside) + "\"")) ==
+          "tensor 'a' is in a file outside the folder");
   }
+}
 
-  TEST_CASE("an index and files that do not agree are refused") {
-    CHECK(folder_refusal(map_of(R"("a": "one.safetensors", "c": "one.safetensors")")) ==
-          "tensor 'c' is not in one.safetensors");
-    CHECK(folder_refusal(map_of(R"("a": "one.safetensors")")).find("does not list tensor 'b' of ") == 0);
-    CHECK(folder_refusal(map_of(R"("a": "three.safetensors")"))
-              .find("three.safetensors: cannot be opened: No such file") != std::string::npos);
-    CHECK(folder_refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
-    const Sharded folder(map_of(kSound));
-    save_safetensors(folder.file("two.safetensors"), {{"c", Tensor::scalar(1)}, {"a", Tensor::scalar(2)}});
-    CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
-          folder.file(kIndex) + ": tensor 'a' is in " + folder.file("one.safetensors") + " and in " +
-              folder.file("two.safetensors"));
-  }
+TEST_CASE("an index and files that do not agree are refused") {
+  CHECK(folder_refusal(map_of(R"("a": "one.safetensors", "c": "one.safetensors")")) ==
+        "tensor 'c' is not in one.safetensors");
+  CHECK(folder_refusal(map_of(R"("a": "one.safetensors")")).find("does not list tensor 'b' of ") == 0);
+  CHECK(folder_refusal(map_of(R"("a": "three.safetensors")"))
+            .find("three.safetensors: cannot be opened: No such file") != std::string::npos);
+  CHECK(folder_refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
+  const Sharded folder(map_of(kSound));
+  save_safetensors(folder.file("two.safetensors"), {{"c", Tensor::scalar(1)}, {"a", Tensor::scalar(2)}});
+  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
+        folder.file(kIndex) + ": tensor 'a' is in " + folder.file("one.safetensors") + " and in " +
+            folder.file("two.safetensors"));
 }

@@ -54,60 +54,58 @@ std::vector<float> rows_of(const Tensor& x) {
 
 }  // namespace
 
-TEST_SUITE("nn/formats/tensor_names") {
-  // The names themselves are those of the golden folders of test_hugging_face.cpp.
-  TEST_CASE("a GPT-2's parameters, with its biases and transposed matrices") {
-    const TensorNames& names = family_of_type("gpt2").names;
-    DecoderOnlyConfig without_biases = small_model();
-    without_biases.attention.bias = without_biases.feed_forward_bias = without_biases.norm_bias = false;
-    const auto tensors = numbered(names, without_biases), all = numbered(names, small_model());
-    const Tensor up = tensors.at("transformer.h.0.mlp.c_fc.weight");
-    CHECK(rows_of(tensors.at("transformer.h.0.mlp.c_fc.bias")) == std::vector<float>(5));
-    CHECK(up.to_vector<float>() == all.at("transformer.h.0.mlp.c_fc.weight").to_vector<float>());
-    CHECK(up.shape() == Shape{12, 5});
-    CHECK(up.at(3) == 3);  // transposed: rows are columns
-  }
+// The names themselves are those of the golden folders of test_hugging_face.cpp.
+TEST_CASE("a GPT-2's parameters, with its biases and transposed matrices") {
+  const TensorNames& names = family_of_type("gpt2").names;
+  DecoderOnlyConfig without_biases = small_model();
+  without_biases.attention.bias = without_biases.feed_forward_bias = without_biases.norm_bias = false;
+  const auto tensors = numbered(names, without_biases), all = numbered(names, small_model());
+  const Tensor up = tensors.at("transformer.h.0.mlp.c_fc.weight");
+  CHECK(rows_of(tensors.at("transformer.h.0.mlp.c_fc.bias")) == std::vector<float>(5));
+  CHECK(up.to_vector<float>() == all.at("transformer.h.0.mlp.c_fc.weight").to_vector<float>());
+  CHECK(up.shape() == Shape{12, 5});
+  CHECK(up.at(3) == 3);  // transposed: rows are columns
+}
 
-  TEST_CASE("queries and keys have the order of rows that the format rotates") {
-    const std::vector<float> same{0, 1, 2, 3, 4, 5}, to_halves{0, 2, 4, 1, 3, 5}, to_pairs{0, 3, 1, 4, 2, 5};
-    const auto check = [](const TensorNames& names, RotaryLayout layout, const char* query, const char* key,
-                          const std::vector<float>& order) {
-      const auto tensors = numbered(names, llama_of_layout(layout));
-      for (const auto& [name, first, heads] : {std::tuple(query, 0, 6), std::tuple(key, 36, 3)}) {
-        std::vector<float> expected;
-        for (int head = 0; head < heads; ++head)
-          for (const float row : order) expected.push_back(static_cast<float>(first + 6 * head) + row);
-        CHECK(rows_of(tensors.at(name)) == expected);
-      }
-    };
-    const auto half_split = RotaryLayout::half_split, interleaved = RotaryLayout::interleaved;
-    const TensorNames &llama = family_of_type("llama").names, &gguf = gguf_format().families[1].names;
-    const char *const query = "model.layers.1.self_attn.q_proj.weight",
-                      *const key = "model.layers.1.self_attn.k_proj.weight";
-    check(llama, half_split, query, key, same);
-    check(llama, interleaved, query, key, to_halves);
-    check(gguf, half_split, "blk.1.attn_q.weight", "blk.1.attn_k.weight", to_pairs);
-    check(gguf, interleaved, "blk.1.attn_q.weight", "blk.1.attn_k.weight", same);
-    check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
-  }
+TEST_CASE("queries and keys have the order of rows that the format rotates") {
+  const std::vector<float> same{0, 1, 2, 3, 4, 5}, to_halves{0, 2, 4, 1, 3, 5}, to_pairs{0, 3, 1, 4, 2, 5};
+  const auto check = [](const TensorNames& names, RotaryLayout layout, const char* query, const char* key,
+                        const std::vector<float>& order) {
+    const auto tensors = numbered(names, llama_of_layout(layout));
+    for (const auto& [name, first, heads] : {std::tuple(query, 0, 6), std::tuple(key, 36, 3)}) {
+      std::vector<float> expected;
+      for (int head = 0; head < heads; ++head)
+        for (const float row : order) expected.push_back(static_cast<float>(first + 6 * head) + row);
+      CHECK(rows_of(tensors.at(name)) == expected);
+    }
+  };
+  const auto half_split = RotaryLayout::half_split, interleaved = RotaryLayout::interleaved;
+  const TensorNames &llama = family_of_type("llama").names, &gguf = gguf_format().families[1].names;
+  const char *const query = "model.layers.1.self_attn.q_proj.weight",
+                    *const key = "model.layers.1.self_attn.k_proj.weight";
+  check(llama, half_split, query, key, same);
+  check(llama, interleaved, query, key, to_halves);
+  check(gguf, half_split, "blk.1.attn_q.weight", "blk.1.attn_k.weight", to_pairs);
+  check(gguf, interleaved, "blk.1.attn_q.weight", "blk.1.attn_k.weight", same);
+  check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
+}
 
-  TEST_CASE("tensors there and back") {
-    const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
-    const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
-    CHECK(ours.shape() == Shape{3, 2});
-    CHECK(ours.to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
-    CHECK(to_ours(gain, Tensor::from<float>({0, 1, 2, 3})).to_vector<float>() ==
-          std::vector<float>{1, 2, 3, 4});
-  }
+TEST_CASE("tensors there and back") {
+  const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
+  const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+  CHECK(ours.shape() == Shape{3, 2});
+  CHECK(ours.to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
+  CHECK(to_ours(gain, Tensor::from<float>({0, 1, 2, 3})).to_vector<float>() ==
+        std::vector<float>{1, 2, 3, 4});
+}
 
-  TEST_CASE("constants among the weights are known, and the prefix of a model without a head") {
-    const TensorNames &gpt2 = family_of_type("gpt2").names, &llama = family_of_type("llama").names;
-    CHECK(gpt2.is_constant("transformer.h.0.attn.bias"));
-    CHECK(gpt2.is_constant("h.11.attn.masked_bias"));
-    CHECK_FALSE(gpt2.is_constant("h.0.attn.c_attn.bias"));
-    CHECK(llama.is_constant("model.layers.0.self_attn.rotary_emb.inv_freq"));
-    CHECK_FALSE(llama.is_constant("model.layers.0.self_attn.q_proj.bias"));
-    CHECK(gpt2.prefix() == "transformer.");
-    CHECK(llama.prefix() == "model.");
-  }
+TEST_CASE("constants among the weights are known, and the prefix of a model without a head") {
+  const TensorNames &gpt2 = family_of_type("gpt2").names, &llama = family_of_type("llama").names;
+  CHECK(gpt2.is_constant("transformer.h.0.attn.bias"));
+  CHECK(gpt2.is_constant("h.11.attn.masked_bias"));
+  CHECK_FALSE(gpt2.is_constant("h.0.attn.c_attn.bias"));
+  CHECK(llama.is_constant("model.layers.0.self_attn.rotary_emb.inv_freq"));
+  CHECK_FALSE(llama.is_constant("model.layers.0.self_attn.q_proj.bias"));
+  CHECK(gpt2.prefix() == "transformer.");
+  CHECK(llama.prefix() == "model.");
 }

@@ -130,69 +130,67 @@ bool can_cache(const std::string& kind) { return attention_kind(kind).can & kCan
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/causality") {
-  TEST_CASE("a language model of any kind, positions and options sees no later token") {
-    const SingleThread guard;
-    std::set<std::string> fields;
-    for (const LanguageKind& kind : language_kinds()) {
-      for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
-        if (name == kTooShort) continue;
-        INFO(kind.name(), " ", name);
-        CHECK(leaks(language_model(config), tokens(kLength), every_place(kLength)) == "");
-        fields.insert(name.substr(0, name.find('=')));
-      }
-    }
-    for (const char* const field :
-         {"", "heads", "groups", "latent_width", "qk_norm", "positions", "norm", "gated", "tie_head",
-          "short_convolution", "logit_softcap", "window", "window_rotary_base", "prefix"})
-      CHECK(fields.count(field) == 1);
-  }
-
-  TEST_CASE("so it is with caches, in portions") {
-    const SingleThread guard;
-    for (const LanguageKind& kind : language_kinds()) {
-      if (!can_cache(kind.attention)) continue;
-      for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
-        if (name == kTooShort || !can_cache(config.attention.kind) || !can_cache(config.full_attention))
-          continue;
-        INFO(kind.name(), " ", name);
-        const DecoderOnly model = language_model(config);
-        CHECK(cached_leaks(model, CacheKind::contiguous) == "");
-        if (name.empty()) CHECK(cached_leaks(model, CacheKind::paged) == "");
-      }
+TEST_CASE("a language model of any kind, positions and options sees no later token") {
+  const SingleThread guard;
+  std::set<std::string> fields;
+  for (const LanguageKind& kind : language_kinds()) {
+    for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
+      if (name == kTooShort) continue;
+      INFO(kind.name(), " ", name);
+      CHECK(leaks(language_model(config), tokens(kLength), every_place(kLength)) == "");
+      fields.insert(name.substr(0, name.find('=')));
     }
   }
+  for (const char* const field :
+       {"", "heads", "groups", "latent_width", "qk_norm", "positions", "norm", "gated", "tie_head",
+        "short_convolution", "logit_softcap", "window", "window_rotary_base", "prefix"})
+    CHECK(fields.count(field) == 1);
+}
 
-  TEST_CASE("so it is in single precision, over the tiles of the kernels") {
-    const SingleThread guard;
-    constexpr Index kLong = 67;
-    for (const LanguageKind& kind : language_kinds()) {
-      INFO(kind.name());
-      const DecoderOnly model = language_model(language_config(kind, kLong), DType::f32);
-      CHECK(leaks(model, tokens(kLong), {0, 1, 31, 32, 33, 63, 64, 65, 66}) == "");
+TEST_CASE("so it is with caches, in portions") {
+  const SingleThread guard;
+  for (const LanguageKind& kind : language_kinds()) {
+    if (!can_cache(kind.attention)) continue;
+    for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
+      if (name == kTooShort || !can_cache(config.attention.kind) || !can_cache(config.full_attention))
+        continue;
+      INFO(kind.name(), " ", name);
+      const DecoderOnly model = language_model(config);
+      CHECK(cached_leaks(model, CacheKind::contiguous) == "");
+      if (name.empty()) CHECK(cached_leaks(model, CacheKind::paged) == "");
     }
   }
+}
 
-  TEST_CASE("the decoder of a translation model of any kind and options sees no later token") {
-    const SingleThread guard;
-    for (const AttentionKind& kind : attention_kinds()) {
-      if (kind.can & kHasState) continue;  // encoders see in both directions
-      for (const auto& [name, config] : variants_of(translation_config(kind.name))) {
-        if (name == kTooShort) continue;
-        INFO(kind.name, " ", name);
-        const EncoderDecoder model = translator(config);
-        CHECK(decoder_leaks(model) == "");
-        if (!can_cache(config.layer.attention.kind)) continue;
-        CHECK(cached_decoder_leaks(model, CacheKind::contiguous) == "");
-        if (name.empty()) CHECK(cached_decoder_leaks(model, CacheKind::paged) == "");
-      }
+TEST_CASE("so it is in single precision, over the tiles of the kernels") {
+  const SingleThread guard;
+  constexpr Index kLong = 67;
+  for (const LanguageKind& kind : language_kinds()) {
+    INFO(kind.name());
+    const DecoderOnly model = language_model(language_config(kind, kLong), DType::f32);
+    CHECK(leaks(model, tokens(kLong), {0, 1, 31, 32, 33, 63, 64, 65, 66}) == "");
+  }
+}
+
+TEST_CASE("the decoder of a translation model of any kind and options sees no later token") {
+  const SingleThread guard;
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (kind.can & kHasState) continue;  // encoders see in both directions
+    for (const auto& [name, config] : variants_of(translation_config(kind.name))) {
+      if (name == kTooShort) continue;
+      INFO(kind.name, " ", name);
+      const EncoderDecoder model = translator(config);
+      CHECK(decoder_leaks(model) == "");
+      if (!can_cache(config.layer.attention.kind)) continue;
+      CHECK(cached_decoder_leaks(model, CacheKind::contiguous) == "");
+      if (name.empty()) CHECK(cached_decoder_leaks(model, CacheKind::paged) == "");
     }
   }
+}
 
-  TEST_CASE("names are read out of refusals") {
-    using Names = std::vector<std::string>;
-    CHECK(listed_names("the gate must be none, head or element; got ?") == Names{"none", "head", "element"});
-    CHECK(listed_names("it: the kind must be one of mha, gqa; got ?") == Names{"mha", "gqa"});
-    CHECK(listed_names("windows must consist of S and L; got ?").empty());
-  }
+TEST_CASE("names are read out of refusals") {
+  using Names = std::vector<std::string>;
+  CHECK(listed_names("the gate must be none, head or element; got ?") == Names{"none", "head", "element"});
+  CHECK(listed_names("it: the kind must be one of mha, gqa; got ?") == Names{"mha", "gqa"});
+  CHECK(listed_names("windows must consist of S and L; got ?").empty());
 }

@@ -137,131 +137,128 @@ DecoderOnly model_of(const Variant& variant) {
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/decoder_only") {
-  TEST_CASE("gradients of both orders agree with differences for every choice") {
-    for (const Variant& variant : variants()) {
-      DecoderOnly model = model_of(variant);
-      const HeadLossConfig head{variant.fused, variant.fused ? 3 : 0};
-      const Tensor lengths = variant.prefix ? prompts() : Tensor();
-      const auto loss = [&] { return model.loss(ids(), targets(), lengths, head); };
-      const std::string name = std::string("decoder_only ") + variant.name +
-                               (variant.prefix ? " prefix" : "") + (variant.fused ? " fused" : "");
-      check_gradients(name, gradcheck_module(model, {}, loss, sampled(6)));
-      check_gradients(name, gradcheck_module(model, {}, loss, second_order(2)));
-    }
+TEST_CASE("gradients of both orders agree with differences for every choice") {
+  for (const Variant& variant : variants()) {
+    DecoderOnly model = model_of(variant);
+    const HeadLossConfig head{variant.fused, variant.fused ? 3 : 0};
+    const Tensor lengths = variant.prefix ? prompts() : Tensor();
+    const auto loss = [&] { return model.loss(ids(), targets(), lengths, head); };
+    const std::string name = std::string("decoder_only ") + variant.name + (variant.prefix ? " prefix" : "") +
+                             (variant.fused ? " fused" : "");
+    check_gradients(name, gradcheck_module(model, {}, loss, sampled(6)));
+    check_gradients(name, gradcheck_module(model, {}, loss, second_order(2)));
   }
+}
 
-  TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
-    const Golden golden("decoder_only");
-    for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern",
-                                   "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
-      const auto options = golden.options(name);
-      const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
-      Generator random(test_seed(1));
-      DecoderOnly model(decoder_only_config(options), random);
-      const Tensor tokens = golden.tensor(name, "ids"), expected = golden.tensor(name, "targets");
-      const Tensor lengths = name == "prefix" ? golden.tensor(name, "prefix_lengths") : Tensor();
-      // The gradients of mixing weights are sums with a product for each element
-      // of the states, of either sign: about the root of their number is left of them, not of roundings.
-      const double of_sum = std::sqrt(static_cast<double>(tokens.elements() * model.config().width));
-      for (const DType type : {DType::f64, DType::f32}) {
-        const double tolerance = type == DType::f64 ? 1e-10 : 1e-5;
-        set_golden_parameters(golden, name, model, type);
-        CHECK_BELOW(relative_error(model(tokens, lengths), golden.tensor(name, "logits")), tolerance);
-        for (const HeadLossConfig head :
-             {HeadLossConfig{}, HeadLossConfig{true, 0}, HeadLossConfig{true, 4}}) {
-          INFO(name, " in ", std::string(name_of(type)), ", fused: ", head.fused, ", chunk ", head.chunk);
-          model.clear_gradients();
-          Tape tape;
-          const Tensor loss = model.loss(tokens, expected, lengths, head);
-          CHECK_BELOW(std::fabs(loss.item() / golden.tensor(name, "loss").item() - 1), tolerance);
-          tape.backward(loss);
-          for (const auto& [path, parameter] : model.named_parameters()) {
-            for_each_golden_part(golden, name, "grad.", path, parameter.gradient(),
-                                 [&](const std::string& part, const Tensor& ours, const Tensor& theirs) {
-                                   if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
-                                     CHECK_BELOW(absolute_error(ours, Tensor::zeros(ours.shape())),
-                                                 tolerance / 10);
-                                   } else {
-                                     CHECK_BELOW(relative_error(ours, theirs),
-                                                 tolerance * (theirs.elements() <= 2 ? of_sum : 1));
-                                   }
-                                 });
-          }
+TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
+  const Golden golden("decoder_only");
+  for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern",
+                                 "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
+    const auto options = golden.options(name);
+    const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
+    Generator random(test_seed(1));
+    DecoderOnly model(decoder_only_config(options), random);
+    const Tensor tokens = golden.tensor(name, "ids"), expected = golden.tensor(name, "targets");
+    const Tensor lengths = name == "prefix" ? golden.tensor(name, "prefix_lengths") : Tensor();
+    // The gradients of mixing weights are sums with a product for each element
+    // of the states, of either sign: about the root of their number is left of them, not of roundings.
+    const double of_sum = std::sqrt(static_cast<double>(tokens.elements() * model.config().width));
+    for (const DType type : {DType::f64, DType::f32}) {
+      const double tolerance = type == DType::f64 ? 1e-10 : 1e-5;
+      set_golden_parameters(golden, name, model, type);
+      CHECK_BELOW(relative_error(model(tokens, lengths), golden.tensor(name, "logits")), tolerance);
+      for (const HeadLossConfig head : {HeadLossConfig{}, HeadLossConfig{true, 0}, HeadLossConfig{true, 4}}) {
+        INFO(name, " in ", std::string(name_of(type)), ", fused: ", head.fused, ", chunk ", head.chunk);
+        model.clear_gradients();
+        Tape tape;
+        const Tensor loss = model.loss(tokens, expected, lengths, head);
+        CHECK_BELOW(std::fabs(loss.item() / golden.tensor(name, "loss").item() - 1), tolerance);
+        tape.backward(loss);
+        for (const auto& [path, parameter] : model.named_parameters()) {
+          for_each_golden_part(golden, name, "grad.", path, parameter.gradient(),
+                               [&](const std::string& part, const Tensor& ours, const Tensor& theirs) {
+                                 if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
+                                   CHECK_BELOW(absolute_error(ours, Tensor::zeros(ours.shape())),
+                                               tolerance / 10);
+                                 } else {
+                                   CHECK_BELOW(relative_error(ours, theirs),
+                                               tolerance * (theirs.elements() <= 2 ? of_sum : 1));
+                                 }
+                               });
         }
       }
     }
   }
+}
 
-  TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
-    for (const Variant& variant : variants()) {
-      INFO(std::string(variant.name));
-      DecoderOnly model = model_of(variant);
-      model.eval();
-      const DecoderOnlyConfig& config = model.config();
-      const std::vector<Tensor> weights = model.attention_weights(ids());
-      REQUIRE(static_cast<Index>(weights.size()) == config.layers);
-      for (Index layer = 0; layer < config.layers; ++layer) {
-        const Tensor& weights_bhts = weights[static_cast<std::size_t>(layer)];
-        const Index seen = config.has_window(layer) ? config.window : ids().size(1);
-        const Index heads = config.attention_config().heads, length = ids().size(1);
-        REQUIRE(weights_bhts.shape() == Shape{2, heads, length, length});
-        for (Index row = 0; row < 2 * heads * length; ++row) {
-          double sum = 0;
-          for (Index s = 0; s < length; ++s) {
-            const double weight = weights_bhts.at(row * length + s);
-            const Index before = row % length - s;
-            CHECK((before >= 0 && before < seen ? weight > 0 : weight == 0));
-            sum += weight;
-          }
-          CHECK_BELOW(deviation(sum, 1), 1e-6);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("layers with a state have no attention weights") {
-    DecoderOnlyConfig config = tiny_config();
-    config.attention.kind = "gated_deltanet", config.attention_pattern = "DF";
-    config.positions = PositionKind::rotary;
-    DecoderOnly model = tiny_model(config);
+TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
+  for (const Variant& variant : variants()) {
+    INFO(std::string(variant.name));
+    DecoderOnly model = model_of(variant);
     model.eval();
+    const DecoderOnlyConfig& config = model.config();
     const std::vector<Tensor> weights = model.attention_weights(ids());
-    for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
-  }
-
-  TEST_CASE("each dropout reaches its place, in training only") {
-    for (const int place : {0, 1, 2, 3}) {
-      DecoderOnlyConfig config = tiny_config();
-      const DecoderOnly without = tiny_model(config);
-      double* const dropouts[] = {&config.embedding_dropout, &config.residual_dropout,
-                                  &config.attention.dropout, &config.feed_forward_dropout};
-      *dropouts[place] = 0.5;
-      DecoderOnly model = tiny_model(config);
-      const Tensor once = model(ids());
-      CHECK(relative_error(once, without(ids())) > 0.01);
-      CHECK(relative_error(model(ids()), once) > 0.01);
-      model.eval();
-      CHECK(same_bits(model(ids()), without(ids())));
+    REQUIRE(static_cast<Index>(weights.size()) == config.layers);
+    for (Index layer = 0; layer < config.layers; ++layer) {
+      const Tensor& weights_bhts = weights[static_cast<std::size_t>(layer)];
+      const Index seen = config.has_window(layer) ? config.window : ids().size(1);
+      const Index heads = config.attention_config().heads, length = ids().size(1);
+      REQUIRE(weights_bhts.shape() == Shape{2, heads, length, length});
+      for (Index row = 0; row < 2 * heads * length; ++row) {
+        double sum = 0;
+        for (Index s = 0; s < length; ++s) {
+          const double weight = weights_bhts.at(row * length + s);
+          const Index before = row % length - s;
+          CHECK((before >= 0 && before < seen ? weight > 0 : weight == 0));
+          sum += weight;
+        }
+        CHECK_BELOW(deviation(sum, 1), 1e-6);
+      }
     }
-    DecoderOnlyConfig config = tiny_config();
-    CHECK(same_bits(tiny_model(config)(ids()), tiny_model(config)(ids())));
   }
+}
 
-  TEST_CASE("sequences end with the positions, which rotary ones do not") {
+TEST_CASE("layers with a state have no attention weights") {
+  DecoderOnlyConfig config = tiny_config();
+  config.attention.kind = "gated_deltanet", config.attention_pattern = "DF";
+  config.positions = PositionKind::rotary;
+  DecoderOnly model = tiny_model(config);
+  model.eval();
+  const std::vector<Tensor> weights = model.attention_weights(ids());
+  for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
+}
+
+TEST_CASE("each dropout reaches its place, in training only") {
+  for (const int place : {0, 1, 2, 3}) {
     DecoderOnlyConfig config = tiny_config();
-    const Tensor long_ids = ids_of({0, 1, 2, 3, 4, 5, 6}, {1, 7});
-    const auto refusal = [&] { return message_of<ShapeError>([&] { tiny_model(config)(long_ids); }); };
-    CHECK(refusal().find("[positions] there are 6 positions; got x=f64[1,7,8]") == 0);
-    config.positions = PositionKind::sinusoidal;
-    CHECK(refusal().find("[positions] there are 6 positions") == 0);
-    config.positions = PositionKind::rotary;
-    CHECK(tiny_model(config)(long_ids).shape() == Shape{1, 7, 7});
-    config.attention.rotations.max_positions = 6;
-    CHECK(refusal().find("6") != std::string::npos);
-    const DecoderOnly model = tiny_model(config);
-    LayerCaches caches = model.start();
-    model.states(columns(long_ids, 0, 6), caches);
-    CHECK_THROWS_AS(model.states(columns(long_ids, 6, 1), caches), ShapeError);
+    const DecoderOnly without = tiny_model(config);
+    double* const dropouts[] = {&config.embedding_dropout, &config.residual_dropout,
+                                &config.attention.dropout, &config.feed_forward_dropout};
+    *dropouts[place] = 0.5;
+    DecoderOnly model = tiny_model(config);
+    const Tensor once = model(ids());
+    CHECK(relative_error(once, without(ids())) > 0.01);
+    CHECK(relative_error(model(ids()), once) > 0.01);
+    model.eval();
+    CHECK(same_bits(model(ids()), without(ids())));
   }
+  DecoderOnlyConfig config = tiny_config();
+  CHECK(same_bits(tiny_model(config)(ids()), tiny_model(config)(ids())));
+}
+
+TEST_CASE("sequences end with the positions, which rotary ones do not") {
+  DecoderOnlyConfig config = tiny_config();
+  const Tensor long_ids = ids_of({0, 1, 2, 3, 4, 5, 6}, {1, 7});
+  const auto refusal = [&] { return message_of<ShapeError>([&] { tiny_model(config)(long_ids); }); };
+  CHECK(refusal().find("[positions] there are 6 positions; got x=f64[1,7,8]") == 0);
+  config.positions = PositionKind::sinusoidal;
+  CHECK(refusal().find("[positions] there are 6 positions") == 0);
+  config.positions = PositionKind::rotary;
+  CHECK(tiny_model(config)(long_ids).shape() == Shape{1, 7, 7});
+  config.attention.rotations.max_positions = 6;
+  CHECK(refusal().find("6") != std::string::npos);
+  const DecoderOnly model = tiny_model(config);
+  LayerCaches caches = model.start();
+  model.states(columns(long_ids, 0, 6), caches);
+  CHECK_THROWS_AS(model.states(columns(long_ids, 6, 1), caches), ShapeError);
 }

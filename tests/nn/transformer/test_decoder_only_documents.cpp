@@ -62,21 +62,19 @@ void check_packed(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/decoder_only documents") {
-  TEST_CASE("packed documents have the mean loss, and its gradients, of documents in rows of their own") {
-    for (const LanguageKind& kind : language_kinds()) {
-      CAPTURE(kind.name());
-      check_packed(language_config(kind, 5));
-    }
+TEST_CASE("packed documents have the mean loss, and its gradients, of documents in rows of their own") {
+  for (const LanguageKind& kind : language_kinds()) {
+    CAPTURE(kind.name());
+    check_packed(language_config(kind, 5));
   }
+}
 
-  TEST_CASE("the same under each option of a model, or documents are refused") {
-    for (const auto& variant : variants_of(language_config({"gqa", PositionKind::rotary}, 5))) {
-      CAPTURE(variant.name);
-      check_packed(variant.config);
-    }
-    DecoderOnlyConfig limited = language_config({"gqa", PositionKind::rotary}, 5);
-    limited.attention.rotations.max_positions = 5;  // which positions in the row would exceed
-    check_packed(limited);
+TEST_CASE("the same under each option of a model, or documents are refused") {
+  for (const auto& variant : variants_of(language_config({"gqa", PositionKind::rotary}, 5))) {
+    CAPTURE(variant.name);
+    check_packed(variant.config);
   }
+  DecoderOnlyConfig limited = language_config({"gqa", PositionKind::rotary}, 5);
+  limited.attention.rotations.max_positions = 5;  // which positions in the row would exceed
+  check_packed(limited);
 }

@@ -54,46 +54,44 @@ std::string pattern_refusal(const std::function<void(DecoderOnlyConfig&)>& chang
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/decoder_only patterns") {
-  TEST_CASE("two kinds with any option train, and caches give what all tokens at once give, or are refused") {
-    const SingleThread guard;
-    const Tensor ids = ids_of(random_tokens(2 * kTextLength, 3), {2, kTextLength});
-    Generator random(test_seed(4));
-    const Index one_in = default_device().is_cuda() ? 100 : 5;  // minutes in an emulated GPU
-    for (const AttentionKind& kind : attention_kinds()) {
-      for (const AttentionKind& full : attention_kinds()) {
-        if (!is_fit(kind) || !is_fit(full)) continue;
-        for (const auto& variant : variants_of(pattern_config(kind.name, full.name))) {
-          if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than there are
-          if (!variant.name.empty() && random.below(one_in) >= random_cases(5)) continue;
-          CAPTURE(kind.name + ", " + full.name + ": " + variant.name);
-          std::string found;
-          CHECK(message_of<Error>([&] { found = faults(variant.config, ids); }) == "nothing was thrown");
-          CHECK(found == "");
-        }
+TEST_CASE("two kinds with any option train, and caches give what all tokens at once give, or are refused") {
+  const SingleThread guard;
+  const Tensor ids = ids_of(random_tokens(2 * kTextLength, 3), {2, kTextLength});
+  Generator random(test_seed(4));
+  const Index one_in = default_device().is_cuda() ? 100 : 5;  // minutes in an emulated GPU
+  for (const AttentionKind& kind : attention_kinds()) {
+    for (const AttentionKind& full : attention_kinds()) {
+      if (!is_fit(kind) || !is_fit(full)) continue;
+      for (const auto& variant : variants_of(pattern_config(kind.name, full.name))) {
+        if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than there are
+        if (!variant.name.empty() && random.below(one_in) >= random_cases(5)) continue;
+        CAPTURE(kind.name + ", " + full.name + ": " + variant.name);
+        std::string found;
+        CHECK(message_of<Error>([&] { found = faults(variant.config, ids); }) == "nothing was thrown");
+        CHECK(found == "");
       }
     }
   }
+}
 
-  TEST_CASE("layers read the values and keys of layers with as many heads of them alone") {
-    const auto message = [](const std::string& option, const std::string& given, const std::string& own) {
-      return "[decoder_only] " + option +
-             " needs layers with one number of heads of keys and values; got attention=mha, "
-             "full_attention=gqa, " +
-             given + " in layer 0, " + own + " in layer 1; try one kind of attention";
-    };
-    CHECK(pattern_refusal([](auto&) {}) == "nothing was thrown");
-    CHECK(pattern_refusal([](auto& c) { c.value_residual = true; }) == message("value_residual", "4", "2"));
-    CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2; }) == message("kv_sharing", "4", "2"));
-    CHECK(pattern_refusal([](auto& c) { c.value_residual = true, c.layers = 1; }) == "nothing was thrown");
-    CHECK(pattern_refusal([](auto& c) { c.value_residual = true, c.attention_pattern = "DDDDDDDDF"; }) ==
-          "nothing was thrown");
-    CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2, c.attention_pattern = "DDFF", c.layers = 8; }) ==
-          "nothing was thrown");
-    CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2, c.attention_pattern = "DDF", c.layers = 8; }) !=
-          "nothing was thrown");
-    CHECK(pattern_refusal([](auto& c) {
-            c.value_residual = true, c.attention.kind = "mqa", c.attention.heads = 2;
-          }) == "nothing was thrown");  // gqa has one group of two heads
-  }
+TEST_CASE("layers read the values and keys of layers with as many heads of them alone") {
+  const auto message = [](const std::string& option, const std::string& given, const std::string& own) {
+    return "[decoder_only] " + option +
+           " needs layers with one number of heads of keys and values; got attention=mha, "
+           "full_attention=gqa, " +
+           given + " in layer 0, " + own + " in layer 1; try one kind of attention";
+  };
+  CHECK(pattern_refusal([](auto&) {}) == "nothing was thrown");
+  CHECK(pattern_refusal([](auto& c) { c.value_residual = true; }) == message("value_residual", "4", "2"));
+  CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2; }) == message("kv_sharing", "4", "2"));
+  CHECK(pattern_refusal([](auto& c) { c.value_residual = true, c.layers = 1; }) == "nothing was thrown");
+  CHECK(pattern_refusal([](auto& c) { c.value_residual = true, c.attention_pattern = "DDDDDDDDF"; }) ==
+        "nothing was thrown");
+  CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2, c.attention_pattern = "DDFF", c.layers = 8; }) ==
+        "nothing was thrown");
+  CHECK(pattern_refusal([](auto& c) { c.kv_sharing = 2, c.attention_pattern = "DDF", c.layers = 8; }) !=
+        "nothing was thrown");
+  CHECK(pattern_refusal([](auto& c) {
+          c.value_residual = true, c.attention.kind = "mqa", c.attention.heads = 2;
+        }) == "nothing was thrown");  // gqa has one group of two heads
 }

@@ -71,166 +71,163 @@ void check_initial_values(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/decoder_only_weights") {
-  TEST_CASE("matrices start at 0.02, those that write into the sum smaller, biases at 0 and gains at 1") {
-    DecoderOnlyConfig config;
-    config.vocabulary = 90;
-    config.context = 70;
-    config.width = 48;
-    config.layers = 3;
-    check_initial_values(config);
-    config.head_bias = true;
-    config.tie_head = false;
-    config.positions = PositionKind::sinusoidal;
-    check_initial_values(config);
-    config.norm = NormKind::rms;
-    config.positions = PositionKind::rotary;
-    config.attention.kind = "gqa";
-    swiglu(config);
-    check_initial_values(config);
-    config.attention.kind = "mla";
-    config.attention.query_latent_width = 20;
-    check_initial_values(config);
-    config.tie_head = true;
-    config.positions = PositionKind::sinusoidal;
-    check_initial_values(config);
+TEST_CASE("matrices start at 0.02, those that write into the sum smaller, biases at 0 and gains at 1") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 90;
+  config.context = 70;
+  config.width = 48;
+  config.layers = 3;
+  check_initial_values(config);
+  config.head_bias = true;
+  config.tie_head = false;
+  config.positions = PositionKind::sinusoidal;
+  check_initial_values(config);
+  config.norm = NormKind::rms;
+  config.positions = PositionKind::rotary;
+  config.attention.kind = "gqa";
+  swiglu(config);
+  check_initial_values(config);
+  config.attention.kind = "mla";
+  config.attention.query_latent_width = 20;
+  check_initial_values(config);
+  config.tie_head = true;
+  config.positions = PositionKind::sinusoidal;
+  check_initial_values(config);
+}
+
+TEST_CASE("short convolutions start as nothing, and take no draw from what else there is") {
+  DecoderOnlyConfig config = tiny_config();
+  config.head_bias = true;
+  Generator random(test_seed(7)), other(test_seed(7));
+  DecoderOnly plain(config, random);
+  config.short_convolution = 3;
+  DecoderOnly model(config, other);
+  CHECK(model.parameter_count() == plain.parameter_count() + 2 * 2 * 3 * 8);
+  const Tensor ids = ids_of({4, 6, 3}, {1, 3});
+  CHECK(same_bits(model(ids), plain(ids)));
+  randomise(model, 5);
+  CHECK_FALSE(same_bits(model(ids), plain(ids)));
+}
+
+TEST_CASE("scalars start neutral, and zero_init adds nothing") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
+  config.zero_init = true;
+  config.attention.qk_norm = QkNorm::rms;
+  Generator random(test_seed(7));
+  DecoderOnly model(config, random);
+  for (const auto& [path, parameter] : model.named_parameters()) {
+    const std::string& name = path;
+    INFO(name);
+    const Tensor& value = parameter.value();
+    if (has_end(name, "norm.weight")) CHECK(value.at(value.elements() - 1) == 1);
+    if (has_end(name, "output.weight") || has_end(name, "down.weight"))
+      CHECK(absolute_error(value, Tensor::zeros(value.shape())) == 0);
   }
+  // Each layer passes its input on, so the states are the norm of the embeddings' norm.
+  config.layers = 1;
+  Generator other(test_seed(7));
+  const Tensor ids = ids_of({4, 6, 3}, {1, 3});
+  DecoderOnly shallow(config, other);
+  std::map<std::string, Tensor> values;
+  for (const auto& [name, parameter] : model.named_parameters()) values[name] = parameter.value();
+  for (auto& [name, parameter] : shallow.named_parameters()) parameter.set_value(values.at(name));
+  CHECK(shallow.states(ids).shape() == Shape{1, 3, 48});
+  CHECK_BELOW(relative_error(model.states(ids), shallow.states(ids)), 1e-6);
+}
 
-  TEST_CASE("short convolutions start as nothing, and take no draw from what else there is") {
-    DecoderOnlyConfig config = tiny_config();
-    config.head_bias = true;
-    Generator random(test_seed(7)), other(test_seed(7));
-    DecoderOnly plain(config, random);
-    config.short_convolution = 3;
-    DecoderOnly model(config, other);
-    CHECK(model.parameter_count() == plain.parameter_count() + 2 * 2 * 3 * 8);
-    const Tensor ids = ids_of({4, 6, 3}, {1, 3});
-    CHECK(same_bits(model(ids), plain(ids)));
-    randomise(model, 5);
-    CHECK_FALSE(same_bits(model(ids), plain(ids)));
-  }
+TEST_CASE("parameters are named by their path, and a tied head is the embedding") {
+  DecoderOnlyConfig config = tiny_config();
+  config.layers = 1;
+  DecoderOnly tied = tiny_model(config);
+  CHECK(names_of(tied) == std::vector<std::string>{
+                              "embedding.weight", "positions.weight", "layers.0.attention_norm.weight",
+                              "layers.0.attention.query_key_value.weight", "layers.0.attention.output.weight",
+                              "layers.0.feed_forward_norm.weight", "layers.0.feed_forward.up.weight",
+                              "layers.0.feed_forward.down.weight", "norm.weight"});
+  CHECK(tied.parameters()[3].name() == "layers.0.attention.query_key_value.weight");
+  config.tie_head = false;
+  config.head_bias = true;
+  DecoderOnly untied = tiny_model(config);
+  CHECK(untied.parameter_count() == tied.parameter_count() + 7 * 8 + 7);
+  const auto names = names_of(untied);
+  CHECK(names[names.size() - 2] == "head.weight");
+  CHECK(names.back() == "head.bias");
+}
 
-  TEST_CASE("scalars start neutral, and zero_init adds nothing") {
-    DecoderOnlyConfig config;
-    config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
-    config.zero_init = true;
-    config.attention.qk_norm = QkNorm::rms;
-    Generator random(test_seed(7));
-    DecoderOnly model(config, random);
-    for (const auto& [path, parameter] : model.named_parameters()) {
-      const std::string& name = path;
-      INFO(name);
-      const Tensor& value = parameter.value();
-      if (has_end(name, "norm.weight")) CHECK(value.at(value.elements() - 1) == 1);
-      if (has_end(name, "output.weight") || has_end(name, "down.weight"))
-        CHECK(absolute_error(value, Tensor::zeros(value.shape())) == 0);
-    }
-    // Each layer passes its input on, so the states are the norm of the embeddings' norm.
-    config.layers = 1;
-    Generator other(test_seed(7));
-    const Tensor ids = ids_of({4, 6, 3}, {1, 3});
-    DecoderOnly shallow(config, other);
-    std::map<std::string, Tensor> values;
-    for (const auto& [name, parameter] : model.named_parameters()) values[name] = parameter.value();
-    for (auto& [name, parameter] : shallow.named_parameters()) parameter.set_value(values.at(name));
-    CHECK(shallow.states(ids).shape() == Shape{1, 3, 48});
-    CHECK_BELOW(relative_error(model.states(ids), shallow.states(ids)), 1e-6);
-  }
+TEST_CASE("published models have their published number of parameters") {
+  DecoderOnlyConfig config;  // the two of nanoGPT: 0.80 and 10.65 million, which leaves positions out
+  config.vocabulary = 65;
+  config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
+  config.layers = 4, config.attention.heads = 4, config.width = 128, config.context = 64;
+  CHECK(count_of(config) == 804096);
+  CHECK(count_of(config) - 64 * 128 == 795904);
+  config.layers = 6, config.attention.heads = 6, config.width = 384, config.context = 256;
+  CHECK(count_of(config) - 256 * 384 == 10646784);
 
-  TEST_CASE("parameters are named by their path, and a tied head is the embedding") {
-    DecoderOnlyConfig config = tiny_config();
-    config.layers = 1;
-    DecoderOnly tied = tiny_model(config);
-    CHECK(names_of(tied) ==
-          std::vector<std::string>{"embedding.weight", "positions.weight", "layers.0.attention_norm.weight",
-                                   "layers.0.attention.query_key_value.weight",
-                                   "layers.0.attention.output.weight", "layers.0.feed_forward_norm.weight",
-                                   "layers.0.feed_forward.up.weight", "layers.0.feed_forward.down.weight",
-                                   "norm.weight"});
-    CHECK(tied.parameters()[3].name() == "layers.0.attention.query_key_value.weight");
-    config.tie_head = false;
-    config.head_bias = true;
-    DecoderOnly untied = tiny_model(config);
-    CHECK(untied.parameter_count() == tied.parameter_count() + 7 * 8 + 7);
-    const auto names = names_of(untied);
-    CHECK(names[names.size() - 2] == "head.weight");
-    CHECK(names.back() == "head.bias");
-  }
+  DecoderOnlyConfig llama;  // stories260K
+  llama.vocabulary = 512, llama.context = 512, llama.layers = 5, llama.width = 64;
+  llama.attention.kind = "gqa", llama.attention.heads = 8, llama.attention.groups = 4;
+  llama.norm = NormKind::rms, llama.positions = PositionKind::rotary, llama.feed_forward = 172;
+  llama.attention.bias = llama.feed_forward_bias = false;
+  swiglu(llama);
+  CHECK(count_of(llama) == 260032);
 
-  TEST_CASE("published models have their published number of parameters") {
-    DecoderOnlyConfig config;  // the two of nanoGPT: 0.80 and 10.65 million, which leaves positions out
-    config.vocabulary = 65;
-    config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
-    config.layers = 4, config.attention.heads = 4, config.width = 128, config.context = 64;
-    CHECK(count_of(config) == 804096);
-    CHECK(count_of(config) - 64 * 128 == 795904);
-    config.layers = 6, config.attention.heads = 6, config.width = 384, config.context = 256;
-    CHECK(count_of(config) - 256 * 384 == 10646784);
+  // GPT-2: the number grows by as much with every layer and every word.
+  DecoderOnlyConfig gpt2;
+  gpt2.attention.heads = 12, gpt2.width = 768, gpt2.context = 1024;
+  gpt2.vocabulary = 1, gpt2.layers = 1;
+  const Index smallest = count_of(gpt2);
+  gpt2.layers = 2;
+  const Index layer = count_of(gpt2) - smallest;
+  gpt2.layers = 1, gpt2.vocabulary = 2;
+  const Index word = count_of(gpt2) - smallest;
+  CHECK(smallest + 11 * layer + 50256 * word == 124439808);
+}
 
-    DecoderOnlyConfig llama;  // stories260K
-    llama.vocabulary = 512, llama.context = 512, llama.layers = 5, llama.width = 64;
-    llama.attention.kind = "gqa", llama.attention.heads = 8, llama.attention.groups = 4;
-    llama.norm = NormKind::rms, llama.positions = PositionKind::rotary, llama.feed_forward = 172;
-    llama.attention.bias = llama.feed_forward_bias = false;
-    swiglu(llama);
-    CHECK(count_of(llama) == 260032);
+TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
+  DecoderOnlyConfig config = tiny_config();
+  config.embedding_dropout = config.residual_dropout = config.attention.dropout = 0.4;
+  config.attention.kind = "gqa";
+  config.prefix = true;
+  const TemporaryFolder folder;
+  Generator random(test_seed(1));
+  DecoderOnly trained(config, random);
+  randomise(trained, 2);
+  write_bytes(folder.file("config.json"), trained.config().to_json());
+  save_weights(folder.file("weights.safetensors"), trained);
 
-    // GPT-2: the number grows by as much with every layer and every word.
-    DecoderOnlyConfig gpt2;
-    gpt2.attention.heads = 12, gpt2.width = 768, gpt2.context = 1024;
-    gpt2.vocabulary = 1, gpt2.layers = 1;
-    const Index smallest = count_of(gpt2);
-    gpt2.layers = 2;
-    const Index layer = count_of(gpt2) - smallest;
-    gpt2.layers = 1, gpt2.vocabulary = 2;
-    const Index word = count_of(gpt2) - smallest;
-    CHECK(smallest + 11 * layer + 50256 * word == 124439808);
-  }
+  const DecoderOnly model = DecoderOnly::load(folder.file(""));
 
-  TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
-    DecoderOnlyConfig config = tiny_config();
-    config.embedding_dropout = config.residual_dropout = config.attention.dropout = 0.4;
-    config.attention.kind = "gqa";
-    config.prefix = true;
-    const TemporaryFolder folder;
-    Generator random(test_seed(1));
-    DecoderOnly trained(config, random);
-    randomise(trained, 2);
-    write_bytes(folder.file("config.json"), trained.config().to_json());
-    save_weights(folder.file("weights.safetensors"), trained);
+  trained.eval();
+  const Tensor ids = ids_of({4, 5, 3, 6, 3, 0}, {2, 3});
+  CHECK(same_bits(model(ids), trained(ids)));
+  CHECK(model.config().to_json() == trained.config().to_json());
+}
 
-    const DecoderOnly model = DecoderOnly::load(folder.file(""));
-
-    trained.eval();
-    const Tensor ids = ids_of({4, 5, 3, 6, 3, 0}, {2, 3});
-    CHECK(same_bits(model(ids), trained(ids)));
-    CHECK(model.config().to_json() == trained.config().to_json());
-  }
-
-  TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
-    const TemporaryFolder folder;
-    const auto refused = [&](const std::string& part) {
-      const std::string message = message_of<CheckpointError>([&] { DecoderOnly::load(folder.file("")); });
-      INFO(message);
-      CHECK(message.find(folder.file("")) == 0);
-      CHECK(message.find(part) != std::string::npos);
-    };
-    refused("config.json: cannot be read; try the run folder of a finished run");
-    DecoderOnlyConfig config = tiny_config();
-    write_bytes(folder.file("config.json"), config.to_json());
-    refused("weights.safetensors");
-    Generator random(test_seed(1));
-    config.feed_forward = 20;
-    config.tie_head = false;
-    DecoderOnly other(config, random);
-    save_weights(folder.file("weights.safetensors"), other);
-    refused("layers.0.feed_forward.up.weight is [20,8] in the file and [5,8] in the model");
-    refused("head.weight is not in the model");
-    write_bytes(folder.file("weights.safetensors"), "short");
-    refused("weights.safetensors");
-    write_bytes(folder.file("config.json"), "{}");
-    refused("the model's configuration is damaged");
-    std::filesystem::remove(folder.file("config.json"));
-    refused("config.json: cannot be read; try the run folder of a finished run");
-  }
+TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& part) {
+    const std::string message = message_of<CheckpointError>([&] { DecoderOnly::load(folder.file("")); });
+    INFO(message);
+    CHECK(message.find(folder.file("")) == 0);
+    CHECK(message.find(part) != std::string::npos);
+  };
+  refused("config.json: cannot be read; try the run folder of a finished run");
+  DecoderOnlyConfig config = tiny_config();
+  write_bytes(folder.file("config.json"), config.to_json());
+  refused("weights.safetensors");
+  Generator random(test_seed(1));
+  config.feed_forward = 20;
+  config.tie_head = false;
+  DecoderOnly other(config, random);
+  save_weights(folder.file("weights.safetensors"), other);
+  refused("layers.0.feed_forward.up.weight is [20,8] in the file and [5,8] in the model");
+  refused("head.weight is not in the model");
+  write_bytes(folder.file("weights.safetensors"), "short");
+  refused("weights.safetensors");
+  write_bytes(folder.file("config.json"), "{}");
+  refused("the model's configuration is damaged");
+  std::filesystem::remove(folder.file("config.json"));
+  refused("config.json: cannot be read; try the run folder of a finished run");
 }

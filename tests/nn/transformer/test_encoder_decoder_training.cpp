@@ -110,11 +110,9 @@ void check_training(const std::string& name, DType type) {
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/encoder_decoder_training") {
-  TEST_CASE("ten AdamW steps are PyTorch's: losses, first gradients, norms, final parameters") {
-    for (const std::string name : {"pre_norm", "post_norm"}) {
-      check_training(name, DType::f64);
-      check_training(name, DType::f32);
-    }
+TEST_CASE("ten AdamW steps are PyTorch's: losses, first gradients, norms, final parameters") {
+  for (const std::string name : {"pre_norm", "post_norm"}) {
+    check_training(name, DType::f64);
+    check_training(name, DType::f32);
   }
 }

@@ -85,94 +85,91 @@ const std::string kUnusable = "the model's configuration is not usable: ";
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/load_model") {
-  TEST_CASE_TEMPLATE("every field survives the way through JSON", Config, DecoderOnlyConfig,
-                     EncoderDecoderConfig) {
-    check_every_field(usable<Config>());
-    const std::string text = usable<Config>().to_json();
-    CHECK(Config::from_json(text).to_json() == text);
-  }
+TEST_CASE_TEMPLATE("every field survives the way through JSON", Config, DecoderOnlyConfig,
+                   EncoderDecoderConfig) {
+  check_every_field(usable<Config>());
+  const std::string text = usable<Config>().to_json();
+  CHECK(Config::from_json(text).to_json() == text);
+}
 
-  TEST_CASE_TEMPLATE("programs keep more in the same file; what nobody knows is refused by its name", Config,
-                     DecoderOnlyConfig, EncoderDecoderConfig) {
-    for (const char* field : {"training", "vocabularies", "tokenizer_fingerprint", "data_fingerprint"})
-      CHECK(refusal_of<Config>(field, Json::object()) == "nothing was thrown");
-    CHECK(refusal_of<Config>("colour", 1) ==
-          kUnusable + "it has a field that this version does not know: colour");
-  }
+TEST_CASE_TEMPLATE("programs keep more in the same file; what nobody knows is refused by its name", Config,
+                   DecoderOnlyConfig, EncoderDecoderConfig) {
+  for (const char* field : {"training", "vocabularies", "tokenizer_fingerprint", "data_fingerprint"})
+    CHECK(refusal_of<Config>(field, Json::object()) == "nothing was thrown");
+  CHECK(refusal_of<Config>("colour", 1) ==
+        kUnusable + "it has a field that this version does not know: colour");
+}
 
-  TEST_CASE_TEMPLATE("damaged files, other models and impossible fields are refused with what is wrong",
-                     Config, DecoderOnlyConfig, EncoderDecoderConfig) {
-    for (const char* damaged : {"{\"model\": ", "", "[]", "{}"})
-      CHECK(refusal<Config>(damaged).find("the model's configuration is damaged: ") == 0);
-    CHECK(refusal<Config>("{\"model_type\": \"llama\"}") ==
-          "the configuration is of transformers, model_type=\"llama\", and not of a run; try "
-          "load_hugging_face(), or load_checkpoint() in Python");
-    CHECK(refusal_of<Config>("model", "lstm").find(kUnusable + "model must be ") == 0);
-    CHECK(refusal_of<Config>("model", "lstm").find("; got \"lstm\"") != std::string::npos);
-    CHECK(refusal_of<Config>("width", "ten") == kUnusable + "width must be a whole number; got \"ten\"");
-    CHECK(refusal_of<Config>("heads", 0) == kUnusable + "heads must be from 1 to 2147483647; got 0");
-    CHECK(refusal_of<Config>("width", 13).find("width must be divisible by heads") != std::string::npos);
-    CHECK(refusal_of<Config>("activation", "softsign") ==
-          kUnusable + "activation must be relu, relu_squared, gelu, gelu_tanh or silu; got softsign");
-    CHECK(refusal_of<Config>("positions", "relative").find("got relative") != std::string::npos);
-    CHECK(refusal_of<Config>("attention", "linear").find("got linear") != std::string::npos);
-    CHECK(refusal_of<Config>("rotary_layout", "split") ==
-          kUnusable + "rotary_layout must be interleaved or half_split; got split");
-  }
+TEST_CASE_TEMPLATE("damaged files, other models and impossible fields are refused with what is wrong", Config,
+                   DecoderOnlyConfig, EncoderDecoderConfig) {
+  for (const char* damaged : {"{\"model\": ", "", "[]", "{}"})
+    CHECK(refusal<Config>(damaged).find("the model's configuration is damaged: ") == 0);
+  CHECK(refusal<Config>("{\"model_type\": \"llama\"}") ==
+        "the configuration is of transformers, model_type=\"llama\", and not of a run; try "
+        "load_hugging_face(), or load_checkpoint() in Python");
+  CHECK(refusal_of<Config>("model", "lstm").find(kUnusable + "model must be ") == 0);
+  CHECK(refusal_of<Config>("model", "lstm").find("; got \"lstm\"") != std::string::npos);
+  CHECK(refusal_of<Config>("width", "ten") == kUnusable + "width must be a whole number; got \"ten\"");
+  CHECK(refusal_of<Config>("heads", 0) == kUnusable + "heads must be from 1 to 2147483647; got 0");
+  CHECK(refusal_of<Config>("width", 13).find("width must be divisible by heads") != std::string::npos);
+  CHECK(refusal_of<Config>("activation", "softsign") ==
+        kUnusable + "activation must be relu, relu_squared, gelu, gelu_tanh or silu; got softsign");
+  CHECK(refusal_of<Config>("positions", "relative").find("got relative") != std::string::npos);
+  CHECK(refusal_of<Config>("attention", "linear").find("got linear") != std::string::npos);
+  CHECK(refusal_of<Config>("rotary_layout", "split") ==
+        kUnusable + "rotary_layout must be interleaved or half_split; got split");
+}
 
-  TEST_CASE("a language model far larger than its weights is refused before it takes memory") {
-    const Run<DecoderOnly, DecoderOnlyConfig> run(tiny_config());
-    const std::string start = run.file("") + "/weights.safetensors: the weights do not fit the model: ";
-    CHECK(run.refusal("layers", 2) == "nothing was thrown");
-    const std::string remedy = "; try the config.json that was saved with these weights";
-    CHECK(run.refusal("layers", 2147483647) ==
-          start + "15 tensors are too few for 2147483647 layers" + remedy);
-    CHECK(run.refusal("layers", 1000000000000) ==
-          "the model's configuration is not usable: layers must be from 1 to 2147483647; got "
-          "1000000000000");
-    CHECK(run.refusal("vocabulary", 2000000000) ==
-          start + "[memory] f32[2000000000,8] is too large here, where the largest in the file is " +
-              "layers.0.attention.query_key_value.weight [24,8]" + remedy);
-    CHECK(run.refusal("positions", "sinusoidal").find("positions.weight is not in the model") !=
-          std::string::npos);
-    // For a model that is slightly too large, the tensors are named.
-    CHECK(run.refusal("layers", 3).find("layers.2.attention.output.weight is missing") != std::string::npos);
-    CHECK(run.refusal("vocabulary", 9)
-              .find("embedding.weight is [7,8] in the file and [9,8] in the model" + remedy) !=
-          std::string::npos);
-    run.try_huge_sizes();
-    DecoderOnlyConfig config = tiny_config();
-    config.positions = PositionKind::sinusoidal;
-    const Run<DecoderOnly, DecoderOnlyConfig> sinusoidal(config);
-    CHECK(sinusoidal.refusal("context", 1000000) == "nothing was thrown");
-    CHECK(sinusoidal.refusal("context", 1000000000).find("[memory] f64[1000000000,8] is too large here") !=
-          std::string::npos);
-  }
+TEST_CASE("a language model far larger than its weights is refused before it takes memory") {
+  const Run<DecoderOnly, DecoderOnlyConfig> run(tiny_config());
+  const std::string start = run.file("") + "/weights.safetensors: the weights do not fit the model: ";
+  CHECK(run.refusal("layers", 2) == "nothing was thrown");
+  const std::string remedy = "; try the config.json that was saved with these weights";
+  CHECK(run.refusal("layers", 2147483647) == start + "15 tensors are too few for 2147483647 layers" + remedy);
+  CHECK(run.refusal("layers", 1000000000000) ==
+        "the model's configuration is not usable: layers must be from 1 to 2147483647; got "
+        "1000000000000");
+  CHECK(run.refusal("vocabulary", 2000000000) ==
+        start + "[memory] f32[2000000000,8] is too large here, where the largest in the file is " +
+            "layers.0.attention.query_key_value.weight [24,8]" + remedy);
+  CHECK(run.refusal("positions", "sinusoidal").find("positions.weight is not in the model") !=
+        std::string::npos);
+  // For a model that is slightly too large, the tensors are named.
+  CHECK(run.refusal("layers", 3).find("layers.2.attention.output.weight is missing") != std::string::npos);
+  CHECK(run.refusal("vocabulary", 9)
+            .find("embedding.weight is [7,8] in the file and [9,8] in the model" + remedy) !=
+        std::string::npos);
+  run.try_huge_sizes();
+  DecoderOnlyConfig config = tiny_config();
+  config.positions = PositionKind::sinusoidal;
+  const Run<DecoderOnly, DecoderOnlyConfig> sinusoidal(config);
+  CHECK(sinusoidal.refusal("context", 1000000) == "nothing was thrown");
+  CHECK(sinusoidal.refusal("context", 1000000000).find("[memory] f64[1000000000,8] is too large here") !=
+        std::string::npos);
+}
 
-  TEST_CASE("so are models with few tensors and large heads, or latents") {
-    DecoderOnlyConfig config = tiny_config();
-    config.attention.kind = "mla";
-    config.attention.query_latent_width = 3;
-    config.attention.key_width = 2;
-    Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
-    config = tiny_config();
-    config.attention.kind = "gqa";
-    config.attention.key_width = 2;
-    Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
-  }
+TEST_CASE("so are models with few tensors and large heads, or latents") {
+  DecoderOnlyConfig config = tiny_config();
+  config.attention.kind = "mla";
+  config.attention.query_latent_width = 3;
+  config.attention.key_width = 2;
+  Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
+  config = tiny_config();
+  config.attention.kind = "gqa";
+  config.attention.key_width = 2;
+  Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
+}
 
-  TEST_CASE("a translator far larger than its weights is refused before it takes memory") {
-    EncoderDecoderConfig config = small_translator();
-    config.positions = PositionKind::sinusoidal;
-    const Run<EncoderDecoder, EncoderDecoderConfig> run(config);
-    CHECK(run.refusal("width", 12) == "nothing was thrown");
-    CHECK(run.refusal("decoder_layers", 1000000000)
-              .find(" are too few for 1000000002 layers; try the config.json") != std::string::npos);
-    CHECK(run.refusal("max_length", 2000000000).find("[memory] f64[2000000000,12] is too large") !=
-          std::string::npos);
-    CHECK(run.refusal("feed_forward", 2000000000).find("[memory] f32[2000000000,12] is too large") !=
-          std::string::npos);
-    run.try_huge_sizes();
-  }
+TEST_CASE("a translator far larger than its weights is refused before it takes memory") {
+  EncoderDecoderConfig config = small_translator();
+  config.positions = PositionKind::sinusoidal;
+  const Run<EncoderDecoder, EncoderDecoderConfig> run(config);
+  CHECK(run.refusal("width", 12) == "nothing was thrown");
+  CHECK(run.refusal("decoder_layers", 1000000000)
+            .find(" are too few for 1000000002 layers; try the config.json") != std::string::npos);
+  CHECK(run.refusal("max_length", 2000000000).find("[memory] f64[2000000000,12] is too large") !=
+        std::string::npos);
+  CHECK(run.refusal("feed_forward", 2000000000).find("[memory] f32[2000000000,12] is too large") !=
+        std::string::npos);
+  run.try_huge_sizes();
 }

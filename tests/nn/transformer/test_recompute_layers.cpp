@@ -93,116 +93,110 @@ struct TranslationCase {
 
 }  // namespace
 
-TEST_SUITE("nn/transformer/recompute_layers") {
-  TEST_CASE("a language model trains to the same bits, whatever its attention and positions") {
-    for (const LanguageKind& kind : language_kinds()) {
-      INFO(kind.name());
-      DecoderOnlyConfig config = language_config(kind, 9);
-      config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.2;
-      check_same(train_language_model(config, DType::f64, false),
-                 train_language_model(config, DType::f64, true));
-    }
+TEST_CASE("a language model trains to the same bits, whatever its attention and positions") {
+  for (const LanguageKind& kind : language_kinds()) {
+    INFO(kind.name());
+    DecoderOnlyConfig config = language_config(kind, 9);
+    config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.2;
+    check_same(train_language_model(config, DType::f64, false),
+               train_language_model(config, DType::f64, true));
   }
+}
 
-  TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
-    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
-    config.width = 136, config.feed_forward = 0, config.layers = 3;
-    config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.1;
-    for (const bool fused : {false, true}) {
-      check_same(train_language_model(config, DType::f32, false, {fused, 0}),
-                 train_language_model(config, DType::f32, true, {fused, 0}));
-    }
-    config.attention.qk_norm = QkNorm::rms;
-    config.short_convolution = 4;
-    config.logit_softcap = 5;
-    check_same(train_language_model(config, DType::f32, false),
-               train_language_model(config, DType::f32, true));
-    config.value_residual = true, config.attention.output_gate = OutputGate::element;
-    check_same(train_language_model(config, DType::f32, false),
-               train_language_model(config, DType::f32, true));
-    config.value_residual = false;
-    config.kv_sharing = 2, config.window = 4;
-    check_same(train_language_model(config, DType::f32, false),
-               train_language_model(config, DType::f32, true));
-    config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;
-    check_same(train_language_model(config, DType::f32, false),
-               train_language_model(config, DType::f32, true));
+TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
+  DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
+  config.width = 136, config.feed_forward = 0, config.layers = 3;
+  config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.1;
+  for (const bool fused : {false, true}) {
+    check_same(train_language_model(config, DType::f32, false, {fused, 0}),
+               train_language_model(config, DType::f32, true, {fused, 0}));
   }
+  config.attention.qk_norm = QkNorm::rms;
+  config.short_convolution = 4;
+  config.logit_softcap = 5;
+  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  config.value_residual = true, config.attention.output_gate = OutputGate::element;
+  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  config.value_residual = false;
+  config.kv_sharing = 2, config.window = 4;
+  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;
+  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+}
 
-  TEST_CASE("an encoder and a decoder train to the same bits, and the memory gets its gradient") {
-    const TranslationCase c;
-    for (const DType type : {DType::f32, DType::f64}) {
-      for (const bool norm_first : {false, true}) {
-        Trace traces[2];
-        for (const bool recompute : {false, true}) {
-          Generator random(test_seed(1));
-          EncoderDecoder model(translation_config(norm_first), random);
-          model.to(type);
-          model.recompute_layers(recompute);
-          traces[recompute] = train(model, [&](int) { return c.loss(model); });
-        }
-        check_same(traces[0], traces[1]);
+TEST_CASE("an encoder and a decoder train to the same bits, and the memory gets its gradient") {
+  const TranslationCase c;
+  for (const DType type : {DType::f32, DType::f64}) {
+    for (const bool norm_first : {false, true}) {
+      Trace traces[2];
+      for (const bool recompute : {false, true}) {
+        Generator random(test_seed(1));
+        EncoderDecoder model(translation_config(norm_first), random);
+        model.to(type);
+        model.recompute_layers(recompute);
+        traces[recompute] = train(model, [&](int) { return c.loss(model); });
       }
+      check_same(traces[0], traces[1]);
     }
   }
+}
 
-  TEST_CASE("a layer keeps its input and nothing else") {
-    DecoderOnlyConfig config = language_config({"mha", PositionKind::rotary}, 9);
-    const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);
-    const auto saved = [&](Index layers, bool recompute) {
-      config.layers = layers;
-      Generator random(test_seed(1));
-      DecoderOnly model(config, random);
-      model.recompute_layers(recompute);
-      Tape tape;
-      const Tensor states_btc = model.states(ids);
-      const TapeMemory memory = tape.memory();
-      return memory.saved_bytes - memory.parameter_bytes;
-    };
-    const Index states = 3 * 9 * config.width * bytes_of(DType::f32);
-    CHECK(saved(5, true) - saved(3, true) == 2 * states);
-    CHECK(saved(5, false) - saved(3, false) > 20 * states);
-  }
-
-  TEST_CASE("it can be turned off again, and does nothing where no tape records") {
-    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
-    DecoderOnly model = language_model(config);
-    const Tensor ids = random_ids({2, 6}, config.vocabulary, 4);
-    const auto nodes = [&] {
-      Tape tape;
-      const Tensor logits = model(ids);
-      return tape.memory().nodes;
-    };
-    const Index all = nodes();
-    const Tensor logits = model(ids);
-    model.recompute_layers(true);
-    CHECK(nodes() < all - 10);
-    CHECK(same_bits(model(ids), logits));
-    LayerCaches caches = model.start();
+TEST_CASE("a layer keeps its input and nothing else") {
+  DecoderOnlyConfig config = language_config({"mha", PositionKind::rotary}, 9);
+  const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);
+  const auto saved = [&](Index layers, bool recompute) {
+    config.layers = layers;
+    Generator random(test_seed(1));
+    DecoderOnly model(config, random);
+    model.recompute_layers(recompute);
     Tape tape;
-    const Tensor states_btc = model.states(ids, caches);
-    CHECK(tape.memory().nodes == 0);
-    CHECK_BELOW(relative_error(model.logits(states_btc), logits), 1e-12);
-    model.recompute_layers(false);
-    CHECK(nodes() == all);
-  }
+    const Tensor states_btc = model.states(ids);
+    const TapeMemory memory = tape.memory();
+    return memory.saved_bytes - memory.parameter_bytes;
+  };
+  const Index states = 3 * 9 * config.width * bytes_of(DType::f32);
+  CHECK(saved(5, true) - saved(3, true) == 2 * states);
+  CHECK(saved(5, false) - saved(3, false) > 20 * states);
+}
 
-  TEST_CASE("weights of the attention to the memory, which outlive their layer, are recorded as ever") {
-    EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
-    model.eval();
-    const TranslationCase c;
-    std::vector<Tensor> weights[2];
-    Tensor gradients[2];
-    for (const bool recompute : {false, true}) {
-      model.recompute_layers(recompute);
-      Tape tape;
-      const Tensor memory = model.encode(c.source, c.mask);
-      const Tensor states = model.decode(c.target, memory, c.mask, &weights[recompute]);
-      const Tensor loss = sum(states) + sum(weights[recompute][1] * weights[recompute][1]);
-      gradients[recompute] = tape.gradients(loss, {memory})[0];
-    }
-    REQUIRE(weights[1].size() == 3);
-    for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(weights[0][i], weights[1][i]));
-    CHECK(same_bits(gradients[0], gradients[1]));
+TEST_CASE("it can be turned off again, and does nothing where no tape records") {
+  DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
+  DecoderOnly model = language_model(config);
+  const Tensor ids = random_ids({2, 6}, config.vocabulary, 4);
+  const auto nodes = [&] {
+    Tape tape;
+    const Tensor logits = model(ids);
+    return tape.memory().nodes;
+  };
+  const Index all = nodes();
+  const Tensor logits = model(ids);
+  model.recompute_layers(true);
+  CHECK(nodes() < all - 10);
+  CHECK(same_bits(model(ids), logits));
+  LayerCaches caches = model.start();
+  Tape tape;
+  const Tensor states_btc = model.states(ids, caches);
+  CHECK(tape.memory().nodes == 0);
+  CHECK_BELOW(relative_error(model.logits(states_btc), logits), 1e-12);
+  model.recompute_layers(false);
+  CHECK(nodes() == all);
+}
+
+TEST_CASE("weights of the attention to the memory, which outlive their layer, are recorded as ever") {
+  EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
+  model.eval();
+  const TranslationCase c;
+  std::vector<Tensor> weights[2];
+  Tensor gradients[2];
+  for (const bool recompute : {false, true}) {
+    model.recompute_layers(recompute);
+    Tape tape;
+    const Tensor memory = model.encode(c.source, c.mask);
+    const Tensor states = model.decode(c.target, memory, c.mask, &weights[recompute]);
+    const Tensor loss = sum(states) + sum(weights[recompute][1] * weights[recompute][1]);
+    gradients[recompute] = tape.gradients(loss, {memory})[0];
   }
+  REQUIRE(weights[1].size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(weights[0][i], weights[1][i]));
+  CHECK(same_bits(gradients[0], gradients[1]));
 }

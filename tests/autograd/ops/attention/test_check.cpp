@@ -27,157 +27,152 @@ void refuses(const std::string& part, const F& set, const Shape& query = kQuery,
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention/check") {
-  TEST_CASE("shapes that do not fit are refused with the rule, all shapes and a remedy") {
-    CHECK(says({}, {2, 3, 5}) ==
-          "[scaled_dot_product_attention] query must be [B, T, H, D], key [B, S, G, D], value [B, S, G, E]; "
-          "got query=f32[2,3,5], key=f32[2,6,2,5], value=f32[2,6,2,5]; try reshape with one head, "
-          "[B, T, 1, D]");
-    CHECK(holds(says({}, kQuery, {2, 6, 2, 7}), "query and key must agree in B and D; got"));
-    CHECK(holds(says({}, {1, 3, 4, 5}), "query and key must agree in B and D; got"));
-    CHECK(holds(says({}, kQuery, kKey, {2, 7, 2, 5}), "key and value must agree in B, S and G; got"));
-    for (const Index heads : {3, 0}) {
-      const Shape query{2, 3, heads, 5};
-      CHECK(holds(says({}, query),
-                  "H must be a multiple of G, and both positive; got query=f32" + query.text()));
-    }
+TEST_CASE("shapes that do not fit are refused with the rule, all shapes and a remedy") {
+  CHECK(says({}, {2, 3, 5}) ==
+        "[scaled_dot_product_attention] query must be [B, T, H, D], key [B, S, G, D], value [B, S, G, E]; "
+        "got query=f32[2,3,5], key=f32[2,6,2,5], value=f32[2,6,2,5]; try reshape with one head, "
+        "[B, T, 1, D]");
+  CHECK(holds(says({}, kQuery, {2, 6, 2, 7}), "query and key must agree in B and D; got"));
+  CHECK(holds(says({}, {1, 3, 4, 5}), "query and key must agree in B and D; got"));
+  CHECK(holds(says({}, kQuery, kKey, {2, 7, 2, 5}), "key and value must agree in B, S and G; got"));
+  for (const Index heads : {3, 0}) {
+    const Shape query{2, 3, heads, 5};
     CHECK(
-        holds(says({}, kQuery, {2, 6, 0, 5}, {2, 6, 0, 5}), "H must be a multiple of G, and both positive"));
-    CHECK(holds(
-        message_of<ShapeError>([] {
-          composed_attention(Tensor::zeros(kQuery), Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}));
-        }),
-        "[composed_attention] H must be a multiple of G"));
+        holds(says({}, query), "H must be a multiple of G, and both positive; got query=f32" + query.text()));
   }
+  CHECK(holds(says({}, kQuery, {2, 6, 0, 5}, {2, 6, 0, 5}), "H must be a multiple of G, and both positive"));
+  CHECK(holds(
+      message_of<ShapeError>([] {
+        composed_attention(Tensor::zeros(kQuery), Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}));
+      }),
+      "[composed_attention] H must be a multiple of G"));
+}
 
-  TEST_CASE("packed projections that do not fit are refused") {
-    const auto says_packed = [](const Shape& packed, const PackedHeads& heads) {
-      return message_of<ShapeError>([&] { packed_attention(Tensor::zeros(packed), heads); });
-    };
-    CHECK(says_packed({2, 3, 40}, {4, 2, 5, 6}) ==
-          "[packed_attention] packed must be [B, T, H D + G D + G E]; got packed=f32[2,3,40], heads=4, "
-          "groups=2, key_width=5, value_width=6; try a projection of PackedHeads::width() outputs");
-    CHECK(holds(says_packed({2, 42}, {4, 2, 5, 6}), "packed must be"));
-    CHECK(holds(says_packed({2, 3, 42}, {4, 3, 5, 6}), "heads must be a multiple of groups"));
-    for (const PackedHeads& heads : {PackedHeads{4, 0, 5, 6}, {0, 2, 5, 6}, {-2, 2, 5, 6}, {4, 2, -5, 6}}) {
-      CHECK(holds(says_packed({2, 3, 42}, heads),
-                  "heads must be a multiple of groups, both positive, and no width negative"));
-    }
+TEST_CASE("packed projections that do not fit are refused") {
+  const auto says_packed = [](const Shape& packed, const PackedHeads& heads) {
+    return message_of<ShapeError>([&] { packed_attention(Tensor::zeros(packed), heads); });
+  };
+  CHECK(says_packed({2, 3, 40}, {4, 2, 5, 6}) ==
+        "[packed_attention] packed must be [B, T, H D + G D + G E]; got packed=f32[2,3,40], heads=4, "
+        "groups=2, key_width=5, value_width=6; try a projection of PackedHeads::width() outputs");
+  CHECK(holds(says_packed({2, 42}, {4, 2, 5, 6}), "packed must be"));
+  CHECK(holds(says_packed({2, 3, 42}, {4, 3, 5, 6}), "heads must be a multiple of groups"));
+  for (const PackedHeads& heads : {PackedHeads{4, 0, 5, 6}, {0, 2, 5, 6}, {-2, 2, 5, 6}, {4, 2, -5, 6}}) {
+    CHECK(holds(says_packed({2, 3, 42}, heads),
+                "heads must be a multiple of groups, both positive, and no width negative"));
   }
+}
 
-  TEST_CASE("masks of other shapes or types are refused") {
-    refuses("key_mask must be [B, S] and query_mask [B, T]; got key_mask=bool[1,3], query=", [](auto& o) {
-      o.key_mask = booleans({1, 1, 1}, {1, 3});
-    });
-    refuses("got query_mask=bool[2,6]", [](auto& o) {
-      o.query_mask = Tensor::full({2, 6}, 1, DType::boolean);
-    });
-    refuses<DTypeError>("must be bool; got key_mask=f32[2,6]", [](auto& o) {
-      o.key_mask = Tensor::zeros({2, 6});
-    });
-    for (const Shape& shape : {Shape{9, 1, 1, 1, 6}, {1, 1, 1, 1, 6}, {5}, {3, 3, 6}}) {
-      refuses("the mask must broadcast to [B, H, T, S]; got mask=f32" + shape.text(),
-              [&](auto& o) { o.mask = Tensor::zeros(shape); });
-    }
-    refuses<DTypeError>("the mask must be bool or of the query's type; got mask=f64[3,6]", [](auto& o) {
-      o.mask = Tensor::zeros({3, 6}, DType::f64);
-    });
+TEST_CASE("masks of other shapes or types are refused") {
+  refuses("key_mask must be [B, S] and query_mask [B, T]; got key_mask=bool[1,3], query=", [](auto& o) {
+    o.key_mask = booleans({1, 1, 1}, {1, 3});
+  });
+  refuses("got query_mask=bool[2,6]", [](auto& o) {
+    o.query_mask = Tensor::full({2, 6}, 1, DType::boolean);
+  });
+  refuses<DTypeError>("must be bool; got key_mask=f32[2,6]", [](auto& o) {
+    o.key_mask = Tensor::zeros({2, 6});
+  });
+  for (const Shape& shape : {Shape{9, 1, 1, 1, 6}, {1, 1, 1, 1, 6}, {5}, {3, 3, 6}}) {
+    refuses("the mask must broadcast to [B, H, T, S]; got mask=f32" + shape.text(),
+            [&](auto& o) { o.mask = Tensor::zeros(shape); });
   }
+  refuses<DTypeError>("the mask must be bool or of the query's type; got mask=f64[3,6]", [](auto& o) {
+    o.mask = Tensor::zeros({3, 6}, DType::f64);
+  });
+}
 
-  TEST_CASE("modifiers of the scores that do not fit are refused") {
+TEST_CASE("modifiers of the scores that do not fit are refused") {
+  refuses(
+      "[scaled_dot_product_attention] sinks must be [H]; got sinks=f32[3], query=f32[2,3,4,5], "
+      "key=f32[2,6,2,5], value=f32[2,6,2,5]; try one number for each head of the query",
+      [](auto& o) { o.sinks = Tensor::zeros({3}); });
+  refuses<DTypeError>("score_parameter, relative_bias and sinks must have the wide type; got sinks=f64[4]",
+                      [](auto& o) { o.sinks = Tensor::zeros({4}, DType::f64); });
+  for (const Shape& shape : {Shape{4, 9}, {2, 11}, {4, 12}, {11}}) {
     refuses(
-        "[scaled_dot_product_attention] sinks must be [H]; got sinks=f32[3], query=f32[2,3,4,5], "
-        "key=f32[2,6,2,5], value=f32[2,6,2,5]; try one number for each head of the query",
-        [](auto& o) { o.sinks = Tensor::zeros({3}); });
-    refuses<DTypeError>("score_parameter, relative_bias and sinks must have the wide type; got sinks=f64[4]",
-                        [](auto& o) { o.sinks = Tensor::zeros({4}, DType::f64); });
-    for (const Shape& shape : {Shape{4, 9}, {2, 11}, {4, 12}, {11}}) {
-      refuses(
-          "relative_bias must be [H, 2 R + 1] or [1, 2 R + 1] with R at least max(T, S) - 1; got "
-          "relative_bias=f32" +
-              shape.text(),
-          [&](auto& o) { o.relative_bias = Tensor::zeros(shape); });
-    }
-    const auto of_softcap = [](auto& o) { o.score_function = ScoreFunction::softcap; };
-    const char* const both =
-        "a score_function comes with its score_parameter, and none with none; got query=";
-    refuses(both, of_softcap);
-    refuses(both, [](auto& o) { o.score_parameter = Tensor::zeros({1}); });
-    refuses("score_parameter must be [1] or [H]; got score_parameter=f32[2]",
-            [&](auto& o) { of_softcap(o), o.score_parameter = Tensor::zeros({2}); });
-    refuses("sinks belong to softmax; with sigmoid weights there is no sum for them to join",
-            [](auto& o) { o.sinks = Tensor::zeros({4}), o.weighting = AttentionWeighting::sigmoid; });
+        "relative_bias must be [H, 2 R + 1] or [1, 2 R + 1] with R at least max(T, S) - 1; got "
+        "relative_bias=f32" +
+            shape.text(),
+        [&](auto& o) { o.relative_bias = Tensor::zeros(shape); });
   }
+  const auto of_softcap = [](auto& o) { o.score_function = ScoreFunction::softcap; };
+  const char* const both = "a score_function comes with its score_parameter, and none with none; got query=";
+  refuses(both, of_softcap);
+  refuses(both, [](auto& o) { o.score_parameter = Tensor::zeros({1}); });
+  refuses("score_parameter must be [1] or [H]; got score_parameter=f32[2]",
+          [&](auto& o) { of_softcap(o), o.score_parameter = Tensor::zeros({2}); });
+  refuses("sinks belong to softmax; with sigmoid weights there is no sum for them to join",
+          [](auto& o) { o.sinks = Tensor::zeros({4}), o.weighting = AttentionWeighting::sigmoid; });
+}
 
-  TEST_CASE("lengths out of range are refused") {
-    refuses("key_lengths must be i32 and at most the number of keys; got 7 at [1] of key_lengths=i32[2]",
-            [](auto& o) {
-              o.key_lengths = integers({6, 7}, {2});
-            });
-    refuses("got -1 at [0]", [](auto& o) { o.key_lengths = integers({-1, 2}, {2}); });
-    refuses("got key_lengths=i32[1]", [](auto& o) { o.key_lengths = integers({2}, {1}); });
-    refuses<DTypeError>("got key_lengths=f32[2]", [](auto& o) { o.key_lengths = Tensor::zeros({2}); });
-    refuses("prefix_lengths must be i32 and not negative; got -2 at [1] of prefix_lengths=i32[2]",
-            [](auto& o) {
-              o.prefix_lengths = integers({0, -2}, {2});
-            });
-    refuses("got 3 at [1] of key_lengths=i32[2]",
-            [](auto& o) {
-              o.query_starts = integers({0, 1, 3}, {3}), o.key_starts = integers({0, 4, 6}, {3});
-              o.key_lengths = integers({4, 3}, {2});
-            },
-            {1, 3, 4, 5}, {1, 6, 2, 5});
+TEST_CASE("lengths out of range are refused") {
+  refuses("key_lengths must be i32 and at most the number of keys; got 7 at [1] of key_lengths=i32[2]",
+          [](auto& o) {
+            o.key_lengths = integers({6, 7}, {2});
+          });
+  refuses("got -1 at [0]", [](auto& o) { o.key_lengths = integers({-1, 2}, {2}); });
+  refuses("got key_lengths=i32[1]", [](auto& o) { o.key_lengths = integers({2}, {1}); });
+  refuses<DTypeError>("got key_lengths=f32[2]", [](auto& o) { o.key_lengths = Tensor::zeros({2}); });
+  refuses("prefix_lengths must be i32 and not negative; got -2 at [1] of prefix_lengths=i32[2]", [](auto& o) {
+    o.prefix_lengths = integers({0, -2}, {2});
+  });
+  refuses("got 3 at [1] of key_lengths=i32[2]",
+          [](auto& o) {
+            o.query_starts = integers({0, 1, 3}, {3}), o.key_starts = integers({0, 4, 6}, {3});
+            o.key_lengths = integers({4, 3}, {2});
+          },
+          {1, 3, 4, 5}, {1, 6, 2, 5});
+}
+
+TEST_CASE("packed sequences must rise from 0 to the end, in one batch entry") {
+  const Shape query{1, 6, 4, 5}, key{1, 6, 2, 5};
+  for (const std::vector<std::int32_t>& starts :
+       {std::vector<std::int32_t>{1, 6}, {0, 5}, {0, 4, 3, 6}, {0}}) {
+    refuses(
+        "query_starts must rise from 0 to T, and key_starts from 0 to S",
+        [&](auto& o) { o.query_starts = Tensor::from(starts); }, query, key);
   }
+  refuses("packed sequences must have B = 1; got query_starts=i32[2]", [](auto& o) {
+    o.query_starts = integers({0, 3}, {2});
+  });
+  refuses(
+      "key_starts may be left out only when keys and queries are as many",
+      [](auto& o) {
+        o.query_starts = integers({0, 3}, {2});
+      },
+      {1, 3, 4, 5}, key);
+  refuses(
+      "query_starts and key_starts must name as many sequences",
+      [](auto& o) {
+        o.query_starts = integers({0, 6}, {2}), o.key_starts = integers({0, 3, 6}, {3});
+      },
+      query, key);
+  refuses(
+      "key_starts come with query_starts",
+      [](auto& o) {
+        o.key_starts = integers({0, 6}, {2});
+      },
+      query, key);
+  refuses<DTypeError>(
+      "must be i32; got query_starts=f32[2]", [](auto& o) { o.query_starts = Tensor::zeros({2}); }, query,
+      key);
+  refuses(
+      "must be [N + 1]; got query_starts=i32[1,2]",
+      [](auto& o) {
+        o.query_starts = integers({0, 6}, {1, 2});
+      },
+      query, key);
+}
 
-  TEST_CASE("packed sequences must rise from 0 to the end, in one batch entry") {
-    const Shape query{1, 6, 4, 5}, key{1, 6, 2, 5};
-    for (const std::vector<std::int32_t>& starts :
-         {std::vector<std::int32_t>{1, 6}, {0, 5}, {0, 4, 3, 6}, {0}}) {
-      refuses(
-          "query_starts must rise from 0 to T, and key_starts from 0 to S",
-          [&](auto& o) { o.query_starts = Tensor::from(starts); }, query, key);
-    }
-    refuses("packed sequences must have B = 1; got query_starts=i32[2]", [](auto& o) {
-      o.query_starts = integers({0, 3}, {2});
-    });
-    refuses(
-        "key_starts may be left out only when keys and queries are as many",
-        [](auto& o) {
-          o.query_starts = integers({0, 3}, {2});
-        },
-        {1, 3, 4, 5}, key);
-    refuses(
-        "query_starts and key_starts must name as many sequences",
-        [](auto& o) {
-          o.query_starts = integers({0, 6}, {2}), o.key_starts = integers({0, 3, 6}, {3});
-        },
-        query, key);
-    refuses(
-        "key_starts come with query_starts",
-        [](auto& o) {
-          o.key_starts = integers({0, 6}, {2});
-        },
-        query, key);
-    refuses<DTypeError>(
-        "must be i32; got query_starts=f32[2]", [](auto& o) { o.query_starts = Tensor::zeros({2}); }, query,
-        key);
-    refuses(
-        "must be [N + 1]; got query_starts=i32[1,2]",
-        [](auto& o) {
-          o.query_starts = integers({0, 6}, {1, 2});
-        },
-        query, key);
+TEST_CASE("numbers out of range are refused") {
+  refuses("window_before and window_after must not be negative; got window_before=-2, window_after=-1",
+          [](auto& o) { o.window_before = -2; });
+  refuses("window_after=-2", [](auto& o) { o.window_after = -2; });
+  for (const double dropout : {-0.1, 1.0, kNan}) {
+    refuses("dropout must be in [0, 1); got dropout=", [&](auto& o) { o.dropout = dropout; });
   }
-
-  TEST_CASE("numbers out of range are refused") {
-    refuses("window_before and window_after must not be negative; got window_before=-2, window_after=-1",
-            [](auto& o) { o.window_before = -2; });
-    refuses("window_after=-2", [](auto& o) { o.window_after = -2; });
-    for (const double dropout : {-0.1, 1.0, kNan}) {
-      refuses("dropout must be in [0, 1); got dropout=", [&](auto& o) { o.dropout = dropout; });
-    }
-    for (const double scale : {kInfinity, kNan}) {
-      refuses("scale must be finite; got scale=", [&](auto& o) { o.scale = scale; });
-    }
+  for (const double scale : {kInfinity, kNan}) {
+    refuses("scale must be finite; got scale=", [&](auto& o) { o.scale = scale; });
   }
 }

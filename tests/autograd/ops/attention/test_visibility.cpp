@@ -20,126 +20,124 @@ std::string ranges(const AttentionMasks& masks, Index B, Index T, Index S) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention/visibility") {
-  TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
-    AttentionMasks masks;
-    CHECK(ranges(masks, 2, 3, 4) == "all");
-    masks.mask = booleans({1}, {1});
-    masks.prefix_lengths = integers({2, 2}, {2});
-    CHECK(ranges(masks, 2, 3, 4) == "all");
-  }
+TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
+  AttentionMasks masks;
+  CHECK(ranges(masks, 2, 3, 4) == "all");
+  masks.mask = booleans({1}, {1});
+  masks.prefix_lengths = integers({2, 2}, {2});
+  CHECK(ranges(masks, 2, 3, 4) == "all");
+}
 
-  TEST_CASE("causal stands at the last key, or at the first by name") {
-    AttentionMasks masks;
-    masks.causal = true;
-    CHECK(ranges(masks, 1, 3, 3) == "0-1 0-2 0-3");
-    CHECK(ranges(masks, 1, 2, 5) == "0-4 0-5");
-    CHECK(ranges(masks, 1, 4, 2) == "- - 0-1 0-2");
-    masks.alignment = CausalAlignment::top_left;
-    CHECK(ranges(masks, 1, 2, 5) == "0-1 0-2");
-    CHECK(ranges(masks, 1, 4, 2) == "0-1 0-2 0-2 0-2");
-  }
+TEST_CASE("causal stands at the last key, or at the first by name") {
+  AttentionMasks masks;
+  masks.causal = true;
+  CHECK(ranges(masks, 1, 3, 3) == "0-1 0-2 0-3");
+  CHECK(ranges(masks, 1, 2, 5) == "0-4 0-5");
+  CHECK(ranges(masks, 1, 4, 2) == "- - 0-1 0-2");
+  masks.alignment = CausalAlignment::top_left;
+  CHECK(ranges(masks, 1, 2, 5) == "0-1 0-2");
+  CHECK(ranges(masks, 1, 4, 2) == "0-1 0-2 0-2 0-2");
+}
 
-  TEST_CASE("a prefix is seen by all queries") {
-    AttentionMasks masks;
-    masks.causal = true;
-    masks.prefix_lengths = integers({0, 3, 9}, {3});
-    CHECK(ranges(masks, 3, 4, 4) == "0-1 0-2 0-3 0-4 0-3 0-3 0-3 0-4 0-4 0-4 0-4 0-4");
-  }
+TEST_CASE("a prefix is seen by all queries") {
+  AttentionMasks masks;
+  masks.causal = true;
+  masks.prefix_lengths = integers({0, 3, 9}, {3});
+  CHECK(ranges(masks, 3, 4, 4) == "0-1 0-2 0-3 0-4 0-3 0-3 0-3 0-4 0-4 0-4 0-4 0-4");
+}
 
-  TEST_CASE("windows count from the query's position, to both sides, and cut the prefix too") {
-    AttentionMasks masks;
-    masks.window_before = 1;
-    CHECK(ranges(masks, 1, 4, 4) == "0-4 0-4 1-4 2-4");
-    masks.window_after = 0;
-    CHECK(ranges(masks, 1, 4, 4) == "0-1 0-2 1-3 2-4");
-    CHECK(ranges(masks, 1, 2, 4) == "1-3 2-4");
-    masks.window_after = 2;
-    CHECK(ranges(masks, 1, 4, 4) == "0-3 0-4 1-4 2-4");
-    masks.causal = true;
-    masks.prefix_lengths = integers({3}, {1});
-    CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 1-3 2-4");
-    masks.window_before = masks.window_after = std::numeric_limits<Index>::max();
-    CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 0-3 0-4");
-  }
+TEST_CASE("windows count from the query's position, to both sides, and cut the prefix too") {
+  AttentionMasks masks;
+  masks.window_before = 1;
+  CHECK(ranges(masks, 1, 4, 4) == "0-4 0-4 1-4 2-4");
+  masks.window_after = 0;
+  CHECK(ranges(masks, 1, 4, 4) == "0-1 0-2 1-3 2-4");
+  CHECK(ranges(masks, 1, 2, 4) == "1-3 2-4");
+  masks.window_after = 2;
+  CHECK(ranges(masks, 1, 4, 4) == "0-3 0-4 1-4 2-4");
+  masks.causal = true;
+  masks.prefix_lengths = integers({3}, {1});
+  CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 1-3 2-4");
+  masks.window_before = masks.window_after = std::numeric_limits<Index>::max();
+  CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 0-3 0-4");
+}
 
-  TEST_CASE("key lengths cut, and move the positions of queries aligned at the last key") {
-    AttentionMasks masks;
-    masks.key_lengths = integers({4, 2, 0}, {3});
-    CHECK(ranges(masks, 3, 2, 5) == "0-4 0-4 0-2 0-2 - -");
-    masks.causal = true;
-    CHECK(ranges(masks, 3, 2, 5) == "0-3 0-4 0-1 0-2 - -");
-    masks.alignment = CausalAlignment::top_left;
-    CHECK(ranges(masks, 3, 2, 5) == "0-1 0-2 0-1 0-2 - -");
-  }
+TEST_CASE("key lengths cut, and move the positions of queries aligned at the last key") {
+  AttentionMasks masks;
+  masks.key_lengths = integers({4, 2, 0}, {3});
+  CHECK(ranges(masks, 3, 2, 5) == "0-4 0-4 0-2 0-2 - -");
+  masks.causal = true;
+  CHECK(ranges(masks, 3, 2, 5) == "0-3 0-4 0-1 0-2 - -");
+  masks.alignment = CausalAlignment::top_left;
+  CHECK(ranges(masks, 3, 2, 5) == "0-1 0-2 0-1 0-2 - -");
+}
 
-  TEST_CASE("row masks empty the ranges of queries and cut them to real keys") {
-    AttentionMasks masks;
-    masks.query_mask = booleans({1, 0, 1}, {1, 3});
-    CHECK(ranges(masks, 1, 3, 4) == "0-4 - 0-4");
-    masks.key_mask = booleans({0, 1, 0, 1, 0}, {1, 5});
-    CHECK(ranges(masks, 1, 3, 5) == "1-4 - 1-4");
-    masks.causal = true;
-    masks.alignment = CausalAlignment::top_left;
-    CHECK(ranges(masks, 1, 3, 5) == "- - 1-2");
-    const VisibleKeys visible = visible_keys(masks, 1, 3, 5, default_device());
-    const Tensor real = masks.key_mask.alias({1, 1, 1, 5});
-    const SeenRows seen = seen_rows(logical_and(visible_pairs(visible, 5), real), {1, 1, 3, 5}, 1);
-    CHECK(seen.keys.to_vector<bool>() == std::vector<bool>{false, true, false, false, false});
-    CHECK(seen.queries.to_vector<bool>() == std::vector<bool>{false, false, true});
-  }
+TEST_CASE("row masks empty the ranges of queries and cut them to real keys") {
+  AttentionMasks masks;
+  masks.query_mask = booleans({1, 0, 1}, {1, 3});
+  CHECK(ranges(masks, 1, 3, 4) == "0-4 - 0-4");
+  masks.key_mask = booleans({0, 1, 0, 1, 0}, {1, 5});
+  CHECK(ranges(masks, 1, 3, 5) == "1-4 - 1-4");
+  masks.causal = true;
+  masks.alignment = CausalAlignment::top_left;
+  CHECK(ranges(masks, 1, 3, 5) == "- - 1-2");
+  const VisibleKeys visible = visible_keys(masks, 1, 3, 5, default_device());
+  const Tensor real = masks.key_mask.alias({1, 1, 1, 5});
+  const SeenRows seen = seen_rows(logical_and(visible_pairs(visible, 5), real), {1, 1, 3, 5}, 1);
+  CHECK(seen.keys.to_vector<bool>() == std::vector<bool>{false, true, false, false, false});
+  CHECK(seen.queries.to_vector<bool>() == std::vector<bool>{false, false, true});
+}
 
-  TEST_CASE("packed sequences see their own keys; positions, lengths and prefixes count from their start") {
-    AttentionMasks masks;
-    masks.query_starts = integers({0, 2, 2, 5}, {4});
-    CHECK(ranges(masks, 1, 5, 5) == "0-2 0-2 2-5 2-5 2-5");
-    masks.causal = true;
-    CHECK(ranges(masks, 1, 5, 5) == "0-1 0-2 2-3 2-4 2-5");
-    masks.key_starts = integers({0, 3, 4, 8}, {4});
-    CHECK(ranges(masks, 1, 5, 8) == "0-2 0-3 4-6 4-7 4-8");
-    masks.key_lengths = integers({2, 1, 3}, {3});
-    CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-5 4-6 4-7");
-    masks.prefix_lengths = integers({0, 0, 2}, {3});
-    CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-6 4-6 4-7");
-    const Tensor pairs = visible_pairs(visible_keys(masks, 1, 5, 8, default_device()), 8);
-    CHECK(seen_rows(pairs, {1, 1, 5, 8}, 1).keys.to_vector<bool>() ==
-          std::vector<bool>{true, true, false, false, true, true, true, false});
-  }
+TEST_CASE("packed sequences see their own keys; positions, lengths and prefixes count from their start") {
+  AttentionMasks masks;
+  masks.query_starts = integers({0, 2, 2, 5}, {4});
+  CHECK(ranges(masks, 1, 5, 5) == "0-2 0-2 2-5 2-5 2-5");
+  masks.causal = true;
+  CHECK(ranges(masks, 1, 5, 5) == "0-1 0-2 2-3 2-4 2-5");
+  masks.key_starts = integers({0, 3, 4, 8}, {4});
+  CHECK(ranges(masks, 1, 5, 8) == "0-2 0-3 4-6 4-7 4-8");
+  masks.key_lengths = integers({2, 1, 3}, {3});
+  CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-5 4-6 4-7");
+  masks.prefix_lengths = integers({0, 0, 2}, {3});
+  CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-6 4-6 4-7");
+  const Tensor pairs = visible_pairs(visible_keys(masks, 1, 5, 8, default_device()), 8);
+  CHECK(seen_rows(pairs, {1, 1, 5, 8}, 1).keys.to_vector<bool>() ==
+        std::vector<bool>{true, true, false, false, true, true, true, false});
+}
 
-  TEST_CASE("starts that are wrong, as a GPU only says later, lead to no keys beyond the last") {
-    AttentionMasks masks;
-    masks.query_starts = integers({0, 2, 5}, {3});
-    masks.key_starts = integers({-3, 99, 4}, {3});
-    CHECK(ranges(masks, 1, 5, 8) == "0-8 0-8 - - -");
-    masks.key_starts = integers({6, 2, 2000000000}, {3});
-    CHECK(ranges(masks, 1, 5, 8) == "- - 2-8 2-8 2-8");
-    masks.causal = true;
-    masks.key_starts = integers({-2000000000, 2000000000, -2000000000}, {3});
-    CHECK(ranges(masks, 1, 5, 8) == "0-7 0-8 - - -");
-  }
+TEST_CASE("starts that are wrong, as a GPU only says later, lead to no keys beyond the last") {
+  AttentionMasks masks;
+  masks.query_starts = integers({0, 2, 5}, {3});
+  masks.key_starts = integers({-3, 99, 4}, {3});
+  CHECK(ranges(masks, 1, 5, 8) == "0-8 0-8 - - -");
+  masks.key_starts = integers({6, 2, 2000000000}, {3});
+  CHECK(ranges(masks, 1, 5, 8) == "- - 2-8 2-8 2-8");
+  masks.causal = true;
+  masks.key_starts = integers({-2000000000, 2000000000, -2000000000}, {3});
+  CHECK(ranges(masks, 1, 5, 8) == "0-7 0-8 - - -");
+}
 
-  TEST_CASE("pairs are the ranges written out") {
-    AttentionMasks masks;
-    masks.window_before = masks.window_after = 0;
-    const Tensor pairs = visible_pairs(visible_keys(masks, 1, 2, 3, default_device()), 3);
-    CHECK(pairs.shape() == Shape{1, 1, 2, 3});
-    CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
-  }
+TEST_CASE("pairs are the ranges written out") {
+  AttentionMasks masks;
+  masks.window_before = masks.window_after = 0;
+  const Tensor pairs = visible_pairs(visible_keys(masks, 1, 2, 3, default_device()), 3);
+  CHECK(pairs.shape() == Shape{1, 1, 2, 3});
+  CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
+}
 
-  TEST_CASE(
-      "an additive mask leaves in what is not minus infinity; rows are seen head by head, group by group") {
-    CHECK(!pairs_left_in(Tensor()).defined());
-    CHECK(pairs_left_in(values({0, -3e38, kNan}, {3})).to_vector<bool>() == std::vector<bool>(3, true));
-    const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});
-    const Tensor pairs = pairs_left_in(mask);
-    CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
-    const Shape scores{1, 2, 2, 3};
-    const SeenRows of_each = seen_rows(pairs, scores, 2), shared = seen_rows(pairs, scores, 1);
-    CHECK(of_each.keys.to_vector<bool>() == std::vector<bool>{false, false, true, false, false, true});
-    CHECK(shared.keys.to_vector<bool>() == std::vector<bool>{false, true, true});
-    CHECK(shared.queries.to_vector<bool>() == std::vector<bool>{true, true, true, true});
-    const SeenRows halved = seen_rows(booleans({1, 0, 0, 0}, {2, 2, 1}), scores, 2);  // head 0's query 0
-    CHECK(halved.queries.to_vector<bool>() == std::vector<bool>{true, false, false, false});
-    CHECK(halved.keys.to_vector<bool>() == std::vector<bool>{true, false, true, false, true, false});
-  }
+TEST_CASE(
+    "an additive mask leaves in what is not minus infinity; rows are seen head by head, group by group") {
+  CHECK(!pairs_left_in(Tensor()).defined());
+  CHECK(pairs_left_in(values({0, -3e38, kNan}, {3})).to_vector<bool>() == std::vector<bool>(3, true));
+  const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});
+  const Tensor pairs = pairs_left_in(mask);
+  CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
+  const Shape scores{1, 2, 2, 3};
+  const SeenRows of_each = seen_rows(pairs, scores, 2), shared = seen_rows(pairs, scores, 1);
+  CHECK(of_each.keys.to_vector<bool>() == std::vector<bool>{false, false, true, false, false, true});
+  CHECK(shared.keys.to_vector<bool>() == std::vector<bool>{false, true, true});
+  CHECK(shared.queries.to_vector<bool>() == std::vector<bool>{true, true, true, true});
+  const SeenRows halved = seen_rows(booleans({1, 0, 0, 0}, {2, 2, 1}), scores, 2);  // head 0's query 0
+  CHECK(halved.queries.to_vector<bool>() == std::vector<bool>{true, false, false, false});
+  CHECK(halved.keys.to_vector<bool>() == std::vector<bool>{true, false, true, false, true, false});
 }

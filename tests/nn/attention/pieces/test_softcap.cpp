@@ -4,12 +4,10 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("nn/attention/pieces/softcap") {
-  TEST_CASE("scores are those of the formula") {
-    check_formula([](auto& c) { c.softcap = 1.5; }, {{}, [](auto&, AttentionOptions& options) {
-                                                       options.score_function = ScoreFunction::softcap;
-                                                       options.score_parameter =
-                                                           Tensor::full({1}, 1.5, DType::f64);
-                                                     }});
-  }
+TEST_CASE("scores are those of the formula") {
+  check_formula([](auto& c) { c.softcap = 1.5; }, {{}, [](auto&, AttentionOptions& options) {
+                                                     options.score_function = ScoreFunction::softcap;
+                                                     options.score_parameter =
+                                                         Tensor::full({1}, 1.5, DType::f64);
+                                                   }});
 }
