@@ -36,8 +36,7 @@ std::vector<Instruction> read_text(const TemporaryFolder& folder, const std::str
 
 }  // namespace
 
-TEST_CASE("lines of JSON are instructions, and anything else is refused with its place") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "lines of JSON are instructions, and anything else is refused with its place") {
   const auto read = read_text(folder, R"({"prompt": "1+1=", "answer": "2\n"}
 
 {"id": 7, "completion": "é", "prompt": ""})");
@@ -56,8 +55,7 @@ TEST_CASE("lines of JSON are instructions, and anything else is refused with its
   CHECK_THROWS_AS(read_instructions({folder.file("none")}), DataError);
 }
 
-TEST_CASE("targets are tokens of answers, and the end token behind them") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "targets are tokens of answers, and the end token behind them") {
   const std::vector<Instruction> two{{"ab", "c"}, {"d", "ef"}}, one{{"g", "h"}};
   const PreparedTokens tokens = prepare_tokens(two, one, MarkedBytes(), folder.file("tokens"));
   const TokenFile train = tokens.train.with_answers();
@@ -69,8 +67,7 @@ TEST_CASE("targets are tokens of answers, and the end token behind them") {
   CHECK_THROWS_AS(prepare_tokens(two, one, *make_byte_tokenizer(), folder.file("none")), DataError);
 }
 
-TEST_CASE("marks that are not there, or not of these tokens, are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "marks that are not there, or not of these tokens, are refused") {
   TokenFileWriter writer(folder.file("a.tokens"), 9, 7);
   writer.append({1, 2, 3});
   writer.finish();

@@ -28,8 +28,7 @@ std::vector<std::int32_t> all_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("files of both kinds, and of many pieces") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "files of both kinds, and of many pieces") {
   const std::string path = folder.file("it.bin");
   write_bytes(path, header(kGpt2, 3) + std::string("\1\0\2\1\xff\xff", 6));
   CHECK(all_of(path) == std::vector<std::int32_t>{1, 258, 65535});
@@ -48,8 +47,7 @@ TEST_CASE("files of both kinds, and of many pieces") {
   CHECK(all_of(path) == ids);
 }
 
-TEST_CASE("a prepared folder of several files") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a prepared folder of several files") {
   write_bytes(folder.file("a"), header(kGpt2, 2) + std::string("\1\0\xff\0", 4));
   write_bytes(folder.file("b"), header(kLlama3, 1) + std::string("\2\0\0\0", 4));
   write_bytes(folder.file("c"), header(kGpt2, 1) + std::string("\0\1", 2));
@@ -69,8 +67,7 @@ TEST_CASE("a prepared folder of several files") {
   CHECK_FALSE(std::filesystem::exists(folder.file("none")));
 }
 
-TEST_CASE("other files are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "other files are refused") {
   const std::string path = folder.file("it");
   const auto refusal = [&](const std::string& bytes) {
     write_bytes(path, bytes);

@@ -16,8 +16,7 @@ std::string refusal(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a folder is there whole, or not at all") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder is there whole, or not at all") {
   const std::string path = folder.file("made");
   {
     const PartialFolder partial(path + "/", {"a", "b"});
@@ -35,8 +34,7 @@ TEST_CASE("a folder is there whole, or not at all") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("what was left when a process was killed is removed, and other files are not") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "what was left when a process was killed is removed, and other files are not") {
   const std::string path = folder.file("made");
   fs::create_directory(path + ".partial");
   write_bytes(path + ".partial/a", "old");
@@ -51,8 +49,7 @@ TEST_CASE("what was left when a process was killed is removed, and other files a
   CHECK(read_bytes(path + ".partial/precious") == "data");
 }
 
-TEST_CASE("a folder that holds something, or is being made, is refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder that holds something, or is being made, is refused") {
   const std::string path = folder.file("made");
   fs::create_directory(path);
   CHECK(refusal(path) == "nothing was thrown");

@@ -76,8 +76,7 @@ TextSplit split_of(std::string_view text, double fraction = 0.5) {
 
 }  // namespace
 
-TEST_CASE("a text becomes a tokenizer and the tokens of two parts") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a text becomes a tokenizer and the tokens of two parts") {
   const std::string path = folder.file("made/on/the/way/"), text = "hello, worlds";
   const auto tokenizer = make_byte_tokenizer();
   const PreparedTokens made = prepare_tokens(split_of(text, 0.25), *tokenizer, path);
@@ -91,8 +90,7 @@ TEST_CASE("a text becomes a tokenizer and the tokens of two parts") {
   }
 }
 
-TEST_CASE("the ids are those of the whole text, wherever its pieces are cut") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the ids are those of the whole text, wherever its pieces are cut") {
   const LineTokenizer tokenizer;
   // Lines of bytes to megabytes: pieces are cut within them, and may have no end of a line at all.
   const std::string text =
@@ -154,8 +152,7 @@ TEST_CASE("a part that is cut within a document has a token only where the docum
   CHECK(read_all(middle.train) == head);
 }
 
-TEST_CASE("an interrupted or failed preparation leaves nothing") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an interrupted or failed preparation leaves nothing") {
   const std::string text = lines(300'000, 20, 6), path = folder.file("tokens");
   const LineTokenizer tokenizer;
   for (const Index last : {1, 2}) {
@@ -183,8 +180,7 @@ TEST_CASE("an interrupted or failed preparation leaves nothing") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("a text that the tokenizer does not take is named") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a text that the tokenizer does not take is named") {
   write_bytes(folder.file("1"), "fine\nfine");
   write_bytes(folder.file("2"), "good\n" + std::string(2'000'000, 'x') + "\n?\n");
   const TextCorpus corpus = TextCorpus::open({folder.file("1"), folder.file("2")});
@@ -194,8 +190,7 @@ TEST_CASE("a text that the tokenizer does not take is named") {
   CHECK(folder.count() == 2);
 }
 
-TEST_CASE("a damaged id in either file is noticed when the folder is opened") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a damaged id in either file is noticed when the folder is opened") {
   const std::string path = folder.file("tokens");
   const TextCorpus corpus = TextCorpus::in_memory("abcdef", "letters");
   prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
@@ -215,8 +210,7 @@ TEST_CASE("a damaged id in either file is noticed when the folder is opened") {
   }
 }
 
-TEST_CASE("files that do not belong together are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "files that do not belong together are refused") {
   const std::string one = folder.file("one"), other = folder.file("other");
   // Two tokenizers with as many ids.
   const auto prepare = [](const char* letters, const std::string& path) {

@@ -47,8 +47,7 @@ void check_parts(const TextCorpus& corpus, double fraction, const std::string& t
 
 }  // namespace
 
-TEST_CASE("files follow each other as they are named") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "files follow each other as they are named") {
   write_bytes(folder.file("b"), "second\n");
   write_bytes(folder.file("a"), std::string("f\0rst\xff", 6));
   write_bytes(folder.file("empty"), "");
@@ -60,8 +59,7 @@ TEST_CASE("files follow each other as they are named") {
   CHECK(text_of(corpus) == text_of(corpus));
 }
 
-TEST_CASE("the text files of a folder are taken in order, and the rest is counted") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the text files of a folder are taken in order, and the rest is counted") {
   for (const char* name : {"b", "b/deep", "b/deep/er", ".git", "b-", "none"}) {
     std::filesystem::create_directory(folder.file(name));
   }
@@ -94,8 +92,7 @@ TEST_CASE("the text files of a folder are taken in order, and the rest is counte
   CHECK(hidden.description().find("4 files (" + root + ".git/hidden, ") == 0);
 }
 
-TEST_CASE("errors name the path that cannot be read") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "errors name the path that cannot be read") {
   const std::string none = folder.file("none"), empty = folder.file("empty");
   CHECK_THROWS_WITH_AS(TextCorpus::open({none}), (none + ": does not exist").c_str(), DataError);
   CHECK_THROWS_WITH_AS(TextCorpus::open({"/dev/null"}), "/dev/null: is neither a file nor a folder",
@@ -123,8 +120,7 @@ TEST_CASE("errors name the path that cannot be read") {
                        DataError);
 }
 
-TEST_CASE("pieces are about a megabyte and end where a code point ends") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "pieces are about a megabyte and end where a code point ends") {
   for (const std::size_t shift : {0, 1, 2, 3}) {
     const std::string text = std::string(shift, 'x') + long_text(1'000'000, shift);
     write_bytes(folder.file("long"), text);
@@ -141,8 +137,7 @@ TEST_CASE("pieces are about a megabyte and end where a code point ends") {
   }
 }
 
-TEST_CASE("an unfinished code point at the end, and any bytes, are handed on") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an unfinished code point at the end, and any bytes, are handed on") {
   std::string text;
   for (std::size_t i = 0; i < 3'000'000; ++i) text += static_cast<char>(mix_bits(test_seed(9), i));
   text += "\xf0\x9f\x98";
@@ -151,8 +146,7 @@ TEST_CASE("an unfinished code point at the end, and any bytes, are handed on") {
   CHECK((text_of(TextCorpus::in_memory(text, "bytes")) == text));
 }
 
-TEST_CASE("text that is not UTF-8 is reported with its line and byte") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "text that is not UTF-8 is reported with its line and byte") {
   const std::string good = folder.file("good"), bad = folder.file("bad"), start = long_text(700'000, 3);
   write_bytes(good, start);
   CHECK_NOTHROW(TextCorpus::open({good}).check_text());
@@ -189,8 +183,7 @@ TEST_CASE("the first characters are for training, the rest for validation") {
   CHECK((text_of(parts.train) + text_of(parts.validation) == text));
 }
 
-TEST_CASE("a split may fall in a file, or between two") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a split may fall in a file, or between two") {
   write_bytes(folder.file("a"), "éab");
   write_bytes(folder.file("b"), "€€€€");
   write_bytes(folder.file("c"), "xyz");

@@ -55,8 +55,7 @@ void check_refused(const std::string& bytes, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("a file of three ids, byte by byte") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file of three ids, byte by byte") {
   const std::string path = folder.file("tokens");
   write_tokens(path, 65536, {1, 65535, 258}, 0x1122334455667788);
   CHECK(read_bytes(path) == file_of(2, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
@@ -67,8 +66,7 @@ TEST_CASE("a file of three ids, byte by byte") {
   CHECK(ids_in(TokenFile::open(path)).empty());
 }
 
-TEST_CASE("ids are read as they were written, from any place") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "ids are read as they were written, from any place") {
   const std::string path = folder.file("tokens");
   for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
     CAPTURE(vocabulary);
@@ -98,8 +96,7 @@ TEST_CASE("ids are read as they were written, from any place") {
   }
 }
 
-TEST_CASE("reading is refused where there are no ids") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "reading is refused where there are no ids") {
   const std::string path = folder.file("tokens");
   write_tokens(path, 10, {1, 2, 3});
   const TokenFile file = TokenFile::open(path);
@@ -152,8 +149,7 @@ TEST_CASE("any bit that flipped in any byte is noticed by the time that the file
                        DataError);
 }
 
-TEST_CASE("the checksum is that of all ids, in whatever pieces they come") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the checksum is that of all ids, in whatever pieces they come") {
   const std::string path = folder.file("tokens");
   Ids ids(100'003);  // more than is read at a time, and not a whole number of words
   std::iota(ids.begin(), ids.end(), 0);
@@ -169,8 +165,7 @@ TEST_CASE("the checksum is that of all ids, in whatever pieces they come") {
   CHECK_NOTHROW(TokenFile::open(path).check());
 }
 
-TEST_CASE("a file of version 1 has no checksum of its ids, and is read without it") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file of version 1 has no checksum of its ids, and is read without it") {
   const std::string path = folder.file("tokens");
   write_bytes(path, file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
   const TokenFile file = TokenFile::open(path);
@@ -199,8 +194,7 @@ TEST_CASE("a header that contradicts itself or the file's length is refused, tho
   }
 }
 
-TEST_CASE("an id that the vocabulary does not have is refused when it is read") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an id that the vocabulary does not have is refused when it is read") {
   const std::string path = folder.file("tokens");
   write_bytes(path, file_of(2, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
   const TokenFile file = TokenFile::open(path);
@@ -216,8 +210,7 @@ TEST_CASE("an id that the vocabulary does not have is refused when it is read") 
       DataError);
 }
 
-TEST_CASE("a file that its writer did not finish is not a token file") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file that its writer did not finish is not a token file") {
   const std::string path = folder.file("tokens");
   TokenFileWriter writer(path, 10, 7);
   writer.append(Ids(1'000'000, 3));
@@ -226,8 +219,7 @@ TEST_CASE("a file that its writer did not finish is not a token file") {
                        DataError);
 }
 
-TEST_CASE("a full disk is reported, and nothing is left") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a full disk is reported, and nothing is left") {
   const std::string path = folder.file("tokens"), message = path + ": cannot be written: File too large";
   const FileSizeLimit limit(1 << 16);
   TokenFileWriter writer(path, 10, 7);

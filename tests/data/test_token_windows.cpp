@@ -88,8 +88,7 @@ double most_uneven(double freedom) { return most_chi_square(freedom) / freedom -
 
 }  // namespace
 
-TEST_CASE("random windows start anywhere where the last target is inside, equally often") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "random windows start anywhere where the last target is inside, equally often") {
   const Reader reader{counting_file(folder, 40), 7, WindowOrder::random};
   std::map<std::int32_t, Index> counts;
   for (Index number = 0; number < 300; ++number) {
@@ -101,8 +100,7 @@ TEST_CASE("random windows start anywhere where the last target is inside, equall
   CHECK_BELOW(unevenness(counts, 33) - 1, most_uneven(32));
 }
 
-TEST_CASE("the batches of random windows are a function of seed and number") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the batches of random windows are a function of seed and number") {
   const TokenFile file = counting_file(folder, 100'000);
   const Reader reader{file, 8, WindowOrder::random, 5}, again{file, 8, WindowOrder::random, 5};
   const Reader other{file, 8, WindowOrder::random, 6};
@@ -121,8 +119,7 @@ TEST_CASE("the batches of random windows are a function of seed and number") {
   CHECK(seen.size() == 32);
 }
 
-TEST_CASE("an epoch has every window once, side by side, in shuffled order") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an epoch has every window once, side by side, in shuffled order") {
   for (const Index size : {100, 101, 102, 199, 1000, 4097}) {
     for (const Index length : {1, 3, 10, 49, 50}) {
       CAPTURE(size);
@@ -163,8 +160,7 @@ TEST_CASE("a sequential batch goes on where the one before ended, from one epoch
   CHECK(other.epoch(0) != reader.epoch(0));
 }
 
-TEST_CASE("the shares of several processes are the rows of the batch, in order") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the shares of several processes are the rows of the batch, in order") {
   const TokenFile file = counting_file(folder, 100);
   for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
     const Reader reader{file, 7, order, 3};
@@ -213,8 +209,7 @@ TEST_CASE("every start is as likely as any other, and so is every place of a win
   }
 }
 
-TEST_CASE("a file with one token more than a window has one window") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file with one token more than a window has one window") {
   for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
     const Reader reader{counting_file(folder, 9), 8, order};
     CHECK(reader.starts(0, 3) == Ids{0, 0, 0});
@@ -223,8 +218,7 @@ TEST_CASE("a file with one token more than a window has one window") {
   }
 }
 
-TEST_CASE("files that are too short are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "files that are too short are refused") {
   const TokenFile file = counting_file(folder, 8);
   const auto message = [&](const std::string& length) {
     return file.path() + ": holds 8 tokens; a window of " + length +
@@ -239,8 +233,7 @@ TEST_CASE("files that are too short are refused") {
   CHECK_THROWS_AS(for_each_window(counting_file(folder, 0), 4, 2, ignore), DataError);
 }
 
-TEST_CASE("for the exact mean every token but the first is a target once, in order") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "for the exact mean every token but the first is a target once, in order") {
   for (const Index size : {2, 3, 24, 25, 26, 27, 30, 31, 48, 49, 50, 73}) {
     CAPTURE(size);
     const TokenFile file = counting_file(folder, size);

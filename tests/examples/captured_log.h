@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+
 #include <unistd.h>
 
 #include <cstdio>
@@ -36,6 +39,17 @@ class CapturedLog {
  private:
   std::FILE *stream_, *file_;
   int screen_;
+};
+
+/// The fixture of cases that run something, whose log is captured.
+struct Logged {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+};
+
+/// The fixture of cases with a run.
+struct RunCase : Logged {
+  const RunFolder folder{temporary.file("run")};
 };
 
 }  // namespace tapeformer

@@ -11,8 +11,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a file is read whole, and refused if it is missing, a folder or too large") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file is read whole, and refused if it is missing, a folder or too large") {
   const std::string path = folder.file("t"), none = folder.file("none"), text("a\0b\r\n\xff", 6);
   write_bytes(path, text);
   CHECK(read_file(path, text.size()) == text);
@@ -70,8 +69,7 @@ TEST_CASE("a checksum changes with any bit, and does not depend on the pieces") 
   }
 }
 
-TEST_CASE("it writes the parts one after the other and replaces what was there") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "it writes the parts one after the other and replaces what was there") {
   const std::string path = folder.file("config.json");
   write_bytes(path, "something old and longer");
   write_atomically(path, {"one ", {}, "two"});
@@ -81,8 +79,7 @@ TEST_CASE("it writes the parts one after the other and replaces what was there")
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("whether a file can be written shows before there is something to write") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "whether a file can be written shows before there is something to write") {
   const std::string path = folder.file("weights"), nowhere = folder.file("no/weights");
   write_bytes(path, "old");
   CHECK_NOTHROW(check_writable(path));
@@ -95,8 +92,7 @@ TEST_CASE("whether a file can be written shows before there is something to writ
                        CheckpointError);
 }
 
-TEST_CASE("pieces follow each other, and the file is there once it is finished") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "pieces follow each other, and the file is there once it is finished") {
   const std::string path = folder.file("stream");
   write_bytes(path, "what was there before");
   {
@@ -114,8 +110,7 @@ TEST_CASE("pieces follow each other, and the file is there once it is finished")
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("without an end nothing is left, and what was there stays") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "without an end nothing is left, and what was there stays") {
   const std::string path = folder.file("stream");
   write_bytes(path, "old");
   {
@@ -128,8 +123,7 @@ TEST_CASE("without an end nothing is left, and what was there stays") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("when the disk is full, nothing of a file in pieces is left") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "when the disk is full, nothing of a file in pieces is left") {
   const std::string path = folder.file("stream");
   write_bytes(path, "old");
   const FileSizeLimit limit(1 << 16);
@@ -144,8 +138,7 @@ TEST_CASE("when the disk is full, nothing of a file in pieces is left") {
   CHECK(read_bytes(path) == "old");
 }
 
-TEST_CASE("a folder that is not there, a folder and a device are refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder that is not there, a folder and a device are refused") {
   const std::string path = folder.file("no/stream"), taken = folder.file("taken");
   std::filesystem::create_directory(taken);
   CHECK_THROWS_WITH_AS(AtomicFile<>{path}, (path + ": cannot be written: No such file or directory").c_str(),
@@ -159,8 +152,7 @@ TEST_CASE("a folder that is not there, a folder and a device are refused") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("lines are appended to a file that may not be there yet") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "lines are appended to a file that may not be there yet") {
   const std::string path = folder.file("lines"), none = folder.file("no/lines");
   append_to_file(path, "one\n");
   append_to_file(path, "two\n");

@@ -154,9 +154,7 @@ TEST_CASE("tokenizers of every kind as GGUF's metadata") {
   CHECK(scores.at(260) == -1);  // merges count down
 }
 
-TEST_CASE("a file that cannot be written is named where it was to be") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a file that cannot be written is named where it was to be") {
   saved_run(temporary, {});
   const FileSizeLimit limit(1 << 10);
   CHECK(export_refusal(temporary, "transformers") ==
@@ -235,9 +233,7 @@ TEST_CASE("options make a model of each family") {
         "transformers (OLMo 2)");
 }
 
-TEST_CASE("what is in the way of an export is named as it is given") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "what is in the way of an export is named as it is given") {
   CHECK(saved_run(temporary, {"--preset", "shakespeare-char-10-minutes"}) ==
         "transformers only with --epsilon 1e-06 --feed-forward-kind swiglu --short-convolution 0 (Qwen 3); "
         "gguf only with --qk-norm none --feed-forward-kind swiglu --short-convolution 0 (Llama)");

@@ -27,6 +27,11 @@ struct Reader {
   }
 };
 
+struct ReaderCase {
+  const std::unique_ptr<Tokenizer> bytes = make_byte_tokenizer();
+  Reader reader;
+};
+
 GenerateOptions parsed(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   const CommandLine line;
@@ -37,9 +42,7 @@ GenerateOptions parsed(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST_CASE("one sample is written token by token, after the prompt, and ends its line") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(ReaderCase, "one sample is written token by token, after the prompt, and ends its line") {
   SampleWriter writer(*bytes, 1, {}, "To ", false, reader.write());
   CHECK(reader.all().empty());  // no prompt before the first token
   CHECK(writer.add(0, 300));    // an id that rounds up the model's sizes shows nothing
@@ -50,9 +53,9 @@ TEST_CASE("one sample is written token by token, after the prompt, and ends its 
   CHECK(writer.tokens() == 3);
 }
 
-TEST_CASE("of samples side by side the first is written at once, the others when those before them end") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(
+    ReaderCase,
+    "of samples side by side the first is written at once, the others when those before them end") {
   SampleWriter writer(*bytes, 3, {"!"}, "<", false, reader.write());
   CHECK(writer.add(0, 'a'));
   CHECK(writer.add(1, 'x'));
@@ -71,18 +74,14 @@ TEST_CASE("of samples side by side the first is written at once, the others when
   CHECK(reader.all() == "<ab" + separator + "<xyz" + separator + "<p\n");
 }
 
-TEST_CASE("a sample that falls behind has met its end token, and the next one is shown") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(ReaderCase, "a sample that falls behind has met its end token, and the next one is shown") {
   SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
   writer.add(0, 'a');
   for (const char c : std::string("xyz")) CHECK(writer.add(1, c));
   CHECK(reader.all() == std::string("a") + SampleWriter::kSeparator + "xyz");
 }
 
-TEST_CASE("half a character waits, and at the end of all it is U+FFFD") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(ReaderCase, "half a character waits, and at the end of all it is U+FFFD") {
   SampleWriter writer(*bytes, 1, {}, "", false, reader.write());
   writer.add(0, 0xc3);
   CHECK(reader.all().empty());
@@ -93,9 +92,7 @@ TEST_CASE("half a character waits, and at the end of all it is U+FFFD") {
   CHECK(reader.all() == "é\xef\xbf\xbd\n");
 }
 
-TEST_CASE("nothing is drawn any more when nobody reads") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(ReaderCase, "nothing is drawn any more when nobody reads") {
   reader.most = 2;
   SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
   CHECK(writer.add(0, 'a'));
@@ -106,9 +103,8 @@ TEST_CASE("nothing is drawn any more when nobody reads") {
   CHECK(reader.all() == "ab");
 }
 
-TEST_CASE("further samples follow those that have ended, in a writer that keeps only the new ones") {
-  const auto bytes = make_byte_tokenizer();
-  Reader reader;
+TEST_CASE_FIXTURE(ReaderCase,
+                  "further samples follow those that have ended, in a writer that keeps only the new ones") {
   SampleWriter writer(*bytes, 2, {"!"}, "<", false, reader.write());
   const std::string separator = SampleWriter::kSeparator;
   writer.add(0, 'a');

@@ -121,8 +121,7 @@ TEST_CASE("targets that do not count add nothing to the loss, and those within p
   }
 }
 
-TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the exact loss is the mean over all tokens but the first, window by window") {
   LanguageOptions options = tiny_options(folder);
   set_dropout(options.model, 0.5);  // must not be felt
   const CapturedLog log;
@@ -155,8 +154,7 @@ TEST_CASE("the exact loss is the mean over all tokens but the first, window by w
   }
 }
 
-TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a prefix model is measured on what follows prefixes drawn for every window") {
   LanguageOptions options = tiny_options(folder);
   options.model.prefix = true;
   options.model.layers = 2;  // with one, what follows a prefix sees the same without it
@@ -201,8 +199,7 @@ TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's 
   }
 }
 
-TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the estimate is the mean of random batches, the same for the same number") {
   const LanguageOptions options = tiny_options(folder);
   const CapturedLog log;
   write_bytes(options.data.validation[0], walk(3000, 2));
@@ -227,8 +224,7 @@ TEST_CASE("the estimate is the mean of random batches, the same for the same num
               kDeviations * std::sqrt(2) * many.standard_error);
 }
 
-TEST_CASE("a text shorter than a row is measured in a shorter one") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a text shorter than a row is measured in a shorter one") {
   LanguageOptions options = tiny_options(folder);
   write_bytes(options.data.validation[0], "abc");
   const CapturedLog log;

@@ -70,8 +70,7 @@ TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merg
   }
 }
 
-TEST_CASE("a tokenizer.json of another kind is read as it is, or refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read as it is, or refused by name") {
   const auto refused = [&](const char* pointer, const Json& value) {
     Json json = gpt2_json(false);
     json[Json::json_pointer(pointer)] = value;
@@ -125,8 +124,7 @@ TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they
     CHECK(has(read(damaged), "tokenizer_config.json"));
 }
 
-TEST_CASE("a folder without a tokenizer says what was looked for") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder without a tokenizer says what was looked for") {
   const std::string message = message_of<DataError>([&] { find_tokenizer(folder.file("")); });
   CHECK(has(message, "has no tokenizer"));
   CHECK(has(message, "--tokenizer-model"));

@@ -34,10 +34,7 @@ std::string evaluated(const EvaluateOptions& options) {
 
 }  // namespace
 
-TEST_CASE("a tiny model learns what follows what, and its run folder holds it") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "a tiny model learns what follows what, and its run folder holds it") {
   LanguageOptions options = tiny_options(temporary);
   options.training.samples = 2;
   options.training.accumulate = 2;
@@ -114,9 +111,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a batch of a prefix model is computed with its prefixes") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a batch of a prefix model is computed with its prefixes") {
   LanguageOptions options = tiny_options(temporary);
   options.model.prefix = true;
   options.model.layers = 2;  // with one, what follows a prefix sees the same without it
@@ -189,10 +184,7 @@ TEST_CASE("an automatic validation takes a small share of the training's work, w
   CHECK(plan(1000, 250, 7201, "auto", "0.5:15") == Plan{0, 15, 1, 0});
 }
 
-TEST_CASE("a run that goes on to more steps measures as it did, and says so in its folder") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "a run that goes on to more steps measures as it did, and says so in its folder") {
   LanguageOptions options = tiny_options(temporary);
   options.validation_kind = "auto";
   options.training.steps = 10, options.training.warmup = 2, options.training.validate_every = 1000;
@@ -211,9 +203,8 @@ TEST_CASE("a run that goes on to more steps measures as it did, and says so in i
   for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
 }
 
-TEST_CASE("batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(
+    Logged, "batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
   LanguageOptions options = tiny_options(temporary);
   options.batch_schedule = "0.5:3,0.75:9";
   options.context_schedule = "0:4,0.5:8";
@@ -241,9 +232,8 @@ TEST_CASE("batches change their rows and tokens at shares of the steps, and a re
   CHECK((read_file(whole.file(weights)) == read_file(parts.file(weights))));  // binary: not to be shown
 }
 
-TEST_CASE("a batch is a function of its number, and the batches of an epoch are different ones") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged,
+                  "a batch is a function of its number, and the batches of an epoch are different ones") {
   LanguageOptions options = tiny_options(temporary);
   options.order = "sequential";
   Progress progress;
@@ -260,9 +250,7 @@ TEST_CASE("a batch is a function of its number, and the batches of an epoch are 
   CHECK(std::isfinite(task.trial_loss(2, progress)));
 }
 
-TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "fine-tuning goes on with another run's weights and tokenizer") {
   const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
   LanguageOptions options = tiny_options(temporary);
   options.training.keep_checkpoints = 2;
@@ -278,9 +266,7 @@ TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {
   CHECK(resume_language_model(tuned, {}) == kExitSuccess);
 }
 
-TEST_CASE("data that does not fit the model or the checkpoint is refused") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "data that does not fit the model or the checkpoint is refused") {
   LanguageOptions options = tiny_options(temporary);
   const LanguageData data = tiny_data(options, temporary);
   Progress progress;

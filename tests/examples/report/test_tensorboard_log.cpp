@@ -51,8 +51,7 @@ TEST_CASE("checksums are those of RFC 3720, and masked as TensorFlow does") {
   CHECK(crc32c(bytes_of("\x18\0\0\0\0\0\0\0"), true) == 0x224b7fa3);  // begins every file of TensorFlow's
 }
 
-TEST_CASE("events, byte for byte but for their time") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "events, byte for byte but for their time") {
   TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
   log.add(300, {{"loss", 1.5}, {"b", -2}});
   log.restart(6);
@@ -71,8 +70,7 @@ TEST_CASE("events, byte for byte but for their time") {
   CHECK(events_in(log.path()) == expected);
 }
 
-TEST_CASE("a step has one point under each name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a step has one point under each name") {
   TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
   log.add(2, {{"loss", 1.5}, {"tokens", 64}});
   log.add(2, {{"best", 1.25}, {"tokens", 64}});

@@ -107,10 +107,8 @@ TEST_CASE("every rank's share of waiting is told") {
   });
 }
 
-TEST_CASE("a line of the log has the waiting of its own time, without a restart's or a validation's") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(
+    RunCase, "a line of the log has the waiting of its own time, without a restart's or a validation's") {
   const auto two = std::make_shared<FirstOfTwo>();
   TrainingControl control = limited(kOneStep);
   control.ranks = two;

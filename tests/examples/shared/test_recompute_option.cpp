@@ -9,9 +9,7 @@ using namespace tapeformer;
 
 // Results do not show whether a program recomputes; what its models' tapes keep does.
 
-TEST_CASE("--recompute-layers reaches the language model") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "--recompute-layers reaches the language model") {
   LanguageOptions options = tiny_options(temporary);
   const LanguageData data = tiny_data(options, temporary);
   Progress progress;

@@ -33,9 +33,7 @@ ToyTask of_steps(Index steps, const std::string& schedule) {
 
 }  // namespace
 
-TEST_CASE("a run that is killed as it measures at its end measures on resuming") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a run that is killed as it measures at its end measures on resuming") {
   const RunFolder whole(temporary.file("whole")), killed(temporary.file("killed"));
   ToyTask reference;
   CHECK(start(whole, reference) == kExitSuccess);
@@ -62,9 +60,8 @@ TEST_CASE("a run that is killed as it measures at its end measures on resuming")
   CHECK(metrics(killed, "step") == metrics(whole, "step"));
 }
 
-TEST_CASE("a finished run that is resumed to more steps equals one started with that number of steps") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(
+    Logged, "a finished run that is resumed to more steps equals one started with that number of steps") {
   for (const std::string schedule : {"constant", "inverse_square_root", "cosine"}) {
     CAPTURE(schedule);
     const RunFolder whole(temporary.file("whole-" + schedule)), longer(temporary.file("longer-" + schedule));
@@ -95,10 +92,7 @@ TEST_CASE("a finished run that is resumed to more steps equals one started with 
   }
 }
 
-TEST_CASE("a run that ended for want of patience goes on, and is patient again") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "a run that ended for want of patience goes on, and is patient again") {
   ToyTask task;
   task.training.validate_every = 2;
   task.training.patience = 2;
@@ -111,10 +105,8 @@ TEST_CASE("a run that ended for want of patience goes on, and is patient again")
   CHECK(folder.checkpoint_state().at("step") == 10);
 }
 
-TEST_CASE("the number of steps is changed in the checkpoint's options, and must be above those done") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(
+    RunCase, "the number of steps is changed in the checkpoint's options, and must be above those done") {
   class OptionTask : public ToyTask {
    public:
     explicit OptionTask(const Json* checkpoint) {
@@ -143,9 +135,8 @@ TEST_CASE("the number of steps is changed in the checkpoint's options, and must 
                  "/weights.safetensors; it goes on with a larger number of --steps"));
 }
 
-TEST_CASE("the checkpoints before the last are kept if that is asked for, and a run goes on from them") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(
+    Logged, "the checkpoints before the last are kept if that is asked for, and a run goes on from them") {
   const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
   const auto task = [](Index earlier) {
     ToyTask made(0.3);
@@ -168,9 +159,7 @@ TEST_CASE("the checkpoints before the last are kept if that is asked for, and a 
   check_same_files(whole, folder);
 }
 
-TEST_CASE("a run that cannot save ends, and says how it goes on") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how it goes on") {
   const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
   ToyTask reference;
   CHECK(start(whole, reference) == kExitSuccess);
@@ -197,10 +186,9 @@ TEST_CASE("a run that cannot save ends, and says how it goes on") {
   check_same_files(whole, folder);
 }
 
-TEST_CASE("a checkpoint is written every few steps, and later metrics are written again on resuming") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run")), whole(temporary.file("whole"));
+TEST_CASE_FIXTURE(
+    RunCase, "a checkpoint is written every few steps, and later metrics are written again on resuming") {
+  const RunFolder whole(temporary.file("whole"));
   ToyTask task, reference, healed;
   task.training.checkpoint_every = reference.training.checkpoint_every = healed.training.checkpoint_every = 5;
   task.from_step = 8;  // the ninth step's loss is not finite: steps 6 to 8 are lost
@@ -217,10 +205,8 @@ TEST_CASE("a checkpoint is written every few steps, and later metrics are writte
   check_same_files(folder, whole);
 }
 
-TEST_CASE("the folder says where the run computed, and resuming elsewhere says that it does") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase,
+                  "the folder says where the run computed, and resuming elsewhere says that it does") {
   ToyTask task;
   CHECK(start(folder, task, kOneStep) == kExitSuccess);
   Json state = folder.checkpoint_state();

@@ -79,9 +79,7 @@ TEST_CASE("parameters without a gradient in the first two steps are named") {
   }
 }
 
-TEST_CASE("what is not finite stops the run before it can be saved") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "what is not finite stops the run before it can be saved") {
   const auto refusal = [&](const std::string& name, const std::function<void(ToyTask&)>& spoil) {
     ToyTask task;
     spoil(task);
@@ -103,10 +101,7 @@ TEST_CASE("what is not finite stops the run before it can be saved") {
   CHECK_FALSE(std::filesystem::exists(temporary.file("validation/weights.safetensors")));
 }
 
-TEST_CASE("a step that is not finite can be skipped, and is counted") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "a step that is not finite can be skipped, and is counted") {
   ToyTask task = spoilt("skip");
   CHECK(start(folder, task) == kExitSuccess);
   CHECK(log.says("step 9: the loss is nan: [affine] forward gave the first value that is not finite"));
@@ -153,9 +148,8 @@ TEST_CASE("after a skipped step the optimizer and the average are as if it had n
   }
 }
 
-TEST_CASE("ten bad steps in a row are too many, whether or not the run was stopped within them") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged,
+                  "ten bad steps in a row are too many, whether or not the run was stopped within them") {
   ToyTask task = spoilt_for_good();
   const std::string message = message_of<BadStep>([&] { start(RunFolder(temporary.file("whole")), task); });
   CHECK(message.find("step 18: the loss is nan") == 0);
@@ -198,9 +192,7 @@ TEST_CASE("a bad step's batches are computed again from the same random state, w
   CHECK(*in_parts.toy.named_counters().at(0).second == *healthy.toy.named_counters().at(0).second);
 }
 
-TEST_CASE("a loss far above the last ones is noted, skipped or stops the run") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a loss far above the last ones is noted, skipped or stops the run") {
   const auto trained = [&](const std::string& policy, double factor = 100) {
     const RunFolder folder(temporary.file(policy + format("{}", factor)));
     ToyTask task = spiked(policy);

@@ -11,10 +11,8 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a step is forward, backward, clipping and the schedule's update, and the log tells of it") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(
+    RunCase, "a step is forward, backward, clipping and the schedule's update, and the log tells of it") {
   ToyTask task;
   task.training.clip = 0.3;
   task.training.optimizer.options = {{"weight_decay", 0.2}, {"beta1", 0.7}, {"beta2", 0.98}};
@@ -60,9 +58,8 @@ TEST_CASE("a step is forward, backward, clipping and the schedule's update, and 
   CHECK(trained.to_vector<double>() == weights_of(model).front().second.to_vector<double>());
 }
 
-TEST_CASE("batches whose gradients are accumulated weigh by their tokens: the same as one large batch") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(
+    Logged, "batches whose gradients are accumulated weigh by their tokens: the same as one large batch") {
   const RunFolder parts(temporary.file("parts")), whole(temporary.file("whole"));
   ToyTask in_parts, at_once;
   in_parts.batch_sizes = {1, 5, 2};
@@ -161,10 +158,7 @@ TEST_CASE("each batch is made once, the next step's while a step is computed, an
         "lb7lv");
 }
 
-TEST_CASE("start and resume make the task, and refuse folders that do not fit") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse folders that do not fit") {
   Index made = 0;
   const MakeTask make_task = [&](const Json* checkpoint, Progress&) {
     CHECK((checkpoint == nullptr) == (made == 0));

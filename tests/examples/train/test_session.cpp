@@ -3,9 +3,8 @@
 
 using namespace tapeformer;
 
-TEST_CASE("ranks agree on tokens, on stopping and on the time limit at the end of a step, not before") {
-  const TemporaryFolder temporary;
-  const CapturedLog log;
+TEST_CASE_FIXTURE(
+    Logged, "ranks agree on tokens, on stopping and on the time limit at the end of a step, not before") {
   reference::as_ranks(2, [&](Communicator& ranks) {
     ToyTask task;
     TrainingControl control;

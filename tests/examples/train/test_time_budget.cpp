@@ -95,9 +95,7 @@ TEST_CASE("timing steps leaves task and model as they were, to the bit") {
   CHECK_FALSE(std::filesystem::exists(temporary.file("run")));
 }
 
-TEST_CASE("a run with a budget is the run of its number of steps") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a run with a budget is the run of its number of steps") {
   const Ending timed = trained(RunFolder(temporary.file("budget")), [](TimedToy& task) {
     task.training.time_budget = 0.002, task.training.steps = 50;
   });
@@ -108,9 +106,8 @@ TEST_CASE("a run with a budget is the run of its number of steps") {
   CHECK(given.weights == timed.weights);
 }
 
-TEST_CASE("the number of steps is corrected while the first ones are as those of any number") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged,
+                  "the number of steps is corrected while the first ones are as those of any number") {
   const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](TimedToy& task) {
     task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
     task.trial_takes = 5e-3, task.run_takes = 2.5e-3;
@@ -130,10 +127,7 @@ TEST_CASE("the number of steps is corrected while the first ones are as those of
   CHECK(given.weights == corrected.weights);
 }
 
-TEST_CASE("checkpoints follow the validations of the corrected number of steps") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "checkpoints follow the validations of the corrected number of steps") {
   trained(folder, [](TimedToy& task) {
     task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
     task.training.earlier_checkpoints = 1;

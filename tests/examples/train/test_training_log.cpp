@@ -40,10 +40,7 @@ class SlowTask : public ToyTask {
 
 }  // namespace
 
-TEST_CASE("at the end, and wherever a run stops, it tells where its time went") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "at the end, and wherever a run stops, it tells where its time went") {
   TurnedClock clock;
   SlowTask first(clock), second(clock);
   first.training.accumulate = second.training.accumulate = 2;
@@ -64,10 +61,7 @@ TEST_CASE("at the end, and wherever a run stops, it tells where its time went") 
     CHECK_MESSAGE(times().at(phase) == seconds, phase);
 }
 
-TEST_CASE("metrics count tokens and time over breaks, those that were killed included") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run"));
+TEST_CASE_FIXTURE(RunCase, "metrics count tokens and time over breaks, those that were killed included") {
   TurnedClock clock;
   SlowTask first(clock), second(clock), last(clock);
   const auto elapsed = [&] { return folder.metric_lines().back().value("elapsed", -1.0); };
@@ -124,12 +118,10 @@ TEST_CASE("a terminal shows which batch of which step is computed, and keeps the
   CHECK(kept.find(", batch ") == std::string::npos);
 }
 
-TEST_CASE("a plot stands below the log, of a terminal alone") {
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a plot stands below the log, of a terminal alone") {
   TrainingControl control;
   control.plot = true;
   ToyTask drawn, plain;
-  const CapturedLog log;
   CHECK(start(RunFolder(temporary.file("drawn")), drawn, control, true) == kExitSuccess);
   const std::string text = log.text();
   CHECK(text.find("\033[J") != std::string::npos);

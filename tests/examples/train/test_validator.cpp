@@ -37,10 +37,8 @@ std::vector<double> values_in(const std::string& path, const std::string& tensor
 
 }  // namespace
 
-TEST_CASE("the best weights are kept, and patience ends a run that gets no better") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run")), until_best(temporary.file("best"));
+TEST_CASE_FIXTURE(RunCase, "the best weights are kept, and patience ends a run that gets no better") {
+  const RunFolder until_best(temporary.file("best"));
   const auto configured = [] {
     ToyTask task;
     task.training.validate_every = 2;
@@ -83,10 +81,8 @@ TEST_CASE("the best weights are kept, and patience ends a run that gets no bette
   check_resumes(configured);
 }
 
-TEST_CASE("the weights of the last validations are kept where that is asked for") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
-  const RunFolder folder(temporary.file("run")), none(temporary.file("none"));
+TEST_CASE_FIXTURE(RunCase, "the weights of the last validations are kept where that is asked for") {
+  const RunFolder none(temporary.file("none"));
   ToyTask task, plain;
   task.training.validate_every = plain.training.validate_every = 1;
   task.training.keep_checkpoints = 2;
@@ -113,9 +109,8 @@ TEST_CASE("the weights of the last validations are kept where that is asked for"
   CHECK(weights_in(none) == weights_in(folder));
 }
 
-TEST_CASE("with an average a run trains as without, and validates, shows and keeps the average") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged,
+                  "with an average a run trains as without, and validates, shows and keeps the average") {
   const RunFolder plain(temporary.file("plain")), folder(temporary.file("averaged"));
   ToyTask without;
   SampledTask task = averaging();
@@ -166,9 +161,7 @@ TEST_CASE("stopped after every step, a run with an average that skips a bad step
   });
 }
 
-TEST_CASE("a validation that fails leaves the weights that are trained") {
-  const CapturedLog log;
-  const TemporaryFolder temporary;
+TEST_CASE_FIXTURE(Logged, "a validation that fails leaves the weights that are trained") {
   SampledTask failing = averaging(), whole = averaging();
   failing.training.schedule = whole.training.schedule = "constant";
   failing.validations = {std::numeric_limits<double>::quiet_NaN()};

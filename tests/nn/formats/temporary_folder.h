@@ -33,6 +33,11 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// The fixture of cases that write files.
+struct InFolder {
+  const TemporaryFolder folder;
+};
+
 inline std::string read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});

@@ -45,8 +45,7 @@ TEST_CASE("weights are parameters by path, a tied one once, and no buffers") {
   CHECK(names == std::vector<std::string>{"up.weight", "up.bias", "down.weight"});
 }
 
-TEST_CASE("saved weights load bit for bit, special values included") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "saved weights load bit for bit, special values included") {
   for (const DType type : {DType::f32, DType::f64}) {
     Net net = net_of(4, 1), other = net_of(4, 2);
     net.to(type);
@@ -64,8 +63,7 @@ TEST_CASE("saved weights load bit for bit, special values included") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("weights load from a part of a file by prefix, in the precision of the model") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "weights load from a part of a file by prefix, in the precision of the model") {
   Net net = net_of(4, 1), other = net_of(4, 2);
   other.to(DType::f64);
   NamedTensors tensors = {{"step", Tensor::scalar(3)}};
@@ -76,8 +74,7 @@ TEST_CASE("weights load from a part of a file by prefix, in the precision of the
   CHECK(absolute_error(other.down.weight().value(), net.down.weight().value()) == 0);
 }
 
-TEST_CASE("a mismatch names every tensor that does not fit, and changes nothing") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a mismatch names every tensor that does not fit, and changes nothing") {
   Net net = net_of(4, 1);
   const NamedTensors tensors = {{"up.weight", Tensor::zeros({5, 3})},
                                 {"up.bias", Tensor::zeros({4})},
@@ -96,8 +93,7 @@ TEST_CASE("a mismatch names every tensor that does not fit, and changes nothing"
   CHECK(net.scale.at(0) == 0.25);
 }
 
-TEST_CASE("a missing or damaged file is refused by name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a missing or damaged file is refused by name") {
   Net net = net_of(4, 1);
   const auto refused = [&] {
     return message_of<CheckpointError>([&] { load_weights(folder.file("weights"), net); });
@@ -109,8 +105,7 @@ TEST_CASE("a missing or damaged file is refused by name") {
   CHECK(refused().find(folder.file("weights")) != std::string::npos);
 }
 
-TEST_CASE("what operations read in bf16 is loaded too") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "what operations read in bf16 is loaded too") {
   Net net = net_of(4, 1), other = net_of(4, 2);
   other.compute_in(DType::bf16);
   save_weights(folder.file("weights"), net);
@@ -118,8 +113,7 @@ TEST_CASE("what operations read in bf16 is loaded too") {
   CHECK(absolute_error(other.up.weight().used(), net.up.weight().value().to(DType::bf16)) == 0);
 }
 
-TEST_CASE("the mean of files of weights, with sums in double") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the mean of files of weights, with sums in double") {
   const auto save = [&](const char* name, const std::vector<float>& weight, const std::vector<float>& bias) {
     save_safetensors(folder.file(name),
                      {{"weight", Tensor::from(weight, {2, 2})}, {"bias", Tensor::from(bias)}});

@@ -62,8 +62,7 @@ std::string bytes_of_values(const std::vector<T>& values) {
 
 }  // namespace
 
-TEST_CASE("tensors of every type and the metadata come back as they were saved") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tensors of every type and the metadata come back as they were saved") {
   const std::vector<std::pair<std::string, Tensor>> tensors{
       {"mask", Tensor::from<bool>({true, false, true})},
       {"encoder.0.weight", Tensor::from<float>({1.5, -2, 3, 0, 5, 6}, {2, 3})},
@@ -89,8 +88,7 @@ TEST_CASE("tensors of every type and the metadata come back as they were saved")
                        CheckpointError);
 }
 
-TEST_CASE("the bytes are those of the format, and the same each time") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "the bytes are those of the format, and the same each time") {
   const auto save = [&](const std::string& name) {
     save_safetensors(folder.file(name), {{"b", Tensor::from<bool>({true})}, {"a", Tensor::from<float>({2})}},
                      {{"k", "v"}});
@@ -107,14 +105,12 @@ TEST_CASE("the bytes are those of the format, and the same each time") {
   CHECK(save("one") == save("two"));
 }
 
-TEST_CASE("an empty file of no tensors is a valid one") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "an empty file of no tensors is a valid one") {
   save_safetensors(folder.file("w"), {});
   CHECK(SafetensorsFile::open(folder.file("w")).names().empty());
 }
 
-TEST_CASE("a file that is cut while it is open gives an error where its data are missing") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file that is cut while it is open gives an error where its data are missing") {
   const std::string path = folder.file("w");
   save_safetensors(path, {{"a", Tensor::full({100'000}, 1)}, {"b", Tensor::full({100'000}, 2)}});
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -204,16 +200,14 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a file that is missing, or none at all, is refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a file that is missing, or none at all, is refused") {
   CHECK_THROWS_WITH_AS(SafetensorsFile::open("no/such"),
                        "no/such: cannot be opened: No such file or directory", CheckpointError);
   CHECK_THROWS_WITH_AS(SafetensorsFile::open(folder.file("")), (folder.file("") + ": is not a file").c_str(),
                        CheckpointError);
 }
 
-TEST_CASE("every truncation of a file is refused") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "every truncation of a file is refused") {
   save_safetensors(folder.file("w"), {{"a", Tensor::from<float>({1, 2})}, {"b", Tensor::from<bool>({true})}},
                    {{"step", "3"}});
   const std::string bytes = read_bytes(folder.file("w"));
@@ -275,8 +269,7 @@ TEST_CASE("types and shapes that make no sense are refused") {
     CHECK(refused("F32", large, "[0,0]", 0) == "is damaged: tensor 'w' has a shape that overflows");
 }
 
-TEST_CASE("tensors that cannot be saved are refused, and the old file stays") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "tensors that cannot be saved are refused, and the old file stays") {
   const std::string path = folder.file("w");
   write_bytes(path, "old");
   const Tensor x = Tensor::zeros({1});
@@ -289,8 +282,7 @@ TEST_CASE("tensors that cannot be saved are refused, and the old file stays") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("any bit that flipped anywhere in a file is noticed") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "any bit that flipped anywhere in a file is noticed") {
   save_safetensors(folder.file("w"),
                    {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}},
                    {{"state", R"({"step": 4})"}});

@@ -130,8 +130,7 @@ bool can_cache(const std::string& kind) { return attention_kind(kind).can & kCan
 
 }  // namespace
 
-TEST_CASE("a language model of any kind, positions and options sees no later token") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "a language model of any kind, positions and options sees no later token") {
   std::set<std::string> fields;
   for (const LanguageKind& kind : language_kinds()) {
     for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
@@ -147,8 +146,7 @@ TEST_CASE("a language model of any kind, positions and options sees no later tok
     CHECK(fields.count(field) == 1);
 }
 
-TEST_CASE("so it is with caches, in portions") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "so it is with caches, in portions") {
   for (const LanguageKind& kind : language_kinds()) {
     if (!can_cache(kind.attention)) continue;
     for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
@@ -162,8 +160,7 @@ TEST_CASE("so it is with caches, in portions") {
   }
 }
 
-TEST_CASE("so it is in single precision, over the tiles of the kernels") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "so it is in single precision, over the tiles of the kernels") {
   constexpr Index kLong = 67;
   for (const LanguageKind& kind : language_kinds()) {
     INFO(kind.name());

@@ -122,8 +122,7 @@ TEST_CASE("layers of another kind or base turn queries and keys by angles of the
   }
 }
 
-TEST_CASE("over 200 tokens caches give what all tokens at once give, in any portions") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "over 200 tokens caches give what all tokens at once give, in any portions") {
   const Index length = cached_tokens();
   for (const SharingVariant& variant : sharing_variants()) {
     const DecoderOnly model = language_model(config_of(variant));

@@ -205,8 +205,7 @@ TEST_CASE("a trained folder loads in evaluation mode and computes the same bits"
   CHECK(model.config().to_json() == trained.config().to_json());
 }
 
-TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder, "a folder without a model, or with weights of another, is refused by its name") {
   const auto refused = [&](const std::string& part) {
     const std::string message = message_of<CheckpointError>([&] { DecoderOnly::load(folder.file("")); });
     INFO(message);

@@ -68,8 +68,7 @@ TEST_CASE("tokens taken in any portions give what they give at once, and are for
   }
 }
 
-TEST_CASE("rows take their tokens along, in every layer") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "rows take their tokens along, in every layer") {
   const DecoderOnly model = model_of("mqa", 3);
   const std::vector<std::int32_t> order = {2, 0, 0, 1};
   std::vector<std::int32_t> picked;
@@ -92,8 +91,7 @@ TEST_CASE("rows take their tokens along, in every layer") {
   }
 }
 
-TEST_CASE("a length of none starts over in the same memory, convolutions too") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "a length of none starts over in the same memory, convolutions too") {
   const DecoderOnly model = model_of("mha", 4);
   const Tensor expected = model.states(cached_ids());
   LayerCaches caches = model.start();
@@ -105,8 +103,7 @@ TEST_CASE("a length of none starts over in the same memory, convolutions too") {
   }
 }
 
-TEST_CASE("bytes are those of the tokens in every layer") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "bytes are those of the tokens in every layer") {
   const DecoderOnly model = model_of("mha");
   LayerCaches caches = model.start();
   CHECK(caches.bytes() == 0);
@@ -119,8 +116,7 @@ TEST_CASE("bytes are those of the tokens in every layer") {
   CHECK(more.bytes() == held + 2 * 2 * 3 * 3 * 16 * 8);  // layers, sublayers, rows, tokens, width
 }
 
-TEST_CASE("a decoder's tokens taken in any portions give what they give at once") {
-  const SingleThread guard;
+TEST_CASE_FIXTURE(SingleThread, "a decoder's tokens taken in any portions give what they give at once") {
   const EncoderDecoder model = translator_of();
   const Tensor memory = model.encode(state_source(), state_source_mask());
   const Tensor expected = model.decode(state_target(), memory, state_source_mask());
