@@ -16,7 +16,6 @@
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/formats/family.h>
-#include <tapeformer/nn/formats/hugging_face.h>
 
 #include <nlohmann/json.hpp>
 
@@ -35,7 +34,7 @@ struct TranslateOptions {
   TranslationHeatMap heat_map;
 
   void add_to(const Command& command, SearchOptions& search) {
-    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers)")
+    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers) or Marian")
         .required()
         .not_empty();
     search.add_to(command);
@@ -123,7 +122,7 @@ struct EvaluateOptions {
   bool swap = false, summary = false, json = false;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers)")
+    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers) or Marian")
         .required()
         .not_empty();
     const CommandOption summary_flag = command.flag(
@@ -205,7 +204,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     return kExitSuccess;
   }
   const TranslationOptions trained = translation_training_in(options.run);
-  if (is_hugging_face(options.run) && options.text.empty())
+  if (is_foreign_folder(options.run) && options.text.empty())
     throw Error(options.run +
                 ": has a model but no text to measure it on; name --pairs, or --source and --target");
   Progress progress;

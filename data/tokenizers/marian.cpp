@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
@@ -130,22 +131,39 @@ std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& n
   }
 }
 
+std::vector<std::string> pieces_of(const SentencePieceModel& model) {
+  std::vector<std::string> pieces;
+  for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
+    pieces.push_back(model.library().IdToPiece(id));
+  return pieces;
+}
+
+/// The pieces of Marian in the file `name`, and padding, from which decoders start.
+MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string& name) {
+  const auto id_of = [&](const char* piece) {
+    const auto found = std::find(pieces.begin(), pieces.end(), piece);
+    if (found == pieces.end()) throw DataError(name, 0, std::string("lacks ") + piece);
+    return static_cast<std::int32_t>(found - pieces.begin());
+  };
+  MarianVocabulary words{{}, id_of("<unk>"), id_of("</s>")};
+  words.begin = words.padding = static_cast<std::int32_t>(pieces.size());
+  pieces.emplace_back("<pad>");
+  words.pieces = std::move(pieces);
+  return words;
+}
+
 std::unique_ptr<Tokenizer> train_marian(const TextSource& text, Index size) {
   std::vector<std::string> sentences;
   text([&](std::string_view sentence) { sentences.emplace_back(sentence); });
   std::string content = train_sentencepiece({{"model_type", "unigram"},
-                                             {"vocab_size", std::to_string(size - 2)},
+                                             {"vocab_size", std::to_string(size - 1)},
                                              {"character_coverage", "1.0"},
                                              {"remove_extra_whitespaces", "true"},
                                              {"bos_id", "-1"},
-                                             {"eos_id", "-1"}},
+                                             {"eos_id", "0"},
+                                             {"unk_id", "1"}},
                                             sentences);
-  const SentencePieceModel model(content, "the trained model");
-  MarianVocabulary words{{"</s>", "<unk>"}, 1, 0};
-  for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
-    if (!model.library().IsUnknown(id)) words.pieces.push_back(model.library().IdToPiece(id));
-  words.begin = words.padding = static_cast<std::int32_t>(words.pieces.size());
-  words.pieces.emplace_back("<pad>");
+  MarianVocabulary words = with_padding(pieces_of(SentencePieceModel(content, "the trained model")), "it");
   return std::make_unique<MarianTokenizer>(std::move(words), std::move(content), "the trained model");
 }
 
@@ -273,6 +291,45 @@ std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& s
   if (source_json != target_json) files.emplace_back("target_vocab.json", target_json);
   files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
   return files;
+}
+
+std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_vocabularies(
+    const std::string& source, const std::string& target) {
+  const auto side = [](const std::string& path, const char* beside) {
+    const std::filesystem::path file(path);
+    const std::string model = file.extension() == ".spm" ? path : (file.parent_path() / beside).string();
+    const std::string content = read_file<CheckpointError>(model);
+    const auto pieces =
+        model == path ? pieces_of(SentencePieceModel(content, path)) : read_yaml_vocabulary(path);
+    return std::make_shared<const MarianTokenizer>(with_padding(pieces, path), content, model);
+  };
+  return {side(source, "source.spm"), side(target, "target.spm")};
+}
+
+MarianVocabularyFiles marian_vocabulary_files(const Tokenizer& source, const Tokenizer& target) {
+  MarianVocabularyFiles result;
+  std::vector<std::string> ids;  // as YAML
+  bool are_same = true;          // the ids of the models and of the vocabularies
+  for (const Tokenizer* const tokenizer : {&source, &target}) {
+    const auto* const marian = dynamic_cast<const MarianTokenizer*>(tokenizer);
+    if (!marian || marian->padding() + 1 != marian->vocabulary_size())
+      throw DataError("[export] padding must be the last token; try a model trained with --tokenizer marian");
+    std::vector<std::string> pieces = marian->vocabulary().pieces;
+    pieces.pop_back();
+    are_same = are_same && pieces == pieces_of(SentencePieceModel(marian->model(), "the model"));
+    std::string text;
+    for (std::size_t id = 0; id < pieces.size(); ++id)
+      text += nlohmann::json(pieces[id]).dump() + ": " + std::to_string(id) + "\n";
+    ids.push_back(text);
+    result.names.push_back(result.names.empty() ? "source.spm" : "target.spm");
+    result.files[result.names.back()] = marian->model();
+  }
+  const bool is_shared = ids[0] == ids[1];
+  const std::vector<std::string> names{is_shared ? "vocab.yml" : "src.vocab.yml",
+                                       is_shared ? "vocab.yml" : "trg.vocab.yml"};
+  for (std::size_t i = 0; i < names.size(); ++i) result.files[names[i]] = ids[i];
+  if (!are_same) result.names = names;
+  return result;
 }
 
 }  // namespace tapeformer

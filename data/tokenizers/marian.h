@@ -2,6 +2,7 @@
 
 #include <tapeformer/data/tokenizers/tokenizer.h>
 
+#include <map>
 #include <utility>
 
 namespace tapeformer {
@@ -23,5 +24,21 @@ std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> lo
 /// Throws:  DataError unless they are of the kinds bpe, unigram or marian
 std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& source,
                                                               const Tokenizer& target);
+
+/// The tokenizers of source and target for a model of Marian, whose vocabularies are SentencePiece models
+/// (.spm), or files of ids (vocab.yml) in a folder with source.spm and target.spm, which cut texts. The last
+/// token is padding, which Marian does not have.
+/// Throws:  DataError, CheckpointError naming the file
+std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_vocabularies(
+    const std::string& source, const std::string& target);
+
+/// The files of vocabularies for Marian.
+struct MarianVocabularyFiles {
+  std::vector<std::string> names;            ///< of source and target: the models, or where these have other
+                                             ///< ids, vocab.yml
+  std::map<std::string, std::string> files;  ///< names and contents of all
+};
+/// Throws:  DataError unless the tokenizers are of the kind marian with padding as the last token
+MarianVocabularyFiles marian_vocabulary_files(const Tokenizer& source, const Tokenizer& target);
 
 }  // namespace tapeformer

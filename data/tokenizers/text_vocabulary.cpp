@@ -22,32 +22,6 @@ bool is_special(const std::string& piece) {
   return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return piece == name; });
 }
 
-std::vector<std::string> read_yaml(const std::string& path) {
-  YamlDocument file(path, read_file(path));
-  const yaml_node_t* root = file.root();
-  if (root == nullptr) throw DataError(path, 0, "is empty");
-  if (root->type != YAML_MAPPING_NODE) throw DataError(path, 0, "is not a list of `piece: id`");
-  const auto& pairs = root->data.mapping.pairs;
-  const auto count = static_cast<std::size_t>(pairs.top - pairs.start);
-  std::vector<std::string> pieces(count);
-  std::vector<bool> given(count);
-  for (const yaml_node_pair_t* pair = pairs.start; pair != pairs.top; ++pair) {
-    const yaml_node_t &key = file.node(pair->key), &value = file.node(pair->value);
-    const auto line = static_cast<Index>(key.start_mark.line) + 1;
-    const std::string id = text_of(value);
-    if (key.type != YAML_SCALAR_NODE || !is_number(id)) throw DataError(path, line, "is not `piece: id`");
-    const auto at = static_cast<std::size_t>(std::stoull(id));
-    if (at >= count || given[at]) {
-      throw DataError(path, line,
-                      "has the id " + id + ", but the ids of " + number_of(count, "piece") +
-                          " are each of 0 to " + std::to_string(count - 1) + " once");
-    }
-    given[at] = true;
-    pieces[at] = text_of(key);
-  }
-  return pieces;
-}
-
 /// Lines `piece count`, or of a piece alone.
 std::vector<std::string> read_list(const std::string& path, const std::vector<std::string>& lines) {
   std::vector<std::string> pieces;
@@ -76,10 +50,36 @@ bool is_text_vocabulary(const std::string& path) {
   return ending == ".yml" || ending == ".yaml" || ending == ".txt" || ending == ".vocab";
 }
 
+std::vector<std::string> read_yaml_vocabulary(const std::string& path) {
+  YamlDocument file(path, read_file(path));
+  const yaml_node_t* root = file.root();
+  if (root == nullptr) throw DataError(path, 0, "is empty");
+  if (root->type != YAML_MAPPING_NODE) throw DataError(path, 0, "is not a list of `piece: id`");
+  const auto& pairs = root->data.mapping.pairs;
+  const auto count = static_cast<std::size_t>(pairs.top - pairs.start);
+  std::vector<std::string> pieces(count);
+  std::vector<bool> given(count);
+  for (const yaml_node_pair_t* pair = pairs.start; pair != pairs.top; ++pair) {
+    const yaml_node_t &key = file.node(pair->key), &value = file.node(pair->value);
+    const auto line = static_cast<Index>(key.start_mark.line) + 1;
+    const std::string id = text_of(value);
+    if (key.type != YAML_SCALAR_NODE || !is_number(id)) throw DataError(path, line, "is not `piece: id`");
+    const auto at = static_cast<std::size_t>(std::stoull(id));
+    if (at >= count || given[at]) {
+      throw DataError(path, line,
+                      "has the id " + id + ", but the ids of " + number_of(count, "piece") +
+                          " are each of 0 to " + std::to_string(count - 1) + " once");
+    }
+    given[at] = true;
+    pieces[at] = text_of(key);
+  }
+  return pieces;
+}
+
 std::vector<std::string> read_text_vocabulary(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
   const bool yaml = ending == ".yml" || ending == ".yaml";
-  std::vector<std::string> pieces = yaml ? read_yaml(path) : read_list(path, read_lines(path));
+  std::vector<std::string> pieces = yaml ? read_yaml_vocabulary(path) : read_list(path, read_lines(path));
   pieces.erase(std::remove_if(pieces.begin(), pieces.end(), is_special), pieces.end());
   if (pieces.empty()) throw DataError(path, 0, "holds no pieces");
   return pieces;

@@ -18,6 +18,9 @@ bool is_text_vocabulary(const std::string& path);
 /// Throws:  DataError naming the file, the line and what is wrong
 std::vector<std::string> read_text_vocabulary(const std::string& path);
 
+/// All pieces of Marian's vocab.yml by their ids. Throws: DataError as above
+std::vector<std::string> read_yaml_vocabulary(const std::string& path);
+
 /// A tokenizer of the kind `space` with those pieces.
 /// Throws:  DataError as above, and if a piece comes twice
 std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path);

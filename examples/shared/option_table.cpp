@@ -156,8 +156,9 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
     if (ends_with(flag, "dropout")) {
       model[i].set(asked[i].value());
     } else if (command.find(flag).given() && asked[i].value() != model[i].value()) {
-      throw Error(flag + " " + asked[i].text() + " contradicts --from " + from + ", which has " +
-                  model[i].text());
+      const std::string has = model[i].text();
+      throw Error(format("{} {} contradicts --from {}, which has {}; leave it out", flag, asked[i].text(),
+                         from, has.empty() ? "none" : has));
     }
   }
 }

@@ -8,11 +8,25 @@
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/translation/export.h>
 #include <tapeformer/examples/translation/generation_config.h>
+#include <tapeformer/examples/translation/marian_folder.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/marian_npz.h>
+
+#include <algorithm>
 
 namespace tapeformer {
 namespace {
+
+/// A format that `export` writes.
+struct TranslationFormat {
+  const ModelFormatOf<EncoderDecoderConfig>& models;  ///< its name, and what it expresses
+  const char* help;                                   ///< what --format calls it
+  std::vector<std::string> weights;                   ///< the files that `save` writes
+  void (*save)(const std::string& folder, TranslationRun& run);
+  /// Names and contents of all other files.
+  std::map<std::string, std::string> (*files)(const TranslationRun& run);
+};
 
 /// Models of MarianMT alone, in folders of transformers.
 const ModelFormatOf<EncoderDecoderConfig>& marian_format() {
@@ -21,9 +35,46 @@ const ModelFormatOf<EncoderDecoderConfig>& marian_format() {
   return format;
 }
 
+void save_marian_mt(const std::string& folder, TranslationRun& run) {
+  // Embeddings are made for the token of padding, which must be within either vocabulary and changes nothing.
+  save_hugging_face(folder, run.model,
+                    {run.words.target->begin(),
+                     {*run.words.target->end()},
+                     std::min(run.words.source->padding(), run.words.target->padding())});
+}
+
+std::map<std::string, std::string> marian_mt_files(const TranslationRun& run) {
+  const auto files = marian_files(*run.words.source, *run.words.target);
+  std::map<std::string, std::string> all(files.begin(), files.end());
+  all["generation_config.json"] = generation_config_json(run.words, run.model.config().max_length);
+  return all;
+}
+
+void save_marian(const std::string& folder, TranslationRun& run) {
+  save_marian_npz(folder + "/model.npz", run.model);
+}
+
+std::map<std::string, std::string> marian_own_files(const TranslationRun& run) {
+  auto [names, files] = marian_vocabulary_files(*run.words.source, *run.words.target);
+  files["decoder.yml"] = marian_decoder_yml(names);
+  return files;
+}
+
+const std::vector<TranslationFormat>& translation_formats() {
+  static const std::vector<TranslationFormat> formats = {
+      {marian_format(),
+       "a folder of MarianMT for transformers",
+       {"config.json", "model.safetensors"},
+       save_marian_mt,
+       marian_mt_files},
+      {marian_npz_format(), "a folder for marian-decoder", {"model.npz"}, save_marian, marian_own_files}};
+  return formats;
+}
+
 /// Throws: CheckpointError that says what the format wants instead
-void require_marian(const EncoderDecoderConfig& config) {
-  const ExpressionOf<EncoderDecoderConfig> expression = expression_in(marian_format(), config);
+void require_expressed(const ModelFormatOf<EncoderDecoderConfig>& format,
+                       const EncoderDecoderConfig& config) {
+  const ExpressionOf<EncoderDecoderConfig> expression = expression_in(format, config);
   if (expression.changes.empty()) return;
   TranslationOptions now, then;
   now.model = config, then.model = expression.nearest;
@@ -37,31 +88,29 @@ void require_marian(const EncoderDecoderConfig& config) {
 }  // namespace
 
 void TranslationExportOptions::add_to(const Command& command) {
+  std::vector<std::string> names, helps;
+  for (const TranslationFormat& known : translation_formats()) {
+    names.emplace_back(known.models.name);
+    helps.push_back(names.back() + ", " + known.help);
+  }
   command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything").required();
-  command.option("--format", format, "marian, a folder of MarianMT for transformers").one_of({"marian"});
+  command.option("--format", format, joined(helps, ", or ")).one_of(names);
   add_average_option(command, average);
 }
 
 int export_translation(const TranslationExportOptions& options) {
+  const TranslationFormat& format =
+      *std::find_if(translation_formats().begin(), translation_formats().end(),
+                    [&](const TranslationFormat& known) { return options.format == known.models.name; });
   TranslationRun run = TranslationRun::load(options.run, options.average);
-  require_marian(run.model.config());
-  auto files = marian_files(*run.words.source, *run.words.target);
-  const std::int32_t source_padding = run.words.source->padding(), padding = run.words.target->padding();
-  if (source_padding != padding) {
-    throw CheckpointError(
-        format("{}: MarianMT pads both languages with one token; got {} and {}; try a model trained with "
-               "--shared-vocabulary",
-               options.run, source_padding, padding));
-  }
-  files.emplace_back("generation_config.json",
-                     generation_config_json(run.words, run.model.config().max_length));
-  std::vector<std::string> names = {"config.json", "model.safetensors"};
+  require_expressed(format.models, run.model.config());
+  const auto files = format.files(run);
+  std::vector<std::string> names = format.weights;
   for (const auto& [name, content] : files) names.push_back(name);
   PartialFolder folder(options.output, names);
   try {
-    save_hugging_face(folder.path(), run.model,
-                      {run.words.target->begin(), {*run.words.target->end()}, padding});
+    format.save(folder.path(), run);
   } catch (const CheckpointError& error) {
     std::string text = error.what();
     if (text.find(folder.path()) == 0) text.replace(0, folder.path().size(), options.output);

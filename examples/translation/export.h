@@ -15,8 +15,8 @@ struct TranslationExportOptions {
   void add_to(const Command& command);
 };
 
-/// Writes a trained model and its vocabularies as a folder of MarianMT, which transformers loads; returns the
-/// exit code. Leaves nothing behind after an error. Throws: Error and its subclasses
+/// Writes a trained model and its vocabularies as a folder of another program; returns the exit code. Leaves
+/// nothing behind after an error. Throws: Error and its subclasses
 int export_translation(const TranslationExportOptions& options);
 
 }  // namespace tapeformer

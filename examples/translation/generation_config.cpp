@@ -98,6 +98,7 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
 std::string generation_config_json(const Vocabularies& words, Index max_length) {
   SearchConfig search;
   words.set_ids(search);
+  search.padding = words.target->padding();
   std::vector<TokenIds> never = {{search.padding}};
   if (search.begin != search.padding) never.push_back({search.begin});
   return OrderedJson({{"decoder_start_token_id", search.begin},

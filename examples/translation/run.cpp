@@ -6,23 +6,54 @@
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/generation_config.h>
+#include <tapeformer/examples/translation/marian_folder.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/strict_json.h>
 
 #include <filesystem>
 
 namespace tapeformer {
 namespace {
 
-void check_folder(const std::string& folder) {
-  check_run_folder(folder, "tokenizer", "train_language_model",
-                   "a folder that train_translation train --run made, or one of MarianMT");
+bool is_transformers(const std::string& folder) {
+  return std::filesystem::exists(folder + "/config.json") && is_hugging_face(folder);
 }
 
-/// True for a folder of transformers, which has its weights under other names than a run.
-bool is_foreign(const std::string& folder) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
-  return has("model.safetensors") || has("model.safetensors.index.json");
+EncoderDecoderConfig transformers_config(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  return naming(path,
+                [&] { return hugging_face_config<EncoderDecoderConfig>(read_file<CheckpointError>(path)); });
+}
+
+TranslationRun load_transformers(const std::string& folder) {
+  if (!std::filesystem::exists(folder + "/source.spm")) {
+    throw CheckpointError(folder +
+                          ": has no tokenizer of MarianMT: no source.spm, target.spm and vocab.json; "
+                          "try a folder that has them");
+  }
+  const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
+  TranslationRun run{load_hugging_face<EncoderDecoder>(folder), {source, target}, {}, {}};
+  run.search = read_generation_config(folder, run.words);
+  return run;
+}
+
+/// A kind of folders of other programs.
+struct ForeignFolder {
+  bool (*is)(const std::string& folder);
+  EncoderDecoderConfig (*config)(const std::string& folder);
+  TranslationRun (*load)(const std::string& folder);
+};
+
+/// nullptr for a run. Throws: CheckpointError that says why `folder` is nothing that is known
+const ForeignFolder* foreign_folder(const std::string& folder) {
+  static const ForeignFolder kinds[] = {{is_transformers, transformers_config, load_transformers},
+                                        {is_marian_folder, marian_folder_config, load_marian_folder}};
+  for (const ForeignFolder& kind : kinds)
+    if (kind.is(folder)) return &kind;
+  check_run_folder(folder, "tokenizer", "train_language_model",
+                   "a folder that train_translation train --run made, or one of MarianMT or Marian");
+  return nullptr;
 }
 
 }  // namespace
@@ -105,35 +136,23 @@ std::vector<Hypothesis> SearchOptions::find(const TranslationRun& run, const std
   return draw ? sample(run.model, sources, sampling, config) : beam_search(run.model, sources, config);
 }
 
+bool is_foreign_folder(const std::string& folder) { return foreign_folder(folder) != nullptr; }
+
 TranslationOptions translation_training_in(const std::string& folder) {
-  check_folder(folder);
-  if (!is_foreign(folder)) return options_of<TranslationOptions>(RunFolder(folder));
+  const ForeignFolder* const foreign = foreign_folder(folder);
+  if (!foreign) return options_of<TranslationOptions>(RunFolder(folder));
   TranslationOptions options;
-  try {
-    options.model =
-        hugging_face_config<EncoderDecoderConfig>(read_file<CheckpointError>(folder + "/config.json"));
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder + "/config.json: " + error.what());
-  }
-  options.tokenizer = marian_pieces().name;
+  options.model = foreign->config(folder);
+  options.tokenizer = marian_pieces().name, options.vocabulary = options.model.target_vocabulary;
   return options;
 }
 
 TranslationRun TranslationRun::load(const std::string& folder, Index average) {
-  check_folder(folder);
-  const RunFolder run(folder);
-  if (is_foreign(folder)) {
+  if (const ForeignFolder* const foreign = foreign_folder(folder)) {
     if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
-    if (!std::filesystem::exists(folder + "/source.spm")) {
-      throw CheckpointError(folder +
-                            ": has no tokenizer of MarianMT: no source.spm, target.spm and vocab.json; "
-                            "try a folder that has them");
-    }
-    const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
-    TranslationRun foreign{load_hugging_face<EncoderDecoder>(folder), {source, target}, run.config(), {}};
-    foreign.search = read_generation_config(folder, foreign.words);
-    return foreign;
+    return foreign->load(folder);
   }
+  const RunFolder run(folder);
   check_trained(folder);
   const Json config = run.config();
   try {

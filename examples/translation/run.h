@@ -15,7 +15,7 @@ namespace tapeformer {
 
 class Command;
 
-/// A trained run, or a folder of transformers, as `translate` and `evaluate` need it.
+/// A trained run, or a folder of another program, as `translate` and `evaluate` need it.
 struct TranslationRun {
   EncoderDecoder model;
   Vocabularies words;
@@ -23,7 +23,7 @@ struct TranslationRun {
   SearchConfig search;  ///< the ids of the vocabularies, and how the folder wants outputs to be searched for
 
   /// Loads a run folder of this program, with the mean of the last `average` weights that it kept unless that
-  /// is 0, or a folder of transformers. Throws: CheckpointError, DataError
+  /// is 0, or a folder of another program. Throws: CheckpointError, DataError
   static TranslationRun load(const std::string& folder, Index average = 0);
 };
 
@@ -52,7 +52,10 @@ struct SearchOptions {
                                const std::function<void(Index done)>& progress = {}) const;
 };
 
-/// The options of the run's training; of a folder of transformers, the model alone.
+/// True for a folder of another program, transformers or Marian.
+bool is_foreign_folder(const std::string& folder);
+
+/// The options of the run's training; of a folder of another program, the model alone.
 /// Throws: CheckpointError that says why `folder` is neither
 TranslationOptions translation_training_in(const std::string& folder);
 

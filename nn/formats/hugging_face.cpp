@@ -76,16 +76,6 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   return parameters;
 }
 
-/// Calls function() and puts the path before the message of an exception.
-template <class F>
-auto naming(const std::string& path, const F& function) {
-  try {
-    return function();
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(path + ": " + error.what());
-  }
-}
-
 /// The model, without its weights. Their shapes are those in the files, but a table of positions may have
 /// any size in a damaged configuration.
 template <class Model, class Config>

@@ -111,7 +111,7 @@ Layouts layouts_of(const EncoderDecoderConfig& config) {
   if (config.tie_target_head)
     model.ties.emplace_back("head.weight", config.tie_embeddings ? "encoder.embedding" : "decoder.embedding");
   else
-    all["head.weight"] = {{{V}}, C};
+    all["head.weight"] = {{{V}}, C, true};
   return model;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/shape.h>
 #include <tapeformer/autograd/system/file.h>
 
@@ -56,5 +57,15 @@ class JsonFields {
   std::string where_;
   std::set<std::string> asked_;
 };
+
+/// Calls function() and puts the path before the message of an exception.
+template <class F>
+auto naming(const std::string& path, const F& function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    throw CheckpointError(path + ": " + error.what());
+  }
+}
 
 }  // namespace tapeformer

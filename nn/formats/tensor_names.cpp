@@ -29,7 +29,7 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
   std::size_t block = 0;
   for (const std::string& theirs : name.theirs) {
     const bool is_last = &theirs == &name.theirs.back();
-    ForeignPart part{in_layer(theirs, layer) + end, {}, {}};
+    ForeignPart part{in_layer(theirs, layer + names.first_layer) + end, {}, {}};
     part.transposed = !is_bias && layout.is_linear && names.has(kTransposed);
     part.less = !is_bias && layout.columns == 0 && names.has(kGainsLessOne) ? 1 : 0;
     Index rows = 0;
@@ -38,7 +38,7 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
       rows += part.blocks.back().rows;
     } while (++block < layout.blocks.size() && is_last);
     const Index columns = layout.columns;
-    part.is_row = is_whole && columns == 0;
+    part.is_row = (is_bias || columns == 0) && (is_whole || names.has(kRows));
     if (ends_with(name.ours, ".positions")) rows += part.unused = names.unused_positions;
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}

@@ -16,6 +16,7 @@ enum TensorForm : unsigned {
   kTransposed = 2,    ///< matrices of linear layers are [in, out]
   kInterleaved = 4,   ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, and not (i, i + D/2)
   kGainsLessOne = 8,  ///< gains of norms are stored less 1
+  kRows = 16,         ///< vectors are rows [1, N]
 };
 
 /// The names of tensors that are a parameter of ours, one below the other, without ".weight" and ".bias"; or,
@@ -33,6 +34,7 @@ struct TensorNames {
   std::vector<std::string> constants = {};  ///< ends of names of masks and frequencies, which some files have
   unsigned form = 0;                        ///< TensorForm
   Index unused_positions = 0;               ///< rows of tables of positions before the first that is used
+  Index first_layer = 0;                    ///< the number of the first layer
   std::string shared_embedding = {};  ///< that of an encoder and its decoder, if it has a name of its own
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }

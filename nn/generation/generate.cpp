@@ -66,8 +66,13 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                                         order.begin() + static_cast<std::ptrdiff_t>(to));
     std::vector<Index> limits;
     for (const std::size_t i : part) {
-      const Index twice = std::min(2 * static_cast<Index>(sources[i].size()) + 10, longest);
-      limits.push_back(config.max_tokens > 0 ? config.max_tokens : twice);
+      const auto length = static_cast<Index>(sources[i].size());
+      const Index by_length =
+          config.length_factor > 0
+              ? static_cast<Index>(std::min(config.length_factor * static_cast<double>(length + 1),
+                                            static_cast<double>(longest)))
+              : std::min(2 * length + 10, longest);
+      limits.push_back(config.max_tokens > 0 ? config.max_tokens : by_length);
     }
     const auto [host_ids, host_mask] = source_batch(sources, part, config);
     const Tensor ids = host_ids.to(model.device()), mask = host_mask.to(model.device());

@@ -48,7 +48,9 @@ struct SearchConfig {
   TokenIds never;                                 ///< tokens that are not in any output
   bool renormalize = false;                       ///< the others share their probability
   Index max_tokens = 0;  ///< longest output; 0 for twice the source and ten more, within max_length
-  Index batch = 64;      ///< sentences decoded side by side
+  double length_factor =
+      0;             ///< the longest output as a multiple of the source and its end instead, if above 0
+  Index batch = 64;  ///< sentences decoded side by side
   std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids of our own tokenizers
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything again
   bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps

@@ -39,10 +39,25 @@ check "a fine-tuned run exports" test $? = 0
 check "with the same vocabulary" cmp "$work/marian/vocab.json" "$work/again/vocab.json"
 check "and translates as its run does" test "$(translated "$work/tuned")" = "$(translated "$work/again")"
 
+"$program" export --run "$work/run" --output "$work/own" --format marian-npz >"$work/out" 2>"$work/err"
+check "the files that Marian reads" test "$(cd "$work/own" && echo *)" = "decoder.yml model.npz source.spm target.spm vocab.yml"
+check "Marian's folder translates as the run does" test "$(translated "$work/run")" = "$(translated "$work/own")"
+refuses "measuring it without a text" "name --pairs, or --source and --target" evaluate --run "$work/own"
+train "$work/npz" --from "$work/own" "${tune[@]:2}" --steps 2 --warmup 0
+check "fine-tuning it" test $? = 0
+"$program" export --run "$work/npz" --output "$work/own2" --format marian-npz >"$work/out" 2>"$work/err"
+check "and back" cmp "$work/own/vocab.yml" "$work/own2/vocab.yml"
+head -c 9000 "$work/own/model.npz" >"$work/own2/model.npz"
+refuses "a model cut short" "own2/model.npz: is not an archive of arrays" translate --run "$work/own2" 'The cat.'
+rm "$work/own2/source.spm"
+refuses "a vocabulary that is gone" "own2/source.spm" translate --run "$work/own2" 'The cat.'
+
 train "$work/other" "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
 refuses "a model that MarianMT cannot express" "a model trained with .*--post-norm" export --run "$work/other" --output "$work/new"
 train "$work/apart" --preset translation-marian --shared-vocabulary=false "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
-refuses "two paddings" "try a model trained with --shared-vocabulary" export --run "$work/apart" --output "$work/new"
+"$program" export --run "$work/apart" --output "$work/two" >"$work/out" 2>"$work/err"
+check "vocabularies of two sizes export" test -e "$work/two/target_vocab.json"
+check "and translate as the run does" test "$(translated "$work/apart")" = "$(translated "$work/two")"
 train "$work/words" --preset translation-marian --tokenizer word "${tiny[@]}" "${small[@]}" --steps 1 --warmup 0
 refuses "words" "try a model trained with --tokenizer marian, unigram or bpe" export --run "$work/words" --output "$work/new"
 check "nothing is left of a refused export" test ! -e "$work/new" -a ! -e "$work/new.partial"

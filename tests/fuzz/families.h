@@ -32,6 +32,10 @@ Seeds llama_config_seeds();
 void read_llama_config(const std::string& input);
 Seeds marian_config_seeds();
 void read_marian_config(const std::string& input);
+Seeds marian_npz_seeds();
+void read_marian_npz(const std::string& input);
+Seeds marian_folder_seeds();
+void read_marian_folder(const std::string& input);
 
 // tokenizers.cpp
 Seeds vocabulary_seeds();

@@ -1,10 +1,14 @@
+#include <tapeformer/examples/translation/marian_folder.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/marian_npz.h>
+#include <tapeformer/nn/formats/npz.h>
 #include <tapeformer/tests/fuzz/families.h>
 
 namespace tapeformer {
 namespace {
 
-constexpr const char* kGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/";
+constexpr const char *kGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/",
+                     *kMarianNpz = TAPEFORMER_SOURCE_DIR "/tests/golden/marian_post.npz";
 
 std::vector<std::string> llama_weights() {
   std::vector<std::string> files{"hugging_face/llama/model.safetensors.index.json"};
@@ -37,6 +41,35 @@ void read_marian_config(const std::string& input) {
   static const std::string folder = golden_copy("marian", {"hugging_face/marian/model.safetensors"});
   put_input("marian/config.json", input);
   load_hugging_face<EncoderDecoder>(folder);
+}
+
+Seeds marian_npz_seeds() { return {load_npz(kMarianNpz).at("special:model.yml").data}; }
+
+void read_marian_npz(const std::string& input) {
+  static NpzArrays arrays = load_npz(kMarianNpz);
+  arrays["special:model.yml"] = {"|i1", {static_cast<Index>(input.size())}, input};
+  const std::string path = input_path("x.npz");
+  save_npz(path, arrays);
+  load_marian_npz(path);
+}
+
+Seeds marian_folder_seeds() {
+  std::string vocabulary = "</s>: 0\n<unk>: 1\n";
+  for (int id = 2; id < 28; ++id)
+    vocabulary += "\"p" + std::to_string(id) + "\": " + std::to_string(id) + "\n";
+  return {joined({marian_decoder_yml({"v.yml", "v.yml"}), vocabulary})};
+}
+
+void read_marian_folder(const std::string& input) {
+  static const std::string folder =
+      golden_copy("marian_own", {"marian_tokenizer/joint/source.spm", "marian_tokenizer/joint/target.spm"});
+  static const bool copied = std::filesystem::copy_file(kMarianNpz, folder + "/model.npz",
+                                                        std::filesystem::copy_options::overwrite_existing);
+  const std::vector<std::string> files = separated(input, copied ? 2 : 0);
+  put_input("marian_own/decoder.yml", files[0]);
+  put_input("marian_own/v.yml", files[1]);
+  const TranslationRun run = load_marian_folder(folder);
+  run.words.target->decode(run.words.source->encode("a cat"));
 }
 
 }  // namespace tapeformer

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/config/yaml.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_file.h>
 #include <tapeformer/nn/formats/npz.h>
@@ -101,19 +100,10 @@ void read_token_file(const std::string& input) {
 
 Seeds npz_seeds() {
   const std::string path = input_path("seed.npz");
-  save_npz(path, {{"matrix", Tensor::zeros({2, 3})}, {"none", Tensor::zeros({0}, DType::f64)}},
-           {{"special:model.yml", "a: 1"}});
+  save_npz(path, {{"none", {"<f4", {0, 2}, ""}}, {"text", {"|i1", {4}, "a: 1"}}});
   return {content_of(path)};
 }
 
-void read_npz(const std::string& input) {
-  const NpzFile file = NpzFile::open(put_input("x.npz", input));
-  for (const std::string& name : file.names()) {
-    if (name == "special:model.yml")
-      parse_yaml("x", file.bytes(name));
-    else
-      file.tensor(name);
-  }
-}
+void read_npz(const std::string& input) { load_npz(put_input("x.npz", input)); }
 
 }  // namespace tapeformer

@@ -26,6 +26,8 @@ const std::vector<Parser>& parsers() {
                                             {"gpt2_config", gpt2_config_seeds, read_gpt2_config},
                                             {"llama_config", llama_config_seeds, read_llama_config},
                                             {"marian_config", marian_config_seeds, read_marian_config},
+                                            {"marian_npz", marian_npz_seeds, read_marian_npz},
+                                            {"marian_folder", marian_folder_seeds, read_marian_folder},
                                             {"vocabulary", vocabulary_seeds, read_vocabulary},
                                             {"text_tokenizer", text_tokenizer_seeds, read_text_tokenizer},
                                             {"byte_pairs", byte_pairs_seeds, read_byte_pairs},

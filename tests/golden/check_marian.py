@@ -1,70 +1,68 @@
 #!/usr/bin/env python3
-"""Compares a model.npz that we wrote with what transformers' converter and CTranslate2 make of it.
+"""Compares what we translate with a folder of Marian with what transformers' converter and CTranslate2 make of it.
 
-Usage: python check_marian.py FOLDER CONVERTER
+Usage: python check_marian.py PROGRAM EXPORTED CONVERTER SENTENCES
 
-FOLDER holds model.npz and decoder.yml; run the tests of nn/formats/marian_npz with TAPEFORMER_EXPORT_FOLDER to make
-npz_post there. CONVERTER is convert_marian_to_pytorch.py of transformers' sources (src/transformers/models/marian). The
-logits are compared with marian.safetensors; vocabularies are made up.
+PROGRAM is train_translation, EXPORTED the folder that its `export --format marian-npz` wrote, CONVERTER
+convert_marian_to_pytorch.py of transformers' sources before version 5 (src/transformers/models/marian), SENTENCES a file.
 """
 
 import importlib.util
-import json
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 
 import ctranslate2
-import safetensors.torch
 import sentencepiece
 import torch
 import transformers
 
-TOLERANCE = 1e-5  # of logits in single precision
+
+def ours(program, folder, sources, beams):
+    command = [program, "translate", "--run", folder, "--beam", str(beams), "--max-tokens", "100"]
+    return subprocess.run(command, input="\n".join(sources) + "\n", capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def add_vocabulary(folder, size):
-    """A vocabulary of single letters: Marian's vocab.yml, and models of SentencePiece."""
-    text = folder / "text"
-    text.write_text("\n".join("abcdefghij"[i % 9:] for i in range(100)))
-    for side in ("source", "target"):
-        sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(folder / side), vocab_size=size,
-                                                 hard_vocab_limit=False, minloglevel=2)
-        (folder / f"{side}.model").rename(folder / f"{side}.spm")
-    pieces = ["</s>", "<unk>"] + [f"p{i}" for i in range(size - 2)]
-    (folder / "opus.vocab.yml").write_text("".join(f"{piece}: {i}\n" for i, piece in enumerate(pieces)))
+def of_transformers(folder, converter, work, sources, beams):
+    specification = importlib.util.spec_from_file_location("transformers.models.marian.converter", converter)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    copy, converted = work / "copy", work / "converted"
+    shutil.copytree(folder, copy, dirs_exist_ok=True)  # to which the converter adds files
+    module.convert(copy, converted)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(converted)
+    model = transformers.MarianMTModel.from_pretrained(converted).eval()
+    found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True), num_beams=beams, length_penalty=1.0,
+                           early_stopping=True, max_length=101, forced_eos_token_id=None, renormalize_logits=True,
+                           bad_words_ids=[[tokenizer.pad_token_id], [tokenizer.unk_token_id]])
+    return tokenizer.batch_decode(found, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def of_ctranslate2(folder, work, sources, beams):
+    names = ["vocab.yml"] * 2 if (folder / "vocab.yml").exists() else ["src.vocab.yml", "trg.vocab.yml"]
+    converter = ctranslate2.converters.MarianConverter(str(folder / "model.npz"), [str(folder / name) for name in names])
+    converter.convert(str(work / "ct2"), force=True)
+    cut, join = (sentencepiece.SentencePieceProcessor(str(folder / name)) for name in ("source.spm", "target.spm"))
+    found = ctranslate2.Translator(str(work / "ct2"), intra_threads=1).translate_batch(
+        [cut.encode(source, out_type=str) for source in sources], beam_size=beams, max_decoding_length=100, disable_unk=True)
+    return [join.decode(result.hypotheses[0]) for result in found]
 
 
 def main():
-    exported, converter = map(pathlib.Path, sys.argv[1:3])
-    golden = safetensors.torch.load_file(pathlib.Path(__file__).parent / "marian.safetensors")
-    source, mask, target, logits = (golden["post/" + key] for key in ("source", "mask", "target", "logits"))
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for file in ("model.npz", "decoder.yml"):
-            (folder / file).write_bytes((exported / file).read_bytes())
-        add_vocabulary(folder, 28)
-        specification = importlib.util.spec_from_file_location("transformers.models.marian.converter", converter)
-        module = importlib.util.module_from_spec(specification)
-        specification.loader.exec_module(module)
-        model = module.OpusState(folder).load_marian_model().float().eval()
-        with torch.no_grad():
-            theirs = model(input_ids=source.long(), attention_mask=mask.long(), decoder_input_ids=target.long()).logits
-        difference = (theirs - logits).abs().max().item()
-        print(f"{exported}: transformers' converter, logits differ by {difference:.2e}")
-        vocabulary = str(folder / "opus.vocab.yml")
-        converted = ctranslate2.converters.MarianConverter(str(folder / "model.npz"), [vocabulary] * 2)
-        converted.convert(str(folder / "ct2"))
-        sentence = ["p3", "p20", "p7", "p1"]
-        found = ctranslate2.Translator(str(folder / "ct2")).translate_batch([sentence], beam_size=1,
-                                                                            max_decoding_length=8)[0].hypotheses[0]
-        ids = [int(piece[1:]) + 2 for piece in sentence] + [0]
-        model.generation_config.pad_token_id = 28
-        wanted = model.generate(torch.tensor([ids]), num_beams=1, max_new_tokens=8, decoder_start_token_id=28,
-                                bad_words_ids=[[28]], eos_token_id=0, forced_eos_token_id=None, do_sample=False)[0][1:]
-        wanted = [f"p{i - 2}" if i > 1 else "<unk>" for i in wanted.tolist() if i not in (0, 28)]
-        print(f"{exported}: CTranslate2 {json.dumps(found)}, transformers {json.dumps(wanted)}")
-    sys.exit(0 if difference < TOLERANCE and found == wanted else 1)
+    program, folder, converter, sentences = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
+    sources, bad = sentences.read_text().splitlines(), 0
+    with tempfile.TemporaryDirectory() as name, torch.no_grad():
+        work = pathlib.Path(name)
+        for beams in (1, 4):
+            expected = ours(program, folder, sources, beams)
+            for other, texts in (("transformers", of_transformers(folder, converter, work, sources, beams)),
+                                 ("CTranslate2", of_ctranslate2(folder, work, sources, beams))):
+                different = sum(a != b for a, b in zip(texts, expected, strict=True))
+                bad += different
+                print(f"{other}, {beams} beams: {different} of {len(sources)} lines are different")
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,34 @@ TEST_SUITE("data/tokenizers/marian") {
           "marian, unigram or bpe");
   }
 
+  TEST_CASE("files for Marian are read as the same tokenizers, with ids of the models or of their own") {
+    const auto trained =
+        std::shared_ptr<const Tokenizer>(marian_pieces().train(text_in(kMarianSentences), 30));
+    const auto [joint, joint_target] = load_marian_tokenizers(kMarianGolden + "joint");
+    for (const auto& [source, target, name] :
+         {std::tuple(trained, trained, "source.spm"), {joint, joint_target, "vocab.yml"}}) {
+      const TemporaryFolder folder;
+      const auto [names, files] = marian_vocabulary_files(*source, *target);
+      for (const auto& [file, content] : files) write_bytes(folder.file(file), content);
+      CHECK(names[0] == name);
+      const auto [source_again, target_again] =
+          load_marian_vocabularies(folder.file(names[0]), folder.file(names[1]));
+      CHECK(source_again->padding() == source->padding());
+      CHECK(target_again->end() == target->end());
+      for (const MarianCase& one : marian_cases("joint")) {
+        const MarianIds ids = source->encode(one.text);
+        CHECK(source_again->encode(one.text) == ids);
+        CHECK(target_again->decode(ids) == target->decode(ids));
+      }
+      write_bytes(folder.file("bad.yml"), "a: 0\n<unk>: 1\n");
+      CHECK(message_of<DataError>([&] { load_marian_vocabularies(folder.file("bad.yml"), ""); }) ==
+            folder.file("bad.yml") + ": lacks </s>");
+    }
+    const auto own = tokenizer_kind(sentence_tokenizers(), "bpe").train(text_in(kMarianSentences), 30);
+    CHECK(message_of<DataError>([&] { marian_vocabulary_files(*own, *own); }) ==
+          "[export] padding must be the last token; try a model trained with --tokenizer marian");
+  }
+
   TEST_CASE("files that say more than is supported, or too little, are refused by name") {
     const auto [source, target] = load_marian_tokenizers(kMarianGolden + "joint");
     const auto files = marian_files(*source, *target);
