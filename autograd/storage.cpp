@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include <tapeformer/optim/muon_adamw.h>
 
-#include <algorithm>
 #include <sstream>
 #include <string>
 

@@ -12,7 +12,8 @@
 /// Files of which every case needs a GPU, real or emulated.
 constexpr char kOfGpus[] =
     "*/kernels/test_cuda_*,*/cuda/test_arena.cpp,*/cuda/test_copies.cpp,*/cuda/test_device_errors.cpp,"
-    "*/test_cuda_graph_cache_masks.cpp,*/ops/test_matmul_bf16.cpp,*/nn/test_across_devices.cpp";
+    "*/cuda/test_graphs.cpp,*/cuda/test_memory.cpp,*/cuda/test_runtime.cpp,*/test_cuda_graph_cache_masks.cpp,"
+    "*/test_cuda_graph_cache_training.cpp,*/ops/test_matmul_bf16.cpp,*/nn/test_across_devices.cpp";
 
 /// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it. 77: it is not there.
 /// TAPEFORMER_GRADCHECK_ELEMENTS bounds how many elements of an input a gradient check looks at.

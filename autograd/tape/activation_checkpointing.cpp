@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/tape/activation_checkpointing.h>
 
-#include <string>
-
 namespace tapeformer {
 
 /// The first run of a checkpointed body: no nodes are kept, and at its end the tape drops what it tracked.

@@ -5,7 +5,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 
 #include <algorithm>
-#include <string>
 
 // Contributions to a gradient are added in a parameter's buffer, in a slot's, or in one of their own.
 namespace tapeformer {

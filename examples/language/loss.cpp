@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <memory>
-#include <utility>
 #include <vector>
 
 namespace tapeformer {

@@ -10,7 +10,6 @@
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <cstring>
-#include <map>
 #include <set>
 
 namespace tapeformer {

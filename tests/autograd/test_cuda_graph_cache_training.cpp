@@ -96,7 +96,6 @@ void check_same_state(TrainingCourse& a, TrainingCourse& b) {
 }  // namespace
 
 TEST_CASE("a training with graphs is the training without, bit for bit, over shapes that alternate") {
-  if (!has_gpu()) return;
   for (const bool in_bf16 : {false, true}) {
     CAPTURE(in_bf16);
     TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);
@@ -117,7 +116,6 @@ TEST_CASE("a training with graphs is the training without, bit for bit, over sha
 }
 
 TEST_CASE("layers that are recomputed draw the same again in a graph") {
-  if (!has_gpu()) return;
   TrainingCourse plain, graphs(8);
   plain.model.recompute_layers(true);
   graphs.model.recompute_layers(true);
@@ -127,7 +125,6 @@ TEST_CASE("layers that are recomputed draw the same again in a graph") {
 }
 
 TEST_CASE("gradients of several passes are added up, each with its own weight") {
-  if (!has_gpu()) return;
   TrainingCourse plain, graphs(8);
   for (Index i = 0; i < 6; ++i) {
     for (TrainingCourse* course : {&plain, &graphs}) {
@@ -142,7 +139,6 @@ TEST_CASE("gradients of several passes are added up, each with its own weight") 
 }
 
 TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
-  if (!has_gpu()) return;
   TrainingCourse graphs(8);
   graphs.steps(5);
   std::vector<Tensor> saved;
@@ -171,7 +167,6 @@ TEST_CASE("counters and weights that are set back, as from a checkpoint, give th
 }
 
 TEST_CASE("an id out of range inside a graph is an error of that run alone") {
-  if (!has_gpu()) return;
   TrainingCourse plain, graphs(8);
   plain.steps(4);
   graphs.steps(4);

@@ -7,7 +7,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 using namespace tapeformer;

@@ -6,8 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 using namespace tapeformer;
 
 namespace {

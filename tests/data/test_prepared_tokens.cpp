@@ -8,8 +8,6 @@
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/seed.h>
 
-#include <algorithm>
-
 using namespace tapeformer;
 
 namespace {

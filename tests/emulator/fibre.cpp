@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 #include <tapeformer/tests/emulator/fibre.h>
 
-#include <cstdint>
 #include <new>
 
 namespace tapeformer::emulator {

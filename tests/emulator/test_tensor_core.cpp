@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/tests/emulator/in_order.h>
 
-#include <cmath>
 #include <vector>
 
 using namespace tapeformer;

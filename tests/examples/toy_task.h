@@ -13,7 +13,6 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <limits>
 
 namespace tapeformer {

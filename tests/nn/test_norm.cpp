@@ -7,8 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 using namespace tapeformer;
 
 namespace {

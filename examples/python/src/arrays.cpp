@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
-#include <limits>
 #include <optional>
 
 namespace nb = nanobind;

@@ -65,31 +65,4 @@ struct type_caster<tapeformer::Shape> {
   }
 };
 
-/// Likewise; None means no axes.
-template <>
-struct type_caster<tapeformer::Axes> {
-  NB_TYPE_CASTER(tapeformer::Axes, const_name("int | collections.abc.Sequence[int] | None"))
-
-  bool from_python(handle source, uint32_t, cleanup_list*) {
-    value.clear();
-    if (source.is_none()) return true;
-    try {
-      if (isinstance<int_>(source)) {
-        value.push_back(cast<int>(source));
-        return true;
-      }
-      if (!isinstance<sequence>(source) || isinstance<str>(source)) return false;
-      for (const handle axis : source) value.push_back(cast<int>(axis));
-      return true;
-    } catch (const cast_error&) {
-      return false;
-    }
-  }
-  static handle from_cpp(const tapeformer::Axes& axes, rv_policy, cleanup_list*) {
-    list numbers;
-    for (const int axis : axes) numbers.append(axis);
-    return numbers.release();
-  }
-};
-
 }  // namespace nanobind::detail

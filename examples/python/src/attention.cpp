@@ -199,11 +199,9 @@ void bind_attention(nb::module_& module) {
           [](SingleHeadAttention* self, Index width, Index memory_width, Index key_width, Index value_width,
              double scale, double dropout, bool causal, bool bias, std::uint64_t seed,
              const std::string& dtype) {
-            const DType type = parameter_type(dtype);
-            Generator random(seed);
-            new (self) SingleHeadAttention(
-                {width, memory_width, key_width, value_width, scale, dropout, causal, bias}, random);
-            self->to(type);
+            make(self,
+                 SingleHeadConfig{width, memory_width, key_width, value_width, scale, dropout, causal, bias},
+                 seed, dtype);
           },
           "width"_a, "memory_width"_a = 0, "key_width"_a = 0, "value_width"_a = 0, "scale"_a = 0.0,
           "dropout"_a = 0.0, "causal"_a = false, "bias"_a = false, "seed"_a = 0, "dtype"_a = "f32");
@@ -213,10 +211,7 @@ void bind_attention(nb::module_& module) {
           "__init__",
           [](MatrixSelfAttention* self, Index width, Index key_width, Index value_width, double scale,
              std::uint64_t seed, const std::string& dtype) {
-            const DType type = parameter_type(dtype);
-            Generator random(seed);
-            new (self) MatrixSelfAttention({width, key_width, value_width, scale}, random);
-            self->to(type);
+            make(self, MatrixSelfAttentionConfig{width, key_width, value_width, scale}, seed, dtype);
           },
           "width"_a, "key_width"_a = 0, "value_width"_a = 0, "scale"_a = 0.0, "seed"_a = 0, "dtype"_a = "f32")
       .def(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
+#include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/python/src/arrays.h>
 
 #include <nanobind/nanobind.h>
@@ -33,5 +34,13 @@ LayerArguments layer_arguments(const nanobind::kwargs& given);
 inline const char* const kLayerParameters = ", seed: int = 0, dtype: str = 'f32'";
 /// Throws: ValueError unless it is f32 or f64
 DType parameter_type(const std::string& name);
+/// Makes a layer in the memory of `self`.
+template <class Layer, class Config>
+void make(Layer* self, const Config& config, std::uint64_t seed, const std::string& dtype) {
+  const DType type = parameter_type(dtype);
+  Generator random(seed);
+  new (self) Layer(config, random);
+  self->to(type);
+}
 
 }  // namespace tapeformer::python

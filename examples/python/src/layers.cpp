@@ -74,14 +74,6 @@ void load_state(Module& module, const nb::dict& state) {
 }
 
 template <class Layer, class Config>
-void make(Layer* self, const Config& config, std::uint64_t seed, const std::string& dtype) {
-  const DType type = parameter_type(dtype);
-  Generator random(seed);
-  new (self) Layer(config, random);
-  self->to(type);
-}
-
-template <class Layer, class Config>
 void make_norm(Layer* self, const Config& config, const std::string& dtype) {
   const DType type = parameter_type(dtype);
   new (self) Layer(config);

@@ -8,7 +8,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 
 using namespace tapeformer;

@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 
-#include <string>
-
 using namespace tapeformer;
 
 // On machines of one GPU no other case calls NCCL.

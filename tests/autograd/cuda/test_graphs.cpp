@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,7 +16,6 @@
 using namespace tapeformer;
 
 TEST_CASE("captured work does not run, and a graph runs as often as it is launched") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1), y = numbers(2), z = numbers(3);
   const auto graph = captured([&] {
     cuda::copy(0, on_device(z), on_device(y), kBytes);
@@ -36,7 +34,6 @@ TEST_CASE("captured work does not run, and a graph runs as often as it is launch
 }
 
 TEST_CASE("a capture that is not finished has no effect, and the device works on") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1);
   {
     const cuda::Capture capture(0, 0);
@@ -50,7 +47,6 @@ TEST_CASE("a capture that is not finished has no effect, and the device works on
 }
 
 TEST_CASE("work that the device refuses is NotCapturable in a capture, and a device error elsewhere") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1);
   const auto refused = [&] { cuda::copy(0, nullptr, on_device(x), kBytes); };
   CHECK_THROWS_AS(captured(refused), cuda::NotCapturable);
@@ -60,7 +56,6 @@ TEST_CASE("work that the device refuses is NotCapturable in a capture, and a dev
 }
 
 TEST_CASE("a capture that needs too much memory is refused, and nothing is captured") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1);
   const std::string message =
       message_of<cuda::NotCapturable>([] { const cuda::Capture capture(0, std::int64_t{1} << 50); });
@@ -160,7 +155,6 @@ TEST_CASE("neither a capture nor another thread evicts graphs") {
 }
 
 TEST_CASE("a call that would wait, read or upload is refused by name, and leaves the capture whole") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1), y = numbers(0);
   double here = 9;
   const std::vector<std::pair<std::string, std::function<void()>>> refused = {
@@ -185,7 +179,6 @@ TEST_CASE("a call that would wait, read or upload is refused by name, and leaves
 }
 
 TEST_CASE("another thread gets an error while the device is captured") {
-  if (!has_gpu()) return;
   const Tensor x = numbers(1);
   std::string message;
   {
@@ -197,7 +190,6 @@ TEST_CASE("another thread gets an error while the device is captured") {
 }
 
 TEST_CASE("each launch checks its input again, and reports an error with the message given in the capture") {
-  if (!has_gpu()) return;
   const Tensor ids = Tensor::full({4}, 3, DType::i32, Device::cuda()),
                counted = Tensor::zeros({1}, DType::i32, Device::cuda());
   const auto graph = captured([&] {
@@ -226,7 +218,6 @@ TEST_CASE("each launch checks its input again, and reports an error with the mes
 }
 
 TEST_CASE("numbers of any count arrive in the order of the kernels") {
-  if (!has_gpu()) return;
   for (const Index count : {0, 1, 127, 128, 129, 700}) {
     CAPTURE(count);
     const Tensor to = Tensor::zeros({std::max<Index>(count, 1)}, DType::f64, Device::cuda());

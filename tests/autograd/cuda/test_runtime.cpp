@@ -7,7 +7,6 @@
 using namespace tapeformer;
 
 TEST_CASE("a device has a name with its memory and architecture") {
-  if (!has_gpu()) return;
   const std::string name = cuda::device_name(0);
   CHECK(name.find(" GiB, sm_") != std::string::npos);
   CHECK(message_of<DeviceError>([] {
@@ -16,7 +15,7 @@ TEST_CASE("a device has a name with its memory and architecture") {
 }
 
 TEST_CASE("a call that fails names what was being done") {
-  if (!has_gpu() || cuda::is_host_readable()) return;
+  if (cuda::is_host_readable()) return;
   const DeviceBlock block(100);
   const std::string message =
       message_of<DeviceError>([&] { cuda::copy(0, block.memory, block.memory, std::size_t{1} << 50); });

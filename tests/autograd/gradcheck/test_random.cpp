@@ -11,7 +11,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

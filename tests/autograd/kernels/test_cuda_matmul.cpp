@@ -5,7 +5,6 @@
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 #include <cmath>
-#include <limits>
 #include <optional>
 
 using namespace tapeformer;

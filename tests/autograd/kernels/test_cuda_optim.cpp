@@ -6,7 +6,6 @@
 #include <tapeformer/tests/optim/optim_case.h>
 
 #include <limits>
-#include <memory>
 #include <vector>
 
 using namespace tapeformer;

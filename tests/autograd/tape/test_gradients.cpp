@@ -9,8 +9,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <cmath>
-
 using namespace tapeformer;
 
 namespace {

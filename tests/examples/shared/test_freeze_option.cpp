@@ -7,9 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <filesystem>
-
 using namespace tapeformer;
 
 namespace {

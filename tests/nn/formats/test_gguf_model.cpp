@@ -6,8 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 using namespace tapeformer;
 
 namespace {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace tapeformer {

@@ -3,9 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-
 using namespace tapeformer;
 
 namespace {

@@ -5,9 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 using namespace tapeformer;
 
