@@ -27,8 +27,8 @@ struct MarianDecoder {
 
 MarianDecoder read_decoder(const std::string& folder) {
   const std::string path = decoder_file(folder);
+  Json json = parse_yaml(path, read_file<CheckpointError>(path));
   return naming(path, [&] {
-    Json json = parse_yaml("decoder.yml", read_file<CheckpointError>(path));
     if (json.value("normalize", Json()) == 0) json.erase("normalize");
     JsonFields fields(std::move(json), "");
     // A folder may have been moved since its paths were written.

@@ -51,8 +51,10 @@ const ForeignFolder* foreign_folder(const std::string& folder) {
                                         {is_marian_folder, marian_folder_config, load_marian_folder}};
   for (const ForeignFolder& kind : kinds)
     if (kind.is(folder)) return &kind;
-  check_run_folder(folder, "tokenizer", "train_language_model",
-                   "a folder that train_translation train --run made, or one of MarianMT or Marian");
+  check_run_folder(
+      folder, "tokenizer", "train_language_model",
+      "a folder that train_translation train --run made, one of MarianMT, or one of Marian with its "
+      "decoder.yml");
   return nullptr;
 }
 

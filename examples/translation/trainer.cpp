@@ -76,6 +76,22 @@ TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index co
   return sum;
 }
 
+/// A note on targets that come back changed from their tokens; empty if there are none.
+std::string changed_targets_text(const Tokenizer& words, const std::vector<TextPair>& pairs) {
+  constexpr std::size_t kMostTried = 1000;
+  const std::size_t tried = std::min(kMostTried, pairs.size());
+  std::size_t changed = 0;
+  std::string example;
+  for (std::size_t i = 0; i < tried; ++i) {
+    const std::string &target = pairs[i].target, written = words.decode(words.encode(target));
+    if (written == target) continue;
+    if (changed++ == 0) example = format("\"{}\" comes back as \"{}\"", target, written);
+  }
+  return changed == 0 ? ""
+                      : format("\nnote: the vocabulary changes {} of the first {} targets: {}", changed,
+                               tried, example);
+}
+
 }  // namespace
 
 TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
@@ -116,7 +132,8 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
   const auto weights = from.model.named_parameters();
   auto into = model_->named_parameters();
   for (std::size_t i = 0; i < into.size(); ++i) into[i].second.value().copy_from(weights[i].second.value());
-  progress.log(fine_tuning_text(options_.from, options_, fields_of(options_)));
+  progress.log(fine_tuning_text(options_.from, options_, fields_of(options_)) +
+               changed_targets_text(*vocabularies_.target, corpus_.train));
 }
 
 TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress)

@@ -45,6 +45,9 @@ check "Marian's folder translates as the run does" test "$(translated "$work/run
 refuses "measuring it without a text" "name --pairs, or --source and --target" evaluate --run "$work/own"
 train "$work/npz" --from "$work/own" "${tune[@]:2}" --steps 2 --warmup 0
 check "fine-tuning it" test $? = 0
+sed 's/\t/\tÊ/' "$work/pairs.tsv" >"$work/odd.tsv"
+train "$work/odd" --from "$work/own" --pairs "$work/odd.tsv" "${tune[@]:4}" --steps 1 --warmup 0
+check "a vocabulary without a character is noted" grep -q 'the vocabulary changes [1-9].*"Ê.*" comes back as "[LU]' "$work/err"
 "$program" export --run "$work/npz" --output "$work/own2" --format marian-npz >"$work/out" 2>"$work/err"
 check "and back" cmp "$work/own/vocab.yml" "$work/own2/vocab.yml"
 head -c 9000 "$work/own/model.npz" >"$work/own2/model.npz"

@@ -28,7 +28,8 @@ def of_transformers(folder, tokenizer, sources, beams):
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     with torch.no_grad():
         found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True), num_beams=beams)
-    return tokenizer.batch_decode(found, skip_special_tokens=True)
+    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+    return [text.replace(tokenizer.pad_token, "").strip() for text in texts]  # the target's, if it has another id
 
 
 def of_ctranslate2(folder, tokenizer, sources, beams, kind):
@@ -54,11 +55,16 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         converted = work + "/converted"
-        ctranslate2.converters.TransformersConverter(folder).convert(converted)
+        if not tokenizer.separate_vocabs:  # whose sizes its converter wants to be the same
+            ctranslate2.converters.TransformersConverter(folder).convert(converted)
         for beams in (1, 4):
             expected = ours(program, folder, sources, beams)
             report(f"transformers, {beams} beams", of_transformers(folder, tokenizer, sources, beams), expected)
+            if tokenizer.separate_vocabs:
+                continue
             report(f"CTranslate2, {beams} beams", of_ctranslate2(converted, tokenizer, sources, beams, "float32"), expected)
+        if tokenizer.separate_vocabs:
+            sys.exit(1 if bad else 0)
         bleu = [sacrebleu.corpus_bleu(texts, [references]).score
                 for texts in (expected, of_ctranslate2(converted, tokenizer, sources, 4, "int8"))]
     print(f"BLEU {bleu[0]:.2f}; CTranslate2 in 8 bits {bleu[1]:.2f}")
