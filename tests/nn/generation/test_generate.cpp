@@ -198,6 +198,9 @@ TEST_SUITE("nn/generation/generate") {
       CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 5))[0].tokens.size() == 5);
       CHECK(beam_search(model, {{4, 5, 4}}, search_config(beam))[0].tokens.size() == 16);
       CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 100))[0].tokens.size() == 100);
+      SearchConfig by_length = search_config(beam);
+      by_length.length_factor = 1.5;
+      CHECK(beam_search(model, {{4, 5, 4, 5}}, by_length)[0].tokens.size() == 7);  // and the end
       CHECK(beam_search(model, {TokenIds(39, 4)}, search_config(beam))[0].tokens.size() == 39);
     }
   }
