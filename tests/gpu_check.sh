@@ -157,9 +157,10 @@ fi
 part A 90 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclude='*_hopper*'
 # our_steps PRECISION WORKLOADS...: ours alone.
 our_steps() {
-  local precision=$1
-  shift
-  "$bench" train_step "$@" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"}
+  local precision=$1 workload
+  for workload in "${@:2}"; do
+    "$bench" train_step "$workload" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"} || return
+  done
 }
 # times_of SIZES OPERATION...: of passes of attention.
 times_of() {

@@ -1,6 +1,6 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
-// torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
-// Usage: bench train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
+// torch_step.py times in PyTorch, through the library as its users have it. One line of JSON.
+// Usage: bench train_step [WORKLOAD[:BATCH]] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 //                         [--shard-optimizer] [--bucket-bytes N]
@@ -8,7 +8,6 @@
 // took.
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/data/share.h>
 #include <tapeformer/examples/shared/command_line.h>
@@ -22,8 +21,6 @@
 #include <nlohmann/json.hpp>
 
 #include <omp.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +34,7 @@ constexpr int kWarmUp = 3;
 constexpr double kGpuWarmUp = 0.5;  // seconds that a GPU takes at least, until its clocks are up
 
 struct Options {
-  std::vector<std::string> workloads;
+  std::string workload = "babygpt";
   int steps = 0, threads = 0;
   double seconds = 10;
   ComputeOptions compute{"cpu", "f32"};
@@ -47,19 +44,17 @@ struct Options {
 };
 
 /// `floor`: the least seconds, or 0 where they are not known.
-void print_line(const char* name, const std::string& pass, double calls, double seconds, double whole,
-                double rate, const char* unit, double floor = 0) {
-  std::printf("%-30s %-8s %7.0f %10.3f %6.1f %%", name, pass.c_str(), calls, 1e3 * seconds,
-              100 * seconds / whole);
+void print_line(const char* name, double seconds, double whole, double rate = 0, const char* unit = "",
+                double floor = 0) {
+  std::printf("%-30s %10.3f %6.1f %%", name, 1e3 * seconds, 100 * seconds / whole);
   if (rate > 0) std::printf(" %8.1f %s", 1e-9 * rate, unit);
   if (floor > 0)
     std::printf("%*s %10.3f %6.1f %%", rate > 0 ? 0 : 17, "", 1e3 * floor, 100 * floor / seconds);
   std::printf("\n");
 }
 
-/// The mean time of `steps` more steps, by phase and then by operation; of several ranks that of rank 0.
+/// The mean time of `steps` more steps, by phase; of several ranks that of rank 0.
 void print_profile(Training& training, const Communicator& ranks, int steps, double flops, DType type) {
-  const Profile profile;
   const CommunicationTime before = ranks.time();
   PhaseSeconds seconds{};
   for (int i = 0; i < steps; ++i) {
@@ -67,40 +62,29 @@ void print_profile(Training& training, const Communicator& ranks, int steps, dou
     for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
   }
   if (ranks.rank() > 0) return;
-  const std::vector<ProfileLine> operations = profile.lines();
   const SpeedOfLight light = speed_of_light(training.device(), type);
   const auto work =
       step_work(flops, static_cast<double>(training.parameters()), static_cast<double>(bytes_of(type)));
   const double whole = sum(seconds);
   double least = 0;
-  std::printf("%-30s %-8s %7s %10s %8s %16s %10s %8s   (averages of %d steps)\n", "phase", "", "calls", "ms",
-              "share", "rate", "floor, ms", "of light", steps);
+  std::printf("%-30s %10s %8s %16s %10s %8s   (averages of %d steps)\n", "phase", "ms", "share", "rate",
+              "floor, ms", "of light", steps);
   for (std::size_t i = 0; i < kPhases.size(); ++i) {
     const double floor = light.floor(work[i]);
     const bool computes = work[i].flops > 0;
-    print_line(kPhases[i], "", 1, seconds[i], whole, (computes ? work[i].flops : work[i].bytes) / seconds[i],
+    print_line(kPhases[i], seconds[i], whole, (computes ? work[i].flops : work[i].bytes) / seconds[i],
                computes ? "GFLOP/s" : "GB/s   ", floor);
     least += floor;
   }
-  print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s", least);
+  print_line("all", whole, whole, flops / whole, "GFLOP/s", least);
   if (ranks.size() > 1) {
     const double busy = (ranks.time().busy - before.busy) / steps,
                  waited = (ranks.time().waited - before.waited) / steps;
-    print_line("communication, hidden", "", 0, std::max(0.0, busy - waited), whole, 0, "");
-    print_line("communication, waited for", "", 0, waited, whole, 0, "");
+    print_line("communication, hidden", std::max(0.0, busy - waited), whole);
+    print_line("communication, waited for", waited, whole);
   }
   std::printf("floors: %.1f GFLOP/s and %.1f GB/s, measured now; activations are not counted\n",
               1e-9 * light.flops, 1e-9 * light.bytes);
-  if (training.device().is_cuda()) return;  // the host only sees how long queueing an operation takes
-  double known = 0;
-  std::printf("operation\n");
-  for (const ProfileLine& line : operations) {
-    known += line.seconds / steps;
-    print_line(line.op.c_str(), line.backward ? "backward" : "forward",
-               static_cast<double>(line.calls) / steps, line.seconds / steps, whole,
-               static_cast<double>(line.flops) / line.seconds, "GFLOP/s");
-  }
-  print_line("outside kernels", "", 0, whole - known, whole, 0, "");
   std::fflush(stdout);
 }
 
@@ -222,26 +206,6 @@ void measure(const Workload& whole, const Options& options) {
                   w.flops(training.parameters()), computed_in);
 }
 
-/// This program again with one of its workloads, so that its peak memory is that workload's.
-int run_alone(const std::string& workload, const Options& options, char** argv) {
-  std::string program = "bench", bench = "train_step";
-  std::vector<char*> arguments = {program.data(), bench.data()};
-  for (char** argument = argv + 1; *argument != nullptr; ++argument) {
-    const auto& all = options.workloads;
-    if (*argument == workload || std::find(all.begin(), all.end(), *argument) == all.end())
-      arguments.push_back(*argument);
-  }
-  arguments.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    execv("/proc/self/exe", arguments.data());
-    _exit(kExitBadInput);
-  }
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) < 0) throw Error("no process could be started for " + workload);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitBadInput;
-}
-
 void list_workloads() {
   for (const Workload& w : all_workloads()) {
     print("{:-15s} L {}, H {}, C {}, F {}, V {}, B {}, ", w.name, w.layers, w.heads, w.width, w.feed_forward,
@@ -255,9 +219,8 @@ void list_workloads() {
 
 int tapeformer::bench_train_step(int argc, char** argv) {
   Options o;
-  const CommandLine line("Times full training steps; one line of JSON a workload.");
-  line.option("workloads", o.workloads,
-              "names, see --list; NAME:BATCH for another batch; babygpt unless given");
+  const CommandLine line("Times full training steps; one line of JSON.");
+  line.option("workload", o.workload, "a name, see --list; NAME:BATCH for another batch");
   line.option("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given",
               kPositive);
   line.option("--seconds", o.seconds, "", kNotNegative);
@@ -274,20 +237,12 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   line.flag("--shard-optimizer", o.parallel.shard_optimizer, "under mpirun, each rank keeps its share of it");
   line.option("--bucket-bytes", o.parallel.bucket_bytes, "under mpirun, of gradients that are sent together",
               kPositive);
-  line.flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");
+  line.flag("--profile", o.profile, "a table of where the time goes, by phase");
   line.flag("--first-step", o.first_step, "end after one step, the first");
   line.flag("--list", o.list, "the workloads and their sizes");
   if (!line.read(argc, argv)) return kExitSuccess;
   if (o.list) return list_workloads(), kExitSuccess;
-  if (o.workloads.empty()) o.workloads = {"babygpt"};
-  std::vector<Workload> workloads;
-  for (const std::string& name : o.workloads) workloads.push_back(workload_named(name));
-  if (workloads.size() > 1) {
-    int status = kExitSuccess;
-    for (const std::string& name : o.workloads) status = std::max(status, run_alone(name, o, argv));
-    return status;
-  }
-  Workload w = workloads.front();
+  Workload w = workload_named(o.workload);
   if (o.batch > 0) w.batch = o.batch;
   if (o.length > 0) {
     w.length = o.length;
