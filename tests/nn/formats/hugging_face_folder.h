@@ -1,14 +1,20 @@
 #pragma once
 
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
+#include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,5 +69,44 @@ struct Export : TemporaryFolder {
   }
   std::string folder;
 };
+
+/// The losses of fine-tuning in a golden file are those of the model, whose loss on batch i is loss_of(i).
+template <class Model, class LossOf>
+void check_fine_tuning(const Golden& golden, const std::string& name, Model& model, const LossOf& loss_of) {
+  const DType type = model.parameters().front().value().dtype();
+  INFO(name, " in ", std::string(name_of(type)));
+  const auto options = golden.options(name);
+  AdamWConfig adamw;
+  adamw.beta1 = options.at("beta1"), adamw.beta2 = options.at("beta2");
+  adamw.epsilon = options.at("adam_epsilon"), adamw.weight_decay = options.at("weight_decay");
+  AdamW optimizer(model.parameters(), adamw);
+  const Tensor losses = golden.tensor(name, type == DType::f64 ? "losses" : "losses_f32");
+  double worst = 0;
+  for (Index i = 0; i < losses.size(0); ++i) {
+    optimizer.clear_gradients();
+    Tape tape;
+    const Tensor loss = loss_of(i);
+    tape.backward(loss);
+    optimizer.step(options.at("learning_rate"));
+    worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
+  }
+  CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 1e-5);
+}
+
+/// A folder has the tensors of another, in f32; Gemma's gains, which are larger by 1 than the file says, to
+/// half a unit in the last place.
+inline void check_same_tensors(const std::string& folder, const std::string& expected) {
+  const SafetensorsFolder before = SafetensorsFolder::open(expected), after = SafetensorsFolder::open(folder);
+  REQUIRE(after.names() == before.names());
+  for (const std::string& tensor : before.names()) {
+    INFO(tensor);
+    const Tensor a = after.tensor(tensor), b = before.tensor(tensor).to(DType::f32);
+    REQUIRE(a.describe() == b.describe());
+    if (expected.find("gemma") != std::string::npos && tensor.find("norm") != std::string::npos)
+      CHECK(absolute_error(a, b) <= std::exp2(-24));
+    else
+      CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
+  }
+}
 
 }  // namespace tapeformer

@@ -1,15 +1,11 @@
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/expression.h>
-#include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
-#include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/seed.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <tuple>
 
 using namespace tapeformer;
@@ -110,27 +106,12 @@ TEST_SUITE("nn/formats/translation_models") {
   TEST_CASE("ten losses of fine-tuning are those of transformers") {
     const Golden golden("translation");
     for (const std::string& name : kTranslations) {
-      const auto options = golden.options(name);
-      AdamWConfig adamw;
-      adamw.beta1 = options.at("beta1"), adamw.beta2 = options.at("beta2");
-      adamw.epsilon = options.at("adam_epsilon"), adamw.weight_decay = options.at("weight_decay");
       const TranslationBatches batches(golden, name);
       for (const DType type : {DType::f64, DType::f32}) {
-        INFO(name, " in ", std::string(name_of(type)));
         EncoderDecoder model = translation_model(name, type);
-        AdamW optimizer(model.parameters(), adamw);
-        const Tensor losses = golden.tensor(name, type == DType::f64 ? "losses" : "losses_f32");
-        double worst = 0;
-        for (Index i = 0; i < losses.size(0); ++i) {
-          optimizer.clear_gradients();
-          Tape tape;
-          const Tensor loss =
-              model.loss(batches.source(i), batches.mask(i), batches.target(i), batches.expected(i));
-          tape.backward(loss);
-          optimizer.step(options.at("learning_rate"));
-          worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
-        }
-        CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 1e-5);
+        check_fine_tuning(golden, name, model, [&](Index i) {
+          return model.loss(batches.source(i), batches.mask(i), batches.target(i), batches.expected(i));
+        });
       }
     }
   }
@@ -142,15 +123,7 @@ TEST_SUITE("nn/formats/translation_models") {
       EncoderDecoder model = load_hugging_face<EncoderDecoder>(folder_of(name));
       const std::int32_t pad = name == "m2m100" ? 1 : 16;
       save_hugging_face(exported.folder, model, {16, {0}, pad});
-      const SafetensorsFolder before = SafetensorsFolder::open(folder_of(name)),
-                              after = SafetensorsFolder::open(exported.folder);
-      REQUIRE(after.names() == before.names());
-      for (const std::string& tensor : before.names()) {
-        INFO(tensor);
-        const Tensor a = after.tensor(tensor), b = before.tensor(tensor).to(DType::f32);
-        REQUIRE(a.describe() == b.describe());
-        CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
-      }
+      check_same_tensors(exported.folder, folder_of(name));
       CHECK(load_hugging_face<EncoderDecoder>(exported.folder).config().to_json() ==
             model.config().to_json());
       const Json json = parse_json(read_bytes(exported.folder + "/config.json"));
