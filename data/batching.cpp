@@ -19,14 +19,10 @@ void shuffle(std::vector<Index>& values, std::uint64_t seed) {
   }
 }
 
-/// One padded row: `first` unless negative, the tokens, `last` unless negative, then padding.
-void fill_row(std::int32_t* row, Index length, std::int32_t first, const std::vector<std::int32_t>& tokens,
-              std::int32_t last, std::int32_t padding) {
-  std::int32_t* const end = row + length;
-  if (first >= 0) *row++ = first;
-  row = std::copy(tokens.begin(), tokens.end(), row);
-  if (last >= 0) *row++ = last;
-  std::fill(row, end, padding);
+/// One padded row of `length`: `tokens`, then padding.
+void fill_row(std::int32_t* row, Index length, const std::vector<std::int32_t>& tokens,
+              std::int32_t padding) {
+  std::fill(std::copy(tokens.begin(), tokens.end(), row), row + length, padding);
 }
 
 }  // namespace
@@ -41,8 +37,9 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
   const Index limit = std::min(config.token_budget, config.max_tokens);
   const auto read = static_cast<Index>(pairs_.size());
   const auto is_empty = [](const EncodedPair& pair) { return pair.source.empty() || pair.target.empty(); };
-  const auto too_long = [limit](const EncodedPair& pair) {
-    return static_cast<Index>(std::max(pair.source.size(), pair.target.size())) + 1 > limit;
+  const auto too_long = [&](const EncodedPair& pair) {
+    const SentenceFrame& frame = config_.frame;
+    return std::max(frame.source_length(pair.source.size()), frame.target_length(pair.target.size())) > limit;
   };
   pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), is_empty), pairs_.end());
   dropped_empty_ = read - static_cast<Index>(pairs_.size());
@@ -77,11 +74,11 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
 }
 
 Index TranslationBatches::source_length(Index pair) const {
-  return static_cast<Index>(pairs_[static_cast<std::size_t>(pair)].source.size()) + 1;
+  return config_.frame.source_length(pairs_[static_cast<std::size_t>(pair)].source.size());
 }
 
 Index TranslationBatches::target_length(Index pair) const {
-  return static_cast<Index>(pairs_[static_cast<std::size_t>(pair)].target.size()) + 1;
+  return config_.frame.target_length(pairs_[static_cast<std::size_t>(pair)].target.size());
 }
 
 void TranslationBatches::order_epoch(Index epoch) {
@@ -134,20 +131,20 @@ TranslationBatch TranslationBatches::next(int rank, int ranks) {
                          empty(target_shape, DType::i32), empty(target_shape, DType::i32), 0};
   for (Index row = 0; row < rows; ++row) {
     const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
-    fill_row(batch.source_ids.data<std::int32_t>() + row * longest_source, longest_source, -1, pair.source,
-             config_.end, config_.padding);
+    const SentenceFrame& frame = config_.frame;
+    std::vector<std::int32_t> target = frame.target(pair.target);
+    fill_row(batch.source_ids.data<std::int32_t>() + row * longest_source, longest_source,
+             frame.source(pair.source), frame.padding);
     bool* const mask = batch.source_mask.data<bool>() + row * longest_source;
     std::fill(mask, mask + longest_source, false);
     std::fill(mask, mask + source_length(members[row]), true);
     std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
     std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
-    fill_row(inputs, longest_target, config_.begin, pair.target, -1, config_.padding);
-    if (counts) {
-      fill_row(outputs, longest_target, -1, pair.target, config_.end, kIgnored);
-      batch.tokens += source_length(members[row]) + target_length(members[row]);
-    } else {
-      std::fill(outputs, outputs + longest_target, kIgnored);
-    }
+    fill_row(outputs, longest_target, counts ? target : std::vector<std::int32_t>(), kIgnored);
+    target.insert(target.begin(), frame.begin);
+    target.pop_back();
+    fill_row(inputs, longest_target, target, frame.padding);
+    if (counts) batch.tokens += source_length(members[row]) + target_length(members[row]);
   }
   if (++position_.index == batches_per_epoch()) seek({position_.epoch + 1, 0});
   return batch;

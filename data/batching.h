@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/tensor.h>
+#include <tapeformer/data/sentence_frame.h>
 
 #include <cstdint>
 #include <vector>
@@ -10,19 +11,18 @@ namespace tapeformer {
 /// The target of a padded position, which cross_entropy ignores.
 constexpr std::int32_t kIgnored = -1;
 
-/// A pair of sentences as ids, without begin and end.
+/// A pair of sentences as ids, without the tokens of a frame.
 struct EncodedPair {
   /// Ids of either side.
   std::vector<std::int32_t> source, target;
 };
 
-/// A padded batch of B sentence pairs: S is the longest source and T the longest target, end or begin
-/// included.
+/// A padded batch of B sentence pairs: S is the longest source and T the longest target, with their frames.
 struct TranslationBatch {
-  Tensor source_ids;      ///< [B, S] i32: tokens, end, padding
+  Tensor source_ids;      ///< [B, S] i32: sources, padding
   Tensor source_mask;     ///< [B, S] bool: true where there is a token
-  Tensor target_inputs;   ///< [B, T] i32: begin, tokens, padding
-  Tensor target_outputs;  ///< [B, T] i32: tokens, end, kIgnored
+  Tensor target_inputs;   ///< [B, T] i32: begin, targets but for their last token, padding
+  Tensor target_outputs;  ///< [B, T] i32: targets, kIgnored
   Index tokens = 0;       ///< source and target tokens that are not padding
 
   /// Batches are made on the CPU and moved by this.
@@ -42,13 +42,13 @@ struct BatchingConfig {
   /// The most positions in the larger of a batch's two matrices: rows times the longest side, padding
   /// included.
   Index token_budget = 4096;
-  /// Pairs with a longer side, end or begin included, are dropped and counted; so are pairs with a side of no
+  /// Pairs with a longer side, its frame included, are dropped and counted; so are pairs with a side of no
   /// tokens, which has nothing to learn from.
   Index max_tokens = 256;
   std::uint64_t seed = 0;  ///< of the shuffles
   /// If false, every epoch has the same batches in the same order, short ones first (for validation).
   bool shuffle = true;
-  std::int32_t padding = 0, begin = 2, end = 3;  ///< the ids of our own tokenizers
+  SentenceFrame frame = {};  ///< the tokens around sources and targets
 };
 
 /// Batches of pairs of about the same length, epoch after epoch. Which pairs share a batch and the order of

@@ -34,7 +34,7 @@ struct TranslateOptions {
   TranslationHeatMap heat_map;
 
   void add_to(const Command& command, SearchOptions& search) {
-    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers) or Marian")
+    command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
     search.add_to(command);
@@ -56,7 +56,7 @@ int translate(const TranslateOptions& options, SearchOptions search) {
   const auto& [model, words, config, folder_search] = run;
   const Index batch = search.search_of(run).batch;
   options.heat_map.check(model.config());
-  const auto most = static_cast<std::size_t>(model.config().max_length - 1);
+  const auto most = words.most_source(model.config().max_length);
   const auto given = static_cast<Index>(options.sentences.size());
   const std::string place = given > 0 ? "sentence " : "standard input:";
   // Somebody may wait for each line of a terminal or a pipe. Of a file several batches are read and sorted.
@@ -93,7 +93,7 @@ int translate(const TranslateOptions& options, SearchOptions search) {
     try {
       if (given > 0 ? number == given : !lines.next(line)) break;
       if (given > 0) line = options.sentences[static_cast<std::size_t>(number)];
-      source = source_of_line(*words.source, line);
+      source = source_of_line(words, line);
     } catch (const DataError& error) {
       if (lines.number() == number) {  // no line can be read
         translate_sources();
@@ -122,7 +122,7 @@ struct EvaluateOptions {
   bool swap = false, summary = false, json = false;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "a run folder, or a folder of MarianMT (transformers) or Marian")
+    command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
     const CommandOption summary_flag = command.flag(
@@ -172,7 +172,7 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
   batching.token_budget = trained.batch_tokens;
   batching.max_tokens = trained.model.max_length;
   batching.shuffle = false;
-  run.words.set_ids(batching);
+  batching.frame = run.words.frame;
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
     const TextLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
@@ -212,9 +212,9 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
                                                            : options.text.read(options.swap);
   std::vector<TokenIds> sources;
   Index cut = 0, empty = 0;
-  const auto most = static_cast<std::size_t>(run.model.config().max_length - 1);
+  const auto most = run.words.most_source(run.model.config().max_length);
   for (const TextPair& pair : pairs) {
-    sources.push_back(run.words.source->encode(pair.source));
+    sources.push_back(run.words.encode_source(pair.source));
     empty += sources.back().empty() ? 1 : 0;
     cut += sources.back().size() > most ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), most));

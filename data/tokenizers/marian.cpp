@@ -3,10 +3,9 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/marian.h>
-#include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,109 +13,53 @@
 namespace tapeformer {
 namespace {
 
-/// More ids than any vocabulary has.
-constexpr std::int32_t kMostIds = 1 << 24;
-
-struct MarianVocabulary {
-  std::vector<std::string> pieces = {};  // by id; empty for an id without one
-  std::int32_t unknown = 0, end = 0, padding = 0, begin = 0;
+struct MarianVocabulary : NumberedPieces::Vocabulary {
+  std::int32_t begin = 0;
   std::string language = {};  // of the texts: "en"
+
+  /// `begin_id` is padding unless it is given.
+  MarianVocabulary(std::vector<std::string> all, std::int32_t unknown_id, std::int32_t end_id,
+                   std::int32_t padding_id, std::optional<std::int32_t> begin_id = {})
+      : Vocabulary{std::move(all), unknown_id, end_id, padding_id, {unknown_id, end_id, padding_id}},
+        begin(begin_id.value_or(padding_id)) {}
 };
 
-class MarianTokenizer : public Tokenizer {
+class MarianTokenizer : public NumberedPieces {
  public:
   MarianTokenizer(MarianVocabulary vocabulary, std::string model, const std::string& name)
-      : words_(std::move(vocabulary)), model_(std::move(model), name) {
-    for (std::size_t id = 0; id < words_.pieces.size(); ++id)
-      if (!words_.pieces[id].empty()) ids_.emplace(words_.pieces[id], static_cast<std::int32_t>(id));
-  }
+      : NumberedPieces(vocabulary, std::move(model), name), words_(std::move(vocabulary)) {}
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    while (!text.empty()) {
-      const auto [at, token] = next_control(text);
-      append_pieces(text.substr(0, at), ids);
-      if (at == text.npos) return;
-      ids.push_back(token);
-      text.remove_prefix(at + piece(token).size());
-    }
-  }
-  using Tokenizer::encode;
-  std::string bytes_of(std::int32_t id) const override {
-    const std::string& text = piece(id);
-    if (is_control(id)) return {};
-    const std::int32_t known = model_.library().PieceToId(text);
-    return model_.library().IsUnknown(known) ? with_spaces(text) : model_.text_of(known);
-  }
-  std::string decode(const std::vector<std::int32_t>& ids) const override {
-    std::string text;
-    for (const std::int32_t id : ids) {
-      if (id == words_.end) break;
-      text += bytes_of(id);
-    }
-    std::string_view rest = trim_end(text);
-    while (!rest.empty() && is_white_space(decode_code_point(rest)))
-      rest.remove_prefix(code_point_length(rest));
-    return std::string(rest);
-  }
-  Index vocabulary_size() const override { return static_cast<Index>(words_.pieces.size()); }
-  std::string piece(std::int32_t id) const override {
-    check_token(id, vocabulary_size());
-    return words_.pieces[static_cast<std::size_t>(id)];
-  }
-  std::int32_t padding() const override { return words_.padding; }
   std::optional<std::int32_t> begin() const override { return words_.begin; }
-  std::optional<std::int32_t> end() const override { return words_.end; }
   const char* kind() const override { return "marian"; }
   std::string serialize() const override {
     const nlohmann::json header = {{"pieces", words_.pieces}, {"unknown", words_.unknown},
                                    {"end", words_.end},       {"padding", words_.padding},
                                    {"begin", words_.begin},   {"language", words_.language}};
-    return write_tokenizer_file(kind(), header.dump() + "\n" + model_.content());
+    return write_tokenizer_file(kind(), header.dump() + "\n" + model());
   }
 
   const MarianVocabulary& vocabulary() const { return words_; }
-  const std::string& model() const { return model_.content(); }
 
  private:
-  bool is_control(std::int32_t id) const {
-    return id == words_.unknown || id == words_.end || id == words_.padding;
-  }
-
-  /// The place of the first name of a control token, and the token; npos if there is none.
-  std::pair<std::size_t, std::int32_t> next_control(std::string_view text) const {
-    std::pair<std::size_t, std::int32_t> first{text.npos, 0};
-    for (const std::int32_t id : {words_.unknown, words_.end, words_.padding})
-      first = std::min(first, {text.find(piece(id)), id});
-    return first;
-  }
-
-  void append_pieces(std::string_view text, std::vector<std::int32_t>& ids) const {
-    const auto append = [&](const std::string& found) {
-      const auto known = ids_.find(found);
-      ids.push_back(known == ids_.end() ? words_.unknown : known->second);
-    };
+  void append_pieces(std::string_view text, std::vector<std::int32_t>& ids) const override {
     if (const std::size_t end = text.find("<<"); text.substr(0, 2) == ">>" && end != text.npos) {
-      append(std::string(text.substr(0, end + 2)));
+      append_piece(std::string(text.substr(0, end + 2)), ids);
       text.remove_prefix(end + 2);
     }
-    for (const std::string& found : model_.pieces(text)) append(found);
+    NumberedPieces::append_pieces(text, ids);
   }
 
-  MarianVocabulary words_;
-  SentencePieceModel model_;
-  std::unordered_map<std::string, std::int32_t> ids_;
+  const MarianVocabulary words_;
 };
 
 std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& name) {
   const std::size_t line = payload.find('\n');
   try {
     const auto header = parse_json<nlohmann::json>(std::string_view(payload).substr(0, line), name);
-    MarianVocabulary words{header.at("pieces").get<std::vector<std::string>>(),
-                           header.at("unknown").get<std::int32_t>(),
-                           header.at("end").get<std::int32_t>(),
-                           header.at("padding").get<std::int32_t>(),
-                           header.at("begin").get<std::int32_t>(),
-                           header.at("language").get<std::string>()};
+    MarianVocabulary words(header.at("pieces").get<std::vector<std::string>>(),
+                           header.at("unknown").get<std::int32_t>(), header.at("end").get<std::int32_t>(),
+                           header.at("padding").get<std::int32_t>(), header.at("begin").get<std::int32_t>());
+    words.language = header.at("language").get<std::string>();
     for (const std::int32_t id : {words.unknown, words.end, words.padding, words.begin}) {
       check_token(id, static_cast<Index>(words.pieces.size()));
       if (words.pieces[static_cast<std::size_t>(id)].empty())
@@ -145,11 +88,10 @@ MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string
     if (found == pieces.end()) throw DataError(name, 0, std::string("lacks ") + piece);
     return static_cast<std::int32_t>(found - pieces.begin());
   };
-  MarianVocabulary words{{}, id_of("<unk>"), id_of("</s>")};
-  words.begin = words.padding = static_cast<std::int32_t>(pieces.size());
+  const std::int32_t unknown = id_of("<unk>"), end = id_of("</s>");
+  const auto padding = static_cast<std::int32_t>(pieces.size());
   pieces.emplace_back("<pad>");
-  words.pieces = std::move(pieces);
-  return words;
+  return {std::move(pieces), unknown, end, padding};
 }
 
 std::unique_ptr<Tokenizer> train_marian(const TextSource& text, Index size) {
@@ -211,24 +153,14 @@ class MarianTokenizerConfig {
 MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerConfig& config,
                                  std::optional<std::int32_t> begin) {
   const auto ids = parse_json<nlohmann::json>(read_file<CheckpointError>(path), path);
-  MarianVocabulary words;
-  for (const auto& [piece, id] : ids.items()) {
-    if (!ids.is_object() || !id.is_number_integer() || id < 0 || id >= kMostIds)
-      throw DataError(path, 0, format("is not an object of pieces and ids; got {}: {}", piece, id.dump()));
-    const auto at = id.get<std::size_t>();
-    if (at >= words.pieces.size()) words.pieces.resize(at + 1);
-    words.pieces[at] = piece;
-  }
+  const std::vector<std::string> pieces = pieces_by_id(ids, path);
   const auto control = [&](const char* role, const char* otherwise) {
     const std::string name = config.token_name(role, otherwise);
     if (name.empty() || !ids.contains(name)) throw DataError(path, 0, format("lacks {}, the {}", name, role));
     return ids[name].get<std::int32_t>();
   };
-  words.unknown = control("unk_token", "<unk>");
-  words.end = control("eos_token", "</s>");
-  words.padding = control("pad_token", "<pad>");
-  words.begin = begin.value_or(words.padding);
-  return words;
+  return {pieces, control("unk_token", "<unk>"), control("eos_token", "</s>"), control("pad_token", "<pad>"),
+          begin};
 }
 
 /// The vocabulary and the model of a tokenizer.
@@ -241,10 +173,11 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
                "with --tokenizer marian, unigram or bpe",
                tokenizer.kind()));
   }
-  MarianVocabulary words{{"<pad>", "<unk>", "<s>", "</s>"}, kUnknown, kEnd, kPadding, kBegin, {}};
+  std::vector<std::string> pieces = {"<pad>", "<unk>", "<s>", "</s>"};
   for (auto id = static_cast<std::int32_t>(kSpecialTokens); id < tokenizer.vocabulary_size(); ++id)
-    words.pieces.push_back(tokenizer.piece(id));
-  return {words, read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload};
+    pieces.push_back(tokenizer.piece(id));
+  return {MarianVocabulary(pieces, kUnknown, kEnd, kPadding, kBegin),
+          read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload};
 }
 
 std::string vocabulary_json(const MarianVocabulary& words) {

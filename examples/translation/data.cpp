@@ -30,7 +30,15 @@ std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokeniz
 
 }  // namespace
 
-Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::ordered_json& config) {
+void Vocabularies::set_frame(SearchConfig& search) const {
+  search.padding = frame.padding, search.begin = frame.begin, search.end = frame.end;
+  search.source_before = frame.source_before, search.source_after = frame.source_after;
+  search.forced = frame.forced;
+  if (frame.begins_zero) search.never = {frame.begin};
+}
+
+Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::ordered_json& config,
+                                const SentenceOptions& asked) {
   const auto load_side = [&](const std::string& side) {
     const std::string path = folder + "/" + side + ".vocabulary";
     std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(sentence_tokenizers(), path);
@@ -38,7 +46,12 @@ Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::order
       throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
     return tokenizer;
   };
-  return {load_side("source"), load_side("target")};
+  const auto source = load_side("source"), target = load_side("target");
+  const auto own = [&, training = config.at("training")](const char* name) {
+    return training.value(name, "");
+  };
+  return {source, target,
+          asked.or_those_of({{own("source_language"), own("target_language")}, own("source_prefix")})};
 }
 
 nlohmann::ordered_json Vocabularies::description() const {
@@ -95,20 +108,21 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
                                                                         : load_sentencepiece_model(model));
   };
   if (!options.model.tie_embeddings)
-    return {make(options.source_model, true, false), make(options.target_model, false, true)};
+    return {make(options.source_model, true, false), make(options.target_model, false, true),
+            options.sentences};
   const auto shared = make(options.source_model, true, true);
-  return {shared, shared};
+  return {shared, shared, options.sentences};
 }
 
-std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::string& line) {
+std::vector<std::int32_t> source_of_line(const Vocabularies& words, const std::string& line) {
   if (trim_end(line).empty()) return {};
-  return tokenizer.encode(sentence_of_line(line));
+  return words.encode_source(sentence_of_line(line));
 }
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs) {
   std::vector<EncodedPair> encoded;
   for (const TextPair& pair : pairs)
-    encoded.push_back({vocabularies.source->encode(pair.source), vocabularies.target->encode(pair.target)});
+    encoded.push_back({vocabularies.encode_source(pair.source), vocabularies.target->encode(pair.target)});
   return encoded;
 }
 

@@ -1,31 +1,46 @@
 #pragma once
 
 #include <tapeformer/data/batching.h>
+#include <tapeformer/data/tokenizers/transformers.h>
 #include <tapeformer/examples/translation/options.h>
+#include <tapeformer/nn/generation/search.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
 
-/// Source and target tokenizers; the same object for a shared vocabulary.
+/// Source and target tokenizers, the same object for a shared vocabulary, and how sentences are framed.
 struct Vocabularies {
+  Vocabularies() = default;
+  /// Throws: DataError for unknown languages
+  Vocabularies(std::shared_ptr<const Tokenizer> of_sources, std::shared_ptr<const Tokenizer> of_targets,
+               SentenceOptions asked = {})
+      : source(std::move(of_sources)),
+        target(std::move(of_targets)),
+        sentences(std::move(asked)),
+        frame(frame_of(*source, *target, sentences.languages)) {}
+
   std::shared_ptr<const Tokenizer> source, target;
+  SentenceOptions sentences;  ///< the prefix is before every source
+  SentenceFrame frame;
 
-  /// The ids of begin, end and padding, which counts nowhere and is within either vocabulary, in a
-  /// configuration that has them.
-  template <class Config>
-  void set_ids(Config& config) const {
-    config.padding = std::min(source->padding(), target->padding()), config.begin = *target->begin(),
-    config.end = *target->end();
+  /// The ids of a sentence, without the frame.
+  std::vector<std::int32_t> encode_source(const std::string& text) const {
+    return source->encode(sentences.source_prefix + text);
   }
-  /// True if decoders start from padding, which no output has then.
-  bool starts_from_padding() const { return target->begin() == target->padding(); }
+  /// The most ids of a source that a model of `max_length` can take.
+  std::size_t most_source(Index max_length) const {
+    return static_cast<std::size_t>(max_length - frame.source_length(0));
+  }
+  /// The frame in the configuration of a search, in which no output has a begin without an embedding.
+  void set_frame(SearchConfig& search) const;
 
+  /// The vocabularies of a run, with what `asked` has instead of the run's own languages and prefix.
   /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
-  static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);
+  static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config,
+                           const SentenceOptions& asked = {});
   /// The fingerprints for config.json, by which load() recognises them.
   nlohmann::ordered_json description() const;
 };
@@ -38,7 +53,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
 /// The ids of a line to translate, whose tabs count as spaces; none for a line of white space alone.
-std::vector<std::int32_t> source_of_line(const Tokenizer& tokenizer, const std::string& line);
+std::vector<std::int32_t> source_of_line(const Vocabularies& words, const std::string& line);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.

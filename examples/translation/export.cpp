@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/partial_folder.h>
@@ -10,6 +11,7 @@
 #include <tapeformer/examples/translation/generation_config.h>
 #include <tapeformer/examples/translation/marian_folder.h>
 #include <tapeformer/examples/translation/run.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/marian_npz.h>
 
@@ -18,6 +20,8 @@
 namespace tapeformer {
 namespace {
 
+using Files = std::map<std::string, std::string>;
+
 /// A format that `export` writes.
 struct TranslationFormat {
   const ModelFormatOf<EncoderDecoderConfig>& models;  ///< its name, and what it expresses
@@ -25,7 +29,7 @@ struct TranslationFormat {
   std::vector<std::string> weights;                   ///< the files that `save` writes
   void (*save)(const std::string& folder, TranslationRun& run);
   /// Names and contents of all other files.
-  std::map<std::string, std::string> (*files)(const TranslationRun& run);
+  Files (*files)(const TranslationRun& run);
 };
 
 /// Models of MarianMT alone, in folders of transformers.
@@ -43,9 +47,9 @@ void save_marian_mt(const std::string& folder, TranslationRun& run) {
                      std::min(run.words.source->padding(), run.words.target->padding())});
 }
 
-std::map<std::string, std::string> marian_mt_files(const TranslationRun& run) {
+Files marian_mt_files(const TranslationRun& run) {
   const auto files = marian_files(*run.words.source, *run.words.target);
-  std::map<std::string, std::string> all(files.begin(), files.end());
+  Files all(files.begin(), files.end());
   all["generation_config.json"] = generation_config_json(run.words, run.model.config().max_length);
   return all;
 }
@@ -54,9 +58,39 @@ void save_marian(const std::string& folder, TranslationRun& run) {
   save_marian_npz(folder + "/model.npz", run.model);
 }
 
-std::map<std::string, std::string> marian_own_files(const TranslationRun& run) {
+Files marian_own_files(const TranslationRun& run) {
   auto [names, files] = marian_vocabulary_files(*run.words.source, *run.words.target);
   files["decoder.yml"] = marian_decoder_yml(names);
+  return files;
+}
+
+/// The config.json that a model of transformers came with, and what `now` says of the model.
+std::string changed_config(const std::string& before, const std::string& now) {
+  Json config = parse_json(before);
+  const Json changed = parse_json(now);
+  for (const auto& [field, value] : changed.items())
+    if (field != "model_type" && field != "architectures" && !ends_with(field, "_token_id"))
+      config[field] = value;
+  return config.dump(2) + "\n";
+}
+
+Files files_of_origin(const TranslationRun& run) {
+  return transformers_files_of(*run.words.target, run.words.sentences.languages);
+}
+
+void save_tuned(const std::string& folder, TranslationRun& run) {
+  const SentenceFrame& frame = run.words.frame;
+  const std::string config = folder + "/config.json";
+  save_hugging_face(folder, run.model, {frame.begin, {frame.end}, frame.padding});
+  write_atomically(config, changed_config(files_of_origin(run).at("config.json"), read_file(config)));
+}
+
+Files tuned_files(const TranslationRun& run) {
+  Files files = files_of_origin(run);
+  if (files.empty())
+    throw CheckpointError(
+        "[export] the format transformers is for models that came from it; try --format marian");
+  files.erase("config.json");
   return files;
 }
 
@@ -67,6 +101,11 @@ const std::vector<TranslationFormat>& translation_formats() {
        {"config.json", "model.safetensors"},
        save_marian_mt,
        marian_mt_files},
+      {transformers_format<EncoderDecoderConfig>(),
+       "the family of transformers that a fine-tuned model came from",
+       {"config.json", "model.safetensors"},
+       save_tuned,
+       tuned_files},
       {marian_npz_format(), "a folder for marian-decoder", {"model.npz"}, save_marian, marian_own_files}};
   return formats;
 }
@@ -95,19 +134,23 @@ void TranslationExportOptions::add_to(const Command& command) {
   }
   command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything").required();
-  command.option("--format", format, joined(helps, ", or ")).one_of(names);
+  command.option("--format", format, joined(helps, ", or ") + "; marian or transformers without it")
+      .one_of(names);
   add_average_option(command, average);
+  sentences.add_to(command);
 }
 
 int export_translation(const TranslationExportOptions& options) {
+  TranslationRun run = TranslationRun::load(options.run, options.average, options.sentences);
+  const std::string usual = files_of_origin(run).empty() ? "marian" : "transformers";
+  const std::string& name = options.format.empty() ? usual : options.format;
   const TranslationFormat& format =
       *std::find_if(translation_formats().begin(), translation_formats().end(),
-                    [&](const TranslationFormat& known) { return options.format == known.models.name; });
-  TranslationRun run = TranslationRun::load(options.run, options.average);
+                    [&](const TranslationFormat& known) { return name == known.models.name; });
   require_expressed(format.models, run.model.config());
-  const auto files = format.files(run);
+  const Files files = format.files(run);
   std::vector<std::string> names = format.weights;
-  for (const auto& [name, content] : files) names.push_back(name);
+  for (const auto& [file, content] : files) names.push_back(file);
   PartialFolder folder(options.output, names);
   try {
     format.save(folder.path(), run);
@@ -116,7 +159,7 @@ int export_translation(const TranslationExportOptions& options) {
     if (text.find(folder.path()) == 0) text.replace(0, folder.path().size(), options.output);
     throw CheckpointError(text);
   }
-  for (const auto& [name, content] : files) write_atomically(folder.file(name), content);
+  for (const auto& [file, content] : files) write_atomically(folder.file(file), content);
   folder.finish();
   print("{}: {}\n", options.output, joined(names, ", "));
   return kExitSuccess;

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <tapeformer/autograd/shape.h>
-
-#include <string>
+#include <tapeformer/examples/translation/options.h>
 
 namespace tapeformer {
 
 class Command;
 
 struct TranslationExportOptions {
-  std::string run, output, format = "marian";
+  std::string run, output, format;  ///< empty for transformers where the model came from it, else marian
   Index average = 0;
+  SentenceOptions sentences;
 
   void add_to(const Command& command);
 };

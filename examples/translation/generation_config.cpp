@@ -47,9 +47,7 @@ const OrderedJson& neutral_settings() {
                                        {"diversity_penalty", 0},
                                        {"repetition_penalty", 1},
                                        {"encoder_repetition_penalty", 1},
-                                       {"no_repeat_ngram_size", 0},
                                        {"encoder_no_repeat_ngram_size", 0},
-                                       {"min_length", 0},
                                        {"guidance_scale", 1}};
   return settings;
 }
@@ -66,11 +64,12 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   for (const auto& [name, value] : neutral_settings().items())
     if (settings.json.contains(name) && settings.json[name] != value) settings.refuse(name);
   for (const char* name :
-       {"max_new_tokens", "min_new_tokens", "forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens",
-        "sequence_bias", "exponential_decay_length_penalty", "force_words_ids", "constraints"})
+       {"max_new_tokens", "min_new_tokens", "suppress_tokens", "begin_suppress_tokens", "sequence_bias",
+        "exponential_decay_length_penalty", "force_words_ids", "constraints"})
     if (settings.json.contains(name)) settings.refuse(name);
   SearchConfig search;
-  words.set_ids(search);
+  words.set_frame(search);
+  search.never.clear();
   search.beam = settings.get<Index>("num_beams", 1);
   search.length_penalty = settings.get<double>("length_penalty", 1);
   search.renormalize = settings.get<bool>("renormalize_logits", false);
@@ -80,6 +79,10 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   search.transformers->early_stopping = early == true      ? EarlyStopping::yes
                                         : early == "never" ? EarlyStopping::never
                                                            : EarlyStopping::no;
+  const auto first = settings.get<std::int32_t>("forced_bos_token_id", -1);
+  if (first >= 0 && search.forced.empty()) search.forced = {first};  // a language that is chosen goes first
+  search.no_repeat_ngram = settings.get<Index>("no_repeat_ngram_size", 0);
+  search.min_tokens = settings.get<Index>("min_length", 0) - 1;  // theirs counts the begin
   const auto forced = settings.get<std::int32_t>("forced_eos_token_id", -1);
   if (forced >= 0 && forced != search.end) settings.refuse("forced_eos_token_id");
   search.transformers->forced_end = forced >= 0;
@@ -89,6 +92,7 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
     search.never.push_back(word[0]);
   }
   const Index longest = settings.get<Index>("max_length", 0), ends = forced >= 0 ? 2 : 1;
+  if (search.no_repeat_ngram < 0) settings.refuse("no_repeat_ngram_size");
   if (search.beam < 1) settings.refuse("num_beams");
   if (longest != 0 && longest <= ends) settings.refuse("max_length");
   if (longest > 0) search.max_tokens = longest - ends;
@@ -96,15 +100,13 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
 }
 
 std::string generation_config_json(const Vocabularies& words, Index max_length) {
-  SearchConfig search;
-  words.set_ids(search);
-  search.padding = words.target->padding();
-  std::vector<TokenIds> never = {{search.padding}};
-  if (search.begin != search.padding) never.push_back({search.begin});
-  return OrderedJson({{"decoder_start_token_id", search.begin},
-                      {"eos_token_id", search.end},
-                      {"forced_eos_token_id", search.end},
-                      {"pad_token_id", search.padding},
+  const SentenceFrame& frame = words.frame;
+  std::vector<TokenIds> never = {{words.target->padding()}};
+  if (!frame.begins_zero) never.push_back({frame.begin});
+  return OrderedJson({{"decoder_start_token_id", frame.begin},
+                      {"eos_token_id", frame.end},
+                      {"forced_eos_token_id", frame.end},
+                      {"pad_token_id", words.target->padding()},
                       {"bad_words_ids", never},
                       {"max_length", max_length},
                       {"num_beams", 5},

@@ -13,8 +13,8 @@ namespace tapeformer {
 std::optional<std::int32_t> decoder_start_in(const std::string& folder);
 
 /// The search of `generate` as generation_config.json, or an older config.json, of the folder has it:
-/// num_beams, length_penalty, early_stopping, max_length, forced_eos_token_id, bad_words_ids of one token
-/// each and renormalize_logits.
+/// num_beams, length_penalty, early_stopping, max_length, min_length, no_repeat_ngram_size,
+/// forced_bos_token_id, forced_eos_token_id, bad_words_ids of one token each and renormalize_logits.
 /// Throws:  CheckpointError naming the file and a setting that would change outputs and is not supported
 SearchConfig read_generation_config(const std::string& folder, const Vocabularies& words);
 

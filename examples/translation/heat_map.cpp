@@ -34,31 +34,26 @@ std::string with_spaces(std::string piece) {
 
 }  // namespace
 
-std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids, Index count) {
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(with_spaces(tokenizer.piece(id)));
-  pieces.push_back(tokenizer.piece(*tokenizer.end()));
-  pieces.resize(static_cast<std::size_t>(count));
   return pieces;
 }
 
-std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
-                                            std::int32_t begin, std::int32_t end) {
-  Ids source_ids = source, target_ids{begin};
-  source_ids.push_back(end);
-  const auto most = static_cast<std::size_t>(model.config().max_length - 1);
-  target_ids.insert(target_ids.end(), target.begin(),
-                    target.begin() + static_cast<std::ptrdiff_t>(std::min(most, target.size())));
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source, Ids target,
+                                            std::int32_t begin) {
+  target.insert(target.begin(), begin);
+  target.resize(std::min(target.size() - 1, static_cast<std::size_t>(model.config().max_length)));
   std::vector<Tensor> weights;
   const Device device = model.device();
-  model.decode(row_of(target_ids, device), model.encode(row_of(source_ids, device), {}), {}, &weights);
+  model.decode(row_of(target, device), model.encode(row_of(source, device), {}), {}, &weights);
   return weights;
 }
 
 Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target, Index layer,
-                               std::int32_t begin, std::int32_t end) {
+                               std::int32_t begin) {
   const Tensor weights_bhts =
-      cross_attention_weights(model, source, target, begin, end).at(static_cast<std::size_t>(layer));
+      cross_attention_weights(model, source, target, begin).at(static_cast<std::size_t>(layer));
   return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
 }
 
@@ -92,13 +87,15 @@ void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& 
                                const Ids& target, Index line) const {
   if (file.empty()) return;
   const Index shown = layer < 0 ? model.config().decoder_layers - 1 : layer;
-  Tensor weights =
-      cross_attention_weights(model, source, target, shown, *words.target->begin(), *words.target->end());
+  const Ids read = words.frame.source(source);
+  Ids written = target;
+  written.push_back(words.frame.end);
+  Tensor weights = cross_attention_weights(model, read, written, shown, words.frame.begin);
+  written.resize(static_cast<std::size_t>(weights.size(1)));
   const Index number = head_number(head);
   if (number >= 0) weights = slice(weights, 0, number, 1);
   const std::string of = number >= 0 ? ", head " + head : head == "all" ? "" : ", heads averaged";
-  write_heat_map(path(line), weights, pieces_of(*words.target, target, weights.size(1)),
-                 pieces_of(*words.source, source, weights.size(2)),
+  write_heat_map(path(line), weights, pieces_of(*words.target, written), pieces_of(*words.source, read),
                  {head != "all", format("decoder layer {}{}: {} → {}", shown, of,
                                         words.source->decode(source), words.target->decode(target))});
 }

@@ -10,20 +10,17 @@ namespace tapeformer {
 
 class Command;
 
-/// The pieces of `count` tokens, `ids` and the end, as a reader expects them: " house" for "▁house".
-std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
-                                   Index count);
+/// The pieces of tokens as a reader expects them: " house" for "▁house".
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
 
-/// The cross-attention weights of all decoder layers, each [1, H, T, S].
+/// The cross-attention weights of all decoder layers, each [1, H, T, S], while the model reads the S tokens
+/// of `source` and writes the T tokens of `target`, both with their ends, or as many as max_length allows.
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
                                             const std::vector<std::int32_t>& source,
-                                            const std::vector<std::int32_t>& target, std::int32_t begin,
-                                            std::int32_t end);
-/// A decoder layer's attention weights to the source while the model writes `target` and its end.
-/// Shapes:  weights [H, T, S]: S source tokens and the end, T target tokens and the end, within max_length
+                                            std::vector<std::int32_t> target, std::int32_t begin);
+/// The weights of a decoder layer. Shapes:  weights [H, T, S]
 Tensor cross_attention_weights(const EncoderDecoder& model, const std::vector<std::int32_t>& source,
-                               const std::vector<std::int32_t>& target, Index layer,
-                               std::int32_t begin = kBegin, std::int32_t end = kEnd);
+                               const std::vector<std::int32_t>& target, Index layer, std::int32_t begin);
 
 /// Pictures of the decoder's attention to the source, with the options of `translate --heatmap`.
 struct TranslationHeatMap {
@@ -36,7 +33,7 @@ struct TranslationHeatMap {
   void check(const EncoderDecoderConfig& model) const;
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;
-  /// Throws: CheckpointError if the file cannot be written
+  /// Source and target come without ends. Throws: CheckpointError if the file cannot be written
   void write(const EncoderDecoder& model, const Vocabularies& words, const std::vector<std::int32_t>& source,
              const std::vector<std::int32_t>& target, Index line) const;
 };

@@ -64,18 +64,17 @@ EncoderDecoderConfig marian_folder_config(const std::string& folder) {
   return marian_npz_config(read_decoder(folder).model);
 }
 
-TranslationRun load_marian_folder(const std::string& folder) {
+TranslationRun load_marian_folder(const std::string& folder, const SentenceOptions& sentences) {
   const MarianDecoder decoder = read_decoder(folder);
   const auto [source, target] = load_marian_vocabularies(decoder.source, decoder.target);
-  TranslationRun run{load_marian_npz(decoder.model), {source, target}, {}, decoder.search};
+  TranslationRun run{load_marian_npz(decoder.model), {source, target, sentences}, {}, decoder.search};
   const EncoderDecoderConfig& model = run.model.config();
   for (const auto& [path, words, wanted] : {std::tuple(decoder.source, source, model.source_vocabulary),
                                             {decoder.target, target, model.target_vocabulary}})
     if (words->vocabulary_size() != wanted)
       throw CheckpointError(format("{}: must have {}, as the model has; got {}", path,
                                    number_of(wanted - 1, "piece"), words->vocabulary_size() - 1));
-  run.words.set_ids(run.search);
-  run.search.never = {run.search.begin};
+  run.words.set_frame(run.search);
   if (!decoder.writes_unknown) run.search.never.push_back(target->encode("<unk>").at(0));
   return run;
 }

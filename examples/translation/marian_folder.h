@@ -12,7 +12,7 @@ EncoderDecoderConfig marian_folder_config(const std::string& folder);
 /// The model, its vocabularies and the search that decoder.yml wants: the best beam-size candidates of a step
 /// may end, and as many outputs are found.
 /// Throws:  CheckpointError, DataError naming the file, and an option that is not supported
-TranslationRun load_marian_folder(const std::string& folder);
+TranslationRun load_marian_folder(const std::string& folder, const SentenceOptions& sentences = {});
 
 /// The content of a decoder.yml for model.npz and vocabularies of these names.
 std::string marian_decoder_yml(const std::vector<std::string>& vocabularies);

@@ -6,6 +6,25 @@
 
 namespace tapeformer {
 
+void SentenceOptions::describe(const FieldVisitor& field) {
+  field("source_language", languages.source,
+        "the language of sources, for mBART, M2M100 and NLLB: fra_Latn, "
+        "fr_XX or fr, as the model has it; without it, the model's own");
+  field("target_language", languages.target, "the language of translations, likewise");
+  field("source_prefix", source_prefix, "text before every source, for T5: 'translate English to German: '");
+}
+
+void SentenceOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
+
+SentenceOptions SentenceOptions::or_those_of(const SentenceOptions& others) const {
+  const auto either = [](const std::string& first, const std::string& second) {
+    return first.empty() ? second : first;
+  };
+  return {
+      {either(languages.source, others.languages.source), either(languages.target, others.languages.target)},
+      either(source_prefix, others.source_prefix)};
+}
+
 void TranslationOptions::describe(const FieldVisitor& field) {
   const auto in_data = field.in_group("Data"), in_vocabulary = field.in_group("Vocabulary"),
              in_model = field.in_group("Model"), in_training = field.in_group("Training");
@@ -32,6 +51,7 @@ void TranslationOptions::describe(const FieldVisitor& field) {
       "held_out", held_out,
       "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that "
       "is less");
+  sentences.describe(in_data);
   in_vocabulary("tokenizer", tokenizer,
                 "word, space (for text that is cut already), character, bpe, unigram or marian (unigram with "
                 "the ids of "
@@ -126,7 +146,7 @@ void TranslationOptions::check() const {
       !model.tie_embeddings || (source_model.empty() && target_model.empty()) || source_model == target_model,
       "--shared-vocabulary needs the same file as --source-model and --target-model");
   training.check();
-  tapeformer::tokenizer_kind(sentence_tokenizers(), tokenizer_kind());
+  if (from.empty()) tapeformer::tokenizer_kind(sentence_tokenizers(), tokenizer_kind());
   model_config(vocabulary, vocabulary).check();  // whatever the sizes of the vocabularies will be
 }
 
@@ -153,6 +173,7 @@ void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trai
   options.model = trained.model;
   options.tokenizer = trained.tokenizer, options.vocabulary = trained.vocabulary;
   options.source_model = trained.source_model, options.target_model = trained.target_model;
+  options.sentences = asked.sentences.or_those_of(trained.sentences);
   take_fine_tuned(fields_of(options), fields_of(asked), options.from, command);
 }
 

@@ -2,6 +2,7 @@
 
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/transformers.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
@@ -25,6 +26,17 @@ struct PairFiles {
   std::vector<TextPair> read(bool swap) const;
 };
 
+/// What a model of several languages or tasks has to know about sentences; empty for what the model says.
+struct SentenceOptions {
+  Languages languages;
+  std::string source_prefix;
+
+  void add_to(const Command& command);
+  void describe(const FieldVisitor& field);
+  /// With the values of others for those that are empty.
+  SentenceOptions or_those_of(const SentenceOptions& others) const;
+};
+
 /// The largest default number of held-out source sentences.
 constexpr Index kMostUnaskedHeldOut = 2000;
 
@@ -38,6 +50,7 @@ struct TranslationOptions {
   Index grammar_pairs = 15000;  ///< of the built-in corpus, the first ones
   Index max_words = 0;          ///< per side; 0 for no limit
   Index held_out = 0;  ///< source sentences, half validation and half test; 0: see sentences_held_out
+  SentenceOptions sentences;
   // Vocabulary
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;

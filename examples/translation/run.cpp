@@ -26,23 +26,27 @@ EncoderDecoderConfig transformers_config(const std::string& folder) {
                 [&] { return hugging_face_config<EncoderDecoderConfig>(read_file<CheckpointError>(path)); });
 }
 
-TranslationRun load_transformers(const std::string& folder) {
-  if (!std::filesystem::exists(folder + "/source.spm")) {
-    throw CheckpointError(folder +
-                          ": has no tokenizer of MarianMT: no source.spm, target.spm and vocab.json; "
-                          "try a folder that has them");
+/// True for a folder of transformers with the tokenizer of MarianMT.
+bool has_marian(const std::string& folder) { return std::filesystem::exists(folder + "/source.spm"); }
+
+TranslationRun load_transformers(const std::string& folder, const SentenceOptions& sentences) {
+  Vocabularies words;
+  if (has_marian(folder)) {
+    const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
+    words = {source, target, sentences};
+  } else {
+    const auto shared = load_transformers_tokenizer(folder);
+    words = {shared, shared, sentences};
   }
-  const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
-  TranslationRun run{load_hugging_face<EncoderDecoder>(folder), {source, target}, {}, {}};
-  run.search = read_generation_config(folder, run.words);
-  return run;
+  SearchConfig search = read_generation_config(folder, words);
+  return {load_hugging_face<EncoderDecoder>(folder), std::move(words), {}, std::move(search)};
 }
 
 /// A kind of folders of other programs.
 struct ForeignFolder {
   bool (*is)(const std::string& folder);
   EncoderDecoderConfig (*config)(const std::string& folder);
-  TranslationRun (*load)(const std::string& folder);
+  TranslationRun (*load)(const std::string& folder, const SentenceOptions& sentences);
 };
 
 /// nullptr for a run. Throws: CheckpointError that says why `folder` is nothing that is known
@@ -53,7 +57,7 @@ const ForeignFolder* foreign_folder(const std::string& folder) {
     if (kind.is(folder)) return &kind;
   check_run_folder(
       folder, "tokenizer", "train_language_model",
-      "a folder that train_translation train --run made, one of MarianMT, or one of Marian with its "
+      "a folder that train_translation train --run made, one of transformers, or one of Marian with its "
       "decoder.yml");
   return nullptr;
 }
@@ -96,6 +100,7 @@ void SearchOptions::add_to(const Command& command) {
              kPositiveShare);
   of_samples("--seed", sampling.seed, "seed of the random draws", kAnyNumber);
   add_average_option(command, average);
+  sentences.add_to(command);
   compute.add_to(command);
 }
 
@@ -105,7 +110,7 @@ void SearchOptions::refuse_ignored(const Command& command) const {
 
 TranslationRun SearchOptions::load(const std::string& folder, const Compute& chosen) const {
   use_threads(static_cast<int>(chosen.threads));
-  TranslationRun run = TranslationRun::load(folder, average);
+  TranslationRun run = TranslationRun::load(folder, average, sentences);
   chosen.apply(run.model);
   return run;
 }
@@ -145,23 +150,26 @@ TranslationOptions translation_training_in(const std::string& folder) {
   if (!foreign) return options_of<TranslationOptions>(RunFolder(folder));
   TranslationOptions options;
   options.model = foreign->config(folder);
-  options.tokenizer = marian_pieces().name, options.vocabulary = options.model.target_vocabulary;
+  const bool is_bundle = is_transformers(folder) && !has_marian(folder);
+  options.tokenizer = (is_bundle ? transformers_files() : marian_pieces()).name;
+  options.vocabulary = options.model.target_vocabulary;
   return options;
 }
 
-TranslationRun TranslationRun::load(const std::string& folder, Index average) {
+TranslationRun TranslationRun::load(const std::string& folder, Index average,
+                                    const SentenceOptions& sentences) {
   if (const ForeignFolder* const foreign = foreign_folder(folder)) {
     if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
-    return foreign->load(folder);
+    return foreign->load(folder, sentences);
   }
   const RunFolder run(folder);
   check_trained(folder);
   const Json config = run.config();
   try {
-    TranslationRun trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config, {}};
+    TranslationRun trained{
+        EncoderDecoder::load(folder), Vocabularies::load(folder, config, sentences), config, {}};
     trained.search.beam = 5;
-    trained.words.set_ids(trained.search);
-    if (trained.words.starts_from_padding()) trained.search.never = {trained.search.begin};
+    trained.words.set_frame(trained.search);
     if (average > 0) run.load_average(average, trained.model);
     return trained;
   } catch (const Json::exception& error) {

@@ -23,8 +23,10 @@ struct TranslationRun {
   SearchConfig search;  ///< the ids of the vocabularies, and how the folder wants outputs to be searched for
 
   /// Loads a run folder of this program, with the mean of the last `average` weights that it kept unless that
-  /// is 0, or a folder of another program. Throws: CheckpointError, DataError
-  static TranslationRun load(const std::string& folder, Index average = 0);
+  /// is 0, or a folder of another program; `sentences` in place of its own.
+  /// Throws:  CheckpointError, DataError
+  static TranslationRun load(const std::string& folder, Index average = 0,
+                             const SentenceOptions& sentences = {});
 };
 
 /// Which weights are used, and how outputs are searched for.
@@ -37,6 +39,7 @@ struct SearchOptions {
   SamplingConfig sampling;
   bool draw = false;
   Index average = 0;
+  SentenceOptions sentences;
   std::string cache = "contiguous";
   ComputeOptions compute;
 

@@ -121,10 +121,10 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
     make_batches_and_model(options_.model_config(vocabularies_.source->vocabulary_size(),
                                                  vocabularies_.target->vocabulary_size()),
                            progress);
-    if (vocabularies_.starts_from_padding()) start_from_zeros();
+    if (vocabularies_.frame.begins_zero) start_from_zeros();
     return;
   }
-  TranslationRun from = TranslationRun::load(options_.from);
+  TranslationRun from = TranslationRun::load(options_.from, 0, options_.sentences);
   vocabularies_ = from.words;
   EncoderDecoderConfig config = from.model.config();
   config.layer.dropout = options_.model.layer.dropout;
@@ -164,7 +164,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   batching.token_budget = options_.batch_tokens;
   batching.max_tokens = options_.model.max_length;
   batching.seed = options_.training.seed;
-  vocabularies_.set_ids(batching);
+  batching.frame = vocabularies_.frame;
   const auto batches_of = [&](const std::vector<TextPair>& pairs, const char* part) {
     try {
       return std::make_unique<TranslationBatches>(encode(vocabularies_, pairs), batching);
@@ -242,7 +242,7 @@ void TranslationTask::start_from_zeros() {
 }
 
 void TranslationTask::adjust_gradients() {
-  if (!vocabularies_.starts_from_padding()) return;
+  if (!vocabularies_.frame.begins_zero) return;
   const Parameter embedding = target_embedding(*model_);
   if (Tensor gradient = embedding.gradient(); gradient.defined())
     gradient.copy_from(without_padding(gradient));
@@ -275,13 +275,12 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
       std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   std::vector<TokenIds> sources;
   for (std::size_t i = 0; i < count; ++i) {
-    TokenIds& source = sources.emplace_back(vocabularies_.source->encode(corpus_.validation[i].source));
-    source.resize(std::min(source.size(), static_cast<std::size_t>(options_.model.max_length - 1)));
+    TokenIds& source = sources.emplace_back(vocabularies_.encode_source(corpus_.validation[i].source));
+    source.resize(std::min(source.size(), vocabularies_.most_source(options_.model.max_length)));
   }
   SearchConfig search;
   search.graphs = graphs;
-  vocabularies_.set_ids(search);
-  if (vocabularies_.starts_from_padding()) search.never = {search.begin};
+  vocabularies_.set_frame(search);
   model_->eval();
   const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
   model_->train();
@@ -297,21 +296,20 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
 Json TranslationTask::attention_example() {
   if (corpus_.validation.empty()) return {};
   const TextPair& pair = corpus_.validation.front();
-  TokenIds source = vocabularies_.source->encode(pair.source),
+  const SentenceFrame& frame = vocabularies_.frame;
+  TokenIds source = vocabularies_.encode_source(pair.source),
            target = vocabularies_.target->encode(pair.target);
-  const auto shorten = [&](TokenIds& ids) {
-    const Index most = std::min<Index>(kShownTokens, options_.model.max_length - 1);
+  const auto shorten = [&](TokenIds& ids, Index framed) {
+    const Index most = std::min<Index>(kShownTokens, options_.model.max_length - framed);
     ids.resize(std::min(ids.size(), static_cast<std::size_t>(most)));
   };
-  shorten(source), shorten(target);
+  shorten(source, frame.source_length(0)), shorten(target, frame.target_length(0));
+  source = frame.source(source), target = frame.target(target);
   model_->eval();
-  const std::vector<Tensor> weights = cross_attention_weights(
-      *model_, source, target, *vocabularies_.target->begin(), *vocabularies_.target->end());
+  const std::vector<Tensor> weights = cross_attention_weights(*model_, source, target, frame.begin);
   model_->train();
-  const Tensor& first_bhts = weights.front();
-  return attention_json(weights, "decoder layer",
-                        pieces_of(*vocabularies_.target, target, first_bhts.size(2)),
-                        pieces_of(*vocabularies_.source, source, first_bhts.size(3)));
+  return attention_json(weights, "decoder layer", pieces_of(*vocabularies_.target, target),
+                        pieces_of(*vocabularies_.source, source));
 }
 
 }  // namespace tapeformer

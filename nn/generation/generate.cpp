@@ -9,20 +9,21 @@
 namespace tapeformer {
 namespace {
 
-/// Padded source ids with their end tokens, and the mask of tokens, on the CPU.
+/// Padded source ids with the tokens around them, and the mask of tokens, on the CPU.
 std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
                                        const std::vector<std::size_t>& order, const SearchConfig& config) {
+  const std::size_t added = config.source_before.size() + 1 + config.source_after.size();
   std::size_t longest = 0;
-  for (const std::size_t i : order) longest = std::max(longest, sources[i].size() + 1);
+  for (const std::size_t i : order) longest = std::max(longest, sources[i].size() + added);
   const Shape shape{static_cast<Index>(order.size()), static_cast<Index>(longest)};
   const Tensor ids = Tensor::full(shape, config.padding, DType::i32, Device::cpu()),
                mask = Tensor::full(shape, 0, DType::boolean, Device::cpu());
   for (std::size_t row = 0; row < order.size(); ++row) {
     const TokenIds& source = sources[order[row]];
     std::int32_t* to = ids.data<std::int32_t>() + row * longest;
-    std::copy(source.begin(), source.end(), to);
-    to[source.size()] = config.end;
-    std::fill_n(mask.data<bool>() + row * longest, source.size() + 1, true);
+    for (const TokenIds& part : {config.source_before, source, {config.end}, config.source_after})
+      to = std::copy(part.begin(), part.end(), to);
+    std::fill_n(mask.data<bool>() + row * longest, source.size() + added, true);
   }
   return {ids, mask};
 }
@@ -43,7 +44,8 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
     throw ShapeError(
         format("[{}] the model's rotary positions end after {}; got max_tokens={}; try fewer tokens", op,
                last_position, config.max_tokens));
-  const Index most = of.max_length - 1;
+  const Index most =
+      of.max_length - 1 - static_cast<Index>(config.source_before.size() + config.source_after.size());
   for (const TokenIds& source : sources)
     if (static_cast<Index>(source.size()) > most)
       throw ShapeError(
@@ -57,7 +59,8 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
 
-  const Index longest = last_position > 0 ? std::min(most, last_position) : most;  // by default
+  const Index written = of.max_length - 1;
+  const Index longest = last_position > 0 ? std::min(written, last_position) : written;  // by default
   std::vector<Hypothesis> results(sources.size());
   auto done = static_cast<Index>(sources.size() - order.size());
   for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {

@@ -141,11 +141,23 @@ bool advance(Search& search, const Row<T>* rows, const SearchConfig& config) {
   return false;
 }
 
-/// A row of log probabilities without the tokens that never come out.
+/// The tokens that may not follow `tokens`, the begin included.
+TokenIds forbidden_after(const TokenIds& tokens, const SearchConfig& config) {
+  TokenIds forbidden = config.never;
+  if (static_cast<Index>(tokens.size()) <= config.min_tokens) forbidden.push_back(config.end);
+  const auto n = static_cast<std::size_t>(config.no_repeat_ngram);
+  if (n == 0 || tokens.size() < n) return forbidden;
+  const auto last = tokens.end() - static_cast<std::ptrdiff_t>(n - 1);
+  for (auto at = tokens.begin(); at != last; ++at)
+    if (std::equal(last, tokens.end(), at)) forbidden.push_back(at[static_cast<std::ptrdiff_t>(n - 1)]);
+  return forbidden;
+}
+
+/// A row of log probabilities without the tokens that may not follow a beam.
 template <class T>
-Row<T> allowed(const SearchConfig& config, T* values, Index vocabulary) {
+Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vocabulary) {
   double share = 0;
-  for (const std::int32_t token : config.never) {
+  for (const std::int32_t token : forbidden_after(beam.tokens, config)) {
     share += std::exp(static_cast<double>(values[token]));
     values[token] = -std::numeric_limits<T>::infinity();
   }
@@ -158,17 +170,26 @@ template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished, const Advance& advance_one) {
   std::vector<Search> active(limits.size());
+  TokenIds begun = config.forced;
+  begun.insert(begun.begin(), config.begin);
   for (std::size_t i = 0; i < limits.size(); ++i) {
     active[i].sentence = i;
     active[i].limit = limits[i];
-    active[i].beams = {Beam{{config.begin}}};
+    active[i].beams = {Beam{begun}};
   }
   TokenIds tokens(active.size(), config.begin);
+  for (const std::int32_t token : config.forced) {
+    model.step(tokens);
+    tokens.assign(active.size(), token);
+  }
   std::vector<std::int32_t> rows;
   const auto advance_all = [&](auto* log_p, Index vocabulary) {
     std::vector<Row<std::remove_pointer_t<decltype(log_p)>>> of_beams;
-    for (std::size_t row = 0; row < tokens.size(); ++row, log_p += vocabulary)
-      of_beams.push_back(allowed(config, log_p, vocabulary));
+    for (const Search& search : active)
+      for (const Beam& beam : search.beams) {
+        of_beams.push_back(allowed(beam, config, log_p, vocabulary));
+        log_p += vocabulary;
+      }
     std::vector<Search> still_active;
     tokens.clear();
     rows.clear();

@@ -46,12 +46,16 @@ struct SearchConfig {
   double length_penalty = 0.6;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
   std::optional<TransformersRules> transformers;  ///< search by these rules instead
   TokenIds never;                                 ///< tokens that are not in any output
-  bool renormalize = false;                       ///< the others share their probability
-  Index max_tokens = 0;  ///< longest output; 0 for twice the source and ten more, within max_length
+  TokenIds forced;                                ///< what every output begins with, at no cost
+  Index no_repeat_ngram = 0;  ///< n > 0: no output, its begin included, has the same n tokens twice
+  Index min_tokens = 0;       ///< shortest output, what is forced included
+  bool renormalize = false;   ///< the others share their probability
+  Index max_tokens = 0;       ///< longest output; 0 for twice the source and ten more, within max_length
   double length_factor =
       0;             ///< the longest output as a multiple of the source and its end instead, if above 0
   Index batch = 64;  ///< sentences decoded side by side
   std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids of our own tokenizers
+  TokenIds source_before, source_after;              ///< tokens around a source and its end
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything again
   bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
   /// Called with the number of finished sentences as they finish.
@@ -60,7 +64,7 @@ struct SearchConfig {
 
 /// An output and how likely the model holds it.
 struct Hypothesis {
-  TokenIds tokens;                      ///< without begin and end
+  TokenIds tokens;                      ///< without begin and end, with what is forced
   double log_probability = 0;           ///< of all tokens and the end, in nats
   double score = 0;                     ///< with the length penalty
   std::vector<Hypothesis> others = {};  ///< the next best, best first: n_best - 1, or as many as there are

@@ -36,6 +36,8 @@ Seeds marian_npz_seeds();
 void read_marian_npz(const std::string& input);
 Seeds marian_folder_seeds();
 void read_marian_folder(const std::string& input);
+Seeds translation_folder_seeds();
+void read_translation_folder(const std::string& input);
 
 // tokenizers.cpp
 Seeds vocabulary_seeds();

@@ -17,6 +17,9 @@ std::vector<std::string> llama_weights() {
   return files;
 }
 
+constexpr const char* kFolder = "translation_folders/m2m100/";
+constexpr const char* kFolderFiles[] = {"tokenizer_config.json", "generation_config.json", "vocab.json"};
+
 }  // namespace
 
 Seeds gpt2_config_seeds() { return {content_of(kGolden + std::string("gpt2/config.json"))}; }
@@ -70,6 +73,25 @@ void read_marian_folder(const std::string& input) {
   put_input("marian_own/v.yml", files[1]);
   const TranslationRun run = load_marian_folder(folder);
   run.words.target->decode(run.words.source->encode("a cat"));
+}
+
+Seeds translation_folder_seeds() {
+  std::vector<std::string> files;
+  for (const char* file : kFolderFiles)
+    files.push_back(content_of(TAPEFORMER_SOURCE_DIR "/tests/golden/" + std::string(kFolder) + file));
+  return {joined(files)};
+}
+
+void read_translation_folder(const std::string& input) {
+  static const std::string folder =
+      golden_copy("folder", {kFolder + std::string("config.json"), kFolder + std::string("model.safetensors"),
+                             kFolder + std::string("sentencepiece.bpe.model")});
+  const std::vector<std::string> files = separated(input, 3);
+  for (std::size_t i = 0; i < files.size(); ++i)
+    put_input(std::string("folder/") + kFolderFiles[i], files[i]);
+  const TranslationRun run = TranslationRun::load(folder);
+  run.words.target->decode(run.words.source->encode("a cat __fr__"));
+  parse_tokenizer(sentence_tokenizers(), run.words.target->serialize(), "it");
 }
 
 }  // namespace tapeformer

@@ -137,9 +137,8 @@ class TokenizerJson : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name) {
+std::unique_ptr<Tokenizer> make_tokenizer_json(const Json& file, std::string text, const std::string& name) {
   try {
-    const Json file = parse_json<Json>(text, "it");
     return std::make_unique<TokenizerJson>(std::move(text), file);
   } catch (const UnsupportedPart& part) {
     throw DataError(
@@ -148,9 +147,17 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::str
                part.what));
   } catch (const Json::exception& error) {
     throw DataError(name, 0, std::string("is damaged: ") + reason_of(error));
+  }
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name) {
+  Json file;
+  try {
+    file = parse_json<Json>(text, "it");
   } catch (const CheckpointError& error) {
     throw DataError(name, 0, std::string("is damaged: ") + error.what());
   }
+  return make_tokenizer_json(file, std::move(text), name);
 }
 
 TokenizerKind text_tokenizer_json() { return {"tokenizer_json", "tokenizer_json", {}, parse_tokenizer_json}; }

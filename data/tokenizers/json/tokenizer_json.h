@@ -2,6 +2,8 @@
 
 #include <tapeformer/data/tokenizers/tokenizer.h>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace tapeformer {
 
 /// A tokenizer.json of Hugging Face's tokenizers: BPE, Unigram or WordPiece with the usual normalisers,
@@ -10,6 +12,9 @@ namespace tapeformer {
 /// encoded as a whole. Errors call the file `name`.
 /// Throws:  DataError naming the part that is not supported
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name);
+/// The same from the file's content, of which `text` is what serialize() writes.
+std::unique_ptr<Tokenizer> make_tokenizer_json(const nlohmann::json& file, std::string text,
+                                               const std::string& name);
 TokenizerKind text_tokenizer_json();
 
 }  // namespace tapeformer

@@ -89,8 +89,8 @@ TEST_SUITE("data/tokenizers/sentence_tokenizers") {
     CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
           "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
     CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
-          "t: holds a tokenizer of kind syllable; one of kind word, space, character, sentencepiece or "
-          "marian is needed here");
+          "t: holds a tokenizer of kind syllable; one of kind word, space, character, sentencepiece, "
+          "marian or transformers is needed here");
     CHECK_THROWS_AS(trained("word")->decode({5000}), DataError);
   }
 

@@ -50,7 +50,11 @@ TEST_SUITE("examples/translation/generation_config") {
     CHECK_FALSE(plain.transformers->forced_end);
     CHECK_FALSE(plain.renormalize);
     const SearchConfig other = search_of(
-        R"({"early_stopping": "never", "renormalize_logits": true, "max_length": 9, "length_penalty": -2})");
+        R"({"early_stopping": "never", "renormalize_logits": true, "max_length": 9, "length_penalty": -2,
+            "min_length": 4, "no_repeat_ngram_size": 3, "forced_bos_token_id": 7})");
+    CHECK(other.min_tokens == 3);
+    CHECK(other.no_repeat_ngram == 3);
+    CHECK(other.forced == TokenIds{7});
     CHECK(other.transformers->early_stopping == EarlyStopping::never);
     CHECK(other.renormalize);
     CHECK(other.max_tokens == 8);
@@ -59,7 +63,7 @@ TEST_SUITE("examples/translation/generation_config") {
 
   TEST_CASE("settings that would change outputs and are not supported are refused by name") {
     for (const char* setting :
-         {R"("no_repeat_ngram_size": 3)", R"("do_sample": true)", R"("bad_words_ids": [[1, 2]])",
+         {R"("no_repeat_ngram_size": -1)", R"("do_sample": true)", R"("bad_words_ids": [[1, 2]])",
           R"("bad_words_ids": [[99]])", R"("forced_eos_token_id": 2)", R"("early_stopping": 1)",
           R"("num_beams": 0)", R"("num_beams": "4")", R"("max_new_tokens": 5)",
           R"("max_length": 2, "forced_eos_token_id": 0)"}) {

@@ -40,22 +40,23 @@ TEST_SUITE("examples/translation/heat_map") {
     for (const char* kind : {"mha", "mla", "additive"}) {
       CAPTURE(kind);
       const EncoderDecoder model = model_of(kind, 9);
-      const Tensor weights = cross_attention_weights(model, {4, 5, 6}, {7, 8}, 1);
+      const Tensor weights = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 1, kBegin);
       REQUIRE(weights.shape() == Shape{4, 3, 4});
       std::vector<Tensor> expected;
       const Tensor memory = model.encode(ids_of({4, 5, 6, kEnd}, {1, 4}), {});
       model.decode(ids_of({kBegin, 7, 8}, {1, 3}), memory, {}, &expected);
       CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
-      CHECK(absolute_error(weights, cross_attention_weights(model, {4, 5, 6}, {7, 8}, 0)) > 1e-4);
+      CHECK(absolute_error(weights,
+                           cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 0, kBegin)) > 1e-4);
       // Causal: the first rows do not depend on what is written after them.
-      const Tensor longer = cross_attention_weights(model, {4, 5, 6}, {7, 8, 4}, 1);
+      const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, 1, kBegin);
       for (Index i = 0; i < 12; ++i) CHECK_BELOW(deviation(longer.at(i), weights.at(i)), 1e-5);
     }
   }
 
   TEST_CASE("a translation longer than the model's context is drawn as far as that goes") {
     const EncoderDecoder model = model_of("mha", 9);
-    CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0).size(1) == 12);
+    CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0, kBegin).size(1) == 12);
   }
 
   TEST_CASE(
@@ -97,8 +98,7 @@ TEST_SUITE("examples/translation/heat_map") {
     for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
       const std::vector<std::int32_t> ids = tokenizer->encode(text);
       std::string shown;
-      for (const std::string& piece : pieces_of(*tokenizer, ids, static_cast<Index>(ids.size())))
-        shown += piece;
+      for (const std::string& piece : pieces_of(*tokenizer, ids)) shown += piece;
       CHECK(shown == " the cat");
     }
   }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/data/sentence_frame.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
+
+#include <map>
+
+namespace tapeformer {
+
+/// Names of languages as a vocabulary has them ("fra_Latn", "fr_XX"), or without underscores around them
+/// ("fr" for "__fr__"); empty for those that the files name.
+struct Languages {
+  std::string source, target;
+};
+
+/// The tokenizer of BART, mBART, M2M100, NLLB, T5 or mT5: tokenizer.json, or a SentencePiece model, and the
+/// other files of a folder of transformers that say how sentences are cut and framed. Its file holds all of
+/// these, as they were.
+TokenizerKind transformers_files();
+
+/// Reads the files of a folder. Throws: DataError naming the file that is missing or not supported
+std::shared_ptr<const Tokenizer> load_transformers_tokenizer(const std::string& folder);
+
+/// The tokens around sentences.
+/// Throws:  DataError that lists the languages there are, unless `languages` and the files name two of them
+SentenceFrame frame_of(const Tokenizer& source, const Tokenizer& target, const Languages& languages = {});
+
+/// The files that a tokenizer of this kind was read from, by name, with those languages as their own; none of
+/// another tokenizer. config.json is among them.
+std::map<std::string, std::string> transformers_files_of(const Tokenizer& tokenizer,
+                                                         const Languages& languages);
+
+}  // namespace tapeformer
