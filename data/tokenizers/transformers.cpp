@@ -175,7 +175,7 @@ class TransformersTokenizer : public Tokenizer {
     const char* const file = is_fairseq ? kFairseqFile : kModelFile;
     if (files_.count(file) == 0)
       throw DataError(name_, 0,
-                      format("has no tokenizer: none of {}, {} and {}; try a folder with one of them",
+                      format("has no tokenizer: none of {}, {}, {} and source.spm; try a folder with one",
                              kJsonFile, kFairseqFile, kModelFile));
     NumberedPieces::Vocabulary words;
     if (files_.count(kVocabularyFile) > 0) {

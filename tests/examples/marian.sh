@@ -26,7 +26,7 @@ check "and is measured" grep -q '^loss  *[0-9.]* nats per token' "$work/out"
 refuses "measuring a folder without a text" "name --pairs, or --source and --target" evaluate --run "$work/marian"
 
 mkdir "$work/bare" && cp "$work/marian/config.json" "$work/marian/model.safetensors" "$work/bare"
-refuses "a folder without a tokenizer" "has no tokenizer of MarianMT" translate --run "$work/bare" 'The cat.'
+refuses "a folder without a tokenizer" "has no tokenizer: none of .* and source.spm" translate --run "$work/bare" 'The cat.'
 
 tune=(--from "$work/marian" --pairs "$work/pairs.tsv" "${tiny[@]:4}" --held-out 2)
 train "$work/tuned" "${tune[@]}" --steps 2 --warmup 0 --dropout 0.2
