@@ -16,10 +16,6 @@
 namespace tapeformer {
 namespace {
 
-bool is_transformers(const std::string& folder) {
-  return std::filesystem::exists(folder + "/config.json") && is_hugging_face(folder);
-}
-
 EncoderDecoderConfig transformers_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
   return naming(path,
@@ -44,22 +40,20 @@ TranslationRun load_transformers(const std::string& folder, const SentenceOption
 
 /// A kind of folders of other programs.
 struct ForeignFolder {
-  bool (*is)(const std::string& folder);
   EncoderDecoderConfig (*config)(const std::string& folder);
   TranslationRun (*load)(const std::string& folder, const SentenceOptions& sentences);
 };
 
 /// nullptr for a run. Throws: CheckpointError that says why `folder` is nothing that is known
 const ForeignFolder* foreign_folder(const std::string& folder) {
-  static const ForeignFolder kinds[] = {{is_transformers, transformers_config, load_transformers},
-                                        {is_marian_folder, marian_folder_config, load_marian_folder}};
-  for (const ForeignFolder& kind : kinds)
-    if (kind.is(folder)) return &kind;
+  static const ForeignFolder marian{marian_folder_config, load_marian_folder},
+      transformers{transformers_config, load_transformers};
+  if (is_marian_folder(folder)) return &marian;
   check_run_folder(
       folder, "tokenizer", "train_language_model",
       "a folder that train_translation train --run made, one of transformers, or one of Marian with its "
       "decoder.yml");
-  return nullptr;
+  return is_hugging_face(folder) ? &transformers : nullptr;
 }
 
 }  // namespace
@@ -150,7 +144,7 @@ TranslationOptions translation_training_in(const std::string& folder) {
   if (!foreign) return options_of<TranslationOptions>(RunFolder(folder));
   TranslationOptions options;
   options.model = foreign->config(folder);
-  const bool is_bundle = is_transformers(folder) && !has_marian(folder);
+  const bool is_bundle = !is_marian_folder(folder) && !has_marian(folder);
   options.tokenizer = (is_bundle ? transformers_files() : marian_pieces()).name;
   options.vocabulary = options.model.target_vocabulary;
   return options;

@@ -37,11 +37,9 @@ constexpr const char* kUnused = R"({
 /// True for options of models of other types, and of training.
 bool is_unused(const std::string& option) {
   static const std::regex unused(
-      "(bert-|char-|dec-cell|enc-cell|enc-type|dim-rnn|skip|best-deep|transformer-(aan|dim-aan|dropout|rnn|"
-      "guided)|"
-      "dropout|ulr-(keys|query|trainable|soft|dropout)|embedding-fix|lemma-dependency|factor|max-length|"
-      "version|"
-      "num-devices|original-type).*");
+      "(bert-|char-|dec-cell|enc-cell|enc-type|dim-rnn|skip|best-deep|dropout|embedding-fix|factor|version|"
+      "transformer-(aan|dim-aan|dropout|rnn|guided)|ulr-(keys|query|trainable|soft|dropout)|max-length|"
+      "lemma-dependency|num-devices|original-type).*");
   return std::regex_match(option, unused);
 }
 

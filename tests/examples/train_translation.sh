@@ -245,7 +245,7 @@ refuses "UTF-16, which reads as UTF-8" "utf16:2: a NUL at byte 2 of the line" tr
 refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
 refuses "translating with no model" "is not a folder" translate --run "$work/nothere"
 refuses "a run without a name" "must not be empty" translate --run ""
-mkdir "$work/other" && touch "$work/other/config.json"
+mkdir "$work/other" && echo '{"model": {}}' >"$work/other/config.json"
 refuses "translating before the first validation" "continue it with train --resume" translate --run "$work/other"
 touch "$work/other/tokenizer"
 mkdir "$work/no-run" && touch "$work/no-run/notes.txt"

@@ -44,18 +44,18 @@ def contents(folder):
 
 
 class Case:
-    """A command that writes the folder `result`. `make` prepares what it reads, in the folder `inputs`."""
+    """A command that writes the folder `result`. `prepares` trains the run inputs/run, which it reads."""
 
-    def __init__(self, name, program, command, trains):
-        self.name, self.program, self.command_of, self.trains = name, program, command, trains
+    def __init__(self, name, program, command, trains, prepares=None):
+        self.name, self.program, self.command_of, self.trains, self.prepares = name, program, command, trains, prepares
 
     def set_up(self, work):
         self.inputs = os.path.join(work, 'inputs-' + self.name)
         os.makedirs(self.inputs)
         with open(os.path.join(self.inputs, 'text'), 'w') as file:
             file.write(TEXT)
-        if self.name == 'export':
-            must([self.program, 'train', '--run', self.inputs + '/run', '--corpus', self.inputs + '/text', *LANGUAGE])
+        if self.prepares:
+            must([self.program, 'train', '--run', self.inputs + '/run', *self.prepares(self.inputs)])
         whole = os.path.join(work, 'whole-' + self.name)
         os.makedirs(whole)
         must(self.command(whole))
@@ -94,7 +94,11 @@ def all_cases(language, translation):
         Case('train_translation', translation, lambda _, result: ['train', '--run', result, *TRANSLATION], True),
         Case('prepare', language, lambda inputs, result: ['prepare', '--corpus', inputs + '/text', '--tokenizer', 'byte',
                                                           '--validation-fraction', '0.2', '--output', result], False),
-        Case('export', language, lambda inputs, result: ['export', '--run', inputs + '/run', '--output', result], False),
+        Case('export', language, lambda inputs, result: ['export', '--run', inputs + '/run', '--output', result], False,
+             lambda inputs: ['--corpus', inputs + '/text', *LANGUAGE]),
+        Case('export_marian', translation, lambda inputs, result: ['export', '--run', inputs + '/run', '--output', result,
+                                                                   '--format', 'marian-npz'], False,
+             lambda _: [*TRANSLATION[:4], *TRANSLATION[6:], '--preset', 'translation-marian']),
     ]
 
 
