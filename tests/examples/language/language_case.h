@@ -44,6 +44,12 @@ inline LanguageOptions tiny_options(const TemporaryFolder& folder) {
   return options;
 }
 
+/// The fixture of cases with these options.
+struct LanguageCase : RunCase {
+  LanguageOptions options = tiny_options(temporary);
+  Progress progress;
+};
+
 inline LanguageData tiny_data(const LanguageOptions& options, const TemporaryFolder& folder) {
   Progress progress;
   return make_language_data(options, RunFolder(folder.file("data")), nullptr, progress);

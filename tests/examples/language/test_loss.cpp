@@ -121,13 +121,11 @@ TEST_CASE("targets that do not count add nothing to the loss, and those within p
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "the exact loss is the mean over all tokens but the first, window by window") {
-  LanguageOptions options = tiny_options(folder);
+TEST_CASE_FIXTURE(LanguageCase,
+                  "the exact loss is the mean over all tokens but the first, window by window") {
   set_dropout(options.model, 0.5);  // must not be felt
-  const CapturedLog log;
-  const LanguageData data = tiny_data(options, folder);
+  const LanguageData data = tiny_data(options, temporary);
   DecoderOnly model = tiny_model(options);
-  Progress progress;
   for (const bool fused : {false, true}) {
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {fused, 5});
     const TextLoss exact = measure.exact(model, progress);
@@ -154,14 +152,12 @@ TEST_CASE_FIXTURE(InFolder, "the exact loss is the mean over all tokens but the 
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "a prefix model is measured on what follows prefixes drawn for every window") {
-  LanguageOptions options = tiny_options(folder);
+TEST_CASE_FIXTURE(LanguageCase,
+                  "a prefix model is measured on what follows prefixes drawn for every window") {
   options.model.prefix = true;
   options.model.layers = 2;  // with one, what follows a prefix sees the same without it
-  const CapturedLog log;
-  const LanguageData data = tiny_data(options, folder);
+  const LanguageData data = tiny_data(options, temporary);
   DecoderOnly model = strong_model(options);
-  Progress progress;
   const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
   double nats = 0;
   Index windows_before = 0, tokens = 0;
@@ -199,13 +195,10 @@ TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's 
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "the estimate is the mean of random batches, the same for the same number") {
-  const LanguageOptions options = tiny_options(folder);
-  const CapturedLog log;
+TEST_CASE_FIXTURE(LanguageCase, "the estimate is the mean of random batches, the same for the same number") {
   write_bytes(options.data.validation[0], walk(3000, 2));
-  const LanguageData data = tiny_data(options, folder);
+  const LanguageData data = tiny_data(options, temporary);
   DecoderOnly model = tiny_model(options);
-  Progress progress;
   const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
   const auto one = [&](Index number) { return measure.estimate(model, 1, number, progress); };
   const EstimatedLoss two = measure.estimate(model, 2, 4, progress);
@@ -224,13 +217,10 @@ TEST_CASE_FIXTURE(InFolder, "the estimate is the mean of random batches, the sam
               kDeviations * std::sqrt(2) * many.standard_error);
 }
 
-TEST_CASE_FIXTURE(InFolder, "a text shorter than a row is measured in a shorter one") {
-  LanguageOptions options = tiny_options(folder);
+TEST_CASE_FIXTURE(LanguageCase, "a text shorter than a row is measured in a shorter one") {
   write_bytes(options.data.validation[0], "abc");
-  const CapturedLog log;
-  const LanguageData data = tiny_data(options, folder);
+  const LanguageData data = tiny_data(options, temporary);
   DecoderOnly model = tiny_model(options);
-  Progress progress;
   const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
   const TextLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
   CHECK(exact.tokens == 2);

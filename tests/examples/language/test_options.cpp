@@ -196,9 +196,11 @@ TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a s
     more.insert(more.end(), {"--from", "folder"});
     return message_of<Error>([&] { parsed_options(more, &tuned); });
   };
-  CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64");
-  CHECK(refused({"--norm", "layer"}) == "--norm layer contradicts --from folder, which has rms");
-  CHECK(refused({"--context", "513"}) == "--context 513 contradicts --from folder, which has 512");
+  CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64; leave it out");
+  CHECK(refused({"--norm", "layer"}) ==
+        "--norm layer contradicts --from folder, which has rms; leave it out");
+  CHECK(refused({"--context", "513"}) ==
+        "--context 513 contradicts --from folder, which has 512; leave it out");
   CHECK(refused({"--tokenizer", "byte"}) ==
         "--tokenizer contradicts --from, whose model keeps its tokenizer");
   CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);

@@ -33,8 +33,7 @@ std::string evaluated(const EvaluateOptions& options) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(RunCase, "a tiny model learns what follows what, and its run folder holds it") {
-  LanguageOptions options = tiny_options(temporary);
+TEST_CASE_FIXTURE(LanguageCase, "a tiny model learns what follows what, and its run folder holds it") {
   options.training.samples = 2;
   options.training.accumulate = 2;
   options.training.steps = 60;
@@ -61,7 +60,6 @@ TEST_CASE_FIXTURE(RunCase, "a tiny model learns what follows what, and its run f
 
   LanguageRun run = LanguageRun::load(folder.path());
   CHECK(run.tokenizer->decode({0, 6}) == "aé");
-  Progress progress;
   const LanguageData data = open_language_data(options, folder);
   const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, options.training.seed, {});
   CHECK(measure.exact(run.model, progress).mean() == exact);
@@ -110,12 +108,10 @@ TEST_CASE(
   }
 }
 
-TEST_CASE_FIXTURE(Logged, "a batch of a prefix model is computed with its prefixes") {
-  LanguageOptions options = tiny_options(temporary);
+TEST_CASE_FIXTURE(LanguageCase, "a batch of a prefix model is computed with its prefixes") {
   options.model.prefix = true;
   options.model.layers = 2;  // with one, what follows a prefix sees the same without it
   const LanguageData data = tiny_data(options, temporary);
-  Progress progress;
   LanguageTask task(options, data, strong_model(options), progress);
   const Batch computed = task.batch(0, {});
   const double loss = task.loss(computed).item();
@@ -183,8 +179,8 @@ TEST_CASE("an automatic validation takes a small share of the training's work, w
   CHECK(plan(1000, 250, 7201, "auto", "0.5:15") == Plan{0, 15, 1, 0});
 }
 
-TEST_CASE_FIXTURE(RunCase, "a run that goes on to more steps measures as it did, and says so in its folder") {
-  LanguageOptions options = tiny_options(temporary);
+TEST_CASE_FIXTURE(LanguageCase,
+                  "a run that goes on to more steps measures as it did, and says so in its folder") {
   options.validation_kind = "auto";
   options.training.steps = 10, options.training.warmup = 2, options.training.validate_every = 1000;
   CHECK(train_language_model(folder, options, {}) == kExitSuccess);
@@ -203,13 +199,12 @@ TEST_CASE_FIXTURE(RunCase, "a run that goes on to more steps measures as it did,
 }
 
 TEST_CASE_FIXTURE(
-    Logged, "batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
-  LanguageOptions options = tiny_options(temporary);
+    LanguageCase,
+    "batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
   options.batch_schedule = "0.5:3,0.75:9";
   options.context_schedule = "0:4,0.5:8";
   options.training.steps = 8;
   const LanguageData data = tiny_data(options, temporary);
-  Progress progress;
   LanguageTask task(options, data, tiny_model(options), progress);
   CHECK(task.batch_changes() == std::vector<Index>{4, 6});
   std::vector<Shape> shapes;
@@ -231,11 +226,9 @@ TEST_CASE_FIXTURE(
   CHECK((read_file(whole.file(weights)) == read_file(parts.file(weights))));  // binary: not to be shown
 }
 
-TEST_CASE_FIXTURE(Logged,
+TEST_CASE_FIXTURE(LanguageCase,
                   "a batch is a function of its number, and the batches of an epoch are different ones") {
-  LanguageOptions options = tiny_options(temporary);
   options.order = "sequential";
-  Progress progress;
   LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
   task.model().eval();
   const auto loss_of = [&](Index number) { return task.loss(task.batch(number, {})).item(); };
@@ -249,9 +242,8 @@ TEST_CASE_FIXTURE(Logged,
   CHECK(std::isfinite(task.trial_loss(2, progress)));
 }
 
-TEST_CASE_FIXTURE(Logged, "fine-tuning goes on with another run's weights and tokenizer") {
+TEST_CASE_FIXTURE(LanguageCase, "fine-tuning goes on with another run's weights and tokenizer") {
   const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
-  LanguageOptions options = tiny_options(temporary);
   options.training.keep_checkpoints = 2;
   CHECK(train_language_model(base, options, {}) == kExitSuccess);
   options.from = base.path();
@@ -265,10 +257,8 @@ TEST_CASE_FIXTURE(Logged, "fine-tuning goes on with another run's weights and to
   CHECK(resume_language_model(tuned, {}) == kExitSuccess);
 }
 
-TEST_CASE_FIXTURE(Logged, "data that does not fit the model or the checkpoint is refused") {
-  LanguageOptions options = tiny_options(temporary);
+TEST_CASE_FIXTURE(LanguageCase, "data that does not fit the model or the checkpoint is refused") {
   const LanguageData data = tiny_data(options, temporary);
-  Progress progress;
   Generator random(test_seed(1));
   CHECK(message_of<DataError>([&] {
           LanguageTask(options, data, DecoderOnly(options.model_config(6), random), progress);

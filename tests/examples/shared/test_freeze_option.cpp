@@ -28,9 +28,8 @@ std::pair<Index, Index> states_in(const RunFolder& folder) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Logged,
+TEST_CASE_FIXTURE(LanguageCase,
                   "frozen parameters keep their values, have no state, and stay frozen when a run goes on") {
-  LanguageOptions options = tiny_options(temporary);
   options.model.layers = 2;
   options.training.steps = 6, options.training.warmup = 1, options.training.validate_every = 3;
   const RunFolder base(temporary.file("base"));

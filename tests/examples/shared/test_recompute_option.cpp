@@ -9,10 +9,8 @@ using namespace tapeformer;
 
 // Results do not show whether a program recomputes; what its models' tapes keep does.
 
-TEST_CASE_FIXTURE(Logged, "--recompute-layers reaches the language model") {
-  LanguageOptions options = tiny_options(temporary);
+TEST_CASE_FIXTURE(LanguageCase, "--recompute-layers reaches the language model") {
   const LanguageData data = tiny_data(options, temporary);
-  Progress progress;
   Index nodes[2];
   for (const bool recompute : {false, true}) {
     options.training.recompute_layers = recompute;
