@@ -15,7 +15,9 @@ SafetensorsFolder SafetensorsFolder::open(const std::string& folder) {
   const std::string model = folder + "/model.safetensors", index = model + ".index.json";
   if (std::filesystem::exists(model)) return SafetensorsFolder(SafetensorsFile::open(model));
   if (std::filesystem::exists(index)) return open_index(folder, index);
-  throw CheckpointError(folder + ": has neither model.safetensors nor model.safetensors.index.json");
+  throw CheckpointError(folder +
+                        ": has neither model.safetensors nor model.safetensors.index.json; try "
+                        "save_pretrained() of transformers, which writes them");
 }
 
 SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const std::string& path) {

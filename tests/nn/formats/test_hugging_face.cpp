@@ -191,7 +191,9 @@ TEST_SUITE("nn/formats/hugging_face") {
     std::filesystem::resize_file(other.file("model.safetensors"), 5000);
     CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
     std::filesystem::remove(other.file("model.safetensors"));
-    CHECK(other.refusal() == ": has neither model.safetensors nor model.safetensors.index.json");
+    CHECK(other.refusal() ==
+          ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
+          "transformers, which writes them");
   }
 
   TEST_CASE("whose a folder is") {

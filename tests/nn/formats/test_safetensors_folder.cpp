@@ -59,7 +59,9 @@ TEST_CASE("one file goes before an index") {
   std::filesystem::remove(folder.file("model.safetensors"));
   std::filesystem::remove(folder.file(kIndex));
   CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
-        folder.folder() + ": has neither model.safetensors nor model.safetensors.index.json");
+        folder.folder() +
+            ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
+            "transformers, which writes them");
 }
 
 TEST_CASE("an index that is damaged is refused") {

@@ -199,6 +199,22 @@ TEST_SUITE("nn/generation/search") {
     CHECK(sampled(0, nothing) == "[sample" + rule + "-inf" + asked);
   }
 
+  TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a least length") {
+    const auto output = [](bool ends_at_once, const TokenIds& forced, Index no_repeat, Index least) {
+      TableModel model({certain(ends_at_once)});
+      SearchConfig config = config_of(1);
+      config.forced = forced, config.no_repeat_ngram = no_repeat, config.min_tokens = least;
+      return found(model, {5}, config)[0].tokens;
+    };
+    CHECK(output(false, {5, 1}, 0, 0) == TokenIds{5, 1, 4, 4, 4});
+    CHECK(output(false, {}, 1, 0) == TokenIds{4, 0, 1});
+    CHECK(output(false, {}, 2, 0) == TokenIds{4, 4, 0, 4, 1});
+    CHECK(output(false, {}, 3, 0) == TokenIds{4, 4, 4, 0, 4});
+    CHECK(output(true, {}, 0, 2) == TokenIds{0, 0});
+    CHECK(output(true, {5}, 0, 2) == TokenIds{5, 0});
+    CHECK(output(true, {5}, 0, 1) == TokenIds{5});
+  }
+
   TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
     TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
     table[5] = {0, 0, 0, 0, 1, 0};
