@@ -1,7 +1,6 @@
 #include <tapeformer/examples/language/options.h>
 
 namespace tapeformer {
-namespace {
 
 /// What nanoGPT's recipes for characters have in common.
 constexpr const char* kCharacters = R"({
@@ -17,8 +16,6 @@ constexpr const char* kMinutes = R"({
   "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.25,
   "warmup": 100, "schedule": "cosine", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "clip": 1,
   "validate_every": 2000, "validation_batches": 20, "log_every": 50, "samples": 1})";
-
-}  // namespace
 
 const std::vector<Preset>& language_presets() {
   static const std::vector<Preset> presets = {

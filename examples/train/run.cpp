@@ -6,15 +6,12 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
 
 // The message of Ctrl-C.
 constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
 constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
 constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
-
-}  // namespace
 
 TrainingRun::TrainingRun(Session& session, TimePlan plan)
     : session_(session),

@@ -6,11 +6,8 @@
 #include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
-namespace {
 
 constexpr const char* kRemedy = "; try the config.json that was saved with these weights";
-
-}  // namespace
 
 std::string config_text(const char* model, const FieldList& fields) {
   nlohmann::ordered_json json;

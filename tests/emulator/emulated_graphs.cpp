@@ -2,11 +2,7 @@
 
 using namespace tapeformer::emulator;
 
-namespace {
-
 constexpr std::size_t kNodeBytes = 8192;  // about what an instance takes of a device's memory
-
-}  // namespace
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const Lock lock(world().mutex);

@@ -5,11 +5,8 @@
 // What orders operations beside the threads, and what they touch. Barriers tell those who wait what those who
 // arrived know; a wait for products or stores is what one thread learns by itself.
 namespace tapeformer::emulator {
-namespace {
 
 constexpr unsigned kPiece = 16, kRowBytes = 128;
-
-}  // namespace
 
 unsigned HopperBlock::make_agents(unsigned count) {
   agents_ += count;

@@ -5,11 +5,8 @@
 #include <numeric>
 
 namespace tapeformer {
-namespace {
 
 constexpr Index kFirstRoom = 32;
-
-}  // namespace
 
 void ContiguousCache::make_room(Index tokens, const Tensor& keys, const Tensor& values) {
   const Index room = keys_.defined() ? keys_.size(1) : 0;

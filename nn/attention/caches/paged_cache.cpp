@@ -4,11 +4,8 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
 
 constexpr Index kFirstBlocks = 8;
-
-}  // namespace
 
 void PagedCache::grow_pool() {
   const Index before = pool_blocks(), after = std::max(2 * before, kFirstBlocks);

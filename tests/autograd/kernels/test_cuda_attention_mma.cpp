@@ -6,12 +6,8 @@
 
 using namespace tapeformer;
 
-namespace {
-
 const int kLongCases = random_cases(6);
 const AttentionPath kTensorCores = gpu_path("tensor_cores", DType::bf16);
-
-}  // namespace
 
 TEST_CASE("any widths, of keys and of values, with masks and without") {
   const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},

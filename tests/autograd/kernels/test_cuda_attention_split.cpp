@@ -2,11 +2,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
 constexpr DType kSplitTypes[] = {DType::bf16, DType::f32};
-
-}  // namespace
 
 TEST_CASE("a latent that is key and value at once, of many heads, is loaded once, with the same result") {
   for (const DType type : kSplitTypes) {

@@ -11,11 +11,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
 using Values = std::vector<double>;
-
-}  // namespace
 
 TEST_CASE("a kernel's backward writes a tensor that stands at two inputs into separate buffers") {
   // y = x x^T, so for L = sum(w * y): dx = (w + w^T) x.

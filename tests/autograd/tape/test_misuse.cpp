@@ -6,11 +6,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
 using Values = std::vector<double>;
-
-}  // namespace
 
 TEST_CASE("a second backward is refused") {
   const Parameter x(values({2}));

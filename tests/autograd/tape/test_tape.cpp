@@ -12,11 +12,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
 using Values = std::vector<double>;
-
-}  // namespace
 
 TEST_CASE("backward fills the gradients of the parameters that took part") {
   const Parameter x(values({2, 3})), y(values({5, 7})), unused(values({1}));

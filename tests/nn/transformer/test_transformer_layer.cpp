@@ -8,11 +8,7 @@
 
 using namespace tapeformer;
 
-namespace {
-
 constexpr TransformerSide kEncoder = TransformerSide::encoder, kDecoder = TransformerSide::decoder;
-
-}  // namespace
 
 TEST_CASE("outputs and gradients are PyTorch's") {
   for (const std::string place : {"pre", "post"}) {
