@@ -39,7 +39,8 @@ def of_transformers(folder, tokenizer, sources, beams):
 
 def of_ctranslate2(folder, tokenizer, sources, beams, kind):
     tokens = [tokenizer.convert_ids_to_tokens(tokenizer(source).input_ids) for source in sources]
-    found = ctranslate2.Translator(folder, compute_type=kind, intra_threads=1).translate_batch(tokens, beam_size=beams)
+    found = ctranslate2.Translator(folder, compute_type=kind, intra_threads=1).translate_batch(
+        tokens, beam_size=beams, max_decoding_length=100)  # some models have 128 positions
     ids = [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) if not tokenizer.separate_vocabs else
            [tokenizer.target_encoder[token] for token in result.hypotheses[0]] for result in found]
     return tokenizer.batch_decode(ids, skip_special_tokens=True)
