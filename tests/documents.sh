@@ -25,6 +25,7 @@ elsewhere='
 README.md examples/quickstart.sh
 README.md cmake --preset
 examples/guide/building.md cmake --preset
+examples/hugging_face.md train_translation translate --run nllb
 examples/DISTRIBUTED.md examples/setup.sh
 examples/DISTRIBUTED.md mpirun -n 2
 examples/DISTRIBUTED.md mpirun --hostfile
@@ -37,7 +38,8 @@ examples/python/README.md cmake -S examples/python
 tests/README.md TAPEFORMER_ATTENTION_CASE=
 tests/bench/
 '
-# The two commands and the presets: continuous integration. DISTRIBUTED.md: tests/examples/ranks.sh, but for clusters and
+# The two commands and the presets: continuous integration. Other families of translation models:
+# tests/examples/translation_families.sh. DISTRIBUTED.md: tests/examples/ranks.sh, but for clusters and
 # containers, which nothing here has. Packages: tests/packages.sh; those of Conan by hand. The Python module: its own tests. tests/bench: measurements
 # of hours, each beside the machine that made it.
 

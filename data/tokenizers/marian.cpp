@@ -94,17 +94,20 @@ MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string
   return {std::move(pieces), unknown, end, padding};
 }
 
+/// The control piece "</s>", which comes first in models of Marian, as a part of a protocol buffer.
+constexpr std::string_view kEndPiece("\x0a\x0d\x0a\x04</s>\x15\0\0\0\0\x18\x03", 15);
+
 std::unique_ptr<Tokenizer> train_marian(const TextSource& text, Index size) {
   std::vector<std::string> sentences;
   text([&](std::string_view sentence) { sentences.emplace_back(sentence); });
   std::string content = train_sentencepiece({{"model_type", "unigram"},
-                                             {"vocab_size", std::to_string(size - 1)},
+                                             {"vocab_size", std::to_string(size - 2)},
                                              {"character_coverage", "1.0"},
                                              {"remove_extra_whitespaces", "true"},
                                              {"bos_id", "-1"},
-                                             {"eos_id", "0"},
-                                             {"unk_id", "1"}},
+                                             {"eos_id", "-1"}},
                                             sentences);
+  content.insert(0, kEndPiece);
   MarianVocabulary words = with_padding(pieces_of(SentencePieceModel(content, "the trained model")), "it");
   return std::make_unique<MarianTokenizer>(std::move(words), std::move(content), "the trained model");
 }
