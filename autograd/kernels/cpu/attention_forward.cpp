@@ -10,7 +10,7 @@ namespace {
 constexpr Index kMostRowsTogether = 1024;  // packed queries and outputs of a unit, for the second cache
 
 /// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once for
-/// all its queries.
+/// all its queries. A single query reads them where they are: packing would take longer than its products.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class T, class Scores>
 class AttentionForward {
@@ -22,6 +22,7 @@ class AttentionForward {
         y_(y),
         log_sum_(log_sum),
         heads_(shape.heads / shape.groups),
+        in_place_(std::is_same_v<Scores, DotScores<T>> && shape.queries == 1),
         row_d_(leading<T>(shape.key_width)),
         row_e_(leading<T>(shape.value_width)),
         row_s_(leading<T>(std::min(kKeyBlock, shape.keys))) {
@@ -73,10 +74,12 @@ class AttentionForward {
     const KeyRange all = keys_of(s_, b, from, to);
     for (Index key = all.from; key < all.to; key += kKeyBlock) {
       const Index count = std::min(kKeyBlock, all.to - key);
-      pack_keys(b, group, from, to, key, count, memory);
+      std::uint8_t seen[kKeyBlock];
+      find_seen_keys(s_, x_.bias, b, group * heads_, (group + 1) * heads_, from, to, key, count, seen);
+      if (!in_place_) pack_keys(b, group, key, count, seen, memory);
       for (Index r = 0; r < heads_; ++r) {
         for_tiles<T>(s_, b, group * heads_ + r, from, to, key, count, [&](const Tile& tile, Index skipped) {
-          run_tile(tile, skipped, begin(r, tile.query), words, memory);
+          run_tile(tile, skipped, begin(r, tile.query), seen + skipped, words, memory);
         });
       }
     }
@@ -94,9 +97,7 @@ class AttentionForward {
     }
   }
 
-  void pack_keys(Index b, Index group, Index from, Index to, Index key, Index count, T* memory) const {
-    std::uint8_t seen[kKeyBlock];
-    find_seen_keys(s_, x_.bias, b, group * heads_, (group + 1) * heads_, from, to, key, count, seen);
+  void pack_keys(Index b, Index group, Index key, Index count, const std::uint8_t* seen, T* memory) const {
     T* keys = memory + at_keys_;
     pack_rows(count, s_.key_width, x_.key + s_.key.at(b, key, group), s_.key.row, seen, T(1), keys, row_d_);
     std::fill(keys + count * row_d_, keys + padded<T>(count) * row_d_, T(0));
@@ -105,17 +106,52 @@ class AttentionForward {
               memory + at_values_, row_e_);
   }
 
-  void run_tile(const Tile& tile, Index skipped, Index begin, DropoutWords& words, T* memory) const {
+  /// The scores of a single query's keys, 0 where one is not seen.
+  void score_in_place(const Tile& tile, const std::uint8_t* seen, const T* query, T* scores) const {
+    const T* key = x_.key + s_.key.at(tile.b, tile.key, tile.head / heads_);
+    const auto product = [](const Lanes<T>& a, const Lanes<T>& b) { return a * b; };
+    const T* value = x_.value + s_.value.at(tile.b, tile.key, tile.head / heads_);
+    for (Index i = 0; i < tile.columns; ++i, key += s_.key.row, value += s_.value.row) {
+      for (Index d = 0; d < s_.value_width; d += kLanes<T>) __builtin_prefetch(value + d);
+      for (Index d = 0; d < s_.key_width; d += kLanes<T>) __builtin_prefetch(key + s_.key_width + d);
+      scores[i] = seen[i] ? sum_simd<T>(s_.key_width, product, query, key) : T(0);
+    }
+  }
+
+  /// Adds the weighted values of the keys that are seen.
+  void add_in_place(const Tile& tile, const std::uint8_t* seen, const T* weights, T* sums) const {
+    const T* values = x_.value + s_.value.at(tile.b, tile.key, tile.head / heads_);
+    for (Index from = 0; from < s_.value_width; from += kLanes<T>) {
+      const Index lanes = std::min(kLanes<T>, s_.value_width - from);
+      Lanes<T> sum(T(0));
+      for (Index i = 0; i < tile.columns; ++i) {
+        const T* value = values + i * s_.value.row + from;
+        if (seen[i])
+          sum =
+              xsimd::fma(Lanes<T>(weights[i]),
+                         lanes == kLanes<T> ? Lanes<T>::load_unaligned(value) : load_part(value, lanes), sum);
+      }
+      (Lanes<T>::load_unaligned(sums + from) + sum).store_unaligned(sums + from);
+    }
+  }
+
+  void run_tile(const Tile& tile, Index skipped, Index begin, const std::uint8_t* seen, DropoutWords& words,
+                T* memory) const {
     T* scores = memory + at_scores_;
     T *sums = memory + at_sums_ + begin * row_e_, *largest = memory + at_largest_ + begin,
       *totals = memory + at_totals_ + begin;
-    scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_ + begin * row_d_, row_d_},
-                   {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
+    T* queries = memory + at_queries_ + begin * row_d_;
+    if (in_place_)
+      score_in_place(tile, seen, queries, scores);
+    else
+      scores_.scores(tile.head, tile.rows, tile.columns, {queries, row_d_},
+                     {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
     modify_scores(s_, x_, tile, scores, row_s_);
     if (s_.weighting == AttentionWeighting::sigmoid)
       find_sigmoids(tile, words, scores, largest);
     else
       find_exponentials(tile, words, scores, largest, totals, sums);
+    if (in_place_) return add_in_place(tile, seen, scores, sums);
     block_product<T>(tile.rows, s_.value_width, tile.columns, {scores, row_s_, 1},
                      {memory + at_values_ + skipped * row_e_, row_e_}, sums, row_e_, true);
   }
@@ -189,8 +225,10 @@ class AttentionForward {
   const AttentionOperands<T>& x_;
   Scores scores_;
   T *y_, *log_sum_;
-  Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
-  Index pieces_ = 0, most_rows_ = 0;     // of the queries; in one piece
+  Index heads_;  // query heads that share a key
+  bool in_place_;
+  Index row_d_, row_e_, row_s_;       // distances of packed rows
+  Index pieces_ = 0, most_rows_ = 0;  // of the queries; in one piece
   Index at_queries_ = 0, at_sums_ = 0, at_largest_ = 0, at_totals_ = 0, at_keys_ = 0, at_transposed_ = 0,
         at_values_ = 0, at_scores_ = 0, memory_size_ = 0;
 };
