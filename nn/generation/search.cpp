@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/nn/generation/search.h>
 
@@ -165,7 +166,7 @@ Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vo
 }
 
 /// Runs the model until no sentence is active. `advance_one(search, row of its first beam)` extends a
-/// sentence's beams and returns whether it goes on.
+/// sentence's beams, on any thread, and returns whether it goes on.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished, const Advance& advance_one) {
@@ -185,27 +186,33 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
   std::vector<std::int32_t> rows;
   const auto advance_all = [&](auto* log_p, Index vocabulary) {
     std::vector<Row<std::remove_pointer_t<decltype(log_p)>>> of_beams;
-    for (const Search& search : active)
+    std::vector<std::size_t> first;  // row of each sentence's first beam
+    for (const Search& search : active) {
+      first.push_back(of_beams.size());
       for (const Beam& beam : search.beams) {
         of_beams.push_back(allowed(beam, config, log_p, vocabulary));
         log_p += vocabulary;
       }
+    }
+    std::vector<char> goes_on(active.size());
+    kernels::parallel_ranges(static_cast<Index>(active.size()), vocabulary, [&](Index from, Index to) {
+      for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i)
+        goes_on[i] = advance_one(active[i], of_beams.data() + first[i]);
+    });
     std::vector<Search> still_active;
     tokens.clear();
     rows.clear();
-    std::size_t first = 0;  // row of the sentence's first beam
-    for (Search& search : active) {
-      const std::size_t width = search.beams.size();
-      if (advance_one(search, of_beams.data() + first)) {
-        for (const Beam& beam : search.beams) {
-          rows.push_back(static_cast<std::int32_t>(first + beam.parent));
-          tokens.push_back(beam.tokens.back());
-        }
-        still_active.push_back(std::move(search));
-      } else {
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      Search& search = active[i];
+      if (!goes_on[i]) {
         finished(search.sentence, search.result(config));
+        continue;
       }
-      first += width;
+      for (const Beam& beam : search.beams) {
+        rows.push_back(static_cast<std::int32_t>(first[i] + beam.parent));
+        tokens.push_back(beam.tokens.back());
+      }
+      still_active.push_back(std::move(search));
     }
     active = std::move(still_active);
   };
