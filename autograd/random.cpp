@@ -38,10 +38,11 @@ void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBloc
                 const Round& round) {
   if (!is_floating(y.dtype()))
     throw DTypeError(format("[{}] x must be f32 or f64; got x={}", op, y.describe()));
+  const kernels::PhiloxStream stream = random.reserve(2 * y.elements());
+  if (!random.fills()) return;
   const bool is_direct = y.device() == Device::cpu() && y.dtype() != DType::bf16;
   const Tensor x = is_direct ? y : Tensor::empty(y.shape(), wide(y.dtype()), Device::cpu());
   const Index count = x.elements();
-  const kernels::PhiloxStream stream = random.reserve(2 * count);
   const auto fill = [&](auto* to) {
 #pragma omp parallel for schedule(static) if (count >= 2 * kParallelPairs)
     for (Index i = 0; i < count; i += 2) {

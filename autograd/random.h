@@ -30,6 +30,12 @@ class Generator {
       : Generator(GeneratorState{seed, stream, 0}) {}
   /// Continues where the state was taken.
   explicit Generator(const GeneratorState& state) : state_(state) {}
+  /// For a model whose weights come from a file: fills advance it and leave the tensors as they are.
+  static Generator for_loading() {
+    Generator random(0);
+    random.fills_ = false;
+    return random;
+  }
 
   /// Uniform 32 bits.
   std::uint32_t next();
@@ -59,6 +65,8 @@ class Generator {
   /// Reserves the next `words` words, for a kernel to compute in any order, as often as it likes.
   kernels::PhiloxStream reserve(Index words);
 
+  /// False for one that is for_loading().
+  bool fills() const { return fills_; }
   /// For restore(), here or in another process.
   const GeneratorState& state() const { return state_; }
   /// Continues from the state, whatever was drawn before.
@@ -68,6 +76,7 @@ class Generator {
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
   GeneratorState state_;
+  bool fills_ = true;
   std::uint64_t cached_ = kNone;  // number of the block in block_
   kernels::PhiloxBlock block_{};
 };

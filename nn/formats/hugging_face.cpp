@@ -83,7 +83,7 @@ Model limited_model(const std::string& path, const Config& config, const Safeten
   double values = 0;
   for (const std::string& name : files.names()) values += static_cast<double>(files.shape(name).elements());
   const StorageLimit limit(kAlways + kProportion * sizeof(double) * values);
-  Generator random(0);
+  Generator random = Generator::for_loading();
   try {
     return Model(config, random);
   } catch (const Error& error) {

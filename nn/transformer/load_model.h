@@ -46,7 +46,7 @@ Model load_model(const std::string& folder) {
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");
     std::optional<Model> model;
     make_in_proportion(fields_of(config), weights, [&] {
-      Generator random(0);
+      Generator random = Generator::for_loading();
       model.emplace(config, random);
     });
     load_own_weights(weights, *model);
