@@ -230,7 +230,7 @@ EncoderDecoder load_marian_npz(const std::string& path) {
     arrays.erase(kOptions);
     for (const auto& [name, array] : arrays)
       throw CheckpointError("array '" + name + "' is not in the model");
-    Generator random(0);
+    Generator random = Generator::for_loading();
     EncoderDecoder model(config, random);
     fill_parameters(model, sources, [&](const ForeignPart& part) { return tensors.at(part.name); });
     model.eval();

@@ -167,6 +167,14 @@ TEST_CASE("filling gives the same values in both types and for any number of thr
                        "[fill_normal] x must be f32 or f64; got x=i32[2]", DTypeError);
 }
 
+TEST_CASE("a generator for loading fills nothing and advances as another does") {
+  Generator filling(0), loading = Generator::for_loading();
+  const Tensor x = Tensor::rand({7, 3}, filling), y = Tensor::full({7, 3}, 5);
+  loading.fill_uniform(y, 0, 1);
+  CHECK(y.to_vector<float>() == std::vector<float>(21, 5));
+  CHECK(loading.state() == filling.state());
+}
+
 TEST_CASE("rounding to f32 never reaches the upper end") {
   Generator random(test_seed(1));
   const Tensor x = Tensor::empty({200000});

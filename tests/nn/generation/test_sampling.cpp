@@ -67,6 +67,32 @@ TEST_SUITE("nn/generation/sampling") {
     check_shares(shares(std::vector<double>{0, 1, 1, 1}, config_of(1, 2, 1)), {0, 0.5, 0.5, 0});
   }
 
+  TEST_CASE("the likeliest tokens are the first of the sorted ones, whatever the vocabulary and the type") {
+    Generator random(test_seed(11));
+    for (const Index vocabulary : {1, 127, 128, 129, 1000}) {
+      std::vector<double> logits;
+      for (Index i = 0; i < vocabulary; ++i)
+        logits.push_back(static_cast<double>(random.below(200)));  // ties
+      logits.back() = 300;
+      logits.front() = -std::numeric_limits<double>::infinity();
+      const std::vector<float> single(logits.begin(), logits.end());
+      std::vector<Index> order(logits.size() - 1);
+      std::iota(order.begin(), order.end(), 1);
+      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+        return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+      });
+      for (const Index count : {1, 2, 10, 200}) {
+        std::vector<Index> expected(order.begin(), order.begin() + std::min<Index>(count, vocabulary - 1));
+        std::sort(expected.begin(), expected.end());
+        for (auto found :
+             {likeliest(logits.data(), vocabulary, count), likeliest(single.data(), vocabulary, count)}) {
+          std::sort(found.begin(), found.end());
+          CHECK(std::vector<Index>(found.begin(), found.end()) == expected);
+        }
+      }
+    }
+  }
+
   TEST_CASE("a token with a logit of minus infinity is never drawn, and large logits do not overflow") {
     const double never = -std::numeric_limits<double>::infinity();
     check_shares(shares(std::vector<double>{never, 1e5, never, 1e5}, config_of(1, 0, 1)), {0, 0.5, 0, 0.5});
