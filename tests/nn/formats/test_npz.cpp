@@ -57,8 +57,8 @@ TEST_CASE("damage is refused, the array named") {
     CHECK_MESSAGE(message_of<CheckpointError>([&] { load_npz(path); }).find(path + ": array " + message) == 0,
                   to);
   }
-  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    write_bytes(path, whole.substr(0, bytes));
+  for (std::size_t missing = 1; missing < whole.size(); missing += missing < 8 ? 1 : 19) {
+    write_bytes(path, whole.substr(0, whole.size() - missing));
     CHECK_THROWS_AS(load_npz(path), CheckpointError);
   }
 }
