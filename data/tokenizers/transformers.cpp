@@ -19,12 +19,10 @@ using Files = std::map<std::string, std::string>;
 
 constexpr const char *kConfigFile = "config.json", *kGenerationFile = "generation_config.json",
                      *kJsonFile = "tokenizer.json", *kTokenizerConfigFile = "tokenizer_config.json",
-                     *kSpecialFile = "special_tokens_map.json", *kAddedFile = "added_tokens.json",
-                     *kVocabularyFile = "vocab.json", *kModelFile = "spiece.model",
-                     *kFairseqFile = "sentencepiece.bpe.model";
-constexpr const char* kAllFiles[] = {kConfigFile,          kGenerationFile, kJsonFile,
-                                     kTokenizerConfigFile, kSpecialFile,    kAddedFile,
-                                     kFairseqFile,         kModelFile,      kVocabularyFile};
+                     *kSpecialFile = "special_tokens_map.json", *kVocabularyFile = "vocab.json",
+                     *kModelFile = "spiece.model", *kFairseqFile = "sentencepiece.bpe.model";
+constexpr const char* kAllFiles[] = {kConfigFile,  kGenerationFile, kJsonFile,  kTokenizerConfigFile,
+                                     kSpecialFile, kFairseqFile,    kModelFile, kVocabularyFile};
 
 /// The languages of M2M100 in the order of their ids, which its files need not name.
 constexpr const char* kM2m100Languages =
@@ -182,10 +180,10 @@ class TransformersTokenizer : public Tokenizer {
       words.pieces = pieces_by_id(object_in(kVocabularyFile), name_ + "/" + kVocabularyFile);
     } else {
       const SentencePieceModel model(files_.at(file), name_ + "/" + file);
-      for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
-        words.pieces.push_back(model.library().IdToPiece(id));
+      const std::int32_t vocabulary = model.library().GetPieceSize();
+      for (std::int32_t id = 0; id < vocabulary; ++id) words.pieces.push_back(model.library().IdToPiece(id));
       if (is_fairseq) {  // which has its own first ids, one more than the model
-        words.pieces.erase(words.pieces.begin(), words.pieces.begin() + 3);
+        words.pieces.erase(words.pieces.begin(), words.pieces.begin() + std::min(3, vocabulary));
         const auto own = {"<s>", "<pad>", "</s>", "<unk>"};
         words.pieces.insert(words.pieces.begin(), own.begin(), own.end());
       }
@@ -213,8 +211,6 @@ class TransformersTokenizer : public Tokenizer {
   /// file has them.
   std::map<std::string, std::int32_t> added_ids(const std::vector<std::string>& pieces) const {
     std::map<std::string, std::int32_t> ids;
-    const Json added = object_in(kAddedFile);
-    for (const auto& [token, id] : added.items()) ids[token] = id.get<std::int32_t>();
     const Json decoder = options_.value("added_tokens_decoder", Json::object());
     for (const auto& [id, token] : decoder.items())
       ids[text_of(token)] = parse_json<Json>(id).get<std::int32_t>();
