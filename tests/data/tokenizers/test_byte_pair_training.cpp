@@ -71,65 +71,63 @@ Pairs learn_plainly(const std::string& text, std::size_t most) {
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/byte_pair_training") {
-  TEST_CASE("the most frequent pair is merged first, the greater of two that are equally frequent") {
-    // ab 3, bc 2, xy 2, then ab|c 2: of bc and xy the greater is xy, and bc is gone after ab.
-    const Pairs merges = merges_of(learn_byte_pairs(in_pieces("abc\nabc\nab\nxy\nxy", 100), 300));
-    CHECK(merges == Pairs{{"a", "b"}, {"x", "y"}, {"ab", "c"}});
-  }
+TEST_CASE("the most frequent pair is merged first, the greater of two that are equally frequent") {
+  // ab 3, bc 2, xy 2, then ab|c 2: of bc and xy the greater is xy, and bc is gone after ab.
+  const Pairs merges = merges_of(learn_byte_pairs(in_pieces("abc\nabc\nab\nxy\nxy", 100), 300));
+  CHECK(merges == Pairs{{"a", "b"}, {"x", "y"}, {"ab", "c"}});
+}
 
-  TEST_CASE("ties are decided by the bytes of the left token, then of the right one, as unsigned numbers") {
-    CHECK(merges_of(learn_byte_pairs(in_pieces("ab\nab\nac\nac", 100), 258)) == Pairs{{"a", "c"}});
-    CHECK(merges_of(learn_byte_pairs(in_pieces("zb\nzb\nac\nac", 100), 258)) == Pairs{{"z", "b"}});
-    CHECK(merges_of(learn_byte_pairs(in_pieces("é\né\nzz\nzz", 100), 258)) == Pairs{{"\xc3", "\xa9"}});
-    // GPT-2's order of ids is another: "!" is 0 and a space 220.
-    CHECK(merges_of(learn_byte_pairs(in_pieces(" !\n\n !\n\n", 100), 258)) == Pairs{{" ", "!"}});
-    CHECK(merges_of(learn_byte_pairs(in_pieces("! x !x! x", 100), 258)) == Pairs{{" ", "x"}});
-  }
+TEST_CASE("ties are decided by the bytes of the left token, then of the right one, as unsigned numbers") {
+  CHECK(merges_of(learn_byte_pairs(in_pieces("ab\nab\nac\nac", 100), 258)) == Pairs{{"a", "c"}});
+  CHECK(merges_of(learn_byte_pairs(in_pieces("zb\nzb\nac\nac", 100), 258)) == Pairs{{"z", "b"}});
+  CHECK(merges_of(learn_byte_pairs(in_pieces("é\né\nzz\nzz", 100), 258)) == Pairs{{"\xc3", "\xa9"}});
+  // GPT-2's order of ids is another: "!" is 0 and a space 220.
+  CHECK(merges_of(learn_byte_pairs(in_pieces(" !\n\n !\n\n", 100), 258)) == Pairs{{" ", "!"}});
+  CHECK(merges_of(learn_byte_pairs(in_pieces("! x !x! x", 100), 258)) == Pairs{{" ", "x"}});
+}
 
-  TEST_CASE("the merges are those of a plain trainer") {
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
-      std::string text;
-      const std::string letters = seed % 3 == 0 ? "ab" : seed % 3 == 1 ? "aab c\xc3\xa9" : "abcdefg  \n'st";
-      for (std::uint64_t i = 0; i < 20 + 10 * seed; ++i)
-        text += letters[bounded(mix_bits(test_seed(seed), i), letters.size())];
-      CAPTURE(text);
-      REQUIRE(merges_of(learn_byte_pairs(in_pieces(text, 1000), 317)) == learn_plainly(text, 60));
-    }
-    CHECK(merges_of(learn_byte_pairs(in_pieces(std::string(1000, 'a'), 1000), 400)) ==
-          learn_plainly(std::string(1000, 'a'), 143));
-  }
-
-  TEST_CASE("the merges are those of the Python trainer, and its files those of the published form") {
-    const BytePairGolden golden = read_byte_pair_golden();
-    const auto tokenizer = train_byte_pair_tokenizer(in_pieces(golden.text, 1 << 20), 657);
-    const BytePairFiles files = byte_pair_files(*tokenizer);
-    CHECK(files.merges == golden.merges);
-    CHECK(nlohmann::json::parse(files.vocabulary) == nlohmann::json::parse(golden.vocabulary));
-  }
-
-  TEST_CASE("the pieces in which the text comes do not matter") {
+TEST_CASE("the merges are those of a plain trainer") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
     std::string text;
-    for (int i = 0; i < 200; ++i)
-      text += read_byte_pair_golden().text.substr(0, 800) + std::string(i % 3, '\n');
-    const std::string whole = train_byte_pair_tokenizer(in_pieces(text, text.size()), 400)->serialize();
-    for (const std::size_t size : {1000, 65536, 99991}) {
-      CHECK(train_byte_pair_tokenizer(in_pieces(text, size), 400)->serialize() == whole);
-    }
+    const std::string letters = seed % 3 == 0 ? "ab" : seed % 3 == 1 ? "aab c\xc3\xa9" : "abcdefg  \n'st";
+    for (std::uint64_t i = 0; i < 20 + 10 * seed; ++i)
+      text += letters[bounded(mix_bits(test_seed(seed), i), letters.size())];
+    CAPTURE(text);
+    REQUIRE(merges_of(learn_byte_pairs(in_pieces(text, 1000), 317)) == learn_plainly(text, 60));
   }
+  CHECK(merges_of(learn_byte_pairs(in_pieces(std::string(1000, 'a'), 1000), 400)) ==
+        learn_plainly(std::string(1000, 'a'), 143));
+}
 
-  TEST_CASE("fewer merges are learnt if no pair is left that occurs twice") {
-    const auto tokenizer = train_byte_pair_tokenizer(in_pieces("abcd", 4), 1000);
-    CHECK(tokenizer->vocabulary_size() == 257);
-    CHECK(tokenizer->end() == 256);
-    CHECK(train_byte_pair_tokenizer(in_pieces("abcd abcd", 9), 1000)->vocabulary_size() == 260);
-    CHECK(train_byte_pair_tokenizer(in_pieces("aaa", 3), 1000)->vocabulary_size() == 258);  // at two places
-    CHECK(train_byte_pair_tokenizer(in_pieces("abab ab ab", 10), 259)->vocabulary_size() == 259);
-  }
+TEST_CASE("the merges are those of the Python trainer, and its files those of the published form") {
+  const BytePairGolden golden = read_byte_pair_golden();
+  const auto tokenizer = train_byte_pair_tokenizer(in_pieces(golden.text, 1 << 20), 657);
+  const BytePairFiles files = byte_pair_files(*tokenizer);
+  CHECK(files.merges == golden.merges);
+  CHECK(nlohmann::json::parse(files.vocabulary) == nlohmann::json::parse(golden.vocabulary));
+}
 
-  TEST_CASE("a vocabulary without room for bytes and end is refused") {
-    CHECK(message_of<DataError>([] { train_byte_pair_tokenizer(in_pieces("a", 1), 256); }) ==
-          "[tokenizer] byte pairs need ids for 256 bytes and \"<|endoftext|>\"; got a vocabulary of 256");
-    CHECK(train_byte_pair_tokenizer(in_pieces("aaaa", 4), 257)->vocabulary_size() == 257);
+TEST_CASE("the pieces in which the text comes do not matter") {
+  std::string text;
+  for (int i = 0; i < 200; ++i)
+    text += read_byte_pair_golden().text.substr(0, 800) + std::string(i % 3, '\n');
+  const std::string whole = train_byte_pair_tokenizer(in_pieces(text, text.size()), 400)->serialize();
+  for (const std::size_t size : {1000, 65536, 99991}) {
+    CHECK(train_byte_pair_tokenizer(in_pieces(text, size), 400)->serialize() == whole);
   }
+}
+
+TEST_CASE("fewer merges are learnt if no pair is left that occurs twice") {
+  const auto tokenizer = train_byte_pair_tokenizer(in_pieces("abcd", 4), 1000);
+  CHECK(tokenizer->vocabulary_size() == 257);
+  CHECK(tokenizer->end() == 256);
+  CHECK(train_byte_pair_tokenizer(in_pieces("abcd abcd", 9), 1000)->vocabulary_size() == 260);
+  CHECK(train_byte_pair_tokenizer(in_pieces("aaa", 3), 1000)->vocabulary_size() == 258);  // at two places
+  CHECK(train_byte_pair_tokenizer(in_pieces("abab ab ab", 10), 259)->vocabulary_size() == 259);
+}
+
+TEST_CASE("a vocabulary without room for bytes and end is refused") {
+  CHECK(message_of<DataError>([] { train_byte_pair_tokenizer(in_pieces("a", 1), 256); }) ==
+        "[tokenizer] byte pairs need ids for 256 bytes and \"<|endoftext|>\"; got a vocabulary of 256");
+  CHECK(train_byte_pair_tokenizer(in_pieces("aaaa", 4), 257)->vocabulary_size() == 257);
 }

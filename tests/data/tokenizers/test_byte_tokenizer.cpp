@@ -4,19 +4,17 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("data/tokenizers/byte_tokenizer") {
-  TEST_CASE("it takes and gives all bytes, and cuts anywhere") {
-    const auto tokenizer = make_byte_tokenizer();
-    std::string all;
-    std::vector<std::int32_t> ids;
-    for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte), ids.push_back(byte);
-    CHECK(tokenizer->encode(all) == ids);
-    CHECK(tokenizer->decode(ids) == all);
-    CHECK(tokenizer->vocabulary_size() == 256);
-    CHECK(tokenizer->kind() == std::string("byte"));
-    CHECK_THROWS_AS(tokenizer->bytes_of(256), DataError);
-    CHECK_THROWS_AS(tokenizer->bytes_of(-1), DataError);
-    CHECK(tokenizer->safe_cut("a\xf0\x9f") == 3);
-    CHECK(tokenizer->safe_cut("") == 0);
-  }
+TEST_CASE("it takes and gives all bytes, and cuts anywhere") {
+  const auto tokenizer = make_byte_tokenizer();
+  std::string all;
+  std::vector<std::int32_t> ids;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte), ids.push_back(byte);
+  CHECK(tokenizer->encode(all) == ids);
+  CHECK(tokenizer->decode(ids) == all);
+  CHECK(tokenizer->vocabulary_size() == 256);
+  CHECK(tokenizer->kind() == std::string("byte"));
+  CHECK_THROWS_AS(tokenizer->bytes_of(256), DataError);
+  CHECK_THROWS_AS(tokenizer->bytes_of(-1), DataError);
+  CHECK(tokenizer->safe_cut("a\xf0\x9f") == 3);
+  CHECK(tokenizer->safe_cut("") == 0);
 }

@@ -12,72 +12,69 @@ using Ids = std::vector<std::int32_t>;
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/character_tokenizer") {
-  TEST_CASE("characters are numbered in order of code points, whatever pieces the text comes in") {
-    const auto tokenizer = train_character_tokenizer(text_in({"b😀a", "", "é€\n\uffee", "ba"}));
-    CHECK(tokenizer->vocabulary_size() == 7);
-    CHECK(tokenizer->encode("\nabé€\uffee😀") == Ids{0, 1, 2, 3, 4, 5, 6});
-    CHECK(tokenizer->decode({6, 0, 3, 3}) == "😀\néé");
-    CHECK(tokenizer->bytes_of(4) == "€");
-    CHECK(tokenizer->decode({}).empty());
-    CHECK(tokenizer->kind() == std::string("character"));
-    CHECK_FALSE(tokenizer->begin());
-    CHECK_FALSE(tokenizer->end());
-  }
+TEST_CASE("characters are numbered in order of code points, whatever pieces the text comes in") {
+  const auto tokenizer = train_character_tokenizer(text_in({"b😀a", "", "é€\n\uffee", "ba"}));
+  CHECK(tokenizer->vocabulary_size() == 7);
+  CHECK(tokenizer->encode("\nabé€\uffee😀") == Ids{0, 1, 2, 3, 4, 5, 6});
+  CHECK(tokenizer->decode({6, 0, 3, 3}) == "😀\néé");
+  CHECK(tokenizer->bytes_of(4) == "€");
+  CHECK(tokenizer->decode({}).empty());
+  CHECK(tokenizer->kind() == std::string("character"));
+  CHECK_FALSE(tokenizer->begin());
+  CHECK_FALSE(tokenizer->end());
+}
 
-  TEST_CASE("a NUL is a character like any other, and ids are added to those that are there") {
-    const auto tokenizer = train_character_tokenizer(text_in({std::string("a\0", 2)}));
-    Ids ids = {7};
-    tokenizer->encode(std::string_view("a\0", 2), ids);
-    CHECK(ids == Ids{7, 1, 0});
-    CHECK(parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "t")->decode({0}) ==
-          std::string(1, '\0'));
-  }
+TEST_CASE("a NUL is a character like any other, and ids are added to those that are there") {
+  const auto tokenizer = train_character_tokenizer(text_in({std::string("a\0", 2)}));
+  Ids ids = {7};
+  tokenizer->encode(std::string_view("a\0", 2), ids);
+  CHECK(ids == Ids{7, 1, 0});
+  CHECK(parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "t")->decode({0}) == std::string(1, '\0'));
+}
 
-  TEST_CASE("a character that the vocabulary does not have is named, with its place") {
-    const auto tokenizer = train_character_tokenizer(text_in({"abé\U00010000"}));
-    const auto error_of = [&](std::string_view text) {
-      return message_of<DataError>([&] { tokenizer->encode(text); });
-    };
-    CHECK(error_of("aéz") ==
-          "[tokenizer] a character tokenizer knows the 4 characters of its text only; got \"z\" (U+007A) at "
-          "byte 3");
-    CHECK(error_of("\U0010ffff").find("(U+10FFFF) at byte 0") != std::string::npos);
-    CHECK(error_of("ab\n").find("got U+000A at byte 2") != std::string::npos);
-    for (const char* bad : {"a\xc3", "a\xff"})
-      CHECK(error_of(bad) ==
-            "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1");
-    CHECK_THROWS_AS(tokenizer->bytes_of(4), DataError);
-    CHECK_THROWS_AS(tokenizer->decode({0, -1}), DataError);
-  }
+TEST_CASE("a character that the vocabulary does not have is named, with its place") {
+  const auto tokenizer = train_character_tokenizer(text_in({"abé\U00010000"}));
+  const auto error_of = [&](std::string_view text) {
+    return message_of<DataError>([&] { tokenizer->encode(text); });
+  };
+  CHECK(error_of("aéz") ==
+        "[tokenizer] a character tokenizer knows the 4 characters of its text only; got \"z\" (U+007A) at "
+        "byte 3");
+  CHECK(error_of("\U0010ffff").find("(U+10FFFF) at byte 0") != std::string::npos);
+  CHECK(error_of("ab\n").find("got U+000A at byte 2") != std::string::npos);
+  for (const char* bad : {"a\xc3", "a\xff"})
+    CHECK(error_of(bad) ==
+          "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1");
+  CHECK_THROWS_AS(tokenizer->bytes_of(4), DataError);
+  CHECK_THROWS_AS(tokenizer->decode({0, -1}), DataError);
+}
 
-  TEST_CASE("a character tokenizer needs text, and UTF-8") {
-    CHECK(message_of<DataError>([] { train_character_tokenizer(text_in({""})); }) ==
-          "[tokenizer] a character tokenizer needs text; got none");
-    CHECK(message_of<DataError>([] {
-            train_character_tokenizer(text_in({"ab", "a\x80"}));
-          }) ==
-          "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1 of a piece "
-          "of it");
-  }
+TEST_CASE("a character tokenizer needs text, and UTF-8") {
+  CHECK(message_of<DataError>([] { train_character_tokenizer(text_in({""})); }) ==
+        "[tokenizer] a character tokenizer needs text; got none");
+  CHECK(message_of<DataError>([] {
+          train_character_tokenizer(text_in({"ab", "a\x80"}));
+        }) ==
+        "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1 of a piece "
+        "of it");
+}
 
-  TEST_CASE("a list of characters that is out of order, empty or no UTF-8 is refused") {
-    const auto error_of = [](const std::string& payload) {
-      return message_of<DataError>([&] { text_characters().read(payload, "t"); });
-    };
-    CHECK(error_of("abb") == "t: is not a list of characters in order: \"b\" (U+0062) is out of place");
-    CHECK(error_of("éa").find("\"a\" (U+0061) is out of place") != std::string::npos);
-    CHECK(error_of("[\"a\"]").find("t: is not a list of characters in order") ==
-          0);  // a translation tokenizer's
-    CHECK(error_of("") == "t: is not a list of characters: it is empty or not UTF-8");
-    CHECK(error_of("a\xff") == "t: is not a list of characters: it is empty or not UTF-8");
-  }
+TEST_CASE("a list of characters that is out of order, empty or no UTF-8 is refused") {
+  const auto error_of = [](const std::string& payload) {
+    return message_of<DataError>([&] { text_characters().read(payload, "t"); });
+  };
+  CHECK(error_of("abb") == "t: is not a list of characters in order: \"b\" (U+0062) is out of place");
+  CHECK(error_of("éa").find("\"a\" (U+0061) is out of place") != std::string::npos);
+  CHECK(error_of("[\"a\"]").find("t: is not a list of characters in order") ==
+        0);  // a translation tokenizer's
+  CHECK(error_of("") == "t: is not a list of characters: it is empty or not UTF-8");
+  CHECK(error_of("a\xff") == "t: is not a list of characters: it is empty or not UTF-8");
+}
 
-  TEST_CASE("a text can be cut between characters") {
-    const auto characters = train_character_tokenizer(text_in({"a😀"}));
-    CHECK(characters->safe_cut("a\xf0\x9f\x98") == 1);
-    CHECK(characters->safe_cut("\xf0\x9f\x98") == 0);
-    CHECK(characters->safe_cut("a😀") == 5);
-    CHECK(characters->safe_cut("") == 0);
-  }
+TEST_CASE("a text can be cut between characters") {
+  const auto characters = train_character_tokenizer(text_in({"a😀"}));
+  CHECK(characters->safe_cut("a\xf0\x9f\x98") == 1);
+  CHECK(characters->safe_cut("\xf0\x9f\x98") == 0);
+  CHECK(characters->safe_cut("a😀") == 5);
+  CHECK(characters->safe_cut("") == 0);
 }

@@ -22,44 +22,42 @@ std::unique_ptr<Tokenizer> trained_pieces(const std::string& kind, Index size) {
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/sentencepiece_sentences") {
-  TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
-    for (const char* kind : kPieceKinds) {
-      CHECK(trained_pieces(kind, 45)->vocabulary_size() <= 45);
-      CHECK(trained_pieces(kind, 4000)->vocabulary_size() < 200);
-    }
-    CHECK(trained_pieces("bpe", 45)->vocabulary_size() == 45);
-    CHECK(trained_pieces("bpe", 60)->encode("le chat").size() < 7);  // pieces, not characters
+TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
+  for (const char* kind : kPieceKinds) {
+    CHECK(trained_pieces(kind, 45)->vocabulary_size() <= 45);
+    CHECK(trained_pieces(kind, 4000)->vocabulary_size() < 200);
   }
+  CHECK(trained_pieces("bpe", 45)->vocabulary_size() == 45);
+  CHECK(trained_pieces("bpe", 60)->encode("le chat").size() < 7);  // pieces, not characters
+}
 
-  TEST_CASE("a piece that the vocabulary lacks is unknown") {
-    for (const char* kind : kPieceKinds) {
-      const auto tokenizer = trained_pieces(kind, 45);
-      CHECK(tokenizer->encode("漢").back() == kUnknown);
-      CHECK(tokenizer->bytes_of(kUnknown) == " ⁇ ");
-      CHECK(tokenizer->bytes_of(tokenizer->encode("chat").front())[0] == ' ');
-    }
+TEST_CASE("a piece that the vocabulary lacks is unknown") {
+  for (const char* kind : kPieceKinds) {
+    const auto tokenizer = trained_pieces(kind, 45);
+    CHECK(tokenizer->encode("漢").back() == kUnknown);
+    CHECK(tokenizer->bytes_of(kUnknown) == " ⁇ ");
+    CHECK(tokenizer->bytes_of(tokenizer->encode("chat").front())[0] == ' ');
   }
+}
 
-  TEST_CASE("words that are the usual names of control pieces are words like others") {
-    std::vector<std::string> sentences = kPairedSentences;
-    sentences.push_back("<s> un </s> <unk> <pad> 1<\u00e9s>");
-    for (const char* kind : kPieceKinds) {
-      const auto tokenizer = sentence_pieces(kind).train(text_in(sentences), 100);
-      for (const std::string& sentence : sentences) {
-        const std::vector<std::int32_t> ids = tokenizer->encode(sentence);
-        CHECK(std::count(ids.begin(), ids.end(), kUnknown) == 0);
-        CHECK(tokenizer->decode(ids) == sentence);
-      }
+TEST_CASE("words that are the usual names of control pieces are words like others") {
+  std::vector<std::string> sentences = kPairedSentences;
+  sentences.push_back("<s> un </s> <unk> <pad> 1<\u00e9s>");
+  for (const char* kind : kPieceKinds) {
+    const auto tokenizer = sentence_pieces(kind).train(text_in(sentences), 100);
+    for (const std::string& sentence : sentences) {
+      const std::vector<std::int32_t> ids = tokenizer->encode(sentence);
+      CHECK(std::count(ids.begin(), ids.end(), kUnknown) == 0);
+      CHECK(tokenizer->decode(ids) == sentence);
     }
   }
+}
 
-  TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
-    const std::string file = trained_pieces("bpe", 45)->serialize();
-    const TemporaryFile model(file.substr(file.find('\n') + 1));
-    const auto tokenizer = load_sentencepiece_model(model.path());
-    CHECK(tokenizer->serialize() == file);
-    const TemporaryFile other("not a model");
-    CHECK_THROWS_AS(load_sentencepiece_model(other.path()), DataError);
-  }
+TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
+  const std::string file = trained_pieces("bpe", 45)->serialize();
+  const TemporaryFile model(file.substr(file.find('\n') + 1));
+  const auto tokenizer = load_sentencepiece_model(model.path());
+  CHECK(tokenizer->serialize() == file);
+  const TemporaryFile other("not a model");
+  CHECK_THROWS_AS(load_sentencepiece_model(other.path()), DataError);
 }

@@ -89,164 +89,160 @@ Ids in_parts(const Tokenizer& tokenizer, std::string_view text, std::uint64_t se
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/sentencepiece_text") {
-  TEST_CASE("every text comes back, what is rare in bytes") {
-    for (const std::string& text : kAwkward) {
+TEST_CASE("every text comes back, what is rare in bytes") {
+  for (const std::string& text : kAwkward) {
+    CAPTURE(text);
+    CHECK(trained().encode(text) == library_ids(trained(), text));
+    CHECK(trained().decode(trained().encode(text)) == text);
+  }
+  Ids more = {7};
+  trained().encode("the", more);
+  CHECK(more.size() > 1);
+  CHECK(more[0] == 7);
+  CHECK(trained().decode(trained().encode(kStory)) == kStory);
+  CHECK(trained().encode("the little dog").size() < 9);  // pieces, not characters
+}
+
+TEST_CASE("ids are as Llama's: unknown, begin, end, then the bytes") {
+  CHECK(trained().vocabulary_size() == 320);
+  CHECK(trained().begin() == 1);
+  CHECK(trained().end() == 2);
+  CHECK(trained().bytes_of(1).empty());
+  CHECK(trained().bytes_of(2).empty());
+  CHECK(trained().bytes_of(0) == " \u2047 ");
+  for (std::int32_t byte = 0; byte < 256; ++byte) {
+    REQUIRE(trained().bytes_of(3 + byte) == std::string(1, static_cast<char>(byte)));
+  }
+  const Ids ids = trained().encode("\n");
+  CHECK(ids.back() == 3 + '\n');
+  CHECK(trained().bytes_of(ids.front()) == " ");  // before the first word
+  CHECK_THROWS_AS(trained().bytes_of(320), DataError);
+  CHECK_THROWS_AS(trained().decode({-1}), DataError);
+}
+
+TEST_CASE("decoding takes the space before the first word off, and one only") {
+  Ids with_begin = trained().encode("the dog");
+  CHECK(trained().bytes_of(with_begin[0])[0] == ' ');
+  with_begin.insert(with_begin.begin(), 1);
+  with_begin.push_back(2);
+  CHECK(trained().decode(with_begin) == "the dog");
+  CHECK(trained().decode(trained().encode("  the")) == "  the");
+}
+
+TEST_CASE("a model that puts no space before the first word keeps those that are there") {
+  const std::string model = train_sentencepiece({{"model_type", "unigram"},
+                                                 {"vocab_size", "300"},
+                                                 {"hard_vocab_limit", "false"},
+                                                 {"byte_fallback", "true"},
+                                                 {"bos_id", "-1"},
+                                                 {"eos_id", "-1"},
+                                                 {"add_dummy_prefix", "false"}},
+                                                {kStory.substr(0, 51)});
+  const TemporaryFile file(model);
+  const auto tokenizer = load_sentencepiece_tokenizer(file.path());
+  CHECK(tokenizer->decode(tokenizer->encode(" time")) == " time");
+  CHECK(tokenizer->decode(tokenizer->encode("time")) == "time");
+  CHECK_FALSE(tokenizer->begin());
+  CHECK_FALSE(tokenizer->end());
+  CHECK(sentencepiece_model(*tokenizer) == model);
+}
+
+TEST_CASE("whole or in parts, a text has the ids that SentencePiece gives it") {
+  const auto with = [](std::unordered_map<std::string, std::string> options) {
+    options.insert({{"model_type", "bpe"}, {"vocab_size", "320"}, {"byte_fallback", "true"}});
+    options.insert({"hard_vocab_limit", "false"});
+    return text_sentencepiece().read(train_sentencepiece(std::move(options), {kStory.substr(0, 51)}), "m");
+  };
+  for (const auto& tokenizer :
+       {with({}), with({{"model_type", "unigram"}, {"vocab_size", "300"}}),
+        with({{"add_dummy_prefix", "false"}}), with({{"user_defined_symbols", "\n"}})}) {
+    for (std::uint64_t round = 0; round < 200; ++round) {
+      const std::string text = random_text(round, 40);
       CAPTURE(text);
-      CHECK(trained().encode(text) == library_ids(trained(), text));
-      CHECK(trained().decode(trained().encode(text)) == text);
+      const Ids whole = tokenizer->encode(text);
+      CHECK(whole == library_ids(*tokenizer, text));
+      CHECK(in_parts(*tokenizer, text, round) == whole);
+      CHECK(tokenizer->decode(whole) == text);
     }
-    Ids more = {7};
-    trained().encode("the", more);
-    CHECK(more.size() > 1);
-    CHECK(more[0] == 7);
-    CHECK(trained().decode(trained().encode(kStory)) == kStory);
-    CHECK(trained().encode("the little dog").size() < 9);  // pieces, not characters
+    CHECK(tokenizer->safe_cut("ab\nc\nde") == 5);
+    CHECK(tokenizer->safe_cut("ab") == 0);
+    CHECK(tokenizer->safe_cut("") == 0);
+    CHECK(tokenizer->safe_cut("\n") == 1);
   }
+}
 
-  TEST_CASE("ids are as Llama's: unknown, begin, end, then the bytes") {
-    CHECK(trained().vocabulary_size() == 320);
-    CHECK(trained().begin() == 1);
-    CHECK(trained().end() == 2);
-    CHECK(trained().bytes_of(1).empty());
-    CHECK(trained().bytes_of(2).empty());
-    CHECK(trained().bytes_of(0) == " \u2047 ");
-    for (std::int32_t byte = 0; byte < 256; ++byte) {
-      REQUIRE(trained().bytes_of(3 + byte) == std::string(1, static_cast<char>(byte)));
-    }
-    const Ids ids = trained().encode("\n");
-    CHECK(ids.back() == 3 + '\n');
-    CHECK(trained().bytes_of(ids.front()) == " ");  // before the first word
-    CHECK_THROWS_AS(trained().bytes_of(320), DataError);
-    CHECK_THROWS_AS(trained().decode({-1}), DataError);
+TEST_CASE("a line longer than 65,536 bytes is cut between characters, and comes back") {
+  std::string line;
+  while (line.size() < 65'534) line += "the dog ";
+  line.resize(65'534);
+  CHECK(trained().safe_cut("\n" + line) == 1);
+  for (const std::string character : {"a", "é", "漢", "😀"}) {
+    const std::string longer = line + character + character;
+    CHECK(trained().safe_cut(longer) == (character.size() < 3 ? 65'536 : 65'534));
+    CHECK(trained().safe_cut(longer.substr(0, 65'535)) == 0);
+    const std::string mixed = longer + random_text(1, 20) + longer + longer + "\n" + line;
+    const Ids whole = trained().encode(mixed);
+    CHECK((in_parts(trained(), mixed, 1) == whole));
+    CHECK((trained().decode(whole) == mixed));
   }
+}
 
-  TEST_CASE("decoding takes the space before the first word off, and one only") {
-    Ids with_begin = trained().encode("the dog");
-    CHECK(trained().bytes_of(with_begin[0])[0] == ' ');
-    with_begin.insert(with_begin.begin(), 1);
-    with_begin.push_back(2);
-    CHECK(trained().decode(with_begin) == "the dog");
-    CHECK(trained().decode(trained().encode("  the")) == "  the");
+TEST_CASE("a model that changes white space or has longer pieces with line ends encodes texts whole") {
+  const std::unordered_map<std::string, std::string> bpe = {
+      {"model_type", "bpe"}, {"vocab_size", "320"}, {"hard_vocab_limit", "false"}, {"byte_fallback", "true"}};
+  const std::vector<std::pair<std::string, std::string>> options = {{"normalization_rule_name", "nmt_nfkc"},
+                                                                    {"remove_extra_whitespaces", "true"},
+                                                                    {"byte_fallback", "false"},
+                                                                    {"treat_whitespace_as_suffix", "true"},
+                                                                    {"user_defined_symbols", "\n\n"}};
+  for (const auto& option : options) {
+    CAPTURE(option.first);
+    auto changed = bpe;
+    changed[option.first] = option.second;
+    const auto tokenizer =
+        text_sentencepiece().read(train_sentencepiece(changed, {kStory.substr(0, 51)}), "m");
+    const std::string text = "the\n\n\ndog\n the  dog \n";
+    CHECK(tokenizer->safe_cut(text) == 0);
+    CHECK(tokenizer->encode(text) == library_ids(*tokenizer, text));
   }
+}
 
-  TEST_CASE("a model that puts no space before the first word keeps those that are there") {
-    const std::string model = train_sentencepiece({{"model_type", "unigram"},
-                                                   {"vocab_size", "300"},
-                                                   {"hard_vocab_limit", "false"},
-                                                   {"byte_fallback", "true"},
-                                                   {"bos_id", "-1"},
-                                                   {"eos_id", "-1"},
-                                                   {"add_dummy_prefix", "false"}},
-                                                  {kStory.substr(0, 51)});
-    const TemporaryFile file(model);
-    const auto tokenizer = load_sentencepiece_tokenizer(file.path());
-    CHECK(tokenizer->decode(tokenizer->encode(" time")) == " time");
-    CHECK(tokenizer->decode(tokenizer->encode("time")) == "time");
-    CHECK_FALSE(tokenizer->begin());
-    CHECK_FALSE(tokenizer->end());
-    CHECK(sentencepiece_model(*tokenizer) == model);
-  }
+TEST_CASE("from a text that is too long to learn from, evenly spread lines are taken") {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
+  const std::size_t each = 9 + sizeof(std::string);
+  const auto lines = [&](std::size_t limit) {
+    return sentencepiece_sentences(story_in_pieces(text, 100), limit);
+  };
+  CHECK(lines(1000 * each).size() == 1000);
+  CHECK(lines(1000 * each - 1).size() == 500);
+  CHECK(lines(500 * each).size() == 500);
+  const std::vector<std::string> some = lines(100 * each);
+  REQUIRE(some.size() == 63);
+  for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == "line " + std::to_string(1000 + 16 * i));
+  CHECK(lines(1).size() == 1);
+}
 
-  TEST_CASE("whole or in parts, a text has the ids that SentencePiece gives it") {
-    const auto with = [](std::unordered_map<std::string, std::string> options) {
-      options.insert({{"model_type", "bpe"}, {"vocab_size", "320"}, {"byte_fallback", "true"}});
-      options.insert({"hard_vocab_limit", "false"});
-      return text_sentencepiece().read(train_sentencepiece(std::move(options), {kStory.substr(0, 51)}), "m");
-    };
-    for (const auto& tokenizer :
-         {with({}), with({{"model_type", "unigram"}, {"vocab_size", "300"}}),
-          with({{"add_dummy_prefix", "false"}}), with({{"user_defined_symbols", "\n"}})}) {
-      for (std::uint64_t round = 0; round < 200; ++round) {
-        const std::string text = random_text(round, 40);
-        CAPTURE(text);
-        const Ids whole = tokenizer->encode(text);
-        CHECK(whole == library_ids(*tokenizer, text));
-        CHECK(in_parts(*tokenizer, text, round) == whole);
-        CHECK(tokenizer->decode(whole) == text);
-      }
-      CHECK(tokenizer->safe_cut("ab\nc\nde") == 5);
-      CHECK(tokenizer->safe_cut("ab") == 0);
-      CHECK(tokenizer->safe_cut("") == 0);
-      CHECK(tokenizer->safe_cut("\n") == 1);
-    }
-  }
+TEST_CASE("pieces of the training text may end anywhere between characters, and lines may be long") {
+  const std::string model = sentencepiece_model(trained());
+  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(kStory, 7), 320)) == model);
+  std::string crlf;
+  for (const char c : kStory) crlf += c == '\n' ? "\r\n" : std::string(1, c);
+  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(crlf, 7), 320)) == model);
+  std::string line;
+  for (int i = 0; i < 300; ++i) line += "the unusual word xylophone ";
+  const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(line, 100), 290);
+  CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
+}
 
-  TEST_CASE("a line longer than 65,536 bytes is cut between characters, and comes back") {
-    std::string line;
-    while (line.size() < 65'534) line += "the dog ";
-    line.resize(65'534);
-    CHECK(trained().safe_cut("\n" + line) == 1);
-    for (const std::string character : {"a", "é", "漢", "😀"}) {
-      const std::string longer = line + character + character;
-      CHECK(trained().safe_cut(longer) == (character.size() < 3 ? 65'536 : 65'534));
-      CHECK(trained().safe_cut(longer.substr(0, 65'535)) == 0);
-      const std::string mixed = longer + random_text(1, 20) + longer + longer + "\n" + line;
-      const Ids whole = trained().encode(mixed);
-      CHECK((in_parts(trained(), mixed, 1) == whole));
-      CHECK((trained().decode(whole) == mixed));
-    }
-  }
-
-  TEST_CASE("a model that changes white space or has longer pieces with line ends encodes texts whole") {
-    const std::unordered_map<std::string, std::string> bpe = {{"model_type", "bpe"},
-                                                              {"vocab_size", "320"},
-                                                              {"hard_vocab_limit", "false"},
-                                                              {"byte_fallback", "true"}};
-    const std::vector<std::pair<std::string, std::string>> options = {{"normalization_rule_name", "nmt_nfkc"},
-                                                                      {"remove_extra_whitespaces", "true"},
-                                                                      {"byte_fallback", "false"},
-                                                                      {"treat_whitespace_as_suffix", "true"},
-                                                                      {"user_defined_symbols", "\n\n"}};
-    for (const auto& option : options) {
-      CAPTURE(option.first);
-      auto changed = bpe;
-      changed[option.first] = option.second;
-      const auto tokenizer =
-          text_sentencepiece().read(train_sentencepiece(changed, {kStory.substr(0, 51)}), "m");
-      const std::string text = "the\n\n\ndog\n the  dog \n";
-      CHECK(tokenizer->safe_cut(text) == 0);
-      CHECK(tokenizer->encode(text) == library_ids(*tokenizer, text));
-    }
-  }
-
-  TEST_CASE("from a text that is too long to learn from, evenly spread lines are taken") {
-    std::string text;
-    for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
-    const std::size_t each = 9 + sizeof(std::string);
-    const auto lines = [&](std::size_t limit) {
-      return sentencepiece_sentences(story_in_pieces(text, 100), limit);
-    };
-    CHECK(lines(1000 * each).size() == 1000);
-    CHECK(lines(1000 * each - 1).size() == 500);
-    CHECK(lines(500 * each).size() == 500);
-    const std::vector<std::string> some = lines(100 * each);
-    REQUIRE(some.size() == 63);
-    for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == "line " + std::to_string(1000 + 16 * i));
-    CHECK(lines(1).size() == 1);
-  }
-
-  TEST_CASE("pieces of the training text may end anywhere between characters, and lines may be long") {
-    const std::string model = sentencepiece_model(trained());
-    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(kStory, 7), 320)) == model);
-    std::string crlf;
-    for (const char c : kStory) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(crlf, 7), 320)) == model);
-    std::string line;
-    for (int i = 0; i < 300; ++i) line += "the unusual word xylophone ";
-    const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(line, 100), 290);
-    CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
-  }
-
-  TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
-    CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
-          "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
-    CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300), DataError);
-    CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("", 1), 300), DataError);
-    CHECK(message_of<DataError>([] {
-            train_sentencepiece_tokenizer(story_in_pieces(kStory, 1), 200);
-          }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
-    CHECK(message_of<DataError>([] { sentencepiece_model(*make_byte_tokenizer()); }) ==
-          "[tokenizer] models are those of a sentencepiece tokenizer; got kind byte");
-  }
+TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
+  CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
+        "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
+  CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300), DataError);
+  CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("", 1), 300), DataError);
+  CHECK(message_of<DataError>([] {
+          train_sentencepiece_tokenizer(story_in_pieces(kStory, 1), 200);
+        }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
+  CHECK(message_of<DataError>([] { sentencepiece_model(*make_byte_tokenizer()); }) ==
+        "[tokenizer] models are those of a sentencepiece tokenizer; got kind byte");
 }

@@ -25,65 +25,63 @@ std::vector<std::unique_ptr<Tokenizer>> tokenizers() {
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/text_tokenizers") {
-  TEST_CASE("every kind gives the text back, with ids below its vocabulary's size") {
-    for (const auto& tokenizer : tokenizers()) {
-      CAPTURE(tokenizer->kind());
-      const Ids ids = tokenizer->encode(kText);
-      CHECK(tokenizer->decode(ids) == kText);
-      for (const std::int32_t id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
-      CHECK(tokenizer->encode("").empty());
-      CHECK(tokenizer->decode({}).empty());
-    }
+TEST_CASE("every kind gives the text back, with ids below its vocabulary's size") {
+  for (const auto& tokenizer : tokenizers()) {
+    CAPTURE(tokenizer->kind());
+    const Ids ids = tokenizer->encode(kText);
+    CHECK(tokenizer->decode(ids) == kText);
+    for (const std::int32_t id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
+    CHECK(tokenizer->encode("").empty());
+    CHECK(tokenizer->decode({}).empty());
   }
+}
 
-  TEST_CASE("a file brings back the same tokenizer") {
-    for (const auto& tokenizer : tokenizers()) {
-      CAPTURE(tokenizer->kind());
-      const TemporaryFile file(tokenizer->serialize());
-      const auto loaded = load_tokenizer(text_tokenizers(), file.path());
-      CHECK(loaded->kind() == std::string(tokenizer->kind()));
-      CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
-      CHECK(loaded->begin() == tokenizer->begin());
-      CHECK(loaded->end() == tokenizer->end());
-      CHECK(loaded->encode(kText) == tokenizer->encode(kText));
-      CHECK(loaded->serialize() == tokenizer->serialize());
-    }
+TEST_CASE("a file brings back the same tokenizer") {
+  for (const auto& tokenizer : tokenizers()) {
+    CAPTURE(tokenizer->kind());
+    const TemporaryFile file(tokenizer->serialize());
+    const auto loaded = load_tokenizer(text_tokenizers(), file.path());
+    CHECK(loaded->kind() == std::string(tokenizer->kind()));
+    CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
+    CHECK(loaded->begin() == tokenizer->begin());
+    CHECK(loaded->end() == tokenizer->end());
+    CHECK(loaded->encode(kText) == tokenizer->encode(kText));
+    CHECK(loaded->serialize() == tokenizer->serialize());
   }
+}
 
-  TEST_CASE("a text encoded in pieces has the ids of the whole") {
-    for (const auto& tokenizer : tokenizers()) {
-      CAPTURE(tokenizer->kind());
-      const Ids whole = tokenizer->encode(kText);
-      for (std::size_t step = 1; step < kText.size(); ++step) {
-        Ids ids;
-        std::string waiting;
-        for (std::size_t i = 0; i < kText.size(); i += step) {
-          waiting += kText.substr(i, step);
-          const std::size_t cut = tokenizer->safe_cut(waiting);
-          REQUIRE(cut <= waiting.size());
-          const std::string_view part = std::string_view(waiting).substr(0, cut);
-          ids.empty() ? tokenizer->encode(part, ids) : tokenizer->encode_rest(part, ids);
-          waiting.erase(0, cut);
-        }
-        ids.empty() ? tokenizer->encode(waiting, ids) : tokenizer->encode_rest(waiting, ids);
-        CHECK(ids == whole);
+TEST_CASE("a text encoded in pieces has the ids of the whole") {
+  for (const auto& tokenizer : tokenizers()) {
+    CAPTURE(tokenizer->kind());
+    const Ids whole = tokenizer->encode(kText);
+    for (std::size_t step = 1; step < kText.size(); ++step) {
+      Ids ids;
+      std::string waiting;
+      for (std::size_t i = 0; i < kText.size(); i += step) {
+        waiting += kText.substr(i, step);
+        const std::size_t cut = tokenizer->safe_cut(waiting);
+        REQUIRE(cut <= waiting.size());
+        const std::string_view part = std::string_view(waiting).substr(0, cut);
+        ids.empty() ? tokenizer->encode(part, ids) : tokenizer->encode_rest(part, ids);
+        waiting.erase(0, cut);
       }
+      ids.empty() ? tokenizer->encode(waiting, ids) : tokenizer->encode_rest(waiting, ids);
+      CHECK(ids == whole);
     }
   }
+}
 
-  TEST_CASE("tokenizers that are not for language models are refused by name") {
-    const auto error_of = [](const std::string& content) {
-      return message_of<DataError>([&] { parse_tokenizer(text_tokenizers(), content, "t"); });
-    };
-    CHECK(error_of(write_tokenizer_file("word", "[]")) ==
-          "t: holds a tokenizer of kind word; one of kind character, byte, bpe, sentencepiece, "
-          "tokenizer_json or "
-          "controls is needed here");
-    CHECK(error_of(write_tokenizer_file("byte", "x")) ==
-          "t: a byte tokenizer's file holds no payload; got 1 byte");
-    CHECK(error_of("junk").find("t: is not a tokenizer file") == 0);
-    CHECK(message_of<DataError>([] { load_tokenizer(text_tokenizers(), "/nonexistent/t"); }) ==
-          "/nonexistent/t: cannot be opened: No such file or directory");
-  }
+TEST_CASE("tokenizers that are not for language models are refused by name") {
+  const auto error_of = [](const std::string& content) {
+    return message_of<DataError>([&] { parse_tokenizer(text_tokenizers(), content, "t"); });
+  };
+  CHECK(error_of(write_tokenizer_file("word", "[]")) ==
+        "t: holds a tokenizer of kind word; one of kind character, byte, bpe, sentencepiece, "
+        "tokenizer_json or "
+        "controls is needed here");
+  CHECK(error_of(write_tokenizer_file("byte", "x")) ==
+        "t: a byte tokenizer's file holds no payload; got 1 byte");
+  CHECK(error_of("junk").find("t: is not a tokenizer file") == 0);
+  CHECK(message_of<DataError>([] { load_tokenizer(text_tokenizers(), "/nonexistent/t"); }) ==
+        "/nonexistent/t: cannot be opened: No such file or directory");
 }

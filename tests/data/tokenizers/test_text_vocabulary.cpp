@@ -38,67 +38,64 @@ std::string refusal(const std::string& name, const std::string& content) {
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/text_vocabulary") {
-  TEST_CASE("fairseq's dict.txt: ids are the same, as it too has four special ones before the first line") {
-    const NamedFile file("dict.txt", "the 120\n, 80\nhou@@ 7\nse 7\nmadeupword0000 0\n");
-    CHECK(read_text_vocabulary(file.path) == Pieces{"the", ",", "hou@@", "se", "madeupword0000"});
-    const auto tokenizer = load_text_vocabulary(file.path);
-    CHECK(tokenizer->vocabulary_size() == 9);
-    CHECK(tokenizer->encode("the hou@@  se , x") == std::vector<std::int32_t>{4, 6, 7, 5, kUnknown});
-    CHECK(tokenizer->decode({kBegin, 4, 6, 7, kUnknown, 5, kEnd, 4}) == "the hou@@ se ⁇ ,");
-  }
+TEST_CASE("fairseq's dict.txt: ids are the same, as it too has four special ones before the first line") {
+  const NamedFile file("dict.txt", "the 120\n, 80\nhou@@ 7\nse 7\nmadeupword0000 0\n");
+  CHECK(read_text_vocabulary(file.path) == Pieces{"the", ",", "hou@@", "se", "madeupword0000"});
+  const auto tokenizer = load_text_vocabulary(file.path);
+  CHECK(tokenizer->vocabulary_size() == 9);
+  CHECK(tokenizer->encode("the hou@@  se , x") == std::vector<std::int32_t>{4, 6, 7, 5, kUnknown});
+  CHECK(tokenizer->decode({kBegin, 4, 6, 7, kUnknown, 5, kEnd, 4}) == "the hou@@ se ⁇ ,");
+}
 
-  TEST_CASE("Marian's vocab.yml: pieces by id, bare and quoted, without its special ones") {
-    CHECK(read("vocab.yml",
-               "</s>: 0\n<unk>: 1\nthe: 3\n\",\": 2\n'it''s': 5\n\"a \\\"b\\\" \\u00e9\": 4\n\":\": 6\n") ==
-          Pieces{",", "the", "a \"b\" é", "it's", ":"});
-  }
+TEST_CASE("Marian's vocab.yml: pieces by id, bare and quoted, without its special ones") {
+  CHECK(read("vocab.yml",
+             "</s>: 0\n<unk>: 1\nthe: 3\n\",\": 2\n'it''s': 5\n\"a \\\"b\\\" \\u00e9\": 4\n\":\": 6\n") ==
+        Pieces{",", "the", "a \"b\" é", "it's", ":"});
+}
 
-  TEST_CASE("Marian's vocab.yml is YAML: all escapes, comments, keys of two lines, the end of a document") {
-    const std::string long_piece(2000, 'x');
-    CHECK(read("vocab.yml", "# a vocabulary\n---\n</s>: 0\n\n\"\\x84\\U0001F600\\e\": 1  # odd\n? " +
-                                long_piece + "\n: 2\n~: 3\nnull: 4\n\"#\": 5\n...\n\n\n") ==
-          Pieces{"\u0084\U0001F600\x1b", long_piece, "~", "null", "#"});
-    CHECK(read("vocab.yaml", "\xef\xbb\xbf{\"b\": 1,\r\n \"a\": 0}\r\n") == Pieces{"a", "b"});
-  }
+TEST_CASE("Marian's vocab.yml is YAML: all escapes, comments, keys of two lines, the end of a document") {
+  const std::string long_piece(2000, 'x');
+  CHECK(read("vocab.yml", "# a vocabulary\n---\n</s>: 0\n\n\"\\x84\\U0001F600\\e\": 1  # odd\n? " +
+                              long_piece + "\n: 2\n~: 3\nnull: 4\n\"#\": 5\n...\n\n\n") ==
+        Pieces{"\u0084\U0001F600\x1b", long_piece, "~", "null", "#"});
+  CHECK(read("vocab.yaml", "\xef\xbb\xbf{\"b\": 1,\r\n \"a\": 0}\r\n") == Pieces{"a", "b"});
+}
 
-  TEST_CASE("a piece a line") {
-    CHECK(read("own.vocab", "</s>\n<unk>\nthe\ncat\n") == Pieces{"the", "cat"});
-    CHECK(read("own.txt", "<s>\n<pad>\ncat\r\n") == Pieces{"cat"});
-  }
+TEST_CASE("a piece a line") {
+  CHECK(read("own.vocab", "</s>\n<unk>\nthe\ncat\n") == Pieces{"the", "cat"});
+  CHECK(read("own.txt", "<s>\n<pad>\ncat\r\n") == Pieces{"cat"});
+}
 
-  TEST_CASE("a tokenizer of one is kept in a file of ours, and loads to the same") {
-    const NamedFile file("dict.txt", "a 3\nb 2\n");
-    const auto tokenizer = load_text_vocabulary(file.path);
-    const auto loaded = parse_tokenizer(sentence_tokenizers(), tokenizer->serialize(), "it");
-    CHECK(loaded->serialize() == tokenizer->serialize());
-    CHECK(loaded->encode("b a c") == std::vector<std::int32_t>{5, 4, kUnknown});
-  }
+TEST_CASE("a tokenizer of one is kept in a file of ours, and loads to the same") {
+  const NamedFile file("dict.txt", "a 3\nb 2\n");
+  const auto tokenizer = load_text_vocabulary(file.path);
+  const auto loaded = parse_tokenizer(sentence_tokenizers(), tokenizer->serialize(), "it");
+  CHECK(loaded->serialize() == tokenizer->serialize());
+  CHECK(loaded->encode("b a c") == std::vector<std::int32_t>{5, 4, kUnknown});
+}
 
-  TEST_CASE("what is none of these is refused by file and line") {
-    CHECK(refusal("v.yml", "a: 0\nb: 2\n") ==
-          ":2: has the id 2, but the ids of 2 pieces are each of 0 to 1 once");
-    CHECK(refusal("v.yml", "a: 0\nb: 0\n").find(":2: has the id 0") == 0);
-    CHECK(refusal("v.yml", "a: 0\nb: x\n") == ":2: is not `piece: id`");
-    CHECK(refusal("v.yml", "a: 0\n? [b, c]\n: 1\n") == ":2: is not `piece: id`");
-    CHECK(refusal("v.yml", "a: 0\nb\n").find("is not YAML: could not find expected ':'") !=
-          std::string::npos);
-    CHECK(refusal("v.yml", "\"a: 0\n").find("is not YAML: ") != std::string::npos);
-    CHECK(refusal("v.yml", "a: 0\n\xff: 1\n").find(": is not YAML: invalid leading UTF-8 octet") !=
-          std::string::npos);
-    CHECK(refusal("v.yml", "- a\n- b\n") == ": is not a list of `piece: id`");
-    CHECK(refusal("v.yml", "# nothing\n") == ": is empty");
-    CHECK(refusal("dict.txt", "a 3\nb\n") == ":2: is not `piece count`, as the first line is");
-    CHECK(refusal("dict.txt", "a 3\nb x\n").find(":2: is not") == 0);
-    CHECK(refusal("dict.txt", " 3\n").find(":1: is not") == 0);
-    CHECK(refusal("s.vocab", "a\t-1.5\n").find("try the .model file") != std::string::npos);
-    CHECK(refusal("dict.txt", "a 3\na 2\n").find("\"a\" twice") != std::string::npos);
-    CHECK(refusal("v.txt", "<s>\n</s>\n") == ": holds no pieces");
-  }
+TEST_CASE("what is none of these is refused by file and line") {
+  CHECK(refusal("v.yml", "a: 0\nb: 2\n") ==
+        ":2: has the id 2, but the ids of 2 pieces are each of 0 to 1 once");
+  CHECK(refusal("v.yml", "a: 0\nb: 0\n").find(":2: has the id 0") == 0);
+  CHECK(refusal("v.yml", "a: 0\nb: x\n") == ":2: is not `piece: id`");
+  CHECK(refusal("v.yml", "a: 0\n? [b, c]\n: 1\n") == ":2: is not `piece: id`");
+  CHECK(refusal("v.yml", "a: 0\nb\n").find("is not YAML: could not find expected ':'") != std::string::npos);
+  CHECK(refusal("v.yml", "\"a: 0\n").find("is not YAML: ") != std::string::npos);
+  CHECK(refusal("v.yml", "a: 0\n\xff: 1\n").find(": is not YAML: invalid leading UTF-8 octet") !=
+        std::string::npos);
+  CHECK(refusal("v.yml", "- a\n- b\n") == ": is not a list of `piece: id`");
+  CHECK(refusal("v.yml", "# nothing\n") == ": is empty");
+  CHECK(refusal("dict.txt", "a 3\nb\n") == ":2: is not `piece count`, as the first line is");
+  CHECK(refusal("dict.txt", "a 3\nb x\n").find(":2: is not") == 0);
+  CHECK(refusal("dict.txt", " 3\n").find(":1: is not") == 0);
+  CHECK(refusal("s.vocab", "a\t-1.5\n").find("try the .model file") != std::string::npos);
+  CHECK(refusal("dict.txt", "a 3\na 2\n").find("\"a\" twice") != std::string::npos);
+  CHECK(refusal("v.txt", "<s>\n</s>\n") == ": holds no pieces");
+}
 
-  TEST_CASE("the name says what a file is") {
-    for (const char* name : {"vocab.yml", "x/vocab.yaml", "dict.en.txt", "s.vocab"})
-      CHECK(is_text_vocabulary(name));
-    for (const char* name : {"spm.model", "vocab", "txt"}) CHECK_FALSE(is_text_vocabulary(name));
-  }
+TEST_CASE("the name says what a file is") {
+  for (const char* name : {"vocab.yml", "x/vocab.yaml", "dict.en.txt", "s.vocab"})
+    CHECK(is_text_vocabulary(name));
+  for (const char* name : {"spm.model", "vocab", "txt"}) CHECK_FALSE(is_text_vocabulary(name));
 }

@@ -38,188 +38,182 @@ struct Reading {
 
 }  // namespace
 
-TEST_SUITE("nn/formats/family") {
-  TEST_CASE("each family is read as what it is, and written as what was read") {
-    const auto windows = [](const Json& more) {
-      Json json = {{"use_sliding_window", true}, {"sliding_window", 7}, {"max_window_layers", 0}};
-      json.update(more);
-      return json;
-    };
-    const Json linear = {{"rope_type", "linear"}, {"factor", 8}};
-    Json none = Json::object(), full = linear,
-         mixed = {"sliding_attention", "full_attention", "full_attention"};
-    full["rope_theta"] = 300;
-    const Json both = {{"full_attention", full},
-                       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 7}}}};
-    const std::vector<Reading> readings = {
-        {"gpt2", none, "context=1024 attention_dropout=0.1 embedding_dropout=0.1 residual_dropout=0.1"},
-        {"gpt2",
-         {{"n_positions", 11},
-          {"n_inner", 19},
-          {"activation_function", "relu"},
-          {"layer_norm_epsilon", 0.5},
-          {"embd_pdrop", 0.25},
-          {"resid_pdrop", 0},
-          {"attn_pdrop", 0.5},
-          {"tie_word_embeddings", false}},
-         "context=11 attention_dropout=0.5 epsilon=0.5 activation=relu tie_head=false "
-         "embedding_dropout=0.25"},
-        {"llama", none,
-         "context=2048 attention=gqa groups=2 rotary_layout=half_split head_width=6 attention_bias=false "
-         "positions=rotary norm=rms epsilon=0.25 activation=silu gated=true feed_forward_bias=false "
-         "tie_head=false"},
-        {"llama",
-         {{"max_position_embeddings", 77},
-          {"num_key_value_heads", 1},
-          {"head_dim", 8},
-          {"hidden_act", "gelu"},
-          {"rope_theta", 500000},
-          {"attention_bias", true},
-          {"attention_dropout", 0.25},
-          {"mlp_bias", true},
-          {"tie_word_embeddings", true}},
-         "context=77 attention=mqa groups=0 rotary_base=500000 head_width=8 attention_bias=true "
-         "attention_dropout=0.25 activation=gelu feed_forward_bias=true tie_head=true"},
-        {"llama",
-         {{"num_key_value_heads", nullptr}, {"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}},
-         "attention=mha groups=0 rotary_factor=2.5"},
-        {"llama",
-         {{"rope_parameters",
-           {{"rope_type", "llama3"},
-            {"rope_theta", 500},
-            {"factor", 8},
-            {"low_freq_factor", 1.5},
-            {"high_freq_factor", 5},
-            {"original_max_position_embeddings", 64},
-            {"attention_factor", nullptr}}}},
-         "rotary_base=500 rotary_factor=8 rotary_original_context=64 rotary_low_frequency=1.5 "
-         "rotary_high_frequency=5"},
-        {"llama",
-         {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
-         "rotary_factor=8 rotary_original_context=2048 rotary_high_frequency=32 rotary_yarn=true "
-         "rotary_attention_factor=1.20794"},
-        {"mistral", none, "context=131072"},
-        {"mistral", {{"sliding_window", 5}, {"head_dim", nullptr}}, "context=131072 window=5"},
-        {"qwen2", {{"sliding_window", 7}}, "context=32768 attention_bias=true attention_output_bias=false"},
-        {"qwen2",
-         {{"use_sliding_window", true}, {"sliding_window", 7}},
-         "context=32768 attention_bias=true attention_output_bias=false"},  // after 28 layers without one
-        {"qwen2", windows(none), "context=32768 attention_bias=true attention_output_bias=false window=7"},
-        {"qwen3", windows({{"max_window_layers", 2}}),
-         "context=32768 qk_norm=rms qk_norm_epsilon=0.25 head_width=128 window=7 windows=LLS"},
-        {"qwen3", windows({{"layer_types", mixed}, {"attention_bias", true}}),
-         "context=32768 qk_norm=rms qk_norm_epsilon=0.25 head_width=128 attention_bias=true window=7 "
-         "windows=SLL"},
-        {"olmo2", none, "qk_norm=joint qk_norm_epsilon=0.25 sublayer_norms=output"},
-        {"gemma2", none,
-         "context=8192 score_scale=0.0625 softcap=50 head_width=256 window=4096 windows=SLS "
-         "sublayer_norms=both activation=gelu_tanh tie_head=true logit_softcap=30 embedding_scale=0"},
-        {"gemma2",
-         {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}},
-         "context=8192 score_scale=0.0625 head_width=256 window=4096 windows=SLS sublayer_norms=both "
-         "activation=gelu_tanh tie_head=true embedding_scale=0"},
-        {"gemma3_text",
-         {{"num_hidden_layers", 8}},
-         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
-         "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=10000 sublayer_norms=both "
-         "activation=gelu_tanh tie_head=true embedding_scale=0"},
-        {"gemma3_text",
-         {{"num_hidden_layers", 8},
-          {"rope_scaling", linear},
-          {"rope_theta", 300},
-          {"rope_local_base_freq", 7}},
-         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
-         "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
-         "activation=gelu_tanh tie_head=true embedding_scale=0"},
-        {"gemma3_text",
-         {{"num_hidden_layers", 8}, {"rope_parameters", both}},
-         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
-         "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
-         "activation=gelu_tanh tie_head=true embedding_scale=0"},
-        {"gemma3_text",
-         {{"rope_parameters", none}, {"sliding_window_pattern", 1}},
-         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
-         "head_width=256 sublayer_norms=both activation=gelu_tanh tie_head=true embedding_scale=0"},
-        {"gemma3_text",
-         {{"sliding_window_pattern", 4}, {"final_logit_softcapping", 30}},
-         "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
-         "head_width=256 window=4096 window_rotary_base=10000 sublayer_norms=both activation=gelu_tanh "
-         "tie_head=true logit_softcap=30 embedding_scale=0"},
-        {"gemma3_text",
-         {{"layer_types", mixed},
-          {"query_pre_attn_scalar", 168},
-          {"attn_logit_softcapping", nullptr},
-          {"cache_implementation", "hybrid"},
-          {"rope_scaling", nullptr},
-          {"sliding_window", 512}},
-         "context=131072 score_scale=0.0771517 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
-         "head_width=256 window=512 windows=SLL window_rotary_base=10000 sublayer_norms=both "
-         "activation=gelu_tanh tie_head=true embedding_scale=0"},
-    };
-    const Reading& llama = readings[2];
-    const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
-    for (const Reading& reading : readings) {
-      const std::string text = file_of(reading.type, reading.more).dump();
-      INFO(text);
-      const DecoderOnlyConfig config = hugging_face_config(text);
-      const bool is_first = reading.type == std::string("gpt2") || &reading == &llama;
-      CHECK(differences(config, is_first ? DecoderOnlyConfig() : usual) == reading.differences);
-      const std::string written = hugging_face_json(config);
-      const bool is_llama = config.window == 0 && reading.type == std::string("mistral");
-      CHECK(parse_json(written).at("model_type") == (is_llama ? "llama" : reading.type));
-      CHECK(hugging_face_config(written).to_json() == config.to_json());
-    }
+TEST_CASE("each family is read as what it is, and written as what was read") {
+  const auto windows = [](const Json& more) {
+    Json json = {{"use_sliding_window", true}, {"sliding_window", 7}, {"max_window_layers", 0}};
+    json.update(more);
+    return json;
+  };
+  const Json linear = {{"rope_type", "linear"}, {"factor", 8}};
+  Json none = Json::object(), full = linear,
+       mixed = {"sliding_attention", "full_attention", "full_attention"};
+  full["rope_theta"] = 300;
+  const Json both = {{"full_attention", full},
+                     {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 7}}}};
+  const std::vector<Reading> readings = {
+      {"gpt2", none, "context=1024 attention_dropout=0.1 embedding_dropout=0.1 residual_dropout=0.1"},
+      {"gpt2",
+       {{"n_positions", 11},
+        {"n_inner", 19},
+        {"activation_function", "relu"},
+        {"layer_norm_epsilon", 0.5},
+        {"embd_pdrop", 0.25},
+        {"resid_pdrop", 0},
+        {"attn_pdrop", 0.5},
+        {"tie_word_embeddings", false}},
+       "context=11 attention_dropout=0.5 epsilon=0.5 activation=relu tie_head=false "
+       "embedding_dropout=0.25"},
+      {"llama", none,
+       "context=2048 attention=gqa groups=2 rotary_layout=half_split head_width=6 attention_bias=false "
+       "positions=rotary norm=rms epsilon=0.25 activation=silu gated=true feed_forward_bias=false "
+       "tie_head=false"},
+      {"llama",
+       {{"max_position_embeddings", 77},
+        {"num_key_value_heads", 1},
+        {"head_dim", 8},
+        {"hidden_act", "gelu"},
+        {"rope_theta", 500000},
+        {"attention_bias", true},
+        {"attention_dropout", 0.25},
+        {"mlp_bias", true},
+        {"tie_word_embeddings", true}},
+       "context=77 attention=mqa groups=0 rotary_base=500000 head_width=8 attention_bias=true "
+       "attention_dropout=0.25 activation=gelu feed_forward_bias=true tie_head=true"},
+      {"llama",
+       {{"num_key_value_heads", nullptr}, {"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}},
+       "attention=mha groups=0 rotary_factor=2.5"},
+      {"llama",
+       {{"rope_parameters",
+         {{"rope_type", "llama3"},
+          {"rope_theta", 500},
+          {"factor", 8},
+          {"low_freq_factor", 1.5},
+          {"high_freq_factor", 5},
+          {"original_max_position_embeddings", 64},
+          {"attention_factor", nullptr}}}},
+       "rotary_base=500 rotary_factor=8 rotary_original_context=64 rotary_low_frequency=1.5 "
+       "rotary_high_frequency=5"},
+      {"llama",
+       {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
+       "rotary_factor=8 rotary_original_context=2048 rotary_high_frequency=32 rotary_yarn=true "
+       "rotary_attention_factor=1.20794"},
+      {"mistral", none, "context=131072"},
+      {"mistral", {{"sliding_window", 5}, {"head_dim", nullptr}}, "context=131072 window=5"},
+      {"qwen2", {{"sliding_window", 7}}, "context=32768 attention_bias=true attention_output_bias=false"},
+      {"qwen2",
+       {{"use_sliding_window", true}, {"sliding_window", 7}},
+       "context=32768 attention_bias=true attention_output_bias=false"},  // after 28 layers without one
+      {"qwen2", windows(none), "context=32768 attention_bias=true attention_output_bias=false window=7"},
+      {"qwen3", windows({{"max_window_layers", 2}}),
+       "context=32768 qk_norm=rms qk_norm_epsilon=0.25 head_width=128 window=7 windows=LLS"},
+      {"qwen3", windows({{"layer_types", mixed}, {"attention_bias", true}}),
+       "context=32768 qk_norm=rms qk_norm_epsilon=0.25 head_width=128 attention_bias=true window=7 "
+       "windows=SLL"},
+      {"olmo2", none, "qk_norm=joint qk_norm_epsilon=0.25 sublayer_norms=output"},
+      {"gemma2", none,
+       "context=8192 score_scale=0.0625 softcap=50 head_width=256 window=4096 windows=SLS "
+       "sublayer_norms=both activation=gelu_tanh tie_head=true logit_softcap=30 embedding_scale=0"},
+      {"gemma2",
+       {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}},
+       "context=8192 score_scale=0.0625 head_width=256 window=4096 windows=SLS sublayer_norms=both "
+       "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"gemma3_text",
+       {{"num_hidden_layers", 8}},
+       "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
+       "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=10000 sublayer_norms=both "
+       "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"gemma3_text",
+       {{"num_hidden_layers", 8}, {"rope_scaling", linear}, {"rope_theta", 300}, {"rope_local_base_freq", 7}},
+       "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
+       "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
+       "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"gemma3_text",
+       {{"num_hidden_layers", 8}, {"rope_parameters", both}},
+       "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 "
+       "head_width=256 window=4096 windows=SSSSSLSS window_rotary_base=7 sublayer_norms=both "
+       "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"gemma3_text",
+       {{"rope_parameters", none}, {"sliding_window_pattern", 1}},
+       "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
+       "head_width=256 sublayer_norms=both activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"gemma3_text",
+       {{"sliding_window_pattern", 4}, {"final_logit_softcapping", 30}},
+       "context=131072 score_scale=0.0625 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
+       "head_width=256 window=4096 window_rotary_base=10000 sublayer_norms=both activation=gelu_tanh "
+       "tie_head=true logit_softcap=30 embedding_scale=0"},
+      {"gemma3_text",
+       {{"layer_types", mixed},
+        {"query_pre_attn_scalar", 168},
+        {"attn_logit_softcapping", nullptr},
+        {"cache_implementation", "hybrid"},
+        {"rope_scaling", nullptr},
+        {"sliding_window", 512}},
+       "context=131072 score_scale=0.0771517 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
+       "head_width=256 window=512 windows=SLL window_rotary_base=10000 sublayer_norms=both "
+       "activation=gelu_tanh tie_head=true embedding_scale=0"},
+  };
+  const Reading& llama = readings[2];
+  const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
+  for (const Reading& reading : readings) {
+    const std::string text = file_of(reading.type, reading.more).dump();
+    INFO(text);
+    const DecoderOnlyConfig config = hugging_face_config(text);
+    const bool is_first = reading.type == std::string("gpt2") || &reading == &llama;
+    CHECK(differences(config, is_first ? DecoderOnlyConfig() : usual) == reading.differences);
+    const std::string written = hugging_face_json(config);
+    const bool is_llama = config.window == 0 && reading.type == std::string("mistral");
+    CHECK(parse_json(written).at("model_type") == (is_llama ? "llama" : reading.type));
+    CHECK(hugging_face_config(written).to_json() == config.to_json());
   }
+}
 
-  TEST_CASE("what a family's files may say and is not implemented is refused by name") {
-    struct Refusal {
-      const char* type;
-      Json more;
-      std::string message;
-    };
-    const Json sliding = {"sliding_attention", "full_attention", "full_attention"};
-    const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
-    for (
-        const auto& [type, more, message] : std::vector<Refusal>{
-            {"gpt_oss", {}, "model_type gpt_oss has experts, which are not implemented"},
-            {"gemma3",
-             {},
-             "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
-             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
-            {"bert",
-             {},
-             "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gemma3_text; got "
-             "bert"},
-            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
-            {"olmo2", {{"sliding_window", 5}}, is_not_implemented("sliding_window = 5")},
-            {"qwen2", {{"layer_types", {"full_attention"}}}, "layer_types must have an entry for each layer"},
-            {"qwen3",
-             {{"layer_types", {"full_attention", "linear_attention", "full_attention"}}},
-             is_not_implemented("layer_types = linear_attention")},
-            {"qwen3",
-             {{"layer_types", sliding}},
-             "layer_types has sliding_attention, and there is no sliding_window"},
-            {"gemma2", {{"rope_local_base_freq", 7}}, std::string("rope_local_base_freq") + kUnknown},
-            {"gemma3_text",
-             {{"use_bidirectional_attention", true}},
-             is_not_implemented("use_bidirectional_attention = true")},
-            {"gemma3_text",
-             {{"attn_logit_softcapping", 50}},
-             is_not_implemented("attn_logit_softcapping = 50")},
-            {"gemma3_text",
-             {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 8}}}}}},
-             is_not_implemented("rope_parameters.sliding_attention.rope_type = \"linear\"")},
-            {"gemma3_text",
-             {{"rope_parameters", {{"full_attention", {{"rope_type", "dynamic"}}}}}},
-             is_not_implemented("rope_parameters.full_attention.rope_type = dynamic")},
-            {"gemma3_text",
-             {{"rope_parameters", {{"rope_type", "default"}}}},
-             std::string("rope_parameters.rope_type") + kUnknown}}) {
-      CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
-    }
+TEST_CASE("what a family's files may say and is not implemented is refused by name") {
+  struct Refusal {
+    const char* type;
+    Json more;
+    std::string message;
+  };
+  const Json sliding = {"sliding_attention", "full_attention", "full_attention"};
+  const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
+  for (const auto& [type, more, message] : std::vector<Refusal>{
+           {"gpt_oss", {}, "model_type gpt_oss has experts, which are not implemented"},
+           {"gemma3",
+            {},
+            "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
+            "transformers writes it with model.model.language_model.save_pretrained(folder)"},
+           {"bert",
+            {},
+            "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gemma3_text; got "
+            "bert"},
+           {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
+           {"olmo2", {{"sliding_window", 5}}, is_not_implemented("sliding_window = 5")},
+           {"qwen2", {{"layer_types", {"full_attention"}}}, "layer_types must have an entry for each layer"},
+           {"qwen3",
+            {{"layer_types", {"full_attention", "linear_attention", "full_attention"}}},
+            is_not_implemented("layer_types = linear_attention")},
+           {"qwen3",
+            {{"layer_types", sliding}},
+            "layer_types has sliding_attention, and there is no sliding_window"},
+           {"gemma2", {{"rope_local_base_freq", 7}}, std::string("rope_local_base_freq") + kUnknown},
+           {"gemma3_text",
+            {{"use_bidirectional_attention", true}},
+            is_not_implemented("use_bidirectional_attention = true")},
+           {"gemma3_text",
+            {{"attn_logit_softcapping", 50}},
+            is_not_implemented("attn_logit_softcapping = 50")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 8}}}}}},
+            is_not_implemented("rope_parameters.sliding_attention.rope_type = \"linear\"")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"full_attention", {{"rope_type", "dynamic"}}}}}},
+            is_not_implemented("rope_parameters.full_attention.rope_type = dynamic")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"rope_type", "default"}}}},
+            std::string("rope_parameters.rope_type") + kUnknown}}) {
+    CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
+}
 
-  TEST_CASE("people read the families' titles") {
-    CHECK(family_titles("or") == "GPT-2, Llama, Mistral, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
-  }
+TEST_CASE("people read the families' titles") {
+  CHECK(family_titles("or") == "GPT-2, Llama, Mistral, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
 }

@@ -55,124 +55,120 @@ double worst_error(const DecoderOnly& model, Index prompt, int count,
 
 }  // namespace
 
-TEST_SUITE("nn/generation/language_steps") {
-  TEST_CASE("logits are those of whole sequences with every cache and without, past the context too") {
-    const SingleThread guard;
-    double worst = 0;
-    for (const LanguageKind& kind : language_kinds()) {
-      const DecoderOnly model = language_model(language_config(kind, 9));
-      for (const auto& cache : kStepCaches) {
-        for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
-          INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
-          const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
-          CHECK_BELOW(error, 1e-12);
-          worst = std::max(worst, error);
-        }
+TEST_CASE("logits are those of whole sequences with every cache and without, past the context too") {
+  const SingleThread guard;
+  double worst = 0;
+  for (const LanguageKind& kind : language_kinds()) {
+    const DecoderOnly model = language_model(language_config(kind, 9));
+    for (const auto& cache : kStepCaches) {
+      for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
+        INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
+        const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
+        CHECK_BELOW(error, 1e-12);
+        worst = std::max(worst, error);
       }
     }
-    MESSAGE("worst relative error ", worst);
   }
+  MESSAGE("worst relative error ", worst);
+}
 
-  TEST_CASE("rotary positions go on past the context to their stated limit, and the step beyond is refused") {
-    const SingleThread guard;
-    DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 9);
-    config.attention.rotations.max_positions = 14;
-    const DecoderOnly model = language_model(config);
-    for (const auto& cache : kStepCaches) {
-      INFO(name_of(cache));
+TEST_CASE("rotary positions go on past the context to their stated limit, and the step beyond is refused") {
+  const SingleThread guard;
+  DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 9);
+  config.attention.rotations.max_positions = 14;
+  const DecoderOnly model = language_model(config);
+  for (const auto& cache : kStepCaches) {
+    INFO(name_of(cache));
+    LanguageSteps steps(model, cache);
+    TokenIds row = random_tokens(12, 7);
+    steps.prompt(row);
+    for (int i = 0; i < 2; ++i) {
+      row.push_back(3);
+      CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, 12)), 1e-12);
+    }
+    for (int again = 0; again < 2; ++again)
+      CHECK(message_of<ShapeError>([&] { steps.step({3}); }).find("14") != std::string::npos);
+    LanguageSteps again(model, cache);
+    CHECK(message_of<ShapeError>([&] { again.prompt(random_tokens(15, 7)); }).find("14") !=
+          std::string::npos);
+    CHECK_BELOW(relative_error(again.prompt(row), whole_logits(model, row, 12)), 1e-12);
+  }
+}
+
+TEST_CASE_FIXTURE(SingleThread, "after a step that throws, another goes on where the last good one ended") {
+  const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
+  for (const auto& cache : kStepCaches) {
+    INFO(name_of(cache));
+    LanguageSteps steps(model, cache);
+    TokenIds row = random_tokens(4, 7);
+    CHECK(message_of<ShapeError>([&] { steps.step({1}); }) ==
+          "[step] there is no row yet to extend; try prompt() first");
+    CHECK(message_of<ShapeError>([&] { steps.prompt({}); }) ==
+          "[prompt] there must be a token; got none; try one that begins texts");
+    CHECK(message_of<ShapeError>([&] {
+            steps.prompt({1, -1});
+          }) == "[prompt] tokens must be within the vocabulary of 13; got -1");
+    steps.prompt(row);
+    CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] the prompt is set already") == 0);
+    CHECK(message_of<ShapeError>([&] { steps.step({13}); }) ==
+          "[step] tokens must be within the vocabulary of 13; got 13");
+    CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
+    CHECK(message_of<ShapeError>([&] {
+            steps.reorder({0, 1});
+          }) == "[reorder] rows must be there; got row 1 of 1");
+    row.push_back(2);
+    CHECK_BELOW(relative_error(steps.step({2}), whole_logits(model, row, 4)), 1e-12);
+    steps.reorder({});
+    CHECK(message_of<ShapeError>([&] { steps.step({}); }).find("got 0 for 0 rows") != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(SingleThread, "a call that throws half way through the layers can be made again") {
+  for (const auto& cache : kStepCaches) {
+    for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
+      INFO(name_of(cache), ", prompt of ", length);
+      DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
+      Parameter* late = nullptr;
+      auto parameters = model.named_parameters();
+      for (auto& [name, parameter] : parameters)
+        if (name == "layers.1.feed_forward.up.weight") late = &parameter;
+      REQUIRE(late != nullptr);
+      const Tensor good = late->value(), bad = good.to(DType::f32);
+      const auto fails = [&](const auto& call) {
+        late->set_value(bad);
+        CHECK_THROWS_AS(call(), DTypeError);
+        late->set_value(good);
+      };
       LanguageSteps steps(model, cache);
-      TokenIds row = random_tokens(12, 7);
+      TokenIds row = random_tokens(static_cast<Index>(length), 7);
+      fails([&] { steps.prompt(row); });
       steps.prompt(row);
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < 3; ++i) {
+        fails([&] { steps.step({3}); });
         row.push_back(3);
-        CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, 12)), 1e-12);
-      }
-      for (int again = 0; again < 2; ++again)
-        CHECK(message_of<ShapeError>([&] { steps.step({3}); }).find("14") != std::string::npos);
-      LanguageSteps again(model, cache);
-      CHECK(message_of<ShapeError>([&] { again.prompt(random_tokens(15, 7)); }).find("14") !=
-            std::string::npos);
-      CHECK_BELOW(relative_error(again.prompt(row), whole_logits(model, row, 12)), 1e-12);
-    }
-  }
-
-  TEST_CASE("after a step that throws, another goes on where the last good one ended") {
-    const SingleThread guard;
-    const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
-    for (const auto& cache : kStepCaches) {
-      INFO(name_of(cache));
-      LanguageSteps steps(model, cache);
-      TokenIds row = random_tokens(4, 7);
-      CHECK(message_of<ShapeError>([&] { steps.step({1}); }) ==
-            "[step] there is no row yet to extend; try prompt() first");
-      CHECK(message_of<ShapeError>([&] { steps.prompt({}); }) ==
-            "[prompt] there must be a token; got none; try one that begins texts");
-      CHECK(message_of<ShapeError>([&] {
-              steps.prompt({1, -1});
-            }) == "[prompt] tokens must be within the vocabulary of 13; got -1");
-      steps.prompt(row);
-      CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] the prompt is set already") == 0);
-      CHECK(message_of<ShapeError>([&] { steps.step({13}); }) ==
-            "[step] tokens must be within the vocabulary of 13; got 13");
-      CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
-      CHECK(message_of<ShapeError>([&] {
-              steps.reorder({0, 1});
-            }) == "[reorder] rows must be there; got row 1 of 1");
-      row.push_back(2);
-      CHECK_BELOW(relative_error(steps.step({2}), whole_logits(model, row, 4)), 1e-12);
-      steps.reorder({});
-      CHECK(message_of<ShapeError>([&] { steps.step({}); }).find("got 0 for 0 rows") != std::string::npos);
-    }
-  }
-
-  TEST_CASE("a call that throws half way through the layers can be made again") {
-    const SingleThread guard;
-    for (const auto& cache : kStepCaches) {
-      for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
-        INFO(name_of(cache), ", prompt of ", length);
-        DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
-        Parameter* late = nullptr;
-        auto parameters = model.named_parameters();
-        for (auto& [name, parameter] : parameters)
-          if (name == "layers.1.feed_forward.up.weight") late = &parameter;
-        REQUIRE(late != nullptr);
-        const Tensor good = late->value(), bad = good.to(DType::f32);
-        const auto fails = [&](const auto& call) {
-          late->set_value(bad);
-          CHECK_THROWS_AS(call(), DTypeError);
-          late->set_value(good);
-        };
-        LanguageSteps steps(model, cache);
-        TokenIds row = random_tokens(static_cast<Index>(length), 7);
-        fails([&] { steps.prompt(row); });
-        steps.prompt(row);
-        for (int i = 0; i < 3; ++i) {
-          fails([&] { steps.step({3}); });
-          row.push_back(3);
-          CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, static_cast<Index>(length))),
-                      1e-12);
-        }
+        CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, static_cast<Index>(length))),
+                    1e-12);
       }
     }
   }
+}
 
-  TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
-    const SingleThread guard;
-    const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned}, 9));
-    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-      LanguageSteps steps(model, CacheConfig{kind, 0, 4});
-      steps.prompt(random_tokens(8, 7));
-      std::vector<Index> flops;
-      for (int i = 0; i < 8; ++i) {
-        const Profile profile;
-        steps.step({3});
-        flops.push_back(profile.flops(false));
-      }
-      // The tenth token evicts 5 of the first 9, and so does every fifth token after it.
-      for (std::size_t i = 0; i < flops.size(); ++i) {
-        INFO("step ", i);
-        CHECK((flops[i] > 3 * flops[0]) == (i == 1 || i == 6));
-      }
+TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
+  const SingleThread guard;
+  const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned}, 9));
+  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+    LanguageSteps steps(model, CacheConfig{kind, 0, 4});
+    steps.prompt(random_tokens(8, 7));
+    std::vector<Index> flops;
+    for (int i = 0; i < 8; ++i) {
+      const Profile profile;
+      steps.step({3});
+      flops.push_back(profile.flops(false));
+    }
+    // The tenth token evicts 5 of the first 9, and so does every fifth token after it.
+    for (std::size_t i = 0; i < flops.size(); ++i) {
+      INFO("step ", i);
+      CHECK((flops[i] > 3 * flops[0]) == (i == 1 || i == 6));
     }
   }
 }

@@ -42,70 +42,66 @@ std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
 
 }  // namespace
 
-TEST_SUITE("nn/generation/translation_steps") {
-  TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
-    const SingleThread guard;
-    std::map<DType, double> worst;
-    for (const DecoderKind& kind : decoder_kinds()) {
-      for (const Index max_length : {201, 33}) {
-        if (kind.positions == PositionKind::rotary && max_length == 201) continue;  // has no context to end
-        for (const DType type : {DType::f64, DType::f32}) {
-          const EncoderDecoder model = decoding_model(kind, max_length, type, 0);
-          const std::vector<double> errors =
-              worst_errors(model, fewer_if_sanitized(max_length == 33 ? 80 : 201));
-          for (std::size_t i = 0; i < errors.size(); ++i) {
-            INFO(kind.name(), ", ", name_of(kKinds[i]), ", ", name_of(type), ", context ", max_length);
-            // Random layers blow roundings up a hundredfold for some draws; a wrong cache is off by tenths.
-            CHECK_BELOW(errors[i], type == DType::f64 ? 1e-12 : 1e-4);
-            worst[type] = std::max(worst[type], errors[i]);
-          }
+TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
+  const SingleThread guard;
+  std::map<DType, double> worst;
+  for (const DecoderKind& kind : decoder_kinds()) {
+    for (const Index max_length : {201, 33}) {
+      if (kind.positions == PositionKind::rotary && max_length == 201) continue;  // has no context to end
+      for (const DType type : {DType::f64, DType::f32}) {
+        const EncoderDecoder model = decoding_model(kind, max_length, type, 0);
+        const std::vector<double> errors =
+            worst_errors(model, fewer_if_sanitized(max_length == 33 ? 80 : 201));
+        for (std::size_t i = 0; i < errors.size(); ++i) {
+          INFO(kind.name(), ", ", name_of(kKinds[i]), ", ", name_of(type), ", context ", max_length);
+          // Random layers blow roundings up a hundredfold for some draws; a wrong cache is off by tenths.
+          CHECK_BELOW(errors[i], type == DType::f64 ? 1e-12 : 1e-4);
+          worst[type] = std::max(worst[type], errors[i]);
         }
       }
     }
-    MESSAGE("worst relative error ", worst[DType::f64], " in double, ", worst[DType::f32], " in f32");
   }
+  MESSAGE("worst relative error ", worst[DType::f64], " in double, ", worst[DType::f32], " in f32");
+}
 
-  TEST_CASE("logits are those of teacher forcing") {
-    const SingleThread guard;
-    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
-    const auto [memory, mask] = encoded_sources(model);
-    TranslationSteps steps(model, memory, mask);
-    const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
+TEST_CASE_FIXTURE(SingleThread, "logits are those of teacher forcing") {
+  const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
+  const auto [memory, mask] = encoded_sources(model);
+  TranslationSteps steps(model, memory, mask);
+  const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
+  std::vector<std::int32_t> ids;
+  for (std::size_t row = 0; row < 5; ++row)
+    for (const TokenIds& column : columns) ids.push_back(column[row]);
+  const Tensor expected = model.logits(model.decode(ids_of(ids, {5, 3}), memory, mask));
+  for (Index t = 0; t < 3; ++t) {
+    const Tensor logits = steps.step(columns[static_cast<std::size_t>(t)]);
+    REQUIRE(logits.shape() == Shape{5, 11});
+    for (Index i = 0; i < logits.elements(); ++i)
+      CHECK_BELOW(deviation(logits.at(i), expected.at((i / 11 * 3 + t) * 11 + i % 11)), 1e-12);
+  }
+}
+
+TEST_CASE_FIXTURE(SingleThread, "past the context the newest tokens count, from the first position on") {
+  const EncoderDecoder model = decoding_model(decoder_kinds()[0], 8, DType::f64, 0);
+  const auto [memory, mask] = encoded_sources(model);
+  TranslationSteps steps(model, memory, mask);
+  std::vector<TokenIds> rows(5);
+  for (std::int32_t t = 0; t < 30; ++t) {
+    TokenIds tokens;
+    for (std::int32_t row = 0; row < 5; ++row) {
+      tokens.push_back((row + t * t) % 11);
+      rows[static_cast<std::size_t>(row)].push_back(tokens.back());
+    }
+    const Tensor logits = steps.step(tokens);
+    const Index seen = t < 8 ? t + 1 : 5 + t % 4;  // 8 tokens full: 4 go, and the next one comes
     std::vector<std::int32_t> ids;
-    for (std::size_t row = 0; row < 5; ++row)
-      for (const TokenIds& column : columns) ids.push_back(column[row]);
-    const Tensor expected = model.logits(model.decode(ids_of(ids, {5, 3}), memory, mask));
-    for (Index t = 0; t < 3; ++t) {
-      const Tensor logits = steps.step(columns[static_cast<std::size_t>(t)]);
-      REQUIRE(logits.shape() == Shape{5, 11});
-      for (Index i = 0; i < logits.elements(); ++i)
-        CHECK_BELOW(deviation(logits.at(i), expected.at((i / 11 * 3 + t) * 11 + i % 11)), 1e-12);
-    }
-  }
-
-  TEST_CASE("past the context the newest tokens count, from the first position on") {
-    const SingleThread guard;
-    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 8, DType::f64, 0);
-    const auto [memory, mask] = encoded_sources(model);
-    TranslationSteps steps(model, memory, mask);
-    std::vector<TokenIds> rows(5);
-    for (std::int32_t t = 0; t < 30; ++t) {
-      TokenIds tokens;
-      for (std::int32_t row = 0; row < 5; ++row) {
-        tokens.push_back((row + t * t) % 11);
-        rows[static_cast<std::size_t>(row)].push_back(tokens.back());
-      }
-      const Tensor logits = steps.step(tokens);
-      const Index seen = t < 8 ? t + 1 : 5 + t % 4;  // 8 tokens full: 4 go, and the next one comes
-      std::vector<std::int32_t> ids;
-      for (const TokenIds& row : rows) ids.insert(ids.end(), row.end() - seen, row.end());
-      const Tensor expected = model.logits(model.decode(ids_of(ids, {5, seen}), memory, mask));
-      double worst = 0;
-      for (Index i = 0; i < logits.elements(); ++i)
-        worst =
-            std::max(worst, std::fabs(logits.at(i) - expected.at((i / 11 * seen + seen - 1) * 11 + i % 11)));
-      INFO("token ", t);
-      CHECK_BELOW(worst, 1e-12);
-    }
+    for (const TokenIds& row : rows) ids.insert(ids.end(), row.end() - seen, row.end());
+    const Tensor expected = model.logits(model.decode(ids_of(ids, {5, seen}), memory, mask));
+    double worst = 0;
+    for (Index i = 0; i < logits.elements(); ++i)
+      worst =
+          std::max(worst, std::fabs(logits.at(i) - expected.at((i / 11 * seen + seen - 1) * 11 + i % 11)));
+    INFO("token ", t);
+    CHECK_BELOW(worst, 1e-12);
   }
 }

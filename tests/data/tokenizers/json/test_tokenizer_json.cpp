@@ -31,63 +31,60 @@ std::string refusal(const Json& file) {
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/json/tokenizer_json") {
-  TEST_CASE("the ids and the texts are those of the tokenizers package") {
-    for (const Json& one : golden_json().at("cases")) {
-      const auto name = one.at("name").get<std::string>();
-      CAPTURE(name);
-      const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
-      const auto again = parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "again");
-      for (std::size_t i = 0; i < golden_json().at("texts").size(); ++i) {
-        const auto text = golden_json().at("texts").at(i).get<std::string>();
-        CAPTURE(text);
-        const auto ids = one.at("ids").at(i).get<std::vector<std::int32_t>>();
-        CHECK(tokenizer->encode(text) == ids);
-        CHECK(again->encode(text) == ids);
-        CHECK(tokenizer->decode(ids) == one.at("decoded").at(i).get<std::string>());
-      }
+TEST_CASE("the ids and the texts are those of the tokenizers package") {
+  for (const Json& one : golden_json().at("cases")) {
+    const auto name = one.at("name").get<std::string>();
+    CAPTURE(name);
+    const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
+    const auto again = parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "again");
+    for (std::size_t i = 0; i < golden_json().at("texts").size(); ++i) {
+      const auto text = golden_json().at("texts").at(i).get<std::string>();
+      CAPTURE(text);
+      const auto ids = one.at("ids").at(i).get<std::vector<std::int32_t>>();
+      CHECK(tokenizer->encode(text) == ids);
+      CHECK(again->encode(text) == ids);
+      CHECK(tokenizer->decode(ids) == one.at("decoded").at(i).get<std::string>());
     }
   }
+}
 
-  TEST_CASE("a template's tokens begin and end a document, and special ones decode to nothing") {
-    const auto bert = parse_tokenizer_json(file_of("WordPiece, BERT's").dump(), "t.json");
-    REQUIRE(bert->begin());
-    REQUIRE(bert->end());
-    CHECK(*bert->begin() == 1);
-    CHECK(*bert->end() == 2);
-    CHECK(bert->bytes_of(1).empty());
-    const auto llama = parse_tokenizer_json(file_of("BPE with byte_fallback, Llama 2's").dump(), "t.json");
-    CHECK(llama->begin() == std::optional<std::int32_t>(1));
-    CHECK_FALSE(llama->end());
-    CHECK(llama->bytes_of(3 + '\n') == "\n");
-    CHECK(llama->safe_cut("a text\n") == 0);
-    CHECK_THROWS_AS(llama->bytes_of(static_cast<std::int32_t>(llama->vocabulary_size())), DataError);
-    CHECK_THROWS_AS(llama->encode("\xff"), DataError);
-  }
+TEST_CASE("a template's tokens begin and end a document, and special ones decode to nothing") {
+  const auto bert = parse_tokenizer_json(file_of("WordPiece, BERT's").dump(), "t.json");
+  REQUIRE(bert->begin());
+  REQUIRE(bert->end());
+  CHECK(*bert->begin() == 1);
+  CHECK(*bert->end() == 2);
+  CHECK(bert->bytes_of(1).empty());
+  const auto llama = parse_tokenizer_json(file_of("BPE with byte_fallback, Llama 2's").dump(), "t.json");
+  CHECK(llama->begin() == std::optional<std::int32_t>(1));
+  CHECK_FALSE(llama->end());
+  CHECK(llama->bytes_of(3 + '\n') == "\n");
+  CHECK(llama->safe_cut("a text\n") == 0);
+  CHECK_THROWS_AS(llama->bytes_of(static_cast<std::int32_t>(llama->vocabulary_size())), DataError);
+  CHECK_THROWS_AS(llama->encode("\xff"), DataError);
+}
 
-  TEST_CASE("what is not supported or damaged is refused by name") {
-    const Json sound = file_of("Unigram, T5's");
-    const auto with = [&](const char* pointer, const Json& value) {
-      Json file = sound;
-      file[Json::json_pointer(pointer)] = value;
-      return refusal(file);
-    };
-    const auto has = [](const std::string& text, const char* part) {
-      CAPTURE(text);
-      CHECK(text.find(part) != std::string::npos);
-    };
-    has(with("/normalizer", {{"type", "Nmt"}}),
-        "t.json: has a normalizer of type Nmt, which is not supported");
-    has(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), "a pre-tokenizer of type UnicodeScripts");
-    has(with("/decoder", {{"type", "CTC"}}), "a decoder of type CTC");
-    has(with("/post_processor", {{"type", "Other"}}), "a post-processor of type Other");
-    has(with("/model/type", "WordLevel"), "a model of type WordLevel");
-    has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
-    has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
-        "the pattern (a, which is not a regular expression");
-    has(with("/model/vocab", "none"), "is damaged");
-    has(with("/added_tokens/-", {{"content", "far"}, {"id", 1 << 30}}), "has the id 1073741824 among ");
-    has(with("/added_tokens/0/content", "</s>"), "the added token \"</s>\" with another id");
-    has(message_of<DataError>([] { parse_tokenizer_json("{", "t.json"); }), "t.json: is damaged");
-  }
+TEST_CASE("what is not supported or damaged is refused by name") {
+  const Json sound = file_of("Unigram, T5's");
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json file = sound;
+    file[Json::json_pointer(pointer)] = value;
+    return refusal(file);
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(with("/normalizer", {{"type", "Nmt"}}), "t.json: has a normalizer of type Nmt, which is not supported");
+  has(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), "a pre-tokenizer of type UnicodeScripts");
+  has(with("/decoder", {{"type", "CTC"}}), "a decoder of type CTC");
+  has(with("/post_processor", {{"type", "Other"}}), "a post-processor of type Other");
+  has(with("/model/type", "WordLevel"), "a model of type WordLevel");
+  has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
+  has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
+      "the pattern (a, which is not a regular expression");
+  has(with("/model/vocab", "none"), "is damaged");
+  has(with("/added_tokens/-", {{"content", "far"}, {"id", 1 << 30}}), "has the id 1073741824 among ");
+  has(with("/added_tokens/0/content", "</s>"), "the added token \"</s>\" with another id");
+  has(message_of<DataError>([] { parse_tokenizer_json("{", "t.json"); }), "t.json: is damaged");
 }
