@@ -115,10 +115,12 @@ TEST_SUITE("examples/translation/options") {
   }
 
   TEST_CASE("fine-tuning takes model and vocabularies of the run, and refuses what says otherwise") {
-    const TranslationOptions trained = parsed(
-        {"--width",     "48",        "--heads",      "3",       "--attention",     "gqa", "--groups",  "1",
-         "--tokenizer", "character", "--vocabulary", "77",      "--max-length",    "33",  "--dropout", "0.4",
-         "--steps",     "9",         "--pairs",      "old.tsv", "--learning-rate", "0.5"});
+    const TranslationOptions trained =
+        parsed({"--width",           "48",      "--heads",         "3",         "--attention",       "gqa",
+                "--groups",          "1",       "--tokenizer",     "character", "--vocabulary",      "77",
+                "--max-length",      "33",      "--dropout",       "0.4",       "--steps",           "9",
+                "--pairs",           "old.tsv", "--learning-rate", "0.5",       "--source-language", "fr",
+                "--target-language", "de"});
     const auto tuned = [&](std::vector<std::string> arguments) {
       arguments.insert(arguments.end(), {"--from", "runs/old"});
       TranslationOptions options;
@@ -136,6 +138,9 @@ TEST_SUITE("examples/translation/options") {
     CHECK(options.model.layer.attention.kind == "gqa");
     CHECK(options.tokenizer == "character");
     CHECK(options.vocabulary == 77);
+    const Languages languages = tuned({"--target-language", "es"}).sentences.languages;
+    CHECK(languages.source == "fr");
+    CHECK(languages.target == "es");
     CHECK(options.model.max_length == 33);
     CHECK(options.model.layer.dropout == 0.2);
     CHECK(tuned({}).model.layer.dropout == 0.1);
@@ -145,12 +150,12 @@ TEST_SUITE("examples/translation/options") {
     CHECK_NOTHROW(options.check());
     CHECK(message_of<Error>([&] {
             tuned({"--width", "64"});
-          }) == "--width 64 contradicts --from runs/old, which has 48");
+          }) == "--width 64 contradicts --from runs/old, which has 48; leave it out");
     CHECK(message_of<Error>([&] {
             tuned({"--tokenizer", "bpe"});
-          }) == "--tokenizer bpe contradicts --from runs/old, which has character");
+          }) == "--tokenizer bpe contradicts --from runs/old, which has character; leave it out");
     CHECK(message_of<Error>([&] { tuned({"--post-norm"}); }) ==
-          "--post-norm true contradicts --from runs/old, which has false");
+          "--post-norm true contradicts --from runs/old, which has false; leave it out");
   }
 
   TEST_CASE("a small learning rate brings a preset's lowest one down") {
