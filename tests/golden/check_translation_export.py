@@ -9,6 +9,7 @@ MarianMT, nearly the same BLEU in 8 bits. Needs transformers, ctranslate2, sente
 """
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,10 +31,10 @@ def of_transformers(folder, tokenizer, sources, beams):
     with torch.no_grad():
         found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True), num_beams=beams)
     texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-    # Python's tokenizers leave the language in the text, and padding of the target, if that has another id.
-    left = {"M2M100Tokenizer": f"__{getattr(tokenizer, 'tgt_lang', None)}__", "MarianTokenizer": tokenizer.pad_token}
+    # Python's tokenizers leave languages in the text, and padding of the target, if that has another id.
+    left = {"M2M100Tokenizer": "__[a-z]+__", "MarianTokenizer": re.escape(tokenizer.pad_token)}
     if type(tokenizer).__name__ in left:
-        texts = [text.replace(left[type(tokenizer).__name__], "").strip() for text in texts]
+        texts = [re.sub(left[type(tokenizer).__name__], "", text).strip() for text in texts]
     return texts
 
 
