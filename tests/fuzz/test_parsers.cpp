@@ -71,68 +71,66 @@ std::size_t stride_of(const std::string& seed) {
 
 }  // namespace
 
-TEST_SUITE("fuzz/parsers") {
-  TEST_CASE("every parser takes its seeds") {
-    for (const Parser& parser : parsers()) {
-      CAPTURE(parser.name);
-      const std::vector<std::string> seeds = parser.seeds();
-      CHECK(!seeds.empty());
-      for (const std::string& seed : seeds) {
-        CAPTURE(seed);
-        CHECK(accepts(parser, seed));
-      }
+TEST_CASE("every parser takes its seeds") {
+  for (const Parser& parser : parsers()) {
+    CAPTURE(parser.name);
+    const std::vector<std::string> seeds = parser.seeds();
+    CHECK(!seeds.empty());
+    for (const std::string& seed : seeds) {
+      CAPTURE(seed);
+      CHECK(accepts(parser, seed));
     }
   }
+}
 
-  TEST_CASE("inputs cut short and with bytes changed are taken or refused with a message") {
-    for (const Parser& parser : parsers()) {
-      std::size_t phase = 0;
-      for (const std::string& seed : parser.seeds()) {
-        for (std::size_t at = phase++ % stride_of(seed); at < seed.size(); at += stride_of(seed)) {
-          CHECK(surprise(parser, seed.substr(0, at)) == "");
-          for (const int bit : {0, 5, 7}) {
-            std::string changed = seed;
-            changed[at] = static_cast<char>(changed[at] ^ 1 << bit);
-            CHECK(surprise(parser, changed) == "");
-          }
+TEST_CASE("inputs cut short and with bytes changed are taken or refused with a message") {
+  for (const Parser& parser : parsers()) {
+    std::size_t phase = 0;
+    for (const std::string& seed : parser.seeds()) {
+      for (std::size_t at = phase++ % stride_of(seed); at < seed.size(); at += stride_of(seed)) {
+        CHECK(surprise(parser, seed.substr(0, at)) == "");
+        for (const int bit : {0, 5, 7}) {
+          std::string changed = seed;
+          changed[at] = static_cast<char>(changed[at] ^ 1 << bit);
+          CHECK(surprise(parser, changed) == "");
         }
       }
     }
   }
+}
 
-  TEST_CASE("numbers that claim any size are refused before memory is asked for") {
-    const MemoryLimit limit;
-    for (const Parser& parser : parsers()) {
-      std::size_t phase = 0;
-      for (const std::string& seed : parser.seeds()) {
-        const std::vector<std::size_t> places = numbers_in(seed);
-        const std::size_t stride = std::max<std::size_t>(1, 4 * places.size() / kMostChanges);
-        for (std::size_t i = phase++ % stride; i < places.size(); i += stride) {
-          const std::size_t end = std::min(seed.find_first_not_of("0123456789", places[i]), seed.size());
-          for (const char* number : {"2147483647", "9223372036854775807"}) {
-            const std::string changed = seed.substr(0, places[i]) + number + seed.substr(end);
-            CAPTURE(changed);
-            CHECK(surprise(parser, changed) == "");
-          }
+TEST_CASE("numbers that claim any size are refused before memory is asked for") {
+  const MemoryLimit limit;
+  for (const Parser& parser : parsers()) {
+    std::size_t phase = 0;
+    for (const std::string& seed : parser.seeds()) {
+      const std::vector<std::size_t> places = numbers_in(seed);
+      const std::size_t stride = std::max<std::size_t>(1, 4 * places.size() / kMostChanges);
+      for (std::size_t i = phase++ % stride; i < places.size(); i += stride) {
+        const std::size_t end = std::min(seed.find_first_not_of("0123456789", places[i]), seed.size());
+        for (const char* number : {"2147483647", "9223372036854775807"}) {
+          const std::string changed = seed.substr(0, places[i]) + number + seed.substr(end);
+          CAPTURE(changed);
+          CHECK(surprise(parser, changed) == "");
         }
       }
     }
   }
+}
 
-  TEST_CASE("inputs that were once a parser's undoing are taken or refused with a message") {
-    const std::filesystem::path corpus = TAPEFORMER_SOURCE_DIR "/tests/fuzz/corpus";
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus)) {
-      if (!entry.is_regular_file()) continue;
-      const std::string name = entry.path().parent_path().filename();
-      const Parser& parser = parser_named(name);
-      CHECK(surprise(parser, content_of(entry.path())) == "");
-    }
+TEST_CASE("inputs that were once a parser's undoing are taken or refused with a message") {
+  const std::filesystem::path corpus = TAPEFORMER_SOURCE_DIR "/tests/fuzz/corpus";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string name = entry.path().parent_path().filename();
+    const Parser& parser = parser_named(name);
+    CHECK(surprise(parser, content_of(entry.path())) == "");
   }
+}
 
-  TEST_CASE("an unknown parser is refused, and what is not expected of one is noticed") {
-    CHECK_THROWS_WITH_AS(parser_named("html"), doctest::Contains("got html"), Error);
-    const Parser careless{"careless", nullptr, [](const std::string& input) { std::stoi(input); }};
-    CHECK(surprise(careless, "x") == "careless: stoi");
-    CHECK(surprise(careless, "1") == "");
-  }
+TEST_CASE("an unknown parser is refused, and what is not expected of one is noticed") {
+  CHECK_THROWS_WITH_AS(parser_named("html"), doctest::Contains("got html"), Error);
+  const Parser careless{"careless", nullptr, [](const std::string& input) { std::stoi(input); }};
+  CHECK(surprise(careless, "x") == "careless: stoi");
+  CHECK(surprise(careless, "1") == "");
 }

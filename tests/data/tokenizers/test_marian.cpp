@@ -45,108 +45,104 @@ const std::vector<std::string> kMarianSentences = {"the cat sees the dog", "the 
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/marian") {
-  TEST_CASE(
-      "ids and texts are those of transformers, also after our own file and theirs are written and read") {
-    for (const std::string name : {"joint", "separate"}) {
-      const auto [source, target] = load_marian_tokenizers(kMarianGolden + name);
-      const auto [source_again, target_again] = loaded_from(marian_files(*source, *target));
-      const auto parsed = parse_tokenizer(sentence_tokenizers(), target->serialize(), "it");
-      CHECK(parsed->serialize() == target->serialize());
-      CHECK(source_again->serialize() == source->serialize());
-      CHECK(target_again->serialize() == target->serialize());
-      for (const MarianCase& one : marian_cases(name)) {
-        CAPTURE(one.text);
-        CHECK(source->encode(one.text) == one.source);
-        CHECK(target->encode(one.text) == one.target);
-        const bool ends = std::count(one.target.begin(), one.target.end(), *target->end()) > 0;
-        if (!ends) CHECK(target->decode(one.target) == one.decoded);
-      }
+TEST_CASE(
+    "ids and texts are those of transformers, also after our own file and theirs are written and read") {
+  for (const std::string name : {"joint", "separate"}) {
+    const auto [source, target] = load_marian_tokenizers(kMarianGolden + name);
+    const auto [source_again, target_again] = loaded_from(marian_files(*source, *target));
+    const auto parsed = parse_tokenizer(sentence_tokenizers(), target->serialize(), "it");
+    CHECK(parsed->serialize() == target->serialize());
+    CHECK(source_again->serialize() == source->serialize());
+    CHECK(target_again->serialize() == target->serialize());
+    for (const MarianCase& one : marian_cases(name)) {
+      CAPTURE(one.text);
+      CHECK(source->encode(one.text) == one.source);
+      CHECK(target->encode(one.text) == one.target);
+      const bool ends = std::count(one.target.begin(), one.target.end(), *target->end()) > 0;
+      if (!ends) CHECK(target->decode(one.target) == one.decoded);
     }
   }
+}
 
-  TEST_CASE("a trained one has the end first and padding last, from which decoders start") {
-    const auto words = marian_pieces().train(text_in(kMarianSentences), 30);
-    CHECK(words->end() == 0);
-    CHECK(words->piece(1) == "<unk>");
-    CHECK(words->vocabulary_size() <= 30);
-    CHECK(words->piece(static_cast<std::int32_t>(words->vocabulary_size() - 1)) == "<pad>");
-    CHECK(words->begin() == words->padding());
-    CHECK(words->padding() == words->vocabulary_size() - 1);
+TEST_CASE("a trained one has the end first and padding last, from which decoders start") {
+  const auto words = marian_pieces().train(text_in(kMarianSentences), 30);
+  CHECK(words->end() == 0);
+  CHECK(words->piece(1) == "<unk>");
+  CHECK(words->vocabulary_size() <= 30);
+  CHECK(words->piece(static_cast<std::int32_t>(words->vocabulary_size() - 1)) == "<pad>");
+  CHECK(words->begin() == words->padding());
+  CHECK(words->padding() == words->vocabulary_size() - 1);
+  for (const std::string& sentence : kMarianSentences) {
+    MarianIds ids = words->encode(sentence);
+    CHECK(std::count(ids.begin(), ids.end(), 1) == 0);
+    ids.insert(ids.end(), {words->padding(), *words->end(), 5});
+    CHECK(words->decode(ids) == sentence);
+  }
+}
+
+TEST_CASE("other pieces of SentencePiece are written with their ids, and words are refused") {
+  for (const char* kind : {"bpe", "unigram"}) {
+    const auto own = tokenizer_kind(sentence_tokenizers(), kind).train(text_in(kMarianSentences), 30);
+    const auto [source, target] = loaded_from(marian_files(*own, *own), kBegin);
+    CHECK(target->begin() == kBegin);
+    CHECK(target->end() == kEnd);
+    CHECK(target->padding() == kPadding);
     for (const std::string& sentence : kMarianSentences) {
-      MarianIds ids = words->encode(sentence);
-      CHECK(std::count(ids.begin(), ids.end(), 1) == 0);
-      ids.insert(ids.end(), {words->padding(), *words->end(), 5});
-      CHECK(words->decode(ids) == sentence);
+      CHECK(source->encode(sentence) == own->encode(sentence));
+      CHECK(target->decode(own->encode(sentence)) == sentence);
     }
   }
+  const auto words = tokenizer_kind(sentence_tokenizers(), "word").train(text_in(kMarianSentences), 30);
+  CHECK(message_of<DataError>([&] { marian_files(*words, *words); }) ==
+        "[tokenizer] MarianMT has pieces of SentencePiece; got kind word; try a model trained with "
+        "--tokenizer "
+        "marian, unigram or bpe");
+}
 
-  TEST_CASE("other pieces of SentencePiece are written with their ids, and words are refused") {
-    for (const char* kind : {"bpe", "unigram"}) {
-      const auto own = tokenizer_kind(sentence_tokenizers(), kind).train(text_in(kMarianSentences), 30);
-      const auto [source, target] = loaded_from(marian_files(*own, *own), kBegin);
-      CHECK(target->begin() == kBegin);
-      CHECK(target->end() == kEnd);
-      CHECK(target->padding() == kPadding);
-      for (const std::string& sentence : kMarianSentences) {
-        CHECK(source->encode(sentence) == own->encode(sentence));
-        CHECK(target->decode(own->encode(sentence)) == sentence);
-      }
+TEST_CASE("files for Marian are read as the same tokenizers, with ids of the models or of their own") {
+  const auto trained = std::shared_ptr<const Tokenizer>(marian_pieces().train(text_in(kMarianSentences), 30));
+  const auto [joint, joint_target] = load_marian_tokenizers(kMarianGolden + "joint");
+  for (const auto& [source, target, name] :
+       {std::tuple(trained, trained, "source.spm"), {joint, joint_target, "vocab.yml"}}) {
+    const TemporaryFolder folder;
+    const auto [names, files] = marian_vocabulary_files(*source, *target);
+    for (const auto& [file, content] : files) write_bytes(folder.file(file), content);
+    CHECK(names[0] == name);
+    const auto [source_again, target_again] =
+        load_marian_vocabularies(folder.file(names[0]), folder.file(names[1]));
+    CHECK(source_again->padding() == source->padding());
+    CHECK(target_again->end() == target->end());
+    for (const MarianCase& one : marian_cases("joint")) {
+      const MarianIds ids = source->encode(one.text);
+      CHECK(source_again->encode(one.text) == ids);
+      CHECK(target_again->decode(ids) == target->decode(ids));
     }
-    const auto words = tokenizer_kind(sentence_tokenizers(), "word").train(text_in(kMarianSentences), 30);
-    CHECK(message_of<DataError>([&] { marian_files(*words, *words); }) ==
-          "[tokenizer] MarianMT has pieces of SentencePiece; got kind word; try a model trained with "
-          "--tokenizer "
-          "marian, unigram or bpe");
+    write_bytes(folder.file("bad.yml"), "a: 0\n<unk>: 1\n");
+    CHECK(message_of<DataError>([&] { load_marian_vocabularies(folder.file("bad.yml"), ""); }) ==
+          folder.file("bad.yml") + ": lacks </s>");
   }
+  const auto own = tokenizer_kind(sentence_tokenizers(), "bpe").train(text_in(kMarianSentences), 30);
+  CHECK(message_of<DataError>([&] { marian_vocabulary_files(*own, *own); }) ==
+        "[export] padding must be the last token; try a model trained with --tokenizer marian");
+}
 
-  TEST_CASE("files for Marian are read as the same tokenizers, with ids of the models or of their own") {
-    const auto trained =
-        std::shared_ptr<const Tokenizer>(marian_pieces().train(text_in(kMarianSentences), 30));
-    const auto [joint, joint_target] = load_marian_tokenizers(kMarianGolden + "joint");
-    for (const auto& [source, target, name] :
-         {std::tuple(trained, trained, "source.spm"), {joint, joint_target, "vocab.yml"}}) {
-      const TemporaryFolder folder;
-      const auto [names, files] = marian_vocabulary_files(*source, *target);
-      for (const auto& [file, content] : files) write_bytes(folder.file(file), content);
-      CHECK(names[0] == name);
-      const auto [source_again, target_again] =
-          load_marian_vocabularies(folder.file(names[0]), folder.file(names[1]));
-      CHECK(source_again->padding() == source->padding());
-      CHECK(target_again->end() == target->end());
-      for (const MarianCase& one : marian_cases("joint")) {
-        const MarianIds ids = source->encode(one.text);
-        CHECK(source_again->encode(one.text) == ids);
-        CHECK(target_again->decode(ids) == target->decode(ids));
-      }
-      write_bytes(folder.file("bad.yml"), "a: 0\n<unk>: 1\n");
-      CHECK(message_of<DataError>([&] { load_marian_vocabularies(folder.file("bad.yml"), ""); }) ==
-            folder.file("bad.yml") + ": lacks </s>");
-    }
-    const auto own = tokenizer_kind(sentence_tokenizers(), "bpe").train(text_in(kMarianSentences), 30);
-    CHECK(message_of<DataError>([&] { marian_vocabulary_files(*own, *own); }) ==
-          "[export] padding must be the last token; try a model trained with --tokenizer marian");
-  }
-
-  TEST_CASE("files that say more than is supported, or too little, are refused by name") {
-    const auto [source, target] = load_marian_tokenizers(kMarianGolden + "joint");
-    const auto files = marian_files(*source, *target);
-    const auto refusal = [&](const char* name, const std::string& content) {
-      auto changed = files;
-      for (auto& [file, text] : changed)
-        if (file == name) text = content;
-      const std::string text = message_of<DataError>([&] { loaded_from(changed); });
-      return text.substr(text.find("/./") + 3);
-    };
-    const auto of_config = [&](const char* fields) { return refusal("tokenizer_config.json", fields); };
-    CHECK(of_config(R"({"additional_special_tokens": ["<x>"]})") ==
-          "tokenizer_config.json: has additional_special_tokens=[\"<x>\"], which is not supported; try it "
-          "without");
-    CHECK(of_config(R"({"added_tokens_decoder": {"9": {"content": "<x>"}}})").find("added_tokens_decoder") !=
-          std::string::npos);
-    CHECK(of_config(R"({"unk_token": "<none>"})") == "vocab.json: lacks <none>, the unk_token");
-    CHECK(refusal("vocab.json", R"({"a": -1})") ==
-          "vocab.json: is not an object of pieces and ids; got a: -1");
-    CHECK(refusal("source.spm", "x").find("source.spm: is not a SentencePiece model") != std::string::npos);
-  }
+TEST_CASE("files that say more than is supported, or too little, are refused by name") {
+  const auto [source, target] = load_marian_tokenizers(kMarianGolden + "joint");
+  const auto files = marian_files(*source, *target);
+  const auto refusal = [&](const char* name, const std::string& content) {
+    auto changed = files;
+    for (auto& [file, text] : changed)
+      if (file == name) text = content;
+    const std::string text = message_of<DataError>([&] { loaded_from(changed); });
+    return text.substr(text.find("/./") + 3);
+  };
+  const auto of_config = [&](const char* fields) { return refusal("tokenizer_config.json", fields); };
+  CHECK(of_config(R"({"additional_special_tokens": ["<x>"]})") ==
+        "tokenizer_config.json: has additional_special_tokens=[\"<x>\"], which is not supported; try it "
+        "without");
+  CHECK(of_config(R"({"added_tokens_decoder": {"9": {"content": "<x>"}}})").find("added_tokens_decoder") !=
+        std::string::npos);
+  CHECK(of_config(R"({"unk_token": "<none>"})") == "vocab.json: lacks <none>, the unk_token");
+  CHECK(refusal("vocab.json", R"({"a": -1})") == "vocab.json: is not an object of pieces and ids; got a: -1");
+  CHECK(refusal("source.spm", "x").find("source.spm: is not a SentencePiece model") != std::string::npos);
 }

@@ -31,75 +31,71 @@ constexpr const char* kExactKinds[] = {"word", "character", "bpe", "unigram"};  
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/sentence_tokenizers") {
-  TEST_CASE("decoding returns every text that the vocabulary covers") {
-    for (const char* kind : kExactKinds) {
-      const auto tokenizer = trained(kind);
-      for (const std::string& sentence : kSentences) {
-        CAPTURE(kind);
-        CHECK(tokenizer->decode(tokenizer->encode(sentence)) == sentence);
-      }
-      CHECK(tokenizer->encode("").empty());
-      CHECK(tokenizer->decode({}).empty());
-    }
-  }
-
-  TEST_CASE(
-      "special pieces have the same ids in every kind; decoding stops at the end and skips the others") {
-    for (const char* kind : kExactKinds) {
-      const auto tokenizer = trained(kind);
+TEST_CASE("decoding returns every text that the vocabulary covers") {
+  for (const char* kind : kExactKinds) {
+    const auto tokenizer = trained(kind);
+    for (const std::string& sentence : kSentences) {
       CAPTURE(kind);
-      CHECK(tokenizer->piece(kPadding) == "<pad>");
-      CHECK(tokenizer->piece(kUnknown) == "<unk>");
-      CHECK(tokenizer->piece(kBegin) == "<begin>");
-      CHECK(tokenizer->piece(kEnd) == "<end>");
-      Ids ids = {kBegin, kPadding};
-      for (const std::int32_t id : tokenizer->encode("un espace")) {
-        CHECK(id >= kSpecialTokens);
-        ids.push_back(id);
-      }
-      ids.insert(ids.end(), {kEnd, kUnknown, ids[2]});
-      CHECK(tokenizer->decode(ids) == "un espace");
+      CHECK(tokenizer->decode(tokenizer->encode(sentence)) == sentence);
     }
+    CHECK(tokenizer->encode("").empty());
+    CHECK(tokenizer->decode({}).empty());
   }
+}
 
-  TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
-    for (const char* kind : kExactKinds) {
-      const auto tokenizer = trained(kind);
-      CAPTURE(kind);
-      CHECK(tokenizer->serialize() == trained(kind)->serialize());
-      const TemporaryFile file("");
-      write_atomically(file.path(), tokenizer->serialize());
-      const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
-      CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
-      for (const std::string& sentence : kSentences)
-        CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
+TEST_CASE("special pieces have the same ids in every kind; decoding stops at the end and skips the others") {
+  for (const char* kind : kExactKinds) {
+    const auto tokenizer = trained(kind);
+    CAPTURE(kind);
+    CHECK(tokenizer->piece(kPadding) == "<pad>");
+    CHECK(tokenizer->piece(kUnknown) == "<unk>");
+    CHECK(tokenizer->piece(kBegin) == "<begin>");
+    CHECK(tokenizer->piece(kEnd) == "<end>");
+    Ids ids = {kBegin, kPadding};
+    for (const std::int32_t id : tokenizer->encode("un espace")) {
+      CHECK(id >= kSpecialTokens);
+      ids.push_back(id);
     }
+    ids.insert(ids.end(), {kEnd, kUnknown, ids[2]});
+    CHECK(tokenizer->decode(ids) == "un espace");
   }
+}
 
-  TEST_CASE("a damaged or foreign file is refused with what is wrong") {
-    const auto error_of = [](const std::string& content) {
-      return message_of<DataError>([&] { parse_tokenizer(sentence_tokenizers(), content, "t"); });
-    };
-    const std::string whole = trained("unigram")->serialize();
-    CHECK(error_of(whole.substr(0, whole.size() - 1)).find("t: is damaged: its header promises") == 0);
-    CHECK(error_of(write_tokenizer_file("sentencepiece", "junk")).find("t: is not a SentencePiece model") ==
-          0);
-    CHECK(error_of(write_tokenizer_file("word", "{\"a\":1}")).find("t: is not a list of pieces") == 0);
-    CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
-          "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
-    CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
-          "t: holds a tokenizer of kind syllable; one of kind word, space, character, sentencepiece, "
-          "marian or transformers is needed here");
-    CHECK_THROWS_AS(trained("word")->decode({5000}), DataError);
+TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
+  for (const char* kind : kExactKinds) {
+    const auto tokenizer = trained(kind);
+    CAPTURE(kind);
+    CHECK(tokenizer->serialize() == trained(kind)->serialize());
+    const TemporaryFile file("");
+    write_atomically(file.path(), tokenizer->serialize());
+    const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
+    CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
+    for (const std::string& sentence : kSentences)
+      CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
   }
+}
 
-  TEST_CASE("training without text, or with an impossible size, is refused") {
-    for (const char* kind : kExactKinds) {
-      CHECK_THROWS_AS(tokenizer_kind(sentence_tokenizers(), kind).train(text_in({}), 400), DataError);
-      CHECK_THROWS_AS(trained(kind, 4), DataError);
-    }
-    // fewer pieces than there are characters
-    CHECK_THROWS_AS(trained("bpe", 20), DataError);
+TEST_CASE("a damaged or foreign file is refused with what is wrong") {
+  const auto error_of = [](const std::string& content) {
+    return message_of<DataError>([&] { parse_tokenizer(sentence_tokenizers(), content, "t"); });
+  };
+  const std::string whole = trained("unigram")->serialize();
+  CHECK(error_of(whole.substr(0, whole.size() - 1)).find("t: is damaged: its header promises") == 0);
+  CHECK(error_of(write_tokenizer_file("sentencepiece", "junk")).find("t: is not a SentencePiece model") == 0);
+  CHECK(error_of(write_tokenizer_file("word", "{\"a\":1}")).find("t: is not a list of pieces") == 0);
+  CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
+        "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
+  CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
+        "t: holds a tokenizer of kind syllable; one of kind word, space, character, sentencepiece, "
+        "marian or transformers is needed here");
+  CHECK_THROWS_AS(trained("word")->decode({5000}), DataError);
+}
+
+TEST_CASE("training without text, or with an impossible size, is refused") {
+  for (const char* kind : kExactKinds) {
+    CHECK_THROWS_AS(tokenizer_kind(sentence_tokenizers(), kind).train(text_in({}), 400), DataError);
+    CHECK_THROWS_AS(trained(kind, 4), DataError);
   }
+  // fewer pieces than there are characters
+  CHECK_THROWS_AS(trained("bpe", 20), DataError);
 }

@@ -5,25 +5,23 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("data/tokenizers/tokenizer") {
-  TEST_CASE("kinds are found by name, those that are only read among none") {
-    CHECK(tokenizer_kind(text_tokenizers(), "bpe").in_files == "bpe");
-    CHECK(tokenizer_kind(sentence_tokenizers(), "bpe").in_files == "sentencepiece");
-    CHECK(find_kind(text_tokenizers(), "bpe") == &tokenizer_kind(text_tokenizers(), "bpe"));
-    CHECK(find_kind(text_tokenizers(), "word") == nullptr);
-    CHECK(message_of<DataError>([] { tokenizer_kind(sentence_tokenizers(), "syllable"); }) ==
-          "[tokenizer] a kind is word, space, character, bpe, unigram or marian; got \"syllable\"");
-    CHECK(message_of<DataError>([] { tokenizer_kind(text_tokenizers(), "controls"); }) ==
-          "[tokenizer] a kind is character, byte, bpe or sentencepiece; got \"controls\"");
-  }
+TEST_CASE("kinds are found by name, those that are only read among none") {
+  CHECK(tokenizer_kind(text_tokenizers(), "bpe").in_files == "bpe");
+  CHECK(tokenizer_kind(sentence_tokenizers(), "bpe").in_files == "sentencepiece");
+  CHECK(find_kind(text_tokenizers(), "bpe") == &tokenizer_kind(text_tokenizers(), "bpe"));
+  CHECK(find_kind(text_tokenizers(), "word") == nullptr);
+  CHECK(message_of<DataError>([] { tokenizer_kind(sentence_tokenizers(), "syllable"); }) ==
+        "[tokenizer] a kind is word, space, character, bpe, unigram or marian; got \"syllable\"");
+  CHECK(message_of<DataError>([] { tokenizer_kind(text_tokenizers(), "controls"); }) ==
+        "[tokenizer] a kind is character, byte, bpe or sentencepiece; got \"controls\"");
+}
 
-  TEST_CASE("a kind has no begin, end or other names unless it says so") {
-    const auto bytes = make_byte_tokenizer();
-    CHECK_FALSE(bytes->begin());
-    CHECK_FALSE(bytes->end());
-    CHECK(bytes->ends().empty());
-    CHECK_FALSE(bytes->find("</s>"));
-    CHECK(bytes->piece(65) == "A");
-    CHECK(&bytes->plain() == bytes.get());
-  }
+TEST_CASE("a kind has no begin, end or other names unless it says so") {
+  const auto bytes = make_byte_tokenizer();
+  CHECK_FALSE(bytes->begin());
+  CHECK_FALSE(bytes->end());
+  CHECK(bytes->ends().empty());
+  CHECK_FALSE(bytes->find("</s>"));
+  CHECK(bytes->piece(65) == "A");
+  CHECK(&bytes->plain() == bytes.get());
 }

@@ -35,87 +35,85 @@ Vocabularies words_of() {
 
 }  // namespace
 
-TEST_SUITE("examples/translation/heat_map") {
-  TEST_CASE("the weights are the layer's own, whatever the kind of attention") {
-    for (const char* kind : {"mha", "mla", "additive"}) {
-      CAPTURE(kind);
-      const EncoderDecoder model = model_of(kind, 9);
-      const Tensor weights = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 1, kBegin);
-      REQUIRE(weights.shape() == Shape{4, 3, 4});
-      std::vector<Tensor> expected;
-      const Tensor memory = model.encode(ids_of({4, 5, 6, kEnd}, {1, 4}), {});
-      model.decode(ids_of({kBegin, 7, 8}, {1, 3}), memory, {}, &expected);
-      CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
-      CHECK(absolute_error(weights,
-                           cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 0, kBegin)) > 1e-4);
-      // Causal: the first rows do not depend on what is written after them.
-      const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, 1, kBegin);
-      for (Index i = 0; i < 12; ++i) CHECK_BELOW(deviation(longer.at(i), weights.at(i)), 1e-5);
-    }
+TEST_CASE("the weights are the layer's own, whatever the kind of attention") {
+  for (const char* kind : {"mha", "mla", "additive"}) {
+    CAPTURE(kind);
+    const EncoderDecoder model = model_of(kind, 9);
+    const Tensor weights = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 1, kBegin);
+    REQUIRE(weights.shape() == Shape{4, 3, 4});
+    std::vector<Tensor> expected;
+    const Tensor memory = model.encode(ids_of({4, 5, 6, kEnd}, {1, 4}), {});
+    model.decode(ids_of({kBegin, 7, 8}, {1, 3}), memory, {}, &expected);
+    CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
+    CHECK(absolute_error(weights, cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 0, kBegin)) >
+          1e-4);
+    // Causal: the first rows do not depend on what is written after them.
+    const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, 1, kBegin);
+    for (Index i = 0; i < 12; ++i) CHECK_BELOW(deviation(longer.at(i), weights.at(i)), 1e-5);
   }
+}
 
-  TEST_CASE("a translation longer than the model's context is drawn as far as that goes") {
-    const EncoderDecoder model = model_of("mha", 9);
-    CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0, kBegin).size(1) == 12);
+TEST_CASE("a translation longer than the model's context is drawn as far as that goes") {
+  const EncoderDecoder model = model_of("mha", 9);
+  CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0, kBegin).size(1) == 12);
+}
+
+TEST_CASE(
+    "the picture has pieces on both axes, the end tokens included; other lines get files of their own") {
+  const TemporaryFolder folder;
+  const Vocabularies words = words_of();
+  const EncoderDecoder model = model_of("additive", words.source->vocabulary_size());
+  TranslationHeatMap heat_map;
+  heat_map.file = folder.file("map.svg");
+  const std::vector<std::int32_t> source = words.source->encode("the cat"),
+                                  target = words.target->encode("sees &");
+  heat_map.write(model, words, source, target, 1);
+  heat_map.head = "all";
+  heat_map.write(model, words, source, target, 2);
+  heat_map.head = "3", heat_map.layer = 0;
+  heat_map.write(model, words, source, target, 12);
+  CHECK(folder.count() == 3);
+  heat_map.file = "some.folder/a.b";
+  CHECK(heat_map.path(3) == "some.folder/a-3.b");
+
+  const std::string averaged = read_bytes(folder.file("map.svg"));
+  CHECK(averaged.find("decoder layer 1, heads averaged: the cat → sees &amp;<") != std::string::npos);
+  for (const char* text :
+       {">·the</text>", ">·cat</text>", ">·sees</text>", ">·&amp;</text>", ">&lt;end&gt;</text>",
+        "<title>·sees ← ·the: ", "<title>&lt;end&gt; ← &lt;end&gt;: "}) {
+    CAPTURE(text);
+    CHECK(averaged.find(text) != std::string::npos);
   }
+  const std::string panels = read_bytes(folder.file("map-2.svg"));
+  CHECK(panels.find(">head 3</text>") != std::string::npos);
+  const std::string one = read_bytes(folder.file("map-12.svg"));
+  CHECK(one.find("decoder layer 0, head 3: ") != std::string::npos);
+  CHECK(one != averaged);
+}
 
-  TEST_CASE(
-      "the picture has pieces on both axes, the end tokens included; other lines get files of their own") {
-    const TemporaryFolder folder;
-    const Vocabularies words = words_of();
-    const EncoderDecoder model = model_of("additive", words.source->vocabulary_size());
-    TranslationHeatMap heat_map;
-    heat_map.file = folder.file("map.svg");
-    const std::vector<std::int32_t> source = words.source->encode("the cat"),
-                                    target = words.target->encode("sees &");
-    heat_map.write(model, words, source, target, 1);
-    heat_map.head = "all";
-    heat_map.write(model, words, source, target, 2);
-    heat_map.head = "3", heat_map.layer = 0;
-    heat_map.write(model, words, source, target, 12);
-    CHECK(folder.count() == 3);
-    heat_map.file = "some.folder/a.b";
-    CHECK(heat_map.path(3) == "some.folder/a-3.b");
-
-    const std::string averaged = read_bytes(folder.file("map.svg"));
-    CHECK(averaged.find("decoder layer 1, heads averaged: the cat → sees &amp;<") != std::string::npos);
-    for (const char* text :
-         {">·the</text>", ">·cat</text>", ">·sees</text>", ">·&amp;</text>", ">&lt;end&gt;</text>",
-          "<title>·sees ← ·the: ", "<title>&lt;end&gt; ← &lt;end&gt;: "}) {
-      CAPTURE(text);
-      CHECK(averaged.find(text) != std::string::npos);
-    }
-    const std::string panels = read_bytes(folder.file("map-2.svg"));
-    CHECK(panels.find(">head 3</text>") != std::string::npos);
-    const std::string one = read_bytes(folder.file("map-12.svg"));
-    CHECK(one.find("decoder layer 0, head 3: ") != std::string::npos);
-    CHECK(one != averaged);
+TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with a space") {
+  const auto pieces = trained("bpe", {"the cat sees the cat", "the cat sees a hat"});
+  const auto cut = trained("space", {"▁the ▁cat ▁s ees"});
+  for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
+    const std::vector<std::int32_t> ids = tokenizer->encode(text);
+    std::string shown;
+    for (const std::string& piece : pieces_of(*tokenizer, ids)) shown += piece;
+    CHECK(shown == " the cat");
   }
+}
 
-  TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with a space") {
-    const auto pieces = trained("bpe", {"the cat sees the cat", "the cat sees a hat"});
-    const auto cut = trained("space", {"▁the ▁cat ▁s ees"});
-    for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
-      const std::vector<std::int32_t> ids = tokenizer->encode(text);
-      std::string shown;
-      for (const std::string& piece : pieces_of(*tokenizer, ids)) shown += piece;
-      CHECK(shown == " the cat");
-    }
-  }
-
-  TEST_CASE("layers and heads that are not there are refused") {
-    const EncoderDecoder model = model_of("mha", 9);
-    TranslationHeatMap heat_map;
-    const auto says = [&](Index layer, const char* head) {
-      heat_map.layer = layer, heat_map.head = head;
-      return message_of<Error>([&] { heat_map.check(model.config()); });
-    };
-    CHECK(says(7, "none") == "nothing was thrown");  // no picture was asked for
-    heat_map.file = "map.svg";
-    for (const char* head : {"0", "3", "all", "averaged"}) CHECK(says(-1, head) == "nothing was thrown");
-    CHECK(says(2, "all") == "--heatmap-layer must be a decoder layer, 0 to 1, or -1 for the last; got 2");
-    for (const char* head : {"4", "-1", "1x", ""}) {
-      CHECK(says(1, head) == std::string("--heatmap-head must be 0 to 3, averaged or all; got ") + head);
-    }
+TEST_CASE("layers and heads that are not there are refused") {
+  const EncoderDecoder model = model_of("mha", 9);
+  TranslationHeatMap heat_map;
+  const auto says = [&](Index layer, const char* head) {
+    heat_map.layer = layer, heat_map.head = head;
+    return message_of<Error>([&] { heat_map.check(model.config()); });
+  };
+  CHECK(says(7, "none") == "nothing was thrown");  // no picture was asked for
+  heat_map.file = "map.svg";
+  for (const char* head : {"0", "3", "all", "averaged"}) CHECK(says(-1, head) == "nothing was thrown");
+  CHECK(says(2, "all") == "--heatmap-layer must be a decoder layer, 0 to 1, or -1 for the last; got 2");
+  for (const char* head : {"4", "-1", "1x", ""}) {
+    CHECK(says(1, head) == std::string("--heatmap-head must be 0 to 3, averaged or all; got ") + head);
   }
 }

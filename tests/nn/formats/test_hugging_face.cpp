@@ -26,207 +26,203 @@ DecoderOnly loaded(const std::string& name, DType type) {
 
 }  // namespace
 
-TEST_SUITE("nn/formats/hugging_face") {
-  TEST_CASE("logits are those of transformers") {
-    const Golden golden("hugging_face");
-    for (const std::string& name : kCases) {
-      INFO(name);
-      const Tensor ids = golden.tensor(name, "ids");
-      CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
-      CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 3);
-    }
+TEST_CASE("logits are those of transformers") {
+  const Golden golden("hugging_face");
+  for (const std::string& name : kCases) {
+    INFO(name);
+    const Tensor ids = golden.tensor(name, "ids");
+    CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
+    CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 3);
   }
+}
 
-  TEST_CASE("ten losses of fine-tuning are those of transformers") {
-    const Golden golden("hugging_face");
-    for (const std::string& name : kCases) {
-      const Tensor batches = golden.tensor(name, "batches");
-      const Index B = batches.size(1), T = batches.size(2) - 1;
-      const auto tokens = [&](Index step, Index first) {  // [B, T], beginning with the rows' token `first`
-        const Tensor ids = Tensor::empty({B, T}, DType::i32);
-        for (Index b = 0; b < B; ++b) {
-          std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
-                      ids.data<std::int32_t>() + b * T);
-        }
-        return ids;
-      };
-      for (const DType type : {DType::f64, DType::f32}) {
-        DecoderOnly model = loaded(name, type);
-        check_fine_tuning(golden, name, model,
-                          [&](Index step) { return model.loss(tokens(step, 0), tokens(step, 1)); });
+TEST_CASE("ten losses of fine-tuning are those of transformers") {
+  const Golden golden("hugging_face");
+  for (const std::string& name : kCases) {
+    const Tensor batches = golden.tensor(name, "batches");
+    const Index B = batches.size(1), T = batches.size(2) - 1;
+    const auto tokens = [&](Index step, Index first) {  // [B, T], beginning with the rows' token `first`
+      const Tensor ids = Tensor::empty({B, T}, DType::i32);
+      for (Index b = 0; b < B; ++b) {
+        std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
+                    ids.data<std::int32_t>() + b * T);
       }
+      return ids;
+    };
+    for (const DType type : {DType::f64, DType::f32}) {
+      DecoderOnly model = loaded(name, type);
+      check_fine_tuning(golden, name, model,
+                        [&](Index step) { return model.loss(tokens(step, 0), tokens(step, 1)); });
     }
   }
+}
 
-  TEST_CASE("an export has the original's tensors bit for bit, and its model") {
-    for (const std::string& name : kCases) {
-      INFO(name);
-      const Export exported(name);
-      DecoderOnly model = load_hugging_face(folder_of(name));
-      save_hugging_face(exported.folder, model);
-      check_same_tensors(exported.folder, folder_of(name));
-      CHECK(load_hugging_face(exported.folder).config().to_json() == model.config().to_json());
-      CHECK(SafetensorsFile::open(exported.folder + "/model.safetensors").metadata().at("format") == "pt");
+TEST_CASE("an export has the original's tensors bit for bit, and its model") {
+  for (const std::string& name : kCases) {
+    INFO(name);
+    const Export exported(name);
+    DecoderOnly model = load_hugging_face(folder_of(name));
+    save_hugging_face(exported.folder, model);
+    check_same_tensors(exported.folder, folder_of(name));
+    CHECK(load_hugging_face(exported.folder).config().to_json() == model.config().to_json());
+    CHECK(SafetensorsFile::open(exported.folder + "/model.safetensors").metadata().at("format") == "pt");
+  }
+}
+
+TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
+  DecoderOnlyConfig start;  // with interleaved rotary positions, which an export has not
+  start.vocabulary = 13, start.context = 8, start.layers = 2, start.width = 12;
+  start.attention.kind = "gqa";
+  start.attention.heads = 6, start.attention.groups = 2, start.attention.key_width = 4;
+  start.attention.rotations.factor = 2, start.attention.qk_norm_epsilon = start.epsilon;
+  start.attention.softcap = 3, start.logit_softcap = 2, start.attention.score_scale = 1 / std::sqrt(7.0);
+  start.window = 3, start.windows = "SL", start.window_rotary_base = 10;
+  start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them
+  Generator random(test_seed(5));
+  const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
+  for (const Family& family : families()) {
+    INFO(std::string(family.type));
+    const DecoderOnlyConfig config = ConfigMap::fit(family.describe, start);
+    REQUIRE(expression_in(transformers_format(), config).family == &family);
+    DecoderOnly model(config, random);
+    for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
+    model.eval();
+    const Export exported(std::string("own_") + family.type);
+    save_hugging_face(exported.folder, model, {3, {12}});
+    CHECK(is_hugging_face(exported.folder));
+    const std::string json = read_bytes(exported.folder + "/config.json");
+    CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);
+    CHECK(json.find("\"eos_token_id\": 12,") != std::string::npos);
+    const Tensor logits = model(ids);
+    CHECK_BELOW(rms_error(load_hugging_face(exported.folder)(ids), logits), 1e-6);
+    save_safetensors(exported.folder + "/logits.safetensors", {{"ids", ids}, {"logits", logits}});
+    model.to(DType::f64);
+    std::filesystem::create_directory(exported.file("double"));
+    save_hugging_face(exported.file("double"), model);
+    const SafetensorsFolder wide = SafetensorsFolder::open(exported.file("double"));
+    for (const std::string& tensor : wide.names()) CHECK(wide.file(tensor).dtype(tensor) == "F64");
+    CHECK_BELOW(rms_error(load_hugging_face(exported.file("double"))(ids), logits), 1e-6);
+  }
+}
+
+TEST_CASE(
+    "a model that was saved without its head has no prefix, and buffers of old versions are passed over") {
+  const Golden golden("hugging_face");
+  const Copy<> copy("gpt2");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) name = name.substr(std::string("transformer.").size());
+    tensors.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, 11, 11}));
+    tensors.emplace_back("h.1.attn.masked_bias", Tensor::scalar(-1e4));
+  });
+  const Tensor ids = golden.tensor("gpt2", "ids");
+  CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 3);
+}
+
+TEST_CASE("a tied head may be there if it is the embedding") {
+  const Copy<> copy("gpt2");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (const auto& [name, value] : NamedTensors(tensors)) {
+      if (name == "transformer.wte.weight") tensors.emplace_back("lm_head.weight", value);
     }
-  }
-
-  TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
-    DecoderOnlyConfig start;  // with interleaved rotary positions, which an export has not
-    start.vocabulary = 13, start.context = 8, start.layers = 2, start.width = 12;
-    start.attention.kind = "gqa";
-    start.attention.heads = 6, start.attention.groups = 2, start.attention.key_width = 4;
-    start.attention.rotations.factor = 2, start.attention.qk_norm_epsilon = start.epsilon;
-    start.attention.softcap = 3, start.logit_softcap = 2, start.attention.score_scale = 1 / std::sqrt(7.0);
-    start.window = 3, start.windows = "SL", start.window_rotary_base = 10;
-    start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them
-    Generator random(test_seed(5));
-    const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
-    for (const Family& family : families()) {
-      INFO(std::string(family.type));
-      const DecoderOnlyConfig config = ConfigMap::fit(family.describe, start);
-      REQUIRE(expression_in(transformers_format(), config).family == &family);
-      DecoderOnly model(config, random);
-      for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
-      model.eval();
-      const Export exported(std::string("own_") + family.type);
-      save_hugging_face(exported.folder, model, {3, {12}});
-      CHECK(is_hugging_face(exported.folder));
-      const std::string json = read_bytes(exported.folder + "/config.json");
-      CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);
-      CHECK(json.find("\"eos_token_id\": 12,") != std::string::npos);
-      const Tensor logits = model(ids);
-      CHECK_BELOW(rms_error(load_hugging_face(exported.folder)(ids), logits), 1e-6);
-      save_safetensors(exported.folder + "/logits.safetensors", {{"ids", ids}, {"logits", logits}});
-      model.to(DType::f64);
-      std::filesystem::create_directory(exported.file("double"));
-      save_hugging_face(exported.file("double"), model);
-      const SafetensorsFolder wide = SafetensorsFolder::open(exported.file("double"));
-      for (const std::string& tensor : wide.names()) CHECK(wide.file(tensor).dtype(tensor) == "F64");
-      CHECK_BELOW(rms_error(load_hugging_face(exported.file("double"))(ids), logits), 1e-6);
+  });
+  CHECK(copy.refusal() == "nothing was thrown");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      if (name == "lm_head.weight") value.data<float>()[5] += 1;
     }
-  }
-
-  TEST_CASE(
-      "a model that was saved without its head has no prefix, and buffers of old versions are passed over") {
-    const Golden golden("hugging_face");
-    const Copy<> copy("gpt2");
-    copy.rewrite([](NamedTensors& tensors) {
-      for (auto& [name, value] : tensors) name = name.substr(std::string("transformer.").size());
-      tensors.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, 11, 11}));
-      tensors.emplace_back("h.1.attn.masked_bias", Tensor::scalar(-1e4));
-    });
-    const Tensor ids = golden.tensor("gpt2", "ids");
-    CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 3);
-  }
-
-  TEST_CASE("a tied head may be there if it is the embedding") {
-    const Copy<> copy("gpt2");
-    copy.rewrite([](NamedTensors& tensors) {
-      for (const auto& [name, value] : NamedTensors(tensors)) {
-        if (name == "transformer.wte.weight") tensors.emplace_back("lm_head.weight", value);
-      }
-    });
-    CHECK(copy.refusal() == "nothing was thrown");
-    copy.rewrite([](NamedTensors& tensors) {
-      for (auto& [name, value] : tensors) {
-        if (name == "lm_head.weight") value.data<float>()[5] += 1;
-      }
-    });
-    CHECK(
-        copy.refusal() ==
+  });
+  CHECK(copy.refusal() ==
         "/model.safetensors: lm_head.weight differs from transformer.wte.weight, to which the configuration "
         "ties it; try tie_word_embeddings=false");
-    copy.replace("config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
-    CHECK(copy.refusal() == "nothing was thrown");
-  }
+  copy.replace("config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
+  CHECK(copy.refusal() == "nothing was thrown");
+}
 
-  TEST_CASE("tensors that are missing, superfluous, of another shape or type are named") {
-    const Copy<> copy("gpt2");
-    copy.rewrite([](NamedTensors& tensors) {
-      for (auto& [name, value] : tensors) {
-        if (name == "transformer.h.1.ln_2.bias") name = "transformer.h.1.ln_3.bias";
-        if (name == "transformer.wpe.weight") value = Tensor::zeros({12, 12});
-        if (name == "transformer.ln_f.bias") value = Tensor::zeros({12}, DType::i32);
-      }
-    });
-    CHECK(copy.refusal() ==
-          "/model.safetensors: the weights do not fit the model:\n"
-          "  transformer.wpe.weight is [12,12] in the file and [11,12] in the model\n"
-          "  transformer.h.1.ln_2.bias is missing\n"
-          "  transformer.ln_f.bias is of type I32, not of a floating one\n"
-          "  transformer.h.1.ln_3.bias is not in the model");
-    const Copy<> shards("llama");
-    shards.replace("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
-    CHECK(shards.refusal().find("/model.safetensors.index.json: the weights do not fit the model:\n"
-                                "  model.layers.2.input_layernorm.weight is missing\n") == 0);
-    shards.replace("config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2147483647");
-    CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
-    const Copy<> sizes("llama");
-    sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
-    CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [2147483647,18] in the model") !=
-          std::string::npos);
-    sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
-    CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
-  }
+TEST_CASE("tensors that are missing, superfluous, of another shape or type are named") {
+  const Copy<> copy("gpt2");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      if (name == "transformer.h.1.ln_2.bias") name = "transformer.h.1.ln_3.bias";
+      if (name == "transformer.wpe.weight") value = Tensor::zeros({12, 12});
+      if (name == "transformer.ln_f.bias") value = Tensor::zeros({12}, DType::i32);
+    }
+  });
+  CHECK(copy.refusal() ==
+        "/model.safetensors: the weights do not fit the model:\n"
+        "  transformer.wpe.weight is [12,12] in the file and [11,12] in the model\n"
+        "  transformer.h.1.ln_2.bias is missing\n"
+        "  transformer.ln_f.bias is of type I32, not of a floating one\n"
+        "  transformer.h.1.ln_3.bias is not in the model");
+  const Copy<> shards("llama");
+  shards.replace("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
+  CHECK(shards.refusal().find("/model.safetensors.index.json: the weights do not fit the model:\n"
+                              "  model.layers.2.input_layernorm.weight is missing\n") == 0);
+  shards.replace("config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2147483647");
+  CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
+  const Copy<> sizes("llama");
+  sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
+  CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [2147483647,18] in the model") !=
+        std::string::npos);
+  sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
+  CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
+}
 
-  TEST_CASE("biases without their field in the configuration are not dropped in silence") {
-    const Copy<> copy("llama_bfloat");
-    copy.replace("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
-    CHECK(copy.refusal().find("model.layers.0.self_attn.k_proj.bias is not in the model") !=
-          std::string::npos);
-  }
+TEST_CASE("biases without their field in the configuration are not dropped in silence") {
+  const Copy<> copy("llama_bfloat");
+  copy.replace("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
+  CHECK(copy.refusal().find("model.layers.0.self_attn.k_proj.bias is not in the model") != std::string::npos);
+}
 
-  TEST_CASE("damaged folders are refused, the file named") {
-    const Copy<> copy("gpt2");
-    copy.replace("config.json", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false");
-    CHECK(copy.refusal() ==
-          "/config.json: scale_attn_weights = false changes the arithmetic and is not implemented");
-    write_bytes(copy.file("config.json"), "{}");
-    CHECK(copy.refusal() == "/config.json: model_type is missing");
-    write_bytes(copy.file("config.json"), DecoderOnlyConfig().to_json());
-    CHECK(copy.refusal() == "/config.json: is of a run, and not of transformers; try DecoderOnly::load()");
-    std::filesystem::remove(copy.file("config.json"));
-    CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
-    const Copy<> other("gpt2");
-    std::filesystem::resize_file(other.file("model.safetensors"), 5000);
-    CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
-    std::filesystem::remove(other.file("model.safetensors"));
-    CHECK(other.refusal() ==
-          ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
-          "transformers, which writes them");
-  }
+TEST_CASE("damaged folders are refused, the file named") {
+  const Copy<> copy("gpt2");
+  copy.replace("config.json", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false");
+  CHECK(copy.refusal() ==
+        "/config.json: scale_attn_weights = false changes the arithmetic and is not implemented");
+  write_bytes(copy.file("config.json"), "{}");
+  CHECK(copy.refusal() == "/config.json: model_type is missing");
+  write_bytes(copy.file("config.json"), DecoderOnlyConfig().to_json());
+  CHECK(copy.refusal() == "/config.json: is of a run, and not of transformers; try DecoderOnly::load()");
+  std::filesystem::remove(copy.file("config.json"));
+  CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
+  const Copy<> other("gpt2");
+  std::filesystem::resize_file(other.file("model.safetensors"), 5000);
+  CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
+  std::filesystem::remove(other.file("model.safetensors"));
+  CHECK(other.refusal() ==
+        ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
+        "transformers, which writes them");
+}
 
-  TEST_CASE("whose a folder is") {
-    const TemporaryFolder folder;
-    const std::string path = std::filesystem::path(folder.file("x")).parent_path();
-    const auto refusal = [&] { return message_of<CheckpointError>([&] { is_hugging_face(path); }); };
-    CHECK(is_hugging_face(folder_of("llama")));
-    CHECK(refusal() == path + "/config.json: cannot be opened: No such file or directory");
-    DecoderOnlyConfig config;
-    config.vocabulary = 3;
-    write_bytes(folder.file("config.json"), config.to_json());
-    CHECK_FALSE(is_hugging_face(path));
-    write_bytes(folder.file("config.json"), "{}");
-    CHECK(refusal() ==
-          path + "/config.json: has neither model_type, as of transformers, nor model, as of ours");
-  }
+TEST_CASE("whose a folder is") {
+  const TemporaryFolder folder;
+  const std::string path = std::filesystem::path(folder.file("x")).parent_path();
+  const auto refusal = [&] { return message_of<CheckpointError>([&] { is_hugging_face(path); }); };
+  CHECK(is_hugging_face(folder_of("llama")));
+  CHECK(refusal() == path + "/config.json: cannot be opened: No such file or directory");
+  DecoderOnlyConfig config;
+  config.vocabulary = 3;
+  write_bytes(folder.file("config.json"), config.to_json());
+  CHECK_FALSE(is_hugging_face(path));
+  write_bytes(folder.file("config.json"), "{}");
+  CHECK(refusal() ==
+        path + "/config.json: has neither model_type, as of transformers, nor model, as of ours");
+}
 
-  TEST_CASE("models that transformers cannot express, and files that cannot be written, are refused") {
-    const TemporaryFolder folder;
-    DecoderOnlyConfig config;
-    config.vocabulary = 3, config.layers = 1, config.width = 8;
-    config.head_bias = true;
-    Generator random(test_seed(1));
-    DecoderOnly biased(config, random);
-    const std::string path = folder.file("none");
-    CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==
-          path +
-              ": [export] transformers has no such model; GPT-2 differs least; got head_bias=true; try "
-              "head_bias=false");
-    config.head_bias = false;
-    DecoderOnly model(config, random);
-    CHECK(message_of<CheckpointError>([&] {
-            save_hugging_face(path, model);
-          }).find(path + "/model.safetensors") == 0);
-  }
+TEST_CASE("models that transformers cannot express, and files that cannot be written, are refused") {
+  const TemporaryFolder folder;
+  DecoderOnlyConfig config;
+  config.vocabulary = 3, config.layers = 1, config.width = 8;
+  config.head_bias = true;
+  Generator random(test_seed(1));
+  DecoderOnly biased(config, random);
+  const std::string path = folder.file("none");
+  CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==
+        path +
+            ": [export] transformers has no such model; GPT-2 differs least; got head_bias=true; try "
+            "head_bias=false");
+  config.head_bias = false;
+  DecoderOnly model(config, random);
+  CHECK(message_of<CheckpointError>([&] {
+          save_hugging_face(path, model);
+        }).find(path + "/model.safetensors") == 0);
 }

@@ -127,157 +127,153 @@ void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& source
 
 }  // namespace
 
-TEST_SUITE("nn/generation/generate") {
-  TEST_CASE(
-      "a beam as wide as everything finds the best of all outputs, and as many of the next best as are asked "
-      "for") {
-    const SingleThread guard;
-    const EncoderDecoder model = random_model(5, 9, 1);
-    for (const double alpha : {-0.5, 0.0, 0.6, 2.0}) {
-      const Hypothesis expected = exhaustive(model, {4, 1, 4}, 4, alpha);
-      const std::size_t all = expected.others.size();
-      for (const std::size_t asked : {std::size_t{1}, std::size_t{7}, all + 9}) {
-        SearchConfig config = search_config(625, alpha, 4);
-        config.n_best = static_cast<Index>(asked) + 1;
-        const Hypothesis found = beam_search(model, {{4, 1, 4}}, config)[0];
-        CAPTURE(alpha);
-        CHECK(found.tokens == expected.tokens);
-        CHECK_BELOW(deviation(found.score, expected.score), 1e-5);
-        REQUIRE(found.others.size() == std::min(asked, all));
-        for (std::size_t i = 0; i < found.others.size(); ++i) {
-          CHECK_BELOW(deviation(found.others[i].score, expected.others[i].score), 1e-5);
-          CHECK(found.others[i].others.empty());
-        }
+TEST_CASE(
+    "a beam as wide as everything finds the best of all outputs, and as many of the next best as are asked "
+    "for") {
+  const SingleThread guard;
+  const EncoderDecoder model = random_model(5, 9, 1);
+  for (const double alpha : {-0.5, 0.0, 0.6, 2.0}) {
+    const Hypothesis expected = exhaustive(model, {4, 1, 4}, 4, alpha);
+    const std::size_t all = expected.others.size();
+    for (const std::size_t asked : {std::size_t{1}, std::size_t{7}, all + 9}) {
+      SearchConfig config = search_config(625, alpha, 4);
+      config.n_best = static_cast<Index>(asked) + 1;
+      const Hypothesis found = beam_search(model, {{4, 1, 4}}, config)[0];
+      CAPTURE(alpha);
+      CHECK(found.tokens == expected.tokens);
+      CHECK_BELOW(deviation(found.score, expected.score), 1e-5);
+      REQUIRE(found.others.size() == std::min(asked, all));
+      for (std::size_t i = 0; i < found.others.size(); ++i) {
+        CHECK_BELOW(deviation(found.others[i].score, expected.others[i].score), 1e-5);
+        CHECK(found.others[i].others.empty());
       }
-      CHECK(beam_search(model, {{4, 1, 4}}, search_config(5, alpha, 4))[0].others.empty());
     }
+    CHECK(beam_search(model, {{4, 1, 4}}, search_config(5, alpha, 4))[0].others.empty());
   }
+}
 
-  TEST_CASE("a hypothesis reports its log probability and its penalised score") {
-    const SingleThread guard;
-    const EncoderDecoder model = random_model(9, 12, 3);
-    for (const TokenIds& source : random_sources(10, 6, 9, 4)) {
-      const Hypothesis found = beam_search(model, {source}, search_config(3, 0.8, 6))[0];
-      TokenIds output = found.tokens;
-      if (output.size() < 6) output.push_back(kEnd);
-      const double log_p = log_probability(model, source, output);
-      CHECK_BELOW(deviation(found.log_probability, log_p), 1e-5);
-      CHECK_BELOW(deviation(found.score, penalised(log_p, output.size(), 0.8)), 1e-5);
-    }
+TEST_CASE("a hypothesis reports its log probability and its penalised score") {
+  const SingleThread guard;
+  const EncoderDecoder model = random_model(9, 12, 3);
+  for (const TokenIds& source : random_sources(10, 6, 9, 4)) {
+    const Hypothesis found = beam_search(model, {source}, search_config(3, 0.8, 6))[0];
+    TokenIds output = found.tokens;
+    if (output.size() < 6) output.push_back(kEnd);
+    const double log_p = log_probability(model, source, output);
+    CHECK_BELOW(deviation(found.log_probability, log_p), 1e-5);
+    CHECK_BELOW(deviation(found.score, penalised(log_p, output.size(), 0.8)), 1e-5);
   }
+}
 
-  TEST_CASE("outputs depend neither on the rest of the batch nor on its order") {
-    const SingleThread guard;
-    for (const std::uint64_t seed : {1, 2, 3, 4}) {
-      EncoderDecoder model = random_model(7, 12, seed);
-      const auto sources = random_sources(24, 6, 7, 10 + seed);
-      end_half_at_once(model, sources);  // so that the others' rows move up
-      for (const Index beam : {1, 2, 4}) {
-        const auto alone = beam_search(model, sources, search_config(beam, 0, 0, 1));
-        for (const Index batch : {2, 3, 7, 64}) {
-          const auto together = beam_search(model, sources, search_config(beam, 0, 0, batch));
-          std::size_t differ = 0;
-          for (std::size_t i = 0; i < sources.size(); ++i) {
-            differ +=
-                together[i].tokens != alone[i].tokens || std::fabs(together[i].score - alone[i].score) > 1e-4;
-          }
-          INFO("seed ", seed, ", beam ", beam, ", batch ", batch);
-          CHECK(differ == 0);
+TEST_CASE("outputs depend neither on the rest of the batch nor on its order") {
+  const SingleThread guard;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    EncoderDecoder model = random_model(7, 12, seed);
+    const auto sources = random_sources(24, 6, 7, 10 + seed);
+    end_half_at_once(model, sources);  // so that the others' rows move up
+    for (const Index beam : {1, 2, 4}) {
+      const auto alone = beam_search(model, sources, search_config(beam, 0, 0, 1));
+      for (const Index batch : {2, 3, 7, 64}) {
+        const auto together = beam_search(model, sources, search_config(beam, 0, 0, batch));
+        std::size_t differ = 0;
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+          differ +=
+              together[i].tokens != alone[i].tokens || std::fabs(together[i].score - alone[i].score) > 1e-4;
         }
+        INFO("seed ", seed, ", beam ", beam, ", batch ", batch);
+        CHECK(differ == 0);
       }
     }
   }
+}
 
-  TEST_CASE(
-      "outputs end at the limit, or by default at twice the source and ten, within the model's length") {
-    const SingleThread guard;
-    EncoderDecoder model = random_model(7, 40, 1);
-    for (auto& [name, parameter] : model.named_parameters())
-      if (name == "head.bias") parameter.value().data<float>()[kEnd] = -1e4F;  // never ends by itself
-    for (const Index beam : {1, 3}) {
-      CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 5))[0].tokens.size() == 5);
-      CHECK(beam_search(model, {{4, 5, 4}}, search_config(beam))[0].tokens.size() == 16);
-      CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 100))[0].tokens.size() == 100);
-      SearchConfig by_length = search_config(beam);
-      by_length.length_factor = 1.5;
-      CHECK(beam_search(model, {{4, 5, 4, 5}}, by_length)[0].tokens.size() == 7);  // and the end
-      CHECK(beam_search(model, {TokenIds(39, 4)}, search_config(beam))[0].tokens.size() == 39);
-    }
+TEST_CASE("outputs end at the limit, or by default at twice the source and ten, within the model's length") {
+  const SingleThread guard;
+  EncoderDecoder model = random_model(7, 40, 1);
+  for (auto& [name, parameter] : model.named_parameters())
+    if (name == "head.bias") parameter.value().data<float>()[kEnd] = -1e4F;  // never ends by itself
+  for (const Index beam : {1, 3}) {
+    CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 5))[0].tokens.size() == 5);
+    CHECK(beam_search(model, {{4, 5, 4}}, search_config(beam))[0].tokens.size() == 16);
+    CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 100))[0].tokens.size() == 100);
+    SearchConfig by_length = search_config(beam);
+    by_length.length_factor = 1.5;
+    CHECK(beam_search(model, {{4, 5, 4, 5}}, by_length)[0].tokens.size() == 7);  // and the end
+    CHECK(beam_search(model, {TokenIds(39, 4)}, search_config(beam))[0].tokens.size() == 39);
   }
+}
 
-  TEST_CASE("progress counts the finished sentences; no sentences give no results; nothing is recorded") {
-    const SingleThread guard;
-    const EncoderDecoder model = random_model(7, 12, 1);
-    std::vector<Index> reported;
-    SearchConfig config = search_config(2, 0.6, 0, 4);
-    config.progress = [&](Index done) { reported.push_back(done); };
-    Tape tape;
-    beam_search(model, random_sources(10, 6, 7, 2), config);
-    REQUIRE_FALSE(reported.empty());
-    CHECK(std::is_sorted(reported.begin(), reported.end()));
-    CHECK(reported.back() == 10);
-    CHECK(beam_search(model, {}, config).empty());
-    CHECK(tape.memory().nodes == 0);
-  }
+TEST_CASE("progress counts the finished sentences; no sentences give no results; nothing is recorded") {
+  const SingleThread guard;
+  const EncoderDecoder model = random_model(7, 12, 1);
+  std::vector<Index> reported;
+  SearchConfig config = search_config(2, 0.6, 0, 4);
+  config.progress = [&](Index done) { reported.push_back(done); };
+  Tape tape;
+  beam_search(model, random_sources(10, 6, 7, 2), config);
+  REQUIRE_FALSE(reported.empty());
+  CHECK(std::is_sorted(reported.begin(), reported.end()));
+  CHECK(reported.back() == 10);
+  CHECK(beam_search(model, {}, config).empty());
+  CHECK(tape.memory().nodes == 0);
+}
 
-  TEST_CASE("an empty source has an empty output and does not change those of the others") {
-    const SingleThread guard;
-    const EncoderDecoder model = random_model(7, 12, 1);
-    const std::vector<TokenIds> sources = random_sources(3, 6, 7, 2);
-    std::vector<Index> reported;
-    SearchConfig config = search_config(2, 0.6, 0, 4);
-    config.progress = [&](Index done) { reported.push_back(done); };
-    const std::vector<Hypothesis> alone = beam_search(model, sources, config),
-                                  among = beam_search(model, {{}, sources[0], {}, sources[1], sources[2]},
-                                                      config);
-    REQUIRE(among.size() == 5);
-    CHECK(among[0].tokens.empty());
-    CHECK(among[2].tokens.empty());
-    CHECK(among[1].tokens == alone[0].tokens);
-    CHECK(among[3].tokens == alone[1].tokens);
-    CHECK(among[4].tokens == alone[2].tokens);
-    CHECK(reported.back() == 5);
-    CHECK(beam_search(model, {{}}, config)[0].tokens.empty());
-    CHECK(sample(model, {{}, sources[0]}, {}, config)[0].tokens.empty());
-  }
+TEST_CASE("an empty source has an empty output and does not change those of the others") {
+  const SingleThread guard;
+  const EncoderDecoder model = random_model(7, 12, 1);
+  const std::vector<TokenIds> sources = random_sources(3, 6, 7, 2);
+  std::vector<Index> reported;
+  SearchConfig config = search_config(2, 0.6, 0, 4);
+  config.progress = [&](Index done) { reported.push_back(done); };
+  const std::vector<Hypothesis> alone = beam_search(model, sources, config),
+                                among =
+                                    beam_search(model, {{}, sources[0], {}, sources[1], sources[2]}, config);
+  REQUIRE(among.size() == 5);
+  CHECK(among[0].tokens.empty());
+  CHECK(among[2].tokens.empty());
+  CHECK(among[1].tokens == alone[0].tokens);
+  CHECK(among[3].tokens == alone[1].tokens);
+  CHECK(among[4].tokens == alone[2].tokens);
+  CHECK(reported.back() == 5);
+  CHECK(beam_search(model, {{}}, config)[0].tokens.empty());
+  CHECK(sample(model, {{}, sources[0]}, {}, config)[0].tokens.empty());
+}
 
-  TEST_CASE("sources that are too long, and a beam of nothing, are refused") {
-    const SingleThread guard;
-    const EncoderDecoder model = random_model(7, 6, 1);
-    CHECK(beam_search(model, {TokenIds(5, 4)}).size() == 1);
-    CHECK(message_of<ShapeError>([&] {
-            beam_search(model, {{4}, TokenIds(6, 4)});
-          }) ==
-          "[beam_search] a source must have at most 5 tokens; got 6; try shorter sentences or a model with a "
-          "larger max_length");
-    CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
-          "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
-    SearchConfig more = search_config(3);
-    more.n_best = 4;
-    CHECK(message_of<Error>([&] { beam_search(model, {{4}}, more); }) ==
-          "[beam_search] n_best must be from 1 to beam; got n_best=4, beam=3; try a larger beam");
-    CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
-  }
+TEST_CASE("sources that are too long, and a beam of nothing, are refused") {
+  const SingleThread guard;
+  const EncoderDecoder model = random_model(7, 6, 1);
+  CHECK(beam_search(model, {TokenIds(5, 4)}).size() == 1);
+  CHECK(message_of<ShapeError>([&] {
+          beam_search(model, {{4}, TokenIds(6, 4)});
+        }) ==
+        "[beam_search] a source must have at most 5 tokens; got 6; try shorter sentences or a model with a "
+        "larger max_length");
+  CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
+        "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
+  SearchConfig more = search_config(3);
+  more.n_best = 4;
+  CHECK(message_of<Error>([&] { beam_search(model, {{4}}, more); }) ==
+        "[beam_search] n_best must be from 1 to beam; got n_best=4, beam=3; try a larger beam");
+  CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
+}
 
-  TEST_CASE("a MarianMT writes what `generate` of transformers writes, greedy and with four beams") {
-    const std::string golden = TAPEFORMER_SOURCE_DIR "/tests/golden/";
-    EncoderDecoder model = load_hugging_face<EncoderDecoder>(golden + "hugging_face/marian");
-    model.to(DType::f64);
-    for (auto& [name, parameter] : model.named_parameters())
-      if (name == "head.bias") parameter.value().data<double>()[0] += 2.3;
-    SearchConfig config;
-    config.begin = config.padding = 28, config.end = 0, config.never = {28};
-    config.length_penalty = 1;
-    config.max_tokens = 10;
-    config.transformers.emplace();
-    const auto cases = parse_json(read_file(golden + "search.json")).at("marian");
-    std::vector<TokenIds> sources;
-    for (const auto& one : cases) sources.push_back(one[0]);
-    for (const std::size_t column : {1, 2}) {
-      config.beam = column == 1 ? 1 : 4;
-      const std::vector<Hypothesis> found = beam_search(model, sources, config);
-      for (std::size_t i = 0; i < found.size(); ++i)
-        CHECK(found[i].tokens == cases[i][column].get<TokenIds>());
-    }
+TEST_CASE("a MarianMT writes what `generate` of transformers writes, greedy and with four beams") {
+  const std::string golden = TAPEFORMER_SOURCE_DIR "/tests/golden/";
+  EncoderDecoder model = load_hugging_face<EncoderDecoder>(golden + "hugging_face/marian");
+  model.to(DType::f64);
+  for (auto& [name, parameter] : model.named_parameters())
+    if (name == "head.bias") parameter.value().data<double>()[0] += 2.3;
+  SearchConfig config;
+  config.begin = config.padding = 28, config.end = 0, config.never = {28};
+  config.length_penalty = 1;
+  config.max_tokens = 10;
+  config.transformers.emplace();
+  const auto cases = parse_json(read_file(golden + "search.json")).at("marian");
+  std::vector<TokenIds> sources;
+  for (const auto& one : cases) sources.push_back(one[0]);
+  for (const std::size_t column : {1, 2}) {
+    config.beam = column == 1 ? 1 : 4;
+    const std::vector<Hypothesis> found = beam_search(model, sources, config);
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i].tokens == cases[i][column].get<TokenIds>());
   }
 }

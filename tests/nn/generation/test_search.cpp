@@ -103,177 +103,175 @@ std::vector<Hypothesis> found(NextTokenModel& model, const std::vector<Index>& l
 
 }  // namespace
 
-TEST_SUITE("nn/generation/search") {
-  TEST_CASE("a beam sees past a first token that misleads greedy search") {
-    TableModel greedy({misleading()}), beams({misleading()});
-    const Hypothesis first = found(greedy, {5}, config_of(1))[0], best = found(beams, {5}, config_of(2))[0];
-    CHECK(first.tokens == TokenIds{4});
-    CHECK_BELOW(deviation(first.log_probability, std::log(0.6 * 0.3)), 1e-6);
-    CHECK(best.tokens == TokenIds{5});
-    CHECK_BELOW(deviation(best.log_probability, std::log(0.4)), 1e-6);
-    CHECK(best.score == best.log_probability);
-  }
+TEST_CASE("a beam sees past a first token that misleads greedy search") {
+  TableModel greedy({misleading()}), beams({misleading()});
+  const Hypothesis first = found(greedy, {5}, config_of(1))[0], best = found(beams, {5}, config_of(2))[0];
+  CHECK(first.tokens == TokenIds{4});
+  CHECK_BELOW(deviation(first.log_probability, std::log(0.6 * 0.3)), 1e-6);
+  CHECK(best.tokens == TokenIds{5});
+  CHECK_BELOW(deviation(best.log_probability, std::log(0.4)), 1e-6);
+  CHECK(best.score == best.log_probability);
+}
 
-  TEST_CASE("a sentence that is finished leaves the model, and the others keep their rows") {
-    TableModel model({certain(false), certain(true), certain(false), misleading()});
-    const auto results = found(model, {2, 9, 6, 9}, config_of(1));
-    CHECK(results[0].tokens == TokenIds{4, 4});
-    CHECK(results[1].tokens.empty());
-    CHECK(results[2].tokens == TokenIds(6, 4));
-    CHECK(results[3].tokens == TokenIds{4});
-    CHECK(model.steps == std::vector<std::size_t>{4, 3, 1, 1, 1, 1});
-  }
+TEST_CASE("a sentence that is finished leaves the model, and the others keep their rows") {
+  TableModel model({certain(false), certain(true), certain(false), misleading()});
+  const auto results = found(model, {2, 9, 6, 9}, config_of(1));
+  CHECK(results[0].tokens == TokenIds{4, 4});
+  CHECK(results[1].tokens.empty());
+  CHECK(results[2].tokens == TokenIds(6, 4));
+  CHECK(results[3].tokens == TokenIds{4});
+  CHECK(model.steps == std::vector<std::size_t>{4, 3, 1, 1, 1, 1});
+}
 
-  TEST_CASE("the length penalty divides the log probability by ((5 + length) / 6)^alpha") {
-    TableModel model({misleading()});
-    SearchConfig config = config_of(2);
-    config.length_penalty = 0.7;
-    const Hypothesis best = found(model, {5}, config)[0];
-    CHECK_BELOW(deviation(best.score, best.log_probability / std::pow(7.0 / 6, 0.7)), 1e-12);
-  }
+TEST_CASE("the length penalty divides the log probability by ((5 + length) / 6)^alpha") {
+  TableModel model({misleading()});
+  SearchConfig config = config_of(2);
+  config.length_penalty = 0.7;
+  const Hypothesis best = found(model, {5}, config)[0];
+  CHECK_BELOW(deviation(best.score, best.log_probability / std::pow(7.0 / 6, 0.7)), 1e-12);
+}
 
-  TEST_CASE("samples come as often as their probability says, whole outputs included") {
-    constexpr std::size_t kCount = 20000;
-    TableModel model(std::vector<TableModel::Table>(kCount, misleading()));
-    std::vector<Generator> randoms;
-    for (std::size_t i = 0; i < kCount; ++i) randoms.emplace_back(7, i);
-    double ends_at_b = 0, ends_at_a = 0;
-    search_samples(model, std::vector<Index>(kCount, 3), config_of(1), {}, randoms,
-                   [&](std::size_t, const Hypothesis& drawn) {
-                     ends_at_b += drawn.tokens == TokenIds{5} ? 1.0 / kCount : 0;
-                     ends_at_a += drawn.tokens == TokenIds{4} ? 1.0 / kCount : 0;
-                     if (drawn.tokens == TokenIds{4})
-                       CHECK_BELOW(deviation(drawn.log_probability, std::log(0.18)), 1e-6);
-                   });
-    CHECK_BELOW(deviation(ends_at_b, 0.4), 0.05);
-    CHECK_BELOW(deviation(ends_at_a, 0.18), 0.07);
-  }
+TEST_CASE("samples come as often as their probability says, whole outputs included") {
+  constexpr std::size_t kCount = 20000;
+  TableModel model(std::vector<TableModel::Table>(kCount, misleading()));
+  std::vector<Generator> randoms;
+  for (std::size_t i = 0; i < kCount; ++i) randoms.emplace_back(7, i);
+  double ends_at_b = 0, ends_at_a = 0;
+  search_samples(model, std::vector<Index>(kCount, 3), config_of(1), {}, randoms,
+                 [&](std::size_t, const Hypothesis& drawn) {
+                   ends_at_b += drawn.tokens == TokenIds{5} ? 1.0 / kCount : 0;
+                   ends_at_a += drawn.tokens == TokenIds{4} ? 1.0 / kCount : 0;
+                   if (drawn.tokens == TokenIds{4})
+                     CHECK_BELOW(deviation(drawn.log_probability, std::log(0.18)), 1e-6);
+                 });
+  CHECK_BELOW(deviation(ends_at_b, 0.4), 0.05);
+  CHECK_BELOW(deviation(ends_at_a, 0.18), 0.07);
+}
 
-  TEST_CASE("samples take the likeliest at temperature 0, and know no repetition penalty") {
-    TableModel model({misleading()});
+TEST_CASE("samples take the likeliest at temperature 0, and know no repetition penalty") {
+  TableModel model({misleading()});
+  std::vector<Generator> randoms = {Generator(test_seed(7))};
+  SamplingConfig sampling;
+  sampling.temperature = 0;
+  Hypothesis drawn;
+  const auto draw = [&] {
+    search_samples(model, {3}, config_of(1), sampling, randoms,
+                   [&](std::size_t, const Hypothesis& each) { drawn = each; });
+  };
+  draw();
+  TableModel same({misleading()});
+  CHECK(drawn.tokens == found(same, {3}, config_of(1))[0].tokens);
+  sampling.repetition_penalty = 1.5;
+  CHECK(message_of<Error>(draw) == "[sample] a repetition_penalty is for continuing texts; got 1.5; try 1");
+}
+
+TEST_CASE("logits that are not numbers, or of which none is finite, are refused by every search") {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const auto refusal = [&](Index beam, const std::vector<double>& probabilities) {
+    TableModel::Table table = misleading();
+    table[4] = probabilities;  // of the second token of one sentence among others
+    TableModel model({misleading(), table, certain(false)});
+    return message_of<Error>([&] { found(model, {5, 5, 5}, config_of(beam)); });
+  };
+  const auto sampled = [&](double temperature, const std::vector<double>& probabilities) {
+    TableModel model({TableModel::Table(6, probabilities)});
     std::vector<Generator> randoms = {Generator(test_seed(7))};
     SamplingConfig sampling;
-    sampling.temperature = 0;
-    Hypothesis drawn;
-    const auto draw = [&] {
-      search_samples(model, {3}, config_of(1), sampling, randoms,
-                     [&](std::size_t, const Hypothesis& each) { drawn = each; });
-    };
-    draw();
-    TableModel same({misleading()});
-    CHECK(drawn.tokens == found(same, {3}, config_of(1))[0].tokens);
-    sampling.repetition_penalty = 1.5;
-    CHECK(message_of<Error>(draw) == "[sample] a repetition_penalty is for continuing texts; got 1.5; try 1");
+    sampling.temperature = temperature;
+    return message_of<Error>([&] {
+      search_samples(model, {3}, config_of(1), sampling, randoms, [](std::size_t, const Hypothesis&) {});
+    });
+  };
+  const std::string rule = "] the highest logit must be a finite number; got ",
+                    asked = " among 6; has the model diverged?";
+  for (const std::vector<double>& one : {std::vector<double>{0.1, 0.1, 0.1, 0.1, nan, 0.1},
+                                         {nan, nan, nan, nan, nan, nan},
+                                         {0.1, 0.1, 0.1, 0.1, infinity, 0.1}}) {
+    for (const Index beam : {1, 2, 5}) CHECK(refusal(beam, one) == "[beam_search" + rule + "nan" + asked);
+    for (const double temperature : {0, 1})
+      CHECK(sampled(temperature, one) == "[sample" + rule + "nan" + asked);
   }
-
-  TEST_CASE("logits that are not numbers, or of which none is finite, are refused by every search") {
-    const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
-    const auto refusal = [&](Index beam, const std::vector<double>& probabilities) {
-      TableModel::Table table = misleading();
-      table[4] = probabilities;  // of the second token of one sentence among others
-      TableModel model({misleading(), table, certain(false)});
-      return message_of<Error>([&] { found(model, {5, 5, 5}, config_of(beam)); });
-    };
-    const auto sampled = [&](double temperature, const std::vector<double>& probabilities) {
-      TableModel model({TableModel::Table(6, probabilities)});
-      std::vector<Generator> randoms = {Generator(test_seed(7))};
-      SamplingConfig sampling;
-      sampling.temperature = temperature;
-      return message_of<Error>([&] {
-        search_samples(model, {3}, config_of(1), sampling, randoms, [](std::size_t, const Hypothesis&) {});
-      });
-    };
-    const std::string rule = "] the highest logit must be a finite number; got ",
-                      asked = " among 6; has the model diverged?";
-    for (const std::vector<double>& one : {std::vector<double>{0.1, 0.1, 0.1, 0.1, nan, 0.1},
-                                           {nan, nan, nan, nan, nan, nan},
-                                           {0.1, 0.1, 0.1, 0.1, infinity, 0.1}}) {
-      for (const Index beam : {1, 2, 5}) CHECK(refusal(beam, one) == "[beam_search" + rule + "nan" + asked);
-      for (const double temperature : {0, 1})
-        CHECK(sampled(temperature, one) == "[sample" + rule + "nan" + asked);
-    }
-    const std::vector<double> nothing(6, 0.0);
-    for (const Index beam : {1, 2, 5}) {
-      CHECK(refusal(beam, nothing) == "[beam_search" + rule + "-inf" + asked);
-    }
-    CHECK(sampled(0, nothing) == "[sample" + rule + "-inf" + asked);
+  const std::vector<double> nothing(6, 0.0);
+  for (const Index beam : {1, 2, 5}) {
+    CHECK(refusal(beam, nothing) == "[beam_search" + rule + "-inf" + asked);
   }
+  CHECK(sampled(0, nothing) == "[sample" + rule + "-inf" + asked);
+}
 
-  TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a least length") {
-    const auto output = [](bool ends_at_once, const TokenIds& forced, Index no_repeat, Index least) {
-      TableModel model({certain(ends_at_once)});
-      SearchConfig config = config_of(1);
-      config.forced = forced, config.no_repeat_ngram = no_repeat, config.min_tokens = least;
-      return found(model, {5}, config)[0].tokens;
-    };
-    CHECK(output(false, {5, 1}, 0, 0) == TokenIds{5, 1, 4, 4, 4});
-    CHECK(output(false, {}, 1, 0) == TokenIds{4, 0, 1});
-    CHECK(output(false, {}, 2, 0) == TokenIds{4, 4, 0, 4, 1});
-    CHECK(output(false, {}, 3, 0) == TokenIds{4, 4, 4, 0, 4});
-    CHECK(output(true, {}, 0, 2) == TokenIds{0, 0});
-    CHECK(output(true, {5}, 0, 2) == TokenIds{5, 0});
-    CHECK(output(true, {5}, 0, 1) == TokenIds{5});
-  }
-
-  TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
-    TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
-    table[5] = {0, 0, 0, 0, 1, 0};
+TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a least length") {
+  const auto output = [](bool ends_at_once, const TokenIds& forced, Index no_repeat, Index least) {
+    TableModel model({certain(ends_at_once)});
     SearchConfig config = config_of(1);
-    config.end = 0;  // the first of those that cannot come
-    for (config.beam = 1; config.beam < 50; ++config.beam) {
-      TableModel model({table});
-      const Hypothesis best = found(model, {4}, config)[0];
-      CHECK(best.tokens == TokenIds{5, 4, 5, 4});
-      CHECK_BELOW(deviation(best.score, 0), 1e-6);
-    }
-  }
+    config.forced = forced, config.no_repeat_ngram = no_repeat, config.min_tokens = least;
+    return found(model, {5}, config)[0].tokens;
+  };
+  CHECK(output(false, {5, 1}, 0, 0) == TokenIds{5, 1, 4, 4, 4});
+  CHECK(output(false, {}, 1, 0) == TokenIds{4, 0, 1});
+  CHECK(output(false, {}, 2, 0) == TokenIds{4, 4, 0, 4, 1});
+  CHECK(output(false, {}, 3, 0) == TokenIds{4, 4, 4, 0, 4});
+  CHECK(output(true, {}, 0, 2) == TokenIds{0, 0});
+  CHECK(output(true, {5}, 0, 2) == TokenIds{5, 0});
+  CHECK(output(true, {5}, 0, 1) == TokenIds{5});
+}
 
-  TEST_CASE("a beam goes on while a longer output may still score better") {
-    const std::vector<double> on = {1e-9, 1e-9, 1e-9, 1e-9, 1, 1e-9};
-    const TableModel::Table table = {on, on, {0.05, 0.05, 1e-9, 0.4, 0.3, 0.2}, on, on, on};
+TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
+  TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
+  table[5] = {0, 0, 0, 0, 1, 0};
+  SearchConfig config = config_of(1);
+  config.end = 0;  // the first of those that cannot come
+  for (config.beam = 1; config.beam < 50; ++config.beam) {
+    TableModel model({table});
+    const Hypothesis best = found(model, {4}, config)[0];
+    CHECK(best.tokens == TokenIds{5, 4, 5, 4});
+    CHECK_BELOW(deviation(best.score, 0), 1e-6);
+  }
+}
+
+TEST_CASE("a beam goes on while a longer output may still score better") {
+  const std::vector<double> on = {1e-9, 1e-9, 1e-9, 1e-9, 1, 1e-9};
+  const TableModel::Table table = {on, on, {0.05, 0.05, 1e-9, 0.4, 0.3, 0.2}, on, on, on};
+  TableModel model({table});
+  SearchConfig config = config_of(2);
+  config.length_penalty = 1;
+  const Hypothesis best = found(model, {9}, config)[0];
+  CHECK(best.tokens == TokenIds(9, 4));  // the output that ends at once has log(0.4)
+  CHECK_BELOW(deviation(best.score, std::log(0.3) / (14.0 / 6)), 1e-6);
+}
+
+TEST_CASE("a beam goes on while the next end may still score better, if short outputs are favoured") {
+  const std::vector<double> ends = {1e-9, 1e-9, 1e-9, 1, 1e-9, 1e-9};
+  const TableModel::Table table = {ends, ends, {1e-9, 1e-9, 1e-9, 0.3, 0.6, 0.1}, ends, ends, ends};
+  for (const double alpha : {-2.0, -1.0, -0.1}) {
     TableModel model({table});
     SearchConfig config = config_of(2);
-    config.length_penalty = 1;
-    const Hypothesis best = found(model, {9}, config)[0];
-    CHECK(best.tokens == TokenIds(9, 4));  // the output that ends at once has log(0.4)
-    CHECK_BELOW(deviation(best.score, std::log(0.3) / (14.0 / 6)), 1e-6);
+    config.length_penalty = alpha;
+    const Hypothesis best = found(model, {60}, config)[0];
+    CHECK(best.tokens == TokenIds{4});
+    CHECK_BELOW(deviation(best.score, std::log(0.6) * std::pow(7.0 / 6, -alpha)), 1e-6);
   }
+}
 
-  TEST_CASE("a beam goes on while the next end may still score better, if short outputs are favoured") {
-    const std::vector<double> ends = {1e-9, 1e-9, 1e-9, 1, 1e-9, 1e-9};
-    const TableModel::Table table = {ends, ends, {1e-9, 1e-9, 1e-9, 0.3, 0.6, 0.1}, ends, ends, ends};
-    for (const double alpha : {-2.0, -1.0, -0.1}) {
-      TableModel model({table});
-      SearchConfig config = config_of(2);
-      config.length_penalty = alpha;
-      const Hypothesis best = found(model, {60}, config)[0];
-      CHECK(best.tokens == TokenIds{4});
-      CHECK_BELOW(deviation(best.score, std::log(0.6) * std::pow(7.0 / 6, -alpha)), 1e-6);
-    }
-  }
-
-  TEST_CASE("by transformers' rules the outputs and scores of `generate` are found") {
-    const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/search.json"));
-    for (const auto& one : golden.at("cases")) {
-      CAPTURE(one.dump());
-      auto logits = golden.at("tables").at(one[0].get<std::size_t>()).get<std::vector<double>>();
-      for (double& logit : logits) logit /= 400;
-      PlacedTableModel model(logits);
-      SearchConfig config;
-      config.end = 0, config.begin = 11, config.never = {11, 5};
-      config.beam = config.n_best = one[1].get<Index>();
-      config.transformers = TransformersRules{kind_named<EarlyStopping>(one[2]), one[4].get<bool>()};
-      config.length_penalty = one[3].get<double>();
-      config.renormalize = one[8].get<bool>();
-      const Index limit = one[5].get<Index>() - (config.transformers->forced_end ? 2 : 1);
-      Hypothesis best = found(model, {limit}, config)[0];
-      std::vector<TokenIds> outputs = {best.tokens};
-      std::vector<double> scores = {best.score};
-      for (const Hypothesis& other : best.others)
-        outputs.push_back(other.tokens), scores.push_back(other.score);
-      CHECK(outputs == one[6].get<std::vector<TokenIds>>());
-      for (std::size_t i = 0; i < one[7].size(); ++i)
-        CHECK_BELOW(deviation(scores.at(i), one[7][i].get<double>()), 4e-5);
-    }
+TEST_CASE("by transformers' rules the outputs and scores of `generate` are found") {
+  const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/search.json"));
+  for (const auto& one : golden.at("cases")) {
+    CAPTURE(one.dump());
+    auto logits = golden.at("tables").at(one[0].get<std::size_t>()).get<std::vector<double>>();
+    for (double& logit : logits) logit /= 400;
+    PlacedTableModel model(logits);
+    SearchConfig config;
+    config.end = 0, config.begin = 11, config.never = {11, 5};
+    config.beam = config.n_best = one[1].get<Index>();
+    config.transformers = TransformersRules{kind_named<EarlyStopping>(one[2]), one[4].get<bool>()};
+    config.length_penalty = one[3].get<double>();
+    config.renormalize = one[8].get<bool>();
+    const Index limit = one[5].get<Index>() - (config.transformers->forced_end ? 2 : 1);
+    Hypothesis best = found(model, {limit}, config)[0];
+    std::vector<TokenIds> outputs = {best.tokens};
+    std::vector<double> scores = {best.score};
+    for (const Hypothesis& other : best.others)
+      outputs.push_back(other.tokens), scores.push_back(other.score);
+    CHECK(outputs == one[6].get<std::vector<TokenIds>>());
+    for (std::size_t i = 0; i < one[7].size(); ++i)
+      CHECK_BELOW(deviation(scores.at(i), one[7][i].get<double>()), 4e-5);
   }
 }
