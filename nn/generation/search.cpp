@@ -159,6 +159,7 @@ template <class T>
 Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vocabulary) {
   double share = 0;
   for (const std::int32_t token : forbidden_after(beam.tokens, config)) {
+    if (token < 0 || token >= vocabulary) continue;  // of a tokenizer that has more tokens than the model
     share += std::exp(static_cast<double>(values[token]));
     values[token] = -std::numeric_limits<T>::infinity();
   }

@@ -214,6 +214,14 @@ TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a leas
   CHECK(output(true, {5}, 0, 1) == TokenIds{5});
 }
 
+TEST_CASE("a token that a model lacks is forbidden without an effect on other rows") {
+  const TableModel::Table table(6, {0.1, 0.1, 0.1, 0.1, 0.1, 0.5});
+  TableModel model({table, table});
+  SearchConfig config = config_of(1);
+  config.never = {-1, 6};
+  for (const Hypothesis& one : found(model, {2, 2}, config)) CHECK(one.tokens == TokenIds{5, 5});
+}
+
 TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
   TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
   table[5] = {0, 0, 0, 0, 1, 0};
