@@ -74,13 +74,6 @@ std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& n
   }
 }
 
-std::vector<std::string> pieces_of(const SentencePieceModel& model) {
-  std::vector<std::string> pieces;
-  for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
-    pieces.push_back(model.library().IdToPiece(id));
-  return pieces;
-}
-
 /// The pieces of Marian in the file `name`, and padding, from which decoders start.
 MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string& name) {
   const auto id_of = [&](const char* piece) {
@@ -125,9 +118,9 @@ class MarianTokenizerConfig {
       refuse("split_special_tokens");
     if (!fields_.contains("added_tokens_decoder")) return;
     for (const auto& [id, token] : fields_["added_tokens_decoder"].items())
-      if (const std::string text = text_of(token); text != token_name("unk_token", "<unk>") &&
-                                                   text != token_name("eos_token", "</s>") &&
-                                                   text != token_name("pad_token", "<pad>"))
+      if (const std::string text = token_text(token); text != token_name("unk_token", "<unk>") &&
+                                                      text != token_name("eos_token", "</s>") &&
+                                                      text != token_name("pad_token", "<pad>"))
         refuse("added_tokens_decoder");
   }
 
@@ -136,14 +129,10 @@ class MarianTokenizerConfig {
   }
   /// The text of a special token, or of a language.
   std::string token_name(const char* role, const char* otherwise) const {
-    return fields_.contains(role) && !fields_[role].is_null() ? text_of(fields_[role]) : otherwise;
+    return fields_.contains(role) && !fields_[role].is_null() ? token_text(fields_[role]) : otherwise;
   }
 
  private:
-  static std::string text_of(const nlohmann::json& token) {
-    if (token.is_object() && token.contains("content")) return text_of(token["content"]);
-    return token.is_string() ? token.get<std::string>() : "";
-  }
   [[noreturn]] void refuse(const std::string& name) const {
     throw DataError(path_, 0,
                     format("has {}={}, which is not supported; try it without", name, fields_[name].dump()));
@@ -208,8 +197,7 @@ std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> lo
       side("target.spm", config.separate_vocabularies() ? "target_vocab.json" : "vocab.json", "target_lang")};
 }
 
-std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& source,
-                                                              const Tokenizer& target) {
+std::map<std::string, std::string> marian_files(const Tokenizer& source, const Tokenizer& target) {
   const auto [source_words, source_model] = marian_parts(source);
   const auto [target_words, target_model] = marian_parts(target);
   const std::string source_json = vocabulary_json(source_words), target_json = vocabulary_json(target_words);
@@ -222,10 +210,11 @@ std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& s
     config[role] = source_words.pieces[static_cast<std::size_t>(id)];
   if (!source_words.language.empty()) config["source_lang"] = source_words.language;
   if (!target_words.language.empty()) config["target_lang"] = target_words.language;
-  std::vector<std::pair<std::string, std::string>> files = {
-      {"source.spm", source_model}, {"target.spm", target_model}, {"vocab.json", source_json}};
-  if (source_json != target_json) files.emplace_back("target_vocab.json", target_json);
-  files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+  std::map<std::string, std::string> files = {{"source.spm", source_model},
+                                              {"target.spm", target_model},
+                                              {"vocab.json", source_json},
+                                              {"tokenizer_config.json", config.dump(2) + "\n"}};
+  if (source_json != target_json) files["target_vocab.json"] = target_json;
   return files;
 }
 

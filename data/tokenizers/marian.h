@@ -22,8 +22,7 @@ std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> lo
 
 /// Names and contents of the files for transformers that hold the tokenizers, with the same ids.
 /// Throws:  DataError unless they are of the kinds bpe, unigram or marian
-std::vector<std::pair<std::string, std::string>> marian_files(const Tokenizer& source,
-                                                              const Tokenizer& target);
+std::map<std::string, std::string> marian_files(const Tokenizer& source, const Tokenizer& target);
 
 /// The tokenizers of source and target for a model of Marian, whose vocabularies are SentencePiece models
 /// (.spm), or files of ids (vocab.yml) in a folder with source.spm and target.spm, which cut texts. The last

@@ -65,6 +65,18 @@ std::optional<std::int32_t> NumberedPieces::find(const std::string& token) const
   return known == ids_.end() ? std::nullopt : std::optional(known->second);
 }
 
+std::vector<std::string> pieces_of(const SentencePieceModel& model) {
+  std::vector<std::string> pieces;
+  for (std::int32_t id = 0; id < model.library().GetPieceSize(); ++id)
+    pieces.push_back(model.library().IdToPiece(id));
+  return pieces;
+}
+
+std::string token_text(const nlohmann::json& token) {
+  if (token.is_object() && token.contains("content")) return token_text(token["content"]);
+  return token.is_string() ? token.get<std::string>() : "";
+}
+
 std::vector<std::string> pieces_by_id(const nlohmann::json& ids, const std::string& name) {
   std::vector<std::string> pieces;
   for (const auto& [piece, id] : ids.items()) {

@@ -48,6 +48,12 @@ class NumberedPieces : public Tokenizer {
   std::optional<tokenizer_json::AddedTokens> controls_;
 };
 
+std::vector<std::string> pieces_of(const SentencePieceModel& model);
+
+/// The text of a token in a file of transformers, which may be an object with more about it; "" for anything
+/// else.
+std::string token_text(const nlohmann::json& token);
+
 /// The pieces by id of a file that maps pieces to ids. Throws: DataError naming the file `name`
 std::vector<std::string> pieces_by_id(const nlohmann::json& ids, const std::string& name);
 

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 namespace tapeformer {
 namespace {
@@ -25,12 +26,6 @@ void check(const sentencepiece::util::Status& status) {
 }
 
 }  // namespace
-
-std::string with_spaces(std::string piece) {
-  for (std::size_t i = 0; (i = piece.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
-    piece.replace(i, kSentencePieceSpace.size(), " ");
-  return piece;
-}
 
 SentencePieceModel::SentencePieceModel(std::string content, const std::string& name)
     : content_(std::move(content)) {

@@ -11,12 +11,6 @@
 // Models of the SentencePiece library; for sources only.
 namespace tapeformer {
 
-/// U+2581, the library's mark for a space.
-constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
-
-/// The text of a piece, with spaces for their marks.
-std::string with_spaces(std::string piece);
-
 /// A model with its own ids. The library checks the file.
 class SentencePieceModel {
  public:

@@ -24,6 +24,9 @@ constexpr const char *kConfigFile = "config.json", *kGenerationFile = "generatio
 constexpr const char* kAllFiles[] = {kConfigFile,  kGenerationFile, kJsonFile,  kTokenizerConfigFile,
                                      kSpecialFile, kFairseqFile,    kModelFile, kVocabularyFile};
 
+/// Settings of generation.
+constexpr const char *kStart = "decoder_start_token_id", *kForced = "forced_bos_token_id";
+
 /// The languages of M2M100 in the order of their ids, which its files need not name.
 constexpr const char* kM2m100Languages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr "
@@ -32,12 +35,6 @@ constexpr const char* kM2m100Languages =
 
 /// Where the token of a language is: nowhere, before its sentences, or after their end.
 enum class LanguagePlace { none, before, after };
-
-/// The text of a token, which may be an object with more about it; "" for anything else.
-std::string text_of(const Json& token) {
-  if (token.is_object() && token.contains("content")) return text_of(token["content"]);
-  return token.is_string() ? token.get<std::string>() : "";
-}
 
 class TransformersTokenizer : public Tokenizer {
  public:
@@ -91,7 +88,9 @@ class TransformersTokenizer : public Tokenizer {
     SentenceFrame frame;
     frame.padding = padding(), frame.end = *end();
     const bool is_t5 = type().find("t5") != std::string::npos;
-    frame.begin = setting("decoder_start_token_id").value_or(is_t5 ? frame.padding : frame.end);
+    frame.begin = setting(kStart).value_or(is_t5 ? frame.padding : frame.end);
+    if (settings_.contains(kForced))
+      if (const auto first = setting(kForced)) frame.forced = {*first};
     if (place_ == LanguagePlace::none) {
       refuse_languages(languages);
       if (begin()) frame.source_before = frame.target_before = {*begin()};
@@ -114,7 +113,7 @@ class TransformersTokenizer : public Tokenizer {
     if (place_ == LanguagePlace::none) return files;
     const auto [source, target] = ids_of(languages);
     auto settings = nlohmann::ordered_json::parse(files.at(settings_file()));
-    settings[place_ == LanguagePlace::after ? "decoder_start_token_id" : "forced_bos_token_id"] = target;
+    settings[target_setting()] = target;
     files[settings_file()] = settings.dump(2) + "\n";
     Json options = options_;
     options["src_lang"] = language_name(source), options["tgt_lang"] = language_name(target);
@@ -141,14 +140,17 @@ class TransformersTokenizer : public Tokenizer {
     return object;
   }
   std::string type() const { return config_.value("model_type", ""); }
+  /// The setting that names the language of outputs.
+  const char* target_setting() const { return place_ == LanguagePlace::after ? kStart : kForced; }
   std::optional<std::int32_t> setting(const char* name) const {
     const Json id = settings_.value(name, config_.value(name, Json()));
-    return id.is_number_integer() ? std::optional(id.get<std::int32_t>()) : std::nullopt;
+    return id.is_number_unsigned() ? std::optional(id.get<std::int32_t>()) : std::nullopt;
   }
 
   LanguagePlace place_of_language() const {
-    const std::string named = text_of(options_.value("tokenizer_class", Json())),
-                      tokenizer = named.empty() ? text_of(config_.value("tokenizer_class", Json())) : named;
+    const std::string named = token_text(options_.value("tokenizer_class", Json())),
+                      tokenizer =
+                          named.empty() ? token_text(config_.value("tokenizer_class", Json())) : named;
     for (const auto& [part, place] : {std::pair("MBart50", LanguagePlace::before),
                                       {"MBart", LanguagePlace::after},
                                       {"Nllb", LanguagePlace::before},
@@ -165,7 +167,7 @@ class TransformersTokenizer : public Tokenizer {
     if (place_ != LanguagePlace::none) file["post_processor"] = nullptr;
     plain_ = make_tokenizer_json(file, "", name_ + "/" + kJsonFile);
     for (const Json& token : file.value("added_tokens", Json::array()))
-      if (token.value("special", false)) controls_[text_of(token)] = token.at("id").get<std::int32_t>();
+      if (token.value("special", false)) controls_[token_text(token)] = token.at("id").get<std::int32_t>();
   }
 
   void read_pieces() {
@@ -179,20 +181,20 @@ class TransformersTokenizer : public Tokenizer {
     if (files_.count(kVocabularyFile) > 0) {
       words.pieces = pieces_by_id(object_in(kVocabularyFile), name_ + "/" + kVocabularyFile);
     } else {
-      const SentencePieceModel model(files_.at(file), name_ + "/" + file);
-      const std::int32_t vocabulary = model.library().GetPieceSize();
-      for (std::int32_t id = 0; id < vocabulary; ++id) words.pieces.push_back(model.library().IdToPiece(id));
+      words.pieces = pieces_of(SentencePieceModel(files_.at(file), name_ + "/" + file));
       if (is_fairseq) {  // which has its own first ids, one more than the model
-        words.pieces.erase(words.pieces.begin(), words.pieces.begin() + std::min(3, vocabulary));
-        const auto own = {"<s>", "<pad>", "</s>", "<unk>"};
-        words.pieces.insert(words.pieces.begin(), own.begin(), own.end());
+        const auto replaced = static_cast<std::ptrdiff_t>(std::min<std::size_t>(3, words.pieces.size()));
+        words.pieces.erase(words.pieces.begin(), words.pieces.begin() + replaced);
+        words.pieces.insert(words.pieces.begin(), {"<s>", "<pad>", "</s>", "<unk>"});
       }
     }
     const std::size_t plain = words.pieces.size();
     for (const auto& [token, id] : added_ids(words.pieces)) {
       const auto at = static_cast<std::size_t>(id);
       if (id < 0 || at > plain + kMostAdded)
-        throw DataError(name_, 0, format("has the id {} of {}", id, token));
+        throw DataError(name_, 0,
+                        format("gives {} the id {}, far from those of its {}; restore its files", token, id,
+                               number_of(static_cast<Index>(plain), "piece")));
       if (at >= words.pieces.size()) words.pieces.resize(at + 1);
       words.pieces[at] = token;
       controls_[token] = id;
@@ -207,17 +209,17 @@ class TransformersTokenizer : public Tokenizer {
     plain_ = std::make_unique<NumberedPieces>(std::move(words), files_.at(file), name_ + "/" + file);
   }
 
-  /// Tokens that are added to the pieces of a model, and their ids, which follow those of the pieces where no
-  /// file has them.
+  /// The tokens that files add to the pieces of a model, and their ids, which follow those of the pieces
+  /// unless a file has them, or the token is a piece.
   std::map<std::string, std::int32_t> added_ids(const std::vector<std::string>& pieces) const {
     std::map<std::string, std::int32_t> ids;
     const Json decoder = options_.value("added_tokens_decoder", Json::object());
     for (const auto& [id, token] : decoder.items())
-      ids[text_of(token)] = parse_json<Json>(id).get<std::int32_t>();
+      ids[token_text(token)] = parse_json<Json>(id).get<std::int32_t>();
     std::vector<std::string> listed;
     for (const Json& file : {options_, object_in(kSpecialFile)})
       for (const char* list : {"additional_special_tokens", "extra_special_tokens"})
-        for (const Json& token : file.value(list, Json::array())) listed.push_back(text_of(token));
+        for (const Json& token : file.value(list, Json::array())) listed.push_back(token_text(token));
     if (files_.count(kVocabularyFile) > 0 && options_.value("language_codes", "m2m100") == "m2m100") {
       std::istringstream all(kM2m100Languages);
       for (std::string code; all >> code;) listed.push_back("__" + code + "__");
@@ -225,13 +227,15 @@ class TransformersTokenizer : public Tokenizer {
     auto next = static_cast<std::int32_t>(pieces.size());
     for (const std::string& token : listed) {
       const bool is_sentinel = token.find("<extra_id_") == 0;  // of T5, whose ids are in no such order
-      if (!is_sentinel && ids.count(token) == 0) ids[token] = next++;
+      if (token.empty() || is_sentinel || ids.count(token) > 0) continue;
+      const auto piece = std::find(pieces.begin(), pieces.end(), token);
+      ids[token] = piece == pieces.end() ? next++ : static_cast<std::int32_t>(piece - pieces.begin());
     }
     return ids;
   }
 
   std::int32_t control(const char* role, const char* otherwise) const {
-    const std::string named = text_of(options_.value(role, Json()));
+    const std::string named = token_text(options_.value(role, Json()));
     const std::string token = named.empty() ? otherwise : named;
     const auto found = controls_.find(token);
     if (found == controls_.end())
@@ -248,7 +252,7 @@ class TransformersTokenizer : public Tokenizer {
   /// The id of a language's token, by the name that is given, the one in a field, or the token of a setting.
   std::int32_t language(const char* side, const std::string& asked, const char* field,
                         std::optional<std::int32_t> set) const {
-    std::string name = asked.empty() ? text_of(options_.value(field, Json())) : asked;
+    std::string name = asked.empty() ? token_text(options_.value(field, Json())) : asked;
     if (name.empty() && set && names_.count(*set) > 0) name = names_.at(*set);
     for (const std::string& token : {name, "__" + name + "__"}) {
       const auto found = controls_.find(token);
@@ -261,10 +265,8 @@ class TransformersTokenizer : public Tokenizer {
                            name.empty() ? "none" : name));
   }
   std::pair<std::int32_t, std::int32_t> ids_of(const Languages& languages) const {
-    const char* const target =
-        place_ == LanguagePlace::after ? "decoder_start_token_id" : "forced_bos_token_id";
     return {language("source", languages.source, "src_lang", {}),
-            language("target", languages.target, "tgt_lang", setting(target))};
+            language("target", languages.target, "tgt_lang", setting(target_setting()))};
   }
 
   static constexpr std::size_t kMostAdded = 1 << 16;

@@ -118,4 +118,10 @@ std::string_view trim_end(std::string_view text) {
   return text.substr(0, end);
 }
 
+std::string with_spaces(std::string piece) {
+  for (std::size_t i = 0; (i = piece.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
+    piece.replace(i, kSentencePieceSpace.size(), " ");
+  return piece;
+}
+
 }  // namespace tapeformer

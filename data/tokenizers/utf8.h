@@ -66,4 +66,10 @@ std::vector<std::string_view> split_white_space(std::string_view text);
 /// `text` without the white space at its end.
 std::string_view trim_end(std::string_view text);
 
+/// U+2581, SentencePiece's mark for a space.
+constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
+
+/// The text of a piece, with spaces for their marks.
+std::string with_spaces(std::string piece);
+
 }  // namespace tapeformer

@@ -48,10 +48,9 @@ void save_marian_mt(const std::string& folder, TranslationRun& run) {
 }
 
 Files marian_mt_files(const TranslationRun& run) {
-  const auto files = marian_files(*run.words.source, *run.words.target);
-  Files all(files.begin(), files.end());
-  all["generation_config.json"] = generation_config_json(run.words, run.model.config().max_length);
-  return all;
+  Files files = marian_files(*run.words.source, *run.words.target);
+  files["generation_config.json"] = generation_config_json(run.words, run.model.config().max_length);
+  return files;
 }
 
 void save_marian(const std::string& folder, TranslationRun& run) {
@@ -89,7 +88,8 @@ Files tuned_files(const TranslationRun& run) {
   Files files = files_of_origin(run);
   if (files.empty())
     throw CheckpointError(
-        "[export] the format transformers is for models that came from it; try --format marian");
+        "[export] the format transformers is for fine-tuned models of BART, mBART, M2M100, NLLB, T5 and mT5; "
+        "try --format marian");
   files.erase("config.json");
   return files;
 }
@@ -134,10 +134,13 @@ void TranslationExportOptions::add_to(const Command& command) {
   }
   command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything").required();
-  command.option("--format", format, joined(helps, ", or ") + "; marian or transformers without it")
+  command
+      .option("--format", format,
+              joined(helps, ", or ") +
+                  "; without it, the family that a fine-tuned model came from, or else marian")
       .one_of(names);
   add_average_option(command, average);
-  sentences.add_to(command);
+  sentences.add_languages_to(command);
 }
 
 int export_translation(const TranslationExportOptions& options) {

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/examples/translation/heat_map.h>
@@ -22,14 +23,6 @@ Index head_number(const std::string& text) {
   const bool is_number =
       !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == text.npos;
   return is_number ? std::stoi(text) : -1;
-}
-
-/// With spaces for SentencePiece's mark, which other vocabularies may hold too.
-std::string with_spaces(std::string piece) {
-  const std::string mark = "▁";
-  for (std::size_t at = 0; (at = piece.find(mark, at)) != std::string::npos;)
-    piece.replace(at, mark.size(), " ");
-  return piece;
 }
 
 }  // namespace

@@ -26,12 +26,15 @@ struct PairFiles {
   std::vector<TextPair> read(bool swap) const;
 };
 
-/// What a model of several languages or tasks has to know about sentences; empty for what the model says.
+/// The languages and the prefix of sentences, for models of several languages or tasks. The model's own stand
+/// for those that are empty.
 struct SentenceOptions {
   Languages languages;
   std::string source_prefix;
 
   void add_to(const Command& command);
+  /// For an export, which has no place for a prefix.
+  void add_languages_to(const Command& command);
   void describe(const FieldVisitor& field);
   /// With the values of others for those that are empty.
   SentenceOptions or_those_of(const SentenceOptions& others) const;

@@ -31,7 +31,7 @@ std::vector<MarianCase> marian_cases(const std::string& name) {
   return cases;
 }
 
-using MarianFiles = std::vector<std::pair<std::string, std::string>>;
+using MarianFiles = std::map<std::string, std::string>;
 
 /// The tokenizers of a folder with these files.
 auto loaded_from(const MarianFiles& files, std::optional<std::int32_t> begin = {}) {

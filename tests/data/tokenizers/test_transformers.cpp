@@ -74,7 +74,7 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
   const ChangedFolder folder(
       "m2m100", {{"vocab.json", ""},
                  {"special_tokens_map.json", R"({"additional_special_tokens":
-                                          ["fr_XX", {"content": "de_DE"}]})"},
+                                          ["</s>", "fr_XX", {"content": "de_DE"}]})"},
                  {"tokenizer_config.json", R"({"tokenizer_class": "MBartTokenizer", "src_lang": "de_DE"})"}});
   const auto words = folder.load(), other = load_transformers_tokenizer(kFamilyFolders + "nllb");
   for (const std::string text : family_cases().at("sentences")) {
@@ -84,6 +84,7 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
   }
   const SentenceFrame frame = frame_of(*words, *words, {"", "fr_XX"});
   const auto first = static_cast<std::int32_t>(words->vocabulary_size()) - 2;
+  CHECK(first == 71);  // "</s>" keeps its own
   CHECK(frame.source({9}) == FrameIds{9, 2, first + 1});
   CHECK(frame.target({9}) == FrameIds{9, 2, first});
   CHECK(frame.begin == first);
@@ -103,7 +104,8 @@ TEST_CASE("what is around a sentence") {
   CHECK(bart.begin == 2);
   CHECK(bart.padding == 1);
   CHECK(bart.target_before == FrameIds{0});
-  CHECK(bart.forced.empty());
+  CHECK(bart.forced == FrameIds{0});
+  CHECK(t5.forced.empty());
   const SentenceFrame nllb = framed({"nllb", {}}, {"deu_Latn", "eng_Latn"});
   CHECK(nllb.source_before == FrameIds{74});
   CHECK(nllb.target_before == FrameIds{72});
