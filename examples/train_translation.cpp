@@ -204,7 +204,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     return kExitSuccess;
   }
   const TranslationOptions trained = translation_training_in(options.run);
-  if (is_foreign_folder(options.run) && options.text.empty())
+  if (run.config.is_null() && options.text.empty())
     throw Error(options.run +
                 ": has a model but no text to measure it on; name --pairs, or --source and --target");
   Progress progress;
@@ -327,7 +327,7 @@ int run(int argc, char** argv) {
   search.add_to(evaluate_command);
 
   TranslationExportOptions export_options;
-  const Command export_command = line.command("export", "write a trained model for transformers");
+  const Command export_command = line.command("export", "write a trained model for transformers or Marian");
   export_options.add_to(export_command);
 
   const auto reports = add_report_commands(line);

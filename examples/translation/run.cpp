@@ -22,38 +22,40 @@ EncoderDecoderConfig transformers_config(const std::string& folder) {
                 [&] { return hugging_face_config<EncoderDecoderConfig>(read_file<CheckpointError>(path)); });
 }
 
-/// True for a folder of transformers with the tokenizer of MarianMT.
-bool has_marian(const std::string& folder) { return std::filesystem::exists(folder + "/source.spm"); }
-
-TranslationRun load_transformers(const std::string& folder, const SentenceOptions& sentences) {
-  Vocabularies words;
-  if (has_marian(folder)) {
-    const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
-    words = {source, target, sentences};
-  } else {
-    const auto shared = load_transformers_tokenizer(folder);
-    words = {shared, shared, sentences};
-  }
-  SearchConfig search = read_generation_config(folder, words);
-  return {load_hugging_face<EncoderDecoder>(folder), std::move(words), {}, std::move(search)};
+TranslationRun load_model(const std::string& folder, const Vocabularies& words) {
+  const SearchConfig search = read_generation_config(folder, words);
+  return {load_hugging_face<EncoderDecoder>(folder), words, {}, search};
 }
 
-/// A kind of folders of other programs.
+TranslationRun load_marian_mt(const std::string& folder, const SentenceOptions& sentences) {
+  const auto [source, target] = load_marian_tokenizers(folder, decoder_start_in(folder));
+  return load_model(folder, {source, target, sentences});
+}
+
+TranslationRun load_transformers(const std::string& folder, const SentenceOptions& sentences) {
+  const auto shared = load_transformers_tokenizer(folder);
+  return load_model(folder, {shared, shared, sentences});
+}
+
+/// A kind of folders of other programs, and of their tokenizers.
 struct ForeignFolder {
+  const char* tokenizer;
   EncoderDecoderConfig (*config)(const std::string& folder);
   TranslationRun (*load)(const std::string& folder, const SentenceOptions& sentences);
 };
 
 /// nullptr for a run. Throws: CheckpointError that says why `folder` is nothing that is known
 const ForeignFolder* foreign_folder(const std::string& folder) {
-  static const ForeignFolder marian{marian_folder_config, load_marian_folder},
-      transformers{transformers_config, load_transformers};
+  static const ForeignFolder marian{"marian", marian_folder_config, load_marian_folder},
+      marian_mt{"marian", transformers_config, load_marian_mt},
+      others{"transformers", transformers_config, load_transformers};
   if (is_marian_folder(folder)) return &marian;
   check_run_folder(
       folder, "tokenizer", "train_language_model",
       "a folder that train_translation train --run made, one of transformers, or one of Marian with its "
       "decoder.yml");
-  return is_hugging_face(folder) ? &transformers : nullptr;
+  if (!is_hugging_face(folder)) return nullptr;
+  return std::filesystem::exists(folder + "/source.spm") ? &marian_mt : &others;
 }
 
 }  // namespace
@@ -137,15 +139,12 @@ std::vector<Hypothesis> SearchOptions::find(const TranslationRun& run, const std
   return draw ? sample(run.model, sources, sampling, config) : beam_search(run.model, sources, config);
 }
 
-bool is_foreign_folder(const std::string& folder) { return foreign_folder(folder) != nullptr; }
-
 TranslationOptions translation_training_in(const std::string& folder) {
   const ForeignFolder* const foreign = foreign_folder(folder);
   if (!foreign) return options_of<TranslationOptions>(RunFolder(folder));
   TranslationOptions options;
   options.model = foreign->config(folder);
-  const bool is_bundle = !is_marian_folder(folder) && !has_marian(folder);
-  options.tokenizer = (is_bundle ? transformers_files() : marian_pieces()).name;
+  options.tokenizer = foreign->tokenizer;
   options.vocabulary = options.model.target_vocabulary;
   return options;
 }

@@ -19,7 +19,7 @@ class Command;
 struct TranslationRun {
   EncoderDecoder model;
   Vocabularies words;
-  Json config;          ///< config.json
+  Json config;          ///< config.json of a run; null for a folder of another program
   SearchConfig search;  ///< the ids of the vocabularies, and how the folder wants outputs to be searched for
 
   /// Loads a run folder of this program, with the mean of the last `average` weights that it kept unless that
@@ -54,9 +54,6 @@ struct SearchOptions {
   std::vector<Hypothesis> find(const TranslationRun& run, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const;
 };
-
-/// True for a folder of another program, transformers or Marian.
-bool is_foreign_folder(const std::string& folder);
 
 /// The options of the run's training; of a folder of another program, the model alone.
 /// Throws: CheckpointError that says why `folder` is neither

@@ -143,13 +143,9 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
     throw DataError(folder.path(), 0,
                     "the data has changed since the checkpoint; restore it, or start again");
   }
-  make_batches_and_model(read_run(folder), progress);
-}
-
-EncoderDecoderConfig TranslationTask::read_run(const RunFolder& run) {
-  const Json config = run.config();
-  vocabularies_ = Vocabularies::load(run.path(), config);
-  return EncoderDecoderConfig::from_json(config.dump());
+  const Json config = folder.config();
+  vocabularies_ = Vocabularies::load(folder.path(), config);
+  make_batches_and_model(EncoderDecoderConfig::from_json(config.dump()), progress);
 }
 
 void TranslationTask::load_pairs(Progress& progress) {

@@ -50,8 +50,6 @@ class TranslationTask : public TrainingTask {
 
  private:
   void load_pairs(Progress& progress);
-  /// Takes the vocabularies of a run, and returns its model's configuration.
-  EncoderDecoderConfig read_run(const RunFolder& run);
   /// Lets a new decoder start from zeros, as Marian's do: padding's embedding is zero, and its logit too low
   /// for a share of the probability.
   void start_from_zeros();
