@@ -74,14 +74,6 @@ std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   return counts;
 }
 
-/// The size in bytes of a tensor of this type and shape. Throws: CheckpointError if it overflows
-std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
-  Index bytes = bytes_of_type(type);
-  for (const Index size : sizes)
-    if (__builtin_mul_overflow(bytes, size, &bytes)) throw CheckpointError("has a shape that overflows");
-  return static_cast<std::size_t>(bytes);
-}
-
 /// Where the header, as we write it, holds the sum of the file; npos if it does not.
 std::size_t place_of_sum(std::string_view header) {
   const std::string before = "\"" + std::string(kFileChecksum) + "\":\"";
@@ -125,6 +117,14 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   }
   for (const char* own : {kFormat, kFileChecksum, kDataChecksum}) file.metadata_.erase(own);
   return file;
+}
+
+/// The size in bytes of a tensor of this type and shape. Throws: CheckpointError if it overflows
+std::size_t SafetensorsFile::bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
+  Index bytes = bytes_of_type(type);
+  for (const Index size : sizes)
+    if (__builtin_mul_overflow(bytes, size, &bytes)) throw CheckpointError("has a shape that overflows");
+  return static_cast<std::size_t>(bytes);
 }
 
 void SafetensorsFile::parse_header(std::string_view text, std::size_t data_bytes) {

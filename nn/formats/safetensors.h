@@ -27,6 +27,10 @@ class SafetensorsFile {
  public:
   /// Throws:  CheckpointError naming the file and what is wrong with it
   static SafetensorsFile open(const std::string& path);
+  /// A dictionary of tensors that torch.save wrote, in the format of any version, such as pytorch_model.bin.
+  /// No code in it is run. It has no checksum here.
+  /// Throws:  CheckpointError naming the file, and what is damaged, or is not a tensor that lies row by row
+  static SafetensorsFile open_torch(const std::string& path);
 
   /// The names, in the order of their data.
   std::vector<std::string> names() const;
@@ -57,6 +61,7 @@ class SafetensorsFile {
   const Entry& entry(const std::string& name) const;
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail_as_damaged(const std::string& what) const;
+  static std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes);
   void parse_header(std::string_view text, std::size_t data_bytes);
   void check_layout(std::size_t data_bytes);
   void check_sum(std::string header);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
@@ -6,17 +7,26 @@
 #include <set>
 
 namespace tapeformer {
+namespace {
+
+SafetensorsFile open_file(const std::string& path) {
+  return ends_with(path, ".bin") ? SafetensorsFile::open_torch(path) : SafetensorsFile::open(path);
+}
+
+}  // namespace
 
 SafetensorsFolder::SafetensorsFolder(const SafetensorsFile& file) : path_(file.path()), files_{file} {
   for (const std::string& name : file.names()) file_of_[name] = 0;
 }
 
 SafetensorsFolder SafetensorsFolder::open(const std::string& folder) {
-  const std::string model = folder + "/model.safetensors", index = model + ".index.json";
-  if (std::filesystem::exists(model)) return SafetensorsFolder(SafetensorsFile::open(model));
-  if (std::filesystem::exists(index)) return open_index(folder, index);
+  for (const char* name : {"/model.safetensors", "/pytorch_model.bin"}) {
+    const std::string model = folder + name, index = model + ".index.json";
+    if (std::filesystem::exists(model)) return SafetensorsFolder(open_file(model));
+    if (std::filesystem::exists(index)) return open_index(folder, index);
+  }
   throw CheckpointError(folder +
-                        ": has neither model.safetensors nor model.safetensors.index.json; try "
+                        ": has neither model.safetensors nor pytorch_model.bin, nor an index of several; try "
                         "save_pretrained() of transformers, which writes them");
 }
 
@@ -38,7 +48,7 @@ SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const
       fail("tensor '" + name + "' is in a file outside the folder");
     }
     const auto [entry, is_new] = opened.emplace(file_name, tensors.files_.size());
-    if (is_new) tensors.files_.push_back(SafetensorsFile::open(folder + "/" + file_name));
+    if (is_new) tensors.files_.push_back(open_file(folder + "/" + file_name));
     if (!tensors.files_[entry->second].contains(name)) {
       fail("tensor '" + name + "' is not in " + file_name);
     }

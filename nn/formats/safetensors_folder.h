@@ -10,10 +10,11 @@
 
 namespace tapeformer {
 
-/// The tensors of a checkpoint in one or several safetensors files.
+/// The tensors of a checkpoint in one or several files, of safetensors or torch.save.
 class SafetensorsFolder {
  public:
-  /// Opens model.safetensors, or else the files that model.safetensors.index.json lists.
+  /// Opens model.safetensors or the files that model.safetensors.index.json lists, or else pytorch_model.bin
+  /// or those of its index.
   /// Throws:  CheckpointError naming the file that is missing or damaged, or the tensor on which the index
   ///          and its files disagree
   static SafetensorsFolder open(const std::string& folder);

@@ -16,6 +16,8 @@ Seeds token_file_seeds();
 void read_token_file(const std::string& input);
 Seeds npz_seeds();
 void read_npz(const std::string& input);
+Seeds torch_seeds();
+void read_torch(const std::string& input);
 
 // runs.cpp
 Seeds checkpoint_seeds();

@@ -106,4 +106,13 @@ Seeds npz_seeds() {
 
 void read_npz(const std::string& input) { load_npz(put_input("x.npz", input)); }
 
+Seeds torch_seeds() {
+  const std::string golden = TAPEFORMER_SOURCE_DIR "/tests/golden/torch_";
+  return {content_of(golden + "archive.bin"), content_of(golden + "legacy.bin")};
+}
+
+void read_torch(const std::string& input) {
+  read_all(SafetensorsFile::open_torch(put_input("x.bin", input)));
+}
+
 }  // namespace tapeformer

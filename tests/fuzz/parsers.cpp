@@ -21,6 +21,7 @@ const std::vector<Parser>& parsers() {
       {"sharded_index", sharded_index_seeds, read_sharded_index},
       {"token_file", token_file_seeds, read_token_file},
       {"npz", npz_seeds, read_npz},
+      {"torch", torch_seeds, read_torch},
       {"checkpoint", checkpoint_seeds, read_checkpoint},
       {"metrics", metrics_seeds, read_metrics},
       {"config", config_seeds, read_config},
