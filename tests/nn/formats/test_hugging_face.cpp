@@ -189,8 +189,8 @@ TEST_CASE("damaged folders are refused, the file named") {
   CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
   std::filesystem::remove(other.file("model.safetensors"));
   CHECK(other.refusal() ==
-        ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
-        "transformers, which writes them");
+        ": has neither model.safetensors nor pytorch_model.bin, nor an index of several; try "
+        "save_pretrained() of transformers, which writes them");
 }
 
 TEST_CASE("whose a folder is") {

@@ -60,8 +60,8 @@ TEST_CASE("one file goes before an index") {
   std::filesystem::remove(folder.file(kIndex));
   CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
         folder.folder() +
-            ": has neither model.safetensors nor model.safetensors.index.json; try save_pretrained() of "
-            "transformers, which writes them");
+            ": has neither model.safetensors nor pytorch_model.bin, nor an index of several; try "
+            "save_pretrained() of transformers, which writes them");
 }
 
 TEST_CASE("an index that is damaged is refused") {
