@@ -12,9 +12,12 @@ namespace tapeformer {
 /// ends.
 class NumberedPieces : public Tokenizer {
  public:
+  /// Pieces and tokens with their ids.
   struct Vocabulary {
-    std::vector<std::string> pieces = {};  ///< by id; empty for an id without one
-    std::int32_t unknown = 0, end = 0, padding = 0;
+    std::vector<std::string> pieces = {};     ///< by id; empty for an id without one
+    std::int32_t unknown = 0;                 ///< for pieces that are not there
+    std::int32_t end = 0;                     ///< of a sentence
+    std::int32_t padding = 0;                 ///< fills batches
     std::vector<std::int32_t> controls = {};  ///< those named above, and others
   };
 
@@ -33,6 +36,7 @@ class NumberedPieces : public Tokenizer {
   const char* kind() const override { return "pieces"; }
   std::string serialize() const override { return {}; }  // files have it as a part of other kinds
 
+  /// The content of the model's file.
   const std::string& model() const { return model_.content(); }
 
  protected:
@@ -48,6 +52,7 @@ class NumberedPieces : public Tokenizer {
   std::optional<tokenizer_json::AddedTokens> controls_;
 };
 
+/// The pieces of a model by its own ids.
 std::vector<std::string> pieces_of(const SentencePieceModel& model);
 
 /// The text of a token in a file of transformers, which may be an object with more about it; "" for anything

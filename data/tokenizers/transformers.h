@@ -10,7 +10,8 @@ namespace tapeformer {
 /// Names of languages as a vocabulary has them ("fra_Latn", "fr_XX"), or without underscores around them
 /// ("fr" for "__fr__"); empty for those that the files name.
 struct Languages {
-  std::string source, target;
+  std::string source;  ///< of what the encoder reads
+  std::string target;  ///< of what the decoder writes
 };
 
 /// The tokenizer of BART, mBART, M2M100, NLLB, T5 or mT5: tokenizer.json or a SentencePiece model, and the

@@ -188,7 +188,9 @@ Tensor take_array(NpzArrays& arrays, const ForeignPart& part) {
   const std::string name = npz_name(part.name);
   const auto found = arrays.find(name);
   if (found == arrays.end()) throw CheckpointError("has no array '" + name + "'");
-  const auto& [type, shape, data] = found->second;
+  const NpzArray array = std::move(found->second);
+  arrays.erase(found);
+  const auto& [type, shape, data] = array;
   const std::optional<int> axis = axis_of_tokens(name);
   Shape wanted = part.shape;
   if (axis) wanted.set(*axis, wanted[*axis] - 1);
@@ -197,7 +199,6 @@ Tensor take_array(NpzArrays& arrays, const ForeignPart& part) {
         format("array '{}' is {}{}, and the model has <f4{} there", name, type, shape.text(), wanted.text()));
   Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   data.copy(static_cast<char*>(x.raw()), data.size());
-  arrays.erase(found);
   if (!axis) return x;
   Shape last = shape;
   last.set(*axis, 1);

@@ -10,8 +10,8 @@ namespace tapeformer {
 /// An array of NumPy, its rows one after the other.
 struct NpzArray {
   std::string type;  ///< "<f4" for floats, "|i1" for bytes
-  Shape shape;
-  std::string data;
+  Shape shape;       ///< {} for a scalar
+  std::string data;  ///< as bytes
 };
 /// Arrays by name, without ".npy".
 using NpzArrays = std::map<std::string, NpzArray>;

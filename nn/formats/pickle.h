@@ -13,14 +13,16 @@ namespace tapeformer {
 
 /// A value of Python.
 struct PickleValue {
+  /// What it is; `other` is anything that tensors are not made from.
   enum class Kind { other, number, text, name, tuple, tensor };
 
-  Kind kind = Kind::other;
-  Index number = 0;       ///< of a number: 0 unless it is a whole one below 2^63
-  std::string text = {};  ///< of a text, or the name of a function or class, "torch FloatStorage"
+  Kind kind = Kind::other;  ///< says which of the members count
+  Index number = 0;         ///< of a number: 0 unless it is a whole one below 2^63
+  std::string text = {};    ///< of a text, or the name of a function or class, "torch FloatStorage"
   std::vector<std::shared_ptr<const PickleValue>> items = {};  ///< of a tuple, or what a tensor is made from
   int depth = 0;                                               ///< of tuples in one another
 };
+/// Values are shared, as in Python.
 using PickleValuePtr = std::shared_ptr<const PickleValue>;
 
 /// What a program of Python's pickle makes, of the part that torch.save writes for a dictionary of tensors.

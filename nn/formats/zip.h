@@ -10,15 +10,18 @@
 // Archives without compression, as numpy.savez and torch.save write them.
 namespace tapeformer {
 
+/// The largest archive.
 constexpr std::uint64_t kMostZipBytes = 0xffffffff;
-// What the records of an archive begin with: before a file, in the directory, and at the end.
-constexpr std::string_view kZipLocal = "PK\3\4", kZipCentral = "PK\1\2", kZipEnd = "PK\5\6";
+constexpr std::string_view kZipLocal = "PK\3\4";    ///< begins the record before a file
+constexpr std::string_view kZipCentral = "PK\1\2";  ///< begins a record in the directory
+constexpr std::string_view kZipEnd = "PK\5\6";      ///< begins the record at the end
 
 /// A file in an archive.
 struct ZipEntry {
-  std::string name;
-  std::uint64_t at, bytes;  ///< of its content, in the archive
-  std::uint32_t sum;        ///< of its content, by zip_sum()
+  std::string name;     ///< with its folders
+  std::uint64_t at;     ///< of its content, in the archive
+  std::uint64_t bytes;  ///< of its content
+  std::uint32_t sum;    ///< of its content, by zip_sum()
 };
 
 /// The checksum of a zip archive, CRC-32.

@@ -15,6 +15,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::str
 /// The same from the file's content, of which `text` is what serialize() writes.
 std::unique_ptr<Tokenizer> make_tokenizer_json(const nlohmann::json& file, std::string text,
                                                const std::string& name);
+/// The kind of tokenizers that are read from tokenizer.json and kept in vocabulary files as it is.
 TokenizerKind text_tokenizer_json();
 
 }  // namespace tapeformer
