@@ -31,7 +31,7 @@ struct SentenceFrame {
   Index source_length(std::size_t tokens) const {
     return static_cast<Index>(source_before.size() + tokens + 1 + source_after.size());
   }
-  /// The same for a target.
+  /// As source_length() for a target.
   Index target_length(std::size_t tokens) const {
     return static_cast<Index>(target_before.size() + tokens + 1 + target_after.size());
   }
