@@ -51,7 +51,7 @@ check "a vocabulary without a character is noted" grep -q 'the vocabulary change
 "$program" export --run "$work/npz" --output "$work/own2" --format marian-npz >"$work/out" 2>"$work/err"
 check "and back" cmp "$work/own/vocab.yml" "$work/own2/vocab.yml"
 head -c 9000 "$work/own/model.npz" >"$work/own2/model.npz"
-refuses "a model cut short" "own2/model.npz: is not an archive of arrays" translate --run "$work/own2" 'The cat.'
+refuses "a model cut short" "own2/model.npz: is not a whole archive" translate --run "$work/own2" 'The cat.'
 rm "$work/own2/source.spm"
 refuses "a vocabulary that is gone" "own2/source.spm" translate --run "$work/own2" 'The cat.'
 

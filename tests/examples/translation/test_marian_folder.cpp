@@ -93,5 +93,5 @@ TEST_CASE("what is not supported is refused by name") {
   write_bytes(folder.file("small.yml"), "</s>: 0\n<unk>: 1\n");
   CHECK(refusal("source.spm", "small.yml").find("small.yml: must have ") == 0);
   write_bytes(folder.file("model.npz"), read_bytes(folder.file("model.npz")).substr(0, 5000));
-  CHECK(refusal("models", "models") == "model.npz: is not an archive of arrays");
+  CHECK(refusal("models", "models") == "model.npz: is not a whole archive");
 }
