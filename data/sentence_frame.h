@@ -27,7 +27,7 @@ struct SentenceFrame {
   Ids source(const Ids& ids) const { return framed(source_before, ids, source_after); }
   /// A target as the decoder writes it; its input is `begin` and all but the last of these.
   Ids target(const Ids& ids) const { return framed(target_before, ids, target_after); }
-  /// The length of a source for a sentence of so many tokens.
+  /// The length of the source of a sentence with this number of tokens.
   Index source_length(std::size_t tokens) const {
     return static_cast<Index>(source_before.size() + tokens + 1 + source_after.size());
   }

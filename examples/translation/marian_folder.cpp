@@ -18,7 +18,7 @@ std::string decoder_file(const std::string& folder) {
   return {};
 }
 
-/// What a decoder.yml says.
+/// The settings in a decoder.yml.
 struct MarianDecoder {
   std::string model, source, target;
   SearchConfig search;

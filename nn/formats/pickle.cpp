@@ -139,7 +139,7 @@ class Unpickler {
     top();
     result_.listed.insert(result_.listed.end(), items.begin(), items.end());
   }
-  /// Of keys and values, one after the other, keeps the tensors.
+  /// Keeps the tensors among keys and values that follow each other.
   void put_pairs(const std::vector<PickleValuePtr>& pairs) {
     top();
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)

@@ -13,7 +13,7 @@ namespace tapeformer {
 
 /// A value of Python.
 struct PickleValue {
-  /// What it is; `other` is anything that tensors are not made from.
+  /// The type; `other` is anything that tensors are not made from.
   enum class Kind { other, number, text, name, tuple, tensor };
 
   Kind kind = Kind::other;  ///< says which of the members count
@@ -25,7 +25,7 @@ struct PickleValue {
 /// Values are shared, as in Python.
 using PickleValuePtr = std::shared_ptr<const PickleValue>;
 
-/// What a program of Python's pickle makes, of the part that torch.save writes for a dictionary of tensors.
+/// The values in a file of Python's pickle, in the part of it that torch.save uses for tensors by name.
 /// No function is called: a tensor is known by the arguments of torch._utils._rebuild_tensor_v2.
 struct Pickle {
   std::vector<std::pair<std::string, PickleValuePtr>> tensors;  ///< of all dictionaries, with their keys

@@ -12,7 +12,7 @@ namespace tapeformer {
 /// encoded as a whole. Errors call the file `name`.
 /// Throws:  DataError naming the part that is not supported
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name);
-/// The same from the file's content, of which `text` is what serialize() writes.
+/// As parse_tokenizer_json(), from the content of a file; serialize() writes `text`.
 std::unique_ptr<Tokenizer> make_tokenizer_json(const nlohmann::json& file, std::string text,
                                                const std::string& name);
 /// The kind of tokenizers that are read from tokenizer.json and kept in vocabulary files as it is.
