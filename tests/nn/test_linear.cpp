@@ -35,7 +35,7 @@ TEST_CASE("weight and bias start as in PyTorch: uniform within one over the root
       total += x.at(i);
     }
     CHECK(largest <= 0.125);
-    CHECK(largest > 0.115);
+    CHECK(largest > 0.09);  // of 100 draws, by 0.72^100
     CHECK_BELOW(std::fabs(total / static_cast<double>(x.elements())),
                 kDeviations * 0.0722 / std::sqrt(x.elements()));
   }

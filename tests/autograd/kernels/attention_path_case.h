@@ -78,7 +78,7 @@ inline void check_path(const AttentionPath& path, AttentionCase c, Generator& ra
   const Tensor seed =
       as_type(random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random), path.type);
   const std::string wrong =
-      wrong_in(path.run(c, seed, {}), expected_attention(c, seed, path.type, path.rounded), path.type);
+      wrong_in(path.run(c, seed, {}), expected_attention(c, seed, path.type, path.rounded), path);
   CHECK(wrong == "");
 }
 

@@ -2,6 +2,7 @@
 
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/autograd/ops/attention_rounding.h>
+#include <tapeformer/tests/reference/check_below.h>
 
 #include <omp.h>
 
@@ -101,11 +102,13 @@ inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const
 }
 
 /// Describes how a result differs from the expected one by more than roundings; empty if it does not.
-inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expected, DType type) {
-  const double most = type == DType::f64 ? 2 : 1;  // the loops round as much
+inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expected,
+                            const AttentionPath& path) {
+  const double most = path.type == DType::f64 ? 2 : 1;  // the loops round as much
   std::string wrong;
   const auto compare = [&](const char* name, const Tensor& x, const Tensor& of_loops, const Tensor& allowed) {
     const double share = over_bound(x, of_loops, allowed);
+    note_margin(share, most, "search:" + path.name + ' ' + name);
     if (!(share <= most)) wrong += std::string(name) + " off by " + std::to_string(share) + " bounds; ";
   };
   compare("y", got.y, expected.exact.y, expected.bound.y);
@@ -142,7 +145,7 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
   } catch (const std::exception& error) {
     return std::string("throws ") + error.what();
   }
-  return wrong_in(got, expected, path.type);
+  return wrong_in(got, expected, path);
 }
 
 /// The simplest problem found that the path still gets wrong: number by number, as simple as it may be, or

@@ -73,7 +73,7 @@ TEST_CASE("parameters start Xavier uniform, biases zero") {
     for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
     const double bound = x.rank() == 1 ? 0 : name == "score" ? std::sqrt(6.0 / 17) : std::sqrt(6.0 / 128);
     CHECK(largest <= bound);
-    CHECK(largest >= 0.9 * bound);
+    CHECK(largest >= 0.6 * bound);  // of 64 draws, by 0.6^64
   }
   CHECK(layer.parameter_count() == 4 * 64 * 64 + 3 * 64 + 64);
 }

@@ -43,7 +43,8 @@ TEST_CASE("dropout takes from what each sublayer adds, by draws of their own") {
   std::map<double, int> seen;
   for (Index i = 0; i < y.elements(); ++i) ++seen[y.at(i)];
   REQUIRE(seen.size() == 4);
-  for (const double sum : {0.0, 2.0, 20.0, 22.0}) CHECK(seen[sum] > 90);  // of 512 / 4 = 128
+  for (const double sum : {0.0, 2.0, 20.0, 22.0})
+    CHECK(seen[sum] > 60);  // of 512 / 4 = 128, with a deviation of 10
   layer.eval();
   CHECK(layer(x, causal()).at(0) == 11);
 }
