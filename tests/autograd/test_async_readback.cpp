@@ -7,7 +7,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("it is what the tensor was when it was asked for, whatever came later") {
+TEST_CASE("it is the tensor's value at the time of the call, whatever came later") {
   for (const DType type : {DType::f64, DType::f32, DType::i32, DType::boolean}) {
     CAPTURE(name_of(type));
     const Tensor x = Tensor::full({1}, 1, type);
@@ -20,7 +20,7 @@ TEST_CASE("it is what the tensor was when it was asked for, whatever came later"
   }
 }
 
-TEST_CASE("many may be on their way at once, and some may never be asked for") {
+TEST_CASE("many may be in flight at once, and some may never be read") {
   std::vector<AsyncReadback> items;
   for (int i = 0; i < 50; ++i) items.emplace_back(Tensor::scalar(i));
   for (int i = 49; i >= 10; --i) CHECK(items[static_cast<std::size_t>(i)].item() == i);
@@ -28,7 +28,7 @@ TEST_CASE("many may be on their way at once, and some may never be asked for") {
   CHECK(AsyncReadback(Tensor::scalar(7)).item() == 7);
 }
 
-TEST_CASE("one that was never given a tensor says so, and a tensor must have one element") {
+TEST_CASE("a readback without a tensor says so, and a tensor must have one element") {
   CHECK_FALSE(AsyncReadback().defined());
   CHECK(AsyncReadback(Tensor::scalar(7)).defined());
   CHECK(message_of<ShapeError>([] { AsyncReadback(Tensor::zeros({2})); }) ==

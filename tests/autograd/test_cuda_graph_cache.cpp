@@ -116,7 +116,7 @@ TEST_CASE("a body that waits, reads back or copies runs without a graph, once an
   }
 }
 
-TEST_CASE("a body that is refused behind its reverse pass brings its gradients once") {
+TEST_CASE("a body that is refused after its reverse pass adds its gradients once") {
   if (!has_gpu()) return;
   SmallModel model(0);
   CudaGraphCache replay(model.state());
@@ -174,7 +174,7 @@ TEST_CASE("memory from outside that a graph uses lives as long as the graph") {
   CHECK(storage->references == 3);  // the table, this one and the graph
 }
 
-TEST_CASE("an exception from a body arrives and leaves everything as it was") {
+TEST_CASE("an exception from a body is passed on and leaves everything as it was") {
   if (!has_gpu()) return;
   SmallModel model;
   CudaGraphCache replay(model.state());
@@ -202,7 +202,7 @@ TEST_CASE("an exception from a body arrives and leaves everything as it was") {
   CHECK(replay.counts().captured == 1);
 }
 
-TEST_CASE("a limited number of graphs is kept; work that comes once makes none") {
+TEST_CASE("a limited number of graphs is kept; work that is done once makes none") {
   if (!has_gpu()) return;
   SmallModel model;
   CudaGraphCache replay(model.state(), 2);
@@ -219,7 +219,7 @@ TEST_CASE("a limited number of graphs is kept; work that comes once makes none")
   CHECK(replay.counts().captured == 3);
 }
 
-TEST_CASE("under a tape or a profile the body runs as ever") {
+TEST_CASE("under a tape or a profile the body runs as usual") {
   if (!has_gpu()) return;
   SmallModel model;
   CudaGraphCache replay(model.state());

@@ -51,7 +51,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("graphs are evicted when other work finds no memory, and captured again when theirs comes back") {
+TEST_CASE("graphs are evicted when other work finds no memory, and captured again when their work returns") {
   if (!FullDevice::is_possible()) return;
   Pair pair;
   const FullDevice full(kRoom);
@@ -66,7 +66,7 @@ TEST_CASE("graphs are evicted when other work finds no memory, and captured agai
   for (Index i = 0; i < 30; ++i) CHECK(same(again.step(), results[static_cast<std::size_t>(i)]));
 }
 
-TEST_CASE("all graphs of a device are evicted, whoever made them") {
+TEST_CASE("all graphs of a device are evicted, whichever cache made them") {
   if (!FullDevice::is_possible()) return;
   Pair one, two;
   const FullDevice full(kRoom);
@@ -80,7 +80,7 @@ TEST_CASE("all graphs of a device are evicted, whoever made them") {
   two.check(2, 4, 10, 2);
 }
 
-TEST_CASE("an evicted graph leaves its place to another") {
+TEST_CASE("an evicted graph makes room for another") {
   if (!FullDevice::is_possible()) return;
   Pair pair(1);
   const FullDevice full(kRoom);
@@ -92,7 +92,7 @@ TEST_CASE("an evicted graph leaves its place to another") {
   pair.check(4, 2, 2, 1);
 }
 
-TEST_CASE("graphs that are evicted before they are of use are no longer captured, and the reason is given") {
+TEST_CASE("graphs that are evicted too early to pay are no longer captured, and the reason is given") {
   if (!FullDevice::is_possible()) return;
   Pair pair;
   const FullDevice full(kRoom);
@@ -106,7 +106,7 @@ TEST_CASE("graphs that are evicted before they are of use are no longer captured
   pair.check(6, 4, 1, 3);
 }
 
-TEST_CASE("a result that finds no room beside its graph evicts it, and is right") {
+TEST_CASE("a result that finds no room next to its graph evicts it, and is right") {
   // How much memory a graph takes on a real device is not known.
   if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
   constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
@@ -148,7 +148,7 @@ TEST_CASE("a result that finds no room beside its graph evicts it, and is right"
   CHECK(replay.refusal() == kNoUse);
 }
 
-TEST_CASE("running out of memory is the same error as without graphs, and later steps go on") {
+TEST_CASE("running out of memory is the same error as without graphs, and later steps continue") {
   if (!FullDevice::is_possible()) return;
   for (const Index most_graphs : {0, 8}) {
     CAPTURE(most_graphs);

@@ -95,7 +95,7 @@ void check_same_state(TrainingCourse& a, TrainingCourse& b) {
 
 }  // namespace
 
-TEST_CASE("a training with graphs is the training without, bit for bit, over shapes that alternate") {
+TEST_CASE("a run with graphs equals one without, bit for bit, over shapes that alternate") {
   for (const bool in_bf16 : {false, true}) {
     CAPTURE(in_bf16);
     TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);

@@ -24,7 +24,7 @@ TEST_CASE("auto is the first GPU where there is one") {
   }
 }
 
-TEST_CASE("a GPU that is not there is refused, with the reason") {
+TEST_CASE("a missing GPU is refused, with the reason") {
   const std::string message = message_of<DeviceError>([] { Device::named("cuda:999"); });
   CHECK(message == "[device] there is no cuda:999: " + cuda::availability() + "; try cpu");
   CHECK(!cuda::availability().empty());

@@ -69,7 +69,7 @@ TEST_CASE("operands that do not fit are refused by name and type") {
         "[test] all operands must have one type; got bf16[2] and bf16[2]; try to(DType::f32)");
 }
 
-TEST_CASE("on a GPU, kernels get its tag, addresses there, and f32 beside bf16 where that is asked for") {
+TEST_CASE("on a GPU, kernels get its tag and addresses, and f32 next to bf16 on request") {
   on_gpu([](Device gpu) {
     for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
       const Tensor x = Tensor::zeros({3}, type, gpu), sums = Tensor::zeros({1}, wide(type), gpu);
@@ -90,7 +90,7 @@ TEST_CASE("on a GPU, kernels get its tag, addresses there, and f32 beside bf16 w
   });
 }
 
-TEST_CASE("operands on two devices are refused, with the way out") {
+TEST_CASE("operands on two devices are refused, with a remedy") {
   on_gpu([](Device gpu) {
     const Tensor here = on_cpu({2}, DType::f32), there = Tensor::zeros({2}, DType::f32, gpu);
     const auto nothing = [](auto, auto*, auto*) { CHECK(false); };

@@ -14,7 +14,7 @@ TEST_CASE("format() puts values in the place of braces") {
   CHECK(format("[{:-6}|{:6}|{:02}|{:x}|{:.2f} %]", "a", name, 5u, 255, 0.125) ==
         "[a     |  loss|05|ff|0.12 %]");
 }
-TEST_CASE("joined() separates texts, numbers, and what a function returns of each") {
+TEST_CASE("joined() separates texts, numbers, and a function's results for each") {
   CHECK(joined(std::vector<std::string>{"a", "", "b"}, ", ") == "a, , b");
   CHECK(joined(std::vector<int>{}, ", ").empty());
   CHECK(joined(std::vector<double>{1, 0.5}, " ", [](double x) { return format("{:.1f}", 2 * x); }) ==

@@ -20,7 +20,7 @@ Tensor floats(const std::vector<float>& elements) { return Tensor::from(elements
 
 }  // namespace
 
-TEST_CASE("beside a value in f32 operations read its shadow in bf16, until that is taken away") {
+TEST_CASE("operations read the bf16 shadow of a value in f32, until that is removed") {
   Parameter parameter(floats({1, 1.00390625f, -3.14159274f}));  // 2^-8: half of bf16's step at 1
   parameter.set_name("layer.weight");
   CHECK(parameter.used().state() == parameter.value().state());
@@ -36,7 +36,7 @@ TEST_CASE("beside a value in f32 operations read its shadow in bf16, until that 
   CHECK(parameter.used().state() == parameter.value().state());
 }
 
-TEST_CASE("a shadow is refreshed when it is told, in place, and follows a new value of the type") {
+TEST_CASE("a shadow is refreshed on request, in place, and follows a new value of the type") {
   Parameter parameter(floats({1, 2}));
   parameter.refresh_shadow();  // there is none
   parameter.set_shadow(DType::bf16);

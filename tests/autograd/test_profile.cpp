@@ -42,7 +42,7 @@ TEST_CASE("only the innermost profile counts, and none after its end") {
   CHECK(outer.lines().size() == 1);
 }
 
-TEST_CASE("products are counted at 2 a multiply-add, each gradient as a product of its own") {
+TEST_CASE("a multiply-add counts as 2, and each gradient is a product of its own") {
   const Tensor x = Tensor::full({2, 3, 5}, 0.5), weight = Tensor::full({7, 5}, 0.25);
   const Tensor stack = Tensor::full({2, 7, 4}, 1), shared = Tensor::full({1, 7, 4}, 1);
   const Profile profile;
@@ -65,7 +65,7 @@ TEST_CASE("products are counted at 2 a multiply-add, each gradient as a product 
   }
 }
 
-TEST_CASE("operands' bytes are counted once a call") {
+TEST_CASE("operands' bytes are counted once per call") {
   const Tensor x = Tensor::full({2, 3}, 0.5);
   const Profile profile(true);
   Tape tape;

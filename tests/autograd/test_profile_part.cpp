@@ -37,7 +37,7 @@ TEST_CASE("parts of a model have the products and the saved bytes of their forwa
   CHECK(profile.parts()[2].saved_bytes == 0);
 }
 
-TEST_CASE("parts are measured if it is asked for, and not again where the backward pass recomputes them") {
+TEST_CASE("parts are measured on request, and not again where the backward pass recomputes them") {
   const Tensor x = Tensor::full({3, 5}, 0.5);
   const Parameter weight(Tensor::full({5, 5}, 0.25));
   const auto layer = [&] {

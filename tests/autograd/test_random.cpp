@@ -73,7 +73,7 @@ TEST_CASE("a child's stream is the next two words of 32 bits, one after the othe
   }
 }
 
-TEST_CASE("a restored generator goes on where the saved one was") {
+TEST_CASE("a restored generator continues where the saved one was") {
   Generator random(42, 5);
   for (int i = 0; i < 7; ++i) random.next();
   const GeneratorState saved = random.state();

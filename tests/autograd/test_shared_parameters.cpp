@@ -39,7 +39,7 @@ TEST_CASE("threads with a tape each share parameters: each gets its own gradient
   CHECK(wrong == std::vector<int>(4));
 }
 
-TEST_CASE("tensors go from thread to thread: who gets one reads it, records it again and drops it") {
+TEST_CASE("tensors go from thread to thread, which read them, record them again and drop them") {
   constexpr int kTensors = 200;
   std::mutex mutex;
   std::condition_variable changed;

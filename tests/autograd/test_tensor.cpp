@@ -78,7 +78,7 @@ TEST_CASE("values are copied between tensors of one shape and type") {
         "[copy] shapes and types must match; got to=f64[2], from=f32[2]");
 }
 
-TEST_CASE("memory of somebody else is used as it is and given back") {
+TEST_CASE("foreign memory is used as it is and given back") {
   float elements[2] = {1, 2};
   bool released = false;
   {

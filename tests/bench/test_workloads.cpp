@@ -4,7 +4,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a step's operations are counted by hand") {
+TEST_CASE("a step's operations agree with a count by hand") {
   Workload w;
   w.layers = 2, w.width = 4, w.feed_forward = 8, w.vocabulary = 5, w.batch = 3, w.length = 6;
   // 18 tokens; a causal square of 6 x 6 is half of one, and its scores and sums are 2 products of 4.

@@ -55,7 +55,7 @@ TEST_CASE_FIXTURE(InFolder, "lines of JSON are instructions, and anything else i
   CHECK_THROWS_AS(read_instructions({folder.file("none")}), DataError);
 }
 
-TEST_CASE_FIXTURE(InFolder, "targets are tokens of answers, and the end token behind them") {
+TEST_CASE_FIXTURE(InFolder, "targets are the tokens of answers, and the end token after them") {
   const std::vector<Instruction> two{{"ab", "c"}, {"d", "ef"}}, one{{"g", "h"}};
   const PreparedTokens tokens = prepare_tokens(two, one, MarkedBytes(), folder.file("tokens"));
   const TokenFile train = tokens.train.with_answers();
@@ -67,7 +67,7 @@ TEST_CASE_FIXTURE(InFolder, "targets are tokens of answers, and the end token be
   CHECK_THROWS_AS(prepare_tokens(two, one, *make_byte_tokenizer(), folder.file("none")), DataError);
 }
 
-TEST_CASE_FIXTURE(InFolder, "marks that are not there, or not of these tokens, are refused") {
+TEST_CASE_FIXTURE(InFolder, "missing marks, and marks of other tokens, are refused") {
   TokenFileWriter writer(folder.file("a.tokens"), 9, 7);
   writer.append({1, 2, 3});
   writer.finish();

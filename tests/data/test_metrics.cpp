@@ -69,7 +69,7 @@ TEST_CASE("exact match counts equal lines") {
   CHECK(exact_match({"é"}, {"é"}) == 100);
 }
 
-TEST_CASE("a corpus without sentences or with a hypothesis too few is refused") {
+TEST_CASE("a corpus without sentences or with a missing hypothesis is refused") {
   CHECK_THROWS_AS(corpus_bleu({}, {}), DataError);
   CHECK_THROWS_AS(corpus_chrf({"a"}, {"a", "b"}), DataError);
   CHECK_THROWS_WITH(exact_match({}, {"a"}),

@@ -87,7 +87,7 @@ TEST_CASE("lines of any length are read") {
   CHECK(read_lines(TemporaryFile(content + "end").path()) == expected);
 }
 
-TEST_CASE("lines are handed out as they come") {
+TEST_CASE("lines are delivered as they arrive") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   LineReader reader("/dev/fd/" + std::to_string(ends[0]));
@@ -108,7 +108,7 @@ TEST_CASE("two files pair line by line") {
   CHECK(read_line_aligned(source.path(), target.path()) == Pairs{{"Go.", "Va !"}, {"I see.", "Je vois."}});
 }
 
-TEST_CASE("line-aligned files that do not match are refused") {
+TEST_CASE("line-aligned files of unequal lengths are refused") {
   CHECK(aligned_error("a\nb\nc\n", "x\ny\n") ==
         "TARGET: has 2 lines, but SOURCE has 3; line-aligned files have the same number");
   CHECK(aligned_error("a\nb\n", "x\n \n") == "TARGET:2: the target side is empty");

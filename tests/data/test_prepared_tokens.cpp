@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(InFolder, "the ids are those of the whole text, wherever its p
   CHECK((read_all(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
 }
 
-TEST_CASE("the begin and the end token come before and after every document, where there are such") {
+TEST_CASE("begin and end tokens come before and after every document, if the tokenizer has them") {
   const TemporaryFolder folder;
   const std::string first = "one\nline", second = "another\n", third = "and more";
   write_bytes(folder.file("1"), first);
@@ -125,7 +125,7 @@ TEST_CASE("the begin and the end token come before and after every document, whe
   CHECK(read_all(prepared(both, false).validation) == b);
 }
 
-TEST_CASE("a part that is cut within a document has a token only where the document begins or ends") {
+TEST_CASE("a part cut within a document has the tokens of that document's begin or end alone") {
   const TemporaryFolder folder;
   const LineTokenizer tokenizer(254, 255), plain;
   const auto prepared = [&](const TextSplit& parts) {
@@ -208,7 +208,7 @@ TEST_CASE_FIXTURE(InFolder, "a damaged id in either file is noticed when the fol
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "files that do not belong together are refused") {
+TEST_CASE_FIXTURE(InFolder, "mismatched files are refused") {
   const std::string one = folder.file("one"), other = folder.file("other");
   // Two tokenizers with as many ids.
   const auto prepare = [](const char* letters, const std::string& path) {

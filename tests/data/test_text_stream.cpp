@@ -110,7 +110,7 @@ TEST_CASE("a stop string that is empty or not UTF-8 is refused") {
   CHECK_THROWS_AS(TextStream(tokenizer, {"a\xc3"}), DataError);
 }
 
-TEST_CASE("as much is shown at once as no continuation can take back") {
+TEST_CASE("text is shown as soon as no continuation can take it back") {
   const Strings alphabet = {"a", "b", "\xc3", "\xa9", "\xe2", "\xff"};
   const std::vector<Strings> all_stops = {
       {}, {"ab"}, {"aab", "ba"}, {"é"}, {"bé", "aba"}, {"a\ufffd"}, {"abab", "b\ufffdb"}};

@@ -121,7 +121,7 @@ TEST_CASE("other files than token files are refused") {
                 "is a token file of version 3, and versions 1 to 2 are known; try to prepare the text again");
 }
 
-TEST_CASE("any bit that flipped in any byte is noticed by the time that the file is checked") {
+TEST_CASE("a flipped bit in any byte is noticed when the file is checked") {
   const TemporaryFolder folder;
   const std::string path = folder.file("tokens");
   for (const Index vocabulary : {300, 70'000}) {
@@ -194,7 +194,7 @@ TEST_CASE("a header that contradicts itself or the file's length is refused, tho
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "an id that the vocabulary does not have is refused when it is read") {
+TEST_CASE_FIXTURE(InFolder, "an id outside the vocabulary is refused when it is read") {
   const std::string path = folder.file("tokens");
   write_bytes(path, file_of(2, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
   const TokenFile file = TokenFile::open(path);

@@ -143,7 +143,7 @@ TEST_CASE_FIXTURE(InFolder, "an epoch has every window once, side by side, in sh
   }
 }
 
-TEST_CASE("a sequential batch goes on where the one before ended, from one epoch into the next") {
+TEST_CASE("a sequential batch continues the one before, from one epoch into the next") {
   const TemporaryFolder folder;
   const Reader reader{counting_file(folder, 45), 4, WindowOrder::sequential};
   Ids epochs = reader.epoch(0), batches;

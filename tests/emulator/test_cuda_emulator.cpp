@@ -93,7 +93,7 @@ TEST_CASE("every thread of every block runs once and knows where it is") {
   }
 }
 
-TEST_CASE("behind a barrier threads see what others wrote before it") {
+TEST_CASE("after a barrier threads see what others wrote before it") {
   for (const std::uint64_t seed : {0, 1, 2, 3}) {
     const InOrder order(seed);
     std::vector<unsigned> got(2 * 1024);
@@ -172,7 +172,7 @@ TEST_CASE("lanes of a part of a warp work together") {
   }
 }
 
-TEST_CASE("what a lane outside of the mask would give is a NaN") {
+TEST_CASE("a value from a lane outside the mask is NaN") {
   float got = 0;
   launch("outside", 1, 32, 0, [&] {
     if (threadIdx.x == 3) got = __shfl_sync(1u << 3, 1.0f, 4);
@@ -193,7 +193,7 @@ TEST_CASE("votes of a warp") {
   });
 }
 
-TEST_CASE("a right kernel gives the same in every order, a wrong one does not") {
+TEST_CASE("a correct kernel gives the same result in every order, a wrong one does not") {
   int right = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     CHECK(sums_are_right(seed, true));
@@ -225,7 +225,7 @@ TEST_CASE("a seed gives its own order of threads and of blocks, always the same"
   }
 }
 
-TEST_CASE("what a kernel throws leaves the launch, and threads that wait are unwound") {
+TEST_CASE("an exception in a kernel leaves the launch, and waiting threads are unwound") {
   int alive = 0;
   const auto kernel = [&] {
     const Counted counted(alive);
@@ -249,7 +249,7 @@ TEST_CASE("host threads launch side by side") {
   CHECK((right[0] && right[1]));
 }
 
-TEST_CASE("min and max meet in the type of the sum, a number wins over NaN; products are not fused") {
+TEST_CASE("min and max convert operands as a sum does, and prefer a number to NaN; products are not fused") {
   CHECK(::max(-1, 1u) == 0xffffffffu);
   CHECK(::min(2, 1.5) == 1.5);
   CHECK(::max(NAN, 1.0f) == 1.0f);

@@ -76,7 +76,7 @@ TEST_CASE("threads that meet at different barriers") {
            "different barriers");
 }
 
-TEST_CASE("a barrier of some and a warp operation of others wait for each other") {
+TEST_CASE("some threads at a barrier and others at a warp operation wait for each other") {
   const std::string text = fault_of(32, [] {
     if (threadIdx.x == 5) __syncthreads();
     __shfl_sync(kAllLanes, 1, 0);
@@ -116,7 +116,7 @@ TEST_CASE("lanes of one mask at different operations") {
   contains(text, "threads 16-31 at __shfl_xor_sync");
 }
 
-TEST_CASE("a caller outside of its own mask, a mask with lanes the block has not, an odd width") {
+TEST_CASE("a caller outside its own mask, a mask with lanes outside the block, an odd width") {
   contains(fault_of(32, [] { __syncwarp(0xfffffffeu); }),
            "the mask of a warp operation names its caller; got thread 0 at __syncwarp of mask 0xfffffffe");
   contains(fault_of(40, [] { __syncwarp(); }),
@@ -126,7 +126,7 @@ TEST_CASE("a caller outside of its own mask, a mask with lanes the block has not
              "a shuffle's width is 1, 2, 4, 8, 16 or 32; got " + std::to_string(width));
 }
 
-TEST_CASE("a write behind the dynamic shared memory") {
+TEST_CASE("a write beyond the dynamic shared memory") {
   if (is_sanitized()) return;  // which would stop the program itself, with the line that wrote
   contains(fault_of(
                8, [] { kernels::dynamic_shared<int>()[threadIdx.x + 1] = 0; }, 32),

@@ -136,7 +136,7 @@ TEST_CASE("products of registers with a matrix across k") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("who does not wait for a box finds NaN, and who waits for more or less than comes never goes on") {
+TEST_CASE("a read before the wait for a box finds NaN, and waiting for a wrong number of bytes never ends") {
   const Source source(64, 64);
   const auto loads = [&](int expected, bool waits) {
     return hopper_fault_of(32, [&, expected, waits] {
@@ -281,7 +281,7 @@ TEST_CASE("tiles begin where the swizzle does, and tensor maps at multiples of 6
   }
 }
 
-TEST_CASE("what a store writes is not in global memory before the block is over") {
+TEST_CASE("a store reaches global memory only after the block has ended") {
   const Source source(64, 64);
   Source copy(64, 64);
   for (BFloat16& x : copy.data) x = BFloat16(0.0f);

@@ -57,7 +57,7 @@ auto twice_through_a_tile(int releases, Release&& release) {
 
 }  // namespace
 
-TEST_CASE("a tile is handed back behind the wait for the products that read it") {
+TEST_CASE("a tile is released after the wait for the products that read it") {
   check_right(twice_through_a_tile(4, [](unsigned lane) {
     wgmma_wait<0>();
     if (lane == 0) arrive(other_barrier());
@@ -99,7 +99,7 @@ TEST_CASE("each warp of the group waits for its own part of a product alone") {
   }));
 }
 
-TEST_CASE("who multiplies a tile has waited for it, or met who has") {
+TEST_CASE("a warp that multiplies a tile has waited for it, or met one that has") {
   const auto with = [](const std::function<void()>& before) {
     return [before](const CUtensorMap& map) {
       make_barrier(1);
@@ -156,7 +156,7 @@ TEST_CASE("a tile is stored whole before it is loaded again, and loaded once at 
   });
 }
 
-TEST_CASE("who uses a barrier has met who made it") {
+TEST_CASE("a thread that uses a barrier has met the one that initialised it") {
   const auto text_with = [](bool meets) {
     return message_of<Fault>([meets] {
       launch("kernel", 1, 64, kSharedBytes, [meets] {

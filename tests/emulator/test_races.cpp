@@ -49,7 +49,7 @@ TEST_CASE("races are found and named, and only races") {
   }
 }
 
-TEST_CASE("in every order: the same kernels are right and wrong") {
+TEST_CASE("the same kernels are right and wrong in every order") {
   if (!accesses_are_seen()) return;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     const InOrder order(seed);
@@ -61,7 +61,7 @@ TEST_CASE("in every order: the same kernels are right and wrong") {
   }
 }
 
-TEST_CASE("copies and products beside the threads, and barriers in shared memory") {
+TEST_CASE("asynchronous copies and products, and barriers in shared memory") {
   if (!accesses_are_seen()) return;
   for (std::uint64_t seed = 0; seed <= 5; ++seed) {
     const InOrder order(seed);
@@ -96,7 +96,7 @@ TEST_CASE("launches one after the other do not race") {
   CHECK(global[191] == 1);
 }
 
-TEST_CASE("nobody looks when told not to") {
+TEST_CASE("accesses are not checked if that is turned off") {
   const InOrder restores_options(0);
   emulator::options().races = false;
   CHECK(fault_of(race_cases()[3]) == kNothing);

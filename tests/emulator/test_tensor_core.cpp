@@ -85,7 +85,7 @@ TEST_CASE("asynchronous copies are there after the wait for their group, and no 
   CHECK(seen_with<2>() == std::vector<int>{-1, -1, -1, -1, -1, -1, -1, -1});
 }
 
-TEST_CASE("copies that nobody waited for are forgotten at the block's end") {
+TEST_CASE("copies without a wait are discarded at the block's end") {
   alignas(16) const int from[4] = {1, 2, 3, 4};
   std::vector<int> seen(8);
   launch("leave", 1, 1, 32, [&] {
@@ -99,7 +99,7 @@ TEST_CASE("copies that nobody waited for are forgotten at the block's end") {
   CHECK(seen[0] == -1);
 }
 
-TEST_CASE("what tensor cores read and copies write is aligned") {
+TEST_CASE("tensor cores read, and copies write, aligned rows") {
   alignas(16) const int from[8] = {};
   CHECK_THROWS_WITH_AS(
       launch("copy", 1, 1, 32,

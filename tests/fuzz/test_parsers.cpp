@@ -83,7 +83,7 @@ TEST_CASE("every parser takes its seeds") {
   }
 }
 
-TEST_CASE("inputs cut short and with bytes changed are taken or refused with a message") {
+TEST_CASE("truncated and altered inputs are taken or refused with a message") {
   for (const Parser& parser : parsers()) {
     std::size_t phase = 0;
     for (const std::string& seed : parser.seeds()) {
@@ -118,7 +118,7 @@ TEST_CASE("numbers that claim any size are refused before memory is asked for") 
   }
 }
 
-TEST_CASE("inputs that were once a parser's undoing are taken or refused with a message") {
+TEST_CASE("inputs that once crashed a parser are taken or refused with a message") {
   const std::filesystem::path corpus = TAPEFORMER_SOURCE_DIR "/tests/fuzz/corpus";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus)) {
     if (!entry.is_regular_file()) continue;
@@ -128,7 +128,7 @@ TEST_CASE("inputs that were once a parser's undoing are taken or refused with a 
   }
 }
 
-TEST_CASE("an unknown parser is refused, and what is not expected of one is noticed") {
+TEST_CASE("an unknown parser is refused, and unexpected exceptions are noticed") {
   CHECK_THROWS_WITH_AS(parser_named("html"), doctest::Contains("got html"), Error);
   const Parser careless{"careless", nullptr, [](const std::string& input) { std::stoi(input); }};
   CHECK(surprise(careless, "x") == "careless: stoi");

@@ -142,7 +142,7 @@ TEST_CASE("in single precision the GPU is as near to double as the CPU is, and b
   CHECK_BELOW(largest_difference(translation, translation_losses(kCpu, 0.1)), 0.1);
 }
 
-TEST_CASE_FIXTURE(InFolder, "weights are read and written from every device, bf16 beside them or not") {
+TEST_CASE_FIXTURE(InFolder, "weights are read and written from every device, with or without bf16 shadows") {
   const std::string file = folder.file("weights");
   const auto model_of = [](std::uint64_t seed, const Place& place) {
     Generator random(test_seed(seed));

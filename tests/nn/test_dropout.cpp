@@ -23,7 +23,7 @@ const Tensor& ones() {
 
 }  // namespace
 
-TEST_CASE("the share asked for is dropped, and the rest is scaled so that the mean stays") {
+TEST_CASE("the requested share is dropped, and the rest is scaled so that the mean stays") {
   for (const double probability : {0.1, 0.5, 0.9}) {
     const Tensor y = dropout_of(probability)(ones());
     double dropped = 0;
@@ -69,7 +69,7 @@ TEST_CASE("layers draw from streams of their own, and a seed fixes them all") {
 }
 
 TEST_CASE(
-    "ranks drop other elements, rank 0 those of a process alone, and also from a checkpoint of rank 0") {
+    "ranks drop different elements, rank 0 those of a single process, and also from rank 0's checkpoint") {
   const auto draws_of = [](int rank, std::uint64_t saved) {
     Dropout dropout = dropout_of(0.5);
     *dropout.named_counters()[0].second = saved;

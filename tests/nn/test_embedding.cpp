@@ -20,7 +20,7 @@ TEST_CASE("every id becomes its row, and a row's gradient is the sum over its pl
   CHECK(embedding.weight().gradient().to_vector<float>() == std::vector<float>{3, 4, 0, 0, 13, 16});
 }
 
-TEST_CASE("rows start normal with the standard deviation asked for") {
+TEST_CASE("rows start normal with the requested standard deviation") {
   Generator random(test_seed(1));
   Embedding embedding({500, 40, 0.25}, random);
   double squares = 0;

@@ -50,7 +50,7 @@ TEST_CASE("a gated network worked by hand") {
         std::vector<float>{-1.5, -200.5, 285.5, 28499.5});
 }
 
-TEST_CASE("dropout takes from what is gated, not from the sum") {
+TEST_CASE("dropout applies to the gated product, not to the sum") {
   Generator random(test_seed(2));
   FeedForward layer({3, 64, Unary::silu, 0.5, false, true}, random);
   set(layer, "down.weight", Tensor::full({3, 64}, 1));
@@ -63,7 +63,7 @@ TEST_CASE("dropout takes from what is gated, not from the sum") {
   CHECK(same_bits(layer(x), layer(x)));
 }
 
-TEST_CASE("activations go by name, and an unknown one is refused with the names there are") {
+TEST_CASE("activations go by name, and an unknown one is refused with a list of the names") {
   for (const Unary f : kUnaries) {
     if (is_activation(f)) CHECK(activation_named(name_of(f)) == f);
   }
@@ -71,7 +71,7 @@ TEST_CASE("activations go by name, and an unknown one is refused with the names 
         "[feed_forward] the activation must be relu, relu_squared, gelu, gelu_tanh or silu; got tanhh");
 }
 
-TEST_CASE("the two halves of a gated up are told, by name") {
+TEST_CASE("the two halves of a gated up-projection are listed by name") {
   Generator random(test_seed(1));
   FeedForward gated({6, 8, Unary::silu, 0, true, true}, random), plain({6, 8}, random);
   CHECK(gated.row_parts() == std::map<std::string, std::vector<Index>>{{"up.weight", {8, 8}}});

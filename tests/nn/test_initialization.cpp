@@ -77,7 +77,7 @@ TEST_CASE("only a matrix has fans") {
         "[initialization] a weight must be [Out, In]; got weight=f32[3]");
 }
 
-TEST_CASE("parts of a packed weight are drawn as if each stood alone") {
+TEST_CASE("parts of a packed weight are drawn as if each were alone") {
   Generator random(test_seed(3)), alone(test_seed(3));
   const Tensor packed = Tensor::empty({90, 20}), first = Tensor::empty({60, 20}),
                second = Tensor::empty({30, 20});

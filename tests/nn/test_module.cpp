@@ -72,7 +72,7 @@ TEST_CASE("parameters() writes the paths into the parameters, so that errors sho
   CHECK(message.find("1.weight") != std::string::npos);
 }
 
-TEST_CASE("any visit names the parameters that have no name yet, and keeps the names that they have") {
+TEST_CASE("any visit names the parameters without a name, and keeps the others' names") {
   Generator random(test_seed(1));
   Net net(random);
   net.layers[1].bias().set_name("mine");

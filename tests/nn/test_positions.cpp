@@ -75,7 +75,7 @@ TEST_CASE("sinusoids are constants; learned positions are a small random paramet
   CHECK_BELOW(deviation(std::sqrt(squares / 4000), 0.02), 0.05);
 }
 
-TEST_CASE("rotary positions add nothing, hold nothing and know no limit") {
+TEST_CASE("rotary positions add nothing, hold nothing and have no limit") {
   Positions rotary = positions_of(PositionKind::rotary, 4, 3);
   const Tensor x = random_values({2, 7, 4}, 2);
   CHECK(rotary(x, 5).state() == x.state());
@@ -83,7 +83,7 @@ TEST_CASE("rotary positions add nothing, hold nothing and know no limit") {
   CHECK(rotary.state().buffers.empty());
 }
 
-TEST_CASE("past the context half of it is dropped whenever it is full") {
+TEST_CASE("past the context, half of it is dropped whenever it is full") {
   for (const Index context : {1, 2, 3, 8, 9, 64}) {
     Index before = 0;
     for (Index length = 1; length < 5 * context; ++length) {

@@ -48,7 +48,7 @@ void at_once(const Work& work) {
 }  // namespace
 
 // Also built with the thread sanitizer: see thread_sanitized.cmake.
-TEST_CASE("threads share a model of each kind: all get the numbers of a thread alone") {
+TEST_CASE("threads share a model of each kind: all get the numbers of a single thread") {
   for (const LanguageKind& kind : language_kinds()) {
     CAPTURE(kind.name());
     DecoderOnly model = language_model(language_config(kind, 2 * kTokens), DType::f32);

@@ -22,7 +22,7 @@ ShortConvolution layer_of(Index taps) {
 
 }  // namespace
 
-TEST_CASE("it starts as nothing, and then is the operation") {
+TEST_CASE("it starts without effect, and then is the operation") {
   ShortConvolution layer({kWidth, 4});
   const Tensor x = random_values({2, 6, kWidth}, 4, DType::f32);
   CHECK(layer(x).to_vector<float>() == x.to_vector<float>());
@@ -70,7 +70,7 @@ TEST_CASE("tokens taken in any portions give what they give at once, after rows 
   }
 }
 
-TEST_CASE("nothing of a cache is recorded") {
+TEST_CASE("caches are not recorded") {
   const ShortConvolution layer = layer_of(3);
   ConvolutionCache cache;
   const Tape tape;

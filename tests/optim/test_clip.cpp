@@ -30,7 +30,7 @@ TEST_CASE("a norm that is not finite is returned and the gradients stay") {
   }
 }
 
-TEST_CASE("the norm is the same for any number of threads, and exact enough for large gradients") {
+TEST_CASE("the norm does not depend on the number of threads, and is exact enough for large gradients") {
   for (const Index size : {0, 1, 31, 63, 64, 65, 257, 300001}) {
     const Parameter x(Tensor::zeros({size}));
     const Tensor gradient = Tensor::empty({size});

@@ -40,7 +40,7 @@ TEST_CASE("the average follows the formula, its decay rising from 0, at every si
   }
 }
 
-TEST_CASE("weights and average change places and back to the same bits, shadows with them") {
+TEST_CASE("swapping weights and average twice restores every bit, shadows included") {
   const bool narrows = default_device().is_cuda();
   OptimCase model(DType::f32);
   if (narrows) model.weight.set_shadow(DType::bf16);
@@ -62,7 +62,7 @@ TEST_CASE("weights and average change places and back to the same bits, shadows 
   CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
 }
 
-TEST_CASE("restored in the middle it goes on to the same bits") {
+TEST_CASE("an average restored in the middle continues to the same bits") {
   const Parameter whole(Tensor::zeros({37}, DType::f64)), second(Tensor::zeros({37}, DType::f64));
   MovingAverage uninterrupted({whole}, 0.95), before({whole}, 0.95), after({second}, 0.95);
   OptimizerCopy copy;
@@ -85,7 +85,7 @@ TEST_CASE("restored in the middle it goes on to the same bits") {
   CHECK(std::abs(whole.value().at(0) - std::cos(29)) > 0.1);
 }
 
-TEST_CASE("ranks that divide the work have the average of those that do not, whole to save and to use") {
+TEST_CASE("ranks that divide the work have the usual average, whole to save and to use") {
   const auto averages = [](bool sharded, OptimizerCopy& saved) {
     std::vector<Tensor> values;
     reference::as_ranks(3, [&](Communicator& ranks) {

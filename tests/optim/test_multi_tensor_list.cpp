@@ -39,7 +39,7 @@ TEST_CASE("a table says where things are and how many") {
   CHECK(all.tensors[1].shadow == nullptr);
 }
 
-TEST_CASE("of a parameter that ranks divide it says where the process' own part is") {
+TEST_CASE("for a parameter that ranks divide, it says where the process' own part is") {
   OptimCase model(DType::f32);
   model.set_gradients(0);
   model.weight.set_shadow(DType::bf16);
@@ -101,7 +101,7 @@ TEST_CASE("large parameters have several chunks, empty ones none") {
   CHECK(filled(table, parameters).tensor_count == 3);
 }
 
-TEST_CASE("what is of another type or elsewhere is refused") {
+TEST_CASE("gradients of another type or on another device are refused") {
   OptimCase model(DType::f32);
   model.set_gradients(0);
   set_gradient(model.bias, Tensor::zeros({3}, DType::f64));

@@ -19,7 +19,7 @@ Parameter named(const char* name, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("hidden matrices are told by their shapes and names") {
+TEST_CASE("hidden matrices are recognised by their shapes and names") {
   for (const char* name :
        {"layers.0.attention.query_key_value.weight", "0.feed_forward.up.weight", "header.weight"})
     CHECK(is_hidden_matrix(named(name, {2, 3})));
@@ -65,7 +65,7 @@ TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients
   CHECK(state.tensors.size() == 5);
 }
 
-TEST_CASE("all ranks come to the same bits, and to the values of one; to divide the work is refused") {
+TEST_CASE("all ranks get the same bits, and a single process' values; dividing the work is refused") {
   RanksRun run;
   run.to = 5;
   run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };

@@ -60,7 +60,7 @@ TEST_CASE("state is named after the algorithm and the parameters") {
   CHECK(plain.tensors.count("sgd.velocity.0") == 1);
 }
 
-TEST_CASE("cleared gradients keep their buffers and are not stepped by") {
+TEST_CASE("cleared gradients keep their buffers, and steps pass over them") {
   OptimCase model(DType::f32);
   model.set_gradients(0);
   Sgd optimizer(model.parameters());
@@ -73,7 +73,7 @@ TEST_CASE("cleared gradients keep their buffers and are not stepped by") {
   CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
 }
 
-TEST_CASE("a step after the first keeps no memory, from the pool or from malloc") {
+TEST_CASE("a step after the first allocates no memory that stays, from the pool or from malloc") {
   OptimCase model(DType::f32);
   AdamW adamw(model.parameters());
   Sgd sgd(model.parameters(), {0.9, 0.1});
@@ -109,7 +109,7 @@ TEST_CASE("the first backward names parameters that visit() forgot") {
   CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
 }
 
-TEST_CASE("what is frozen, in another optimizer, named, or far from any optimizer is nobody's mistake") {
+TEST_CASE("parameters that are frozen, in another optimizer, or in no optimized model are not reported") {
   std::vector<std::unique_ptr<Sgd>> optimizers;
   const auto train = [&](const std::vector<Parameter>& some) {
     optimizers.push_back(std::make_unique<Sgd>(some));

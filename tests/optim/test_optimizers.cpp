@@ -161,7 +161,7 @@ TEST_CASE("a clipped step is the step at the clip's factor, to the same bits, an
   }
 }
 
-TEST_CASE("after steps whose norms were not finite all goes on as if they had not been, whatever the kind") {
+TEST_CASE("steps whose norms are not finite leave no trace, whatever the kind") {
   for (const OptimizerConfig& config : every_optimizer()) {
     CAPTURE(config.kind);
     const auto trained = [&](bool stumbles) {

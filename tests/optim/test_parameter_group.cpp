@@ -19,7 +19,7 @@ std::vector<Parameter> three() {
 
 }  // namespace
 
-TEST_CASE("a group is read from a text, and its own text is read to the same") {
+TEST_CASE("a group is parsed from a text, and its own text parses to the same group") {
   const ParameterGroup group = parameter_group_of("layers.*:optimizer=sgd,momentum=0.9,rate=0.1");
   CHECK(group.pattern == "layers.*");
   CHECK(group.optimizer == "sgd");
@@ -29,7 +29,7 @@ TEST_CASE("a group is read from a text, and its own text is read to the same") {
   CHECK(texts_of(parameter_groups_of(texts)) == texts);
 }
 
-TEST_CASE("what is not a group is refused") {
+TEST_CASE("malformed groups are refused") {
   for (const char* text : {"", "embedding", ":rate=1", "a:", "a:rate", "a:=1", "a:rate=", "a:rate=x",
                            "a:rate=1x", "a:rate=-1", "a:rate=inf", "a:rate=nan", "a:beta1=1e999"}) {
     CAPTURE(text);
@@ -37,7 +37,7 @@ TEST_CASE("what is not a group is refused") {
   }
 }
 
-TEST_CASE("the first group that matches has a parameter, and the rest comes last") {
+TEST_CASE("a parameter belongs to the first group that matches, and the rest to the last") {
   const std::vector<Parameter> all = three();
   const auto parts = grouped(all, parameter_groups_of({"*.weigh[t]:rate=1", "layers.?.*:rate=1"}));
   REQUIRE(parts.size() == 3);

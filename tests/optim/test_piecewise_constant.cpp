@@ -28,7 +28,7 @@ TEST_CASE("values change at their shares of the steps") {
   CHECK(PiecewiseConstant("0.1:4", 8).largest() == 8);
 }
 
-TEST_CASE("what is not a schedule is refused") {
+TEST_CASE("malformed schedules are refused") {
   for (const char* text :
        {"16", "0.5", ":", "0.5:", ":16", "0.5:16;0.6:8", "x:16", "0.5:x", "0.5:1.5", "0.5:0", "0.5:-4", "1:4",
         "-0.1:4", "0.5:4,0.5:8", "0.5:4,0.2:8", "nan:4", "0.5:99999999999999999999", "0.5:16 "}) {

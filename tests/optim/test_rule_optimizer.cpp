@@ -66,7 +66,7 @@ std::vector<Tensor> trained(const OptimizerConfig& config, Index size, DType typ
 
 }  // namespace
 
-TEST_CASE("every rule follows its formula at every size, and the number of threads does not show") {
+TEST_CASE("every rule follows its formula at every size, with any number of threads") {
   for (const Rule& rule : rules()) {
     CAPTURE(rule.config.kind);
     for (const DType type : {DType::f32, DType::f64}) {
@@ -139,7 +139,7 @@ TEST_CASE("settings that make no sense are refused by name") {
   CHECK(message_of<Error>([] { Lion({}, {1}); }) == "[lion] beta1 must be in [0, 1); got 1");
 }
 
-TEST_CASE("without momentum AdamW does not lose a gradient that shrinks in what came before") {
+TEST_CASE("without momentum AdamW does not lose a small gradient after a large one") {
   const Parameter x(Tensor::full({1}, 0));
   AdamW optimizer({x}, {0, 0, 1e-8, 0});
   for (const double gradient : {1e8, 1e-3}) {

@@ -62,7 +62,7 @@ TEST_CASE("a cooldown of all steps begins when the warm-up ends") {
   }
 }
 
-TEST_CASE("before the cooldown the number of steps is nothing to warm-up, stable, decay") {
+TEST_CASE("before the cooldown, warm-up, stable, decay does not depend on the number of steps") {
   const Schedule shorter({"warmup_stable_decay", 0.3, 7, 50, 0, 0.2}),
       longer({"warmup_stable_decay", 0.3, 7, 500, 0, 0.2});
   for (Index step = 0; step < 40; ++step) CHECK(shorter(step) == longer(step));

@@ -30,7 +30,7 @@ TEST_CASE("numbers and texts of different lengths reach every rank") {
   });
 }
 
-TEST_CASE("what does not fit is refused before anything is sent") {
+TEST_CASE("arguments that do not fit are refused before anything is sent") {
   as_ranks(2, [](Communicator& ranks) {
     CHECK_THROWS_WITH_AS(ranks.all_gather(values({1, 2, 3})),
                          "[all_gather] the elements must divide into equal shares for 2 ranks; got x=f64[3]; "

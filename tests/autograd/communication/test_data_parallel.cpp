@@ -76,7 +76,7 @@ TEST_CASE("ranks with unequal shares of each batch train what one process trains
   }
 }
 
-TEST_CASE("buckets leave in order while backward goes on") {
+TEST_CASE("buckets are sent in order while backward continues") {
   Log log;
   const Tensor x = Tensor::full({1}, 2, DType::f64);
   const Parameter first(Tensor::full({4}, 1, DType::f64)), second(Tensor::full({20}, 1, DType::f64)),
@@ -225,7 +225,7 @@ TEST_CASE("with one rank nothing is moved and nothing is done") {
   CHECK(x.state()->updated.end == 3);
 }
 
-TEST_CASE("what cannot be laid out, or has moved, is refused") {
+TEST_CASE("parameters that cannot be laid out, or have moved, are refused") {
   Log log;
   const auto ranks = std::make_shared<Twins>(log);
   Parameter x(Tensor::full({3}, 1, DType::f64));

@@ -74,7 +74,7 @@ TEST_CASE("ranks that divide the optimizer's work train what one process trains"
   }
 }
 
-TEST_CASE("without a limit of the norm shards have the bits of whole parameters, and a repeat has its own") {
+TEST_CASE("without clipping, shards have the bits of whole parameters, and runs repeat theirs") {
   for (const int size : {2, 3, 4}) {
     RanksRun whole;
     whole.type = DType::f32;
@@ -120,7 +120,7 @@ TEST_CASE("a norm that is not finite on one rank changes nothing on any") {
   });
 }
 
-TEST_CASE("what several ranks save, any number of ranks resumes") {
+TEST_CASE("a checkpoint of several ranks resumes on any number of ranks") {
   OptimizerCopy saved, whole;
   RanksRun first = sharded(), second = sharded(), plain;
   first.to = second.from = 4;
@@ -173,7 +173,7 @@ TEST_CASE("each rank keeps its share of the state") {
   }
 }
 
-TEST_CASE("of values with a shadow each rank keeps its share, and trains to the same bits") {
+TEST_CASE("each rank keeps its share of values with a shadow, and trains to the same bits") {
   const auto start = [] { return numbers({50}, 1, DType::f32); };
   const auto trained_with = [&](int size, bool sharded) {
     std::vector<Tensor> result;
@@ -211,7 +211,7 @@ TEST_CASE("of values with a shadow each rank keeps its share, and trains to the 
   }
 }
 
-TEST_CASE("divided values have no memory but while they are whole, and take what is loaded then") {
+TEST_CASE("divided values have memory only while they are whole, and are loaded then") {
   as_ranks(2, [](Communicator& ranks) {
     Parameter x(numbers({50}, 1, DType::f32));
     x.set_name("x");

@@ -34,7 +34,7 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("each launcher says who a process is, and without one it is alone") {
+TEST_CASE("each launcher gives a process its rank, and without one it is alone") {
   const struct {
     std::vector<std::pair<const char*, const char*>> variables;
     int rank, size;

@@ -15,7 +15,7 @@ TEST_CASE("a process is alone") {
   leave_launch();
 }
 
-TEST_CASE("a launcher's processes are told what the build lacks") {
+TEST_CASE("a launcher's processes are refused with what the build lacks") {
   setenv("PMI_RANK", "0", 1);
   setenv("PMI_SIZE", "3", 1);
   CHECK_THROWS_WITH_AS(join_launch(),

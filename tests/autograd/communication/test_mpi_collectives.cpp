@@ -79,11 +79,9 @@ TEST_CASE("all ranks get the same bits, again and again" SEVERAL_RANKS) {
   }
 }
 
-TEST_CASE("what MPI has done without an error throws none") {
-  CHECK_NOTHROW(check_mpi(MPI_SUCCESS, "all_reduce"));
-}
+TEST_CASE("MPI's successes throw nothing") { CHECK_NOTHROW(check_mpi(MPI_SUCCESS, "all_reduce")); }
 
-TEST_CASE("MPI's errors are said in its words" SEVERAL_RANKS) {
+TEST_CASE("MPI's errors are reported in its words" SEVERAL_RANKS) {
   join_launch();
   CHECK_THROWS_WITH_AS(check_mpi(MPI_ERR_COUNT, "all_reduce"),
                        doctest::Contains("[all_reduce] MPI: MPI_ERR_COUNT"), CommunicationError);

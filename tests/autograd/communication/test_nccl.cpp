@@ -83,7 +83,7 @@ TEST_CASE("tensors of the CPU go between the processes") {
   });
 }
 
-TEST_CASE("operations run behind the kernels before them, and before the kernels after their wait") {
+TEST_CASE("operations run after the kernels before them, and before the kernels after their wait") {
   if (!has_gpus(2)) return;
   EmulatedNccl nccl;
   for (const bool is_early : {true, false}) {
@@ -109,7 +109,7 @@ TEST_CASE("operations run behind the kernels before them, and before the kernels
   }
 }
 
-TEST_CASE("memory that nobody else holds, or of an operation that nobody waits for, is not reused too soon") {
+TEST_CASE("memory without another holder, or of an operation without a wait, is not reused too soon") {
   if (!has_gpus(2)) return;
   on_gpus(2, [](Communicator& gpus, Device device) {
     for (int round = 0; round < 3; ++round) {
@@ -240,7 +240,7 @@ TEST_CASE("an NCCL that is missing, too old or not the others' is refused on eve
         "NCCL_DEBUG=WARN, which says more");
 }
 
-TEST_CASE("what differs between the ranks does not pass unseen in the emulator") {
+TEST_CASE("the emulator reports differences between the ranks") {
   if (!has_emulated_gpus(2)) return;
   EmulatedNccl nccl;
   std::string seen;

@@ -7,7 +7,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("where there are no GPUs one process goes on, and several are refused") {
+TEST_CASE("without GPUs one process continues, and several are refused") {
   const auto alone = communicator_alone();
   CHECK(nccl_communicator(alone, 0).get() == alone.get());
   if (cuda::device_count() > 0) return;

@@ -47,7 +47,7 @@ TEST_CASE("a rank that waits longer than the limit throws from then on, wherever
   CHECK(is_well(Device::cuda(1)));
 }
 
-TEST_CASE("who waits for a device while the limit passes learns it there") {
+TEST_CASE("a thread that waits for a device while the limit passes gets the error there") {
   if (!has_gpus(2)) return;
   on_gpus(
       2,
@@ -63,7 +63,7 @@ TEST_CASE("who waits for a device while the limit passes learns it there") {
       kLimit);
 }
 
-TEST_CASE("ranks that do not come together are given up after the limit") {
+TEST_CASE("ranks that do not meet are abandoned after the limit") {
   if (!has_emulated_gpus(2)) return;
   EmulatedNccl nccl;
   nccl->fault = {"ncclCommInitRankConfig", 1, ncclSystemError, "Connection refused"};
@@ -80,7 +80,7 @@ TEST_CASE("ranks that do not come together are given up after the limit") {
   reference::as_ranks(2, start);
 }
 
-TEST_CASE("a failure of NCCL's is told with its own words and what may help") {
+TEST_CASE("a failure of NCCL is reported in its own words with a remedy") {
   if (!has_emulated_gpus(2)) return;
   EmulatedNccl nccl;
   const auto message_with = [&](const emulator::NcclLibrary::Fault& fault) {
@@ -112,7 +112,7 @@ TEST_CASE("a failure of NCCL's is told with its own words and what may help") {
         "which says more");
 }
 
-TEST_CASE("an error that NCCL notices later is told too") {
+TEST_CASE("an error that NCCL notices later is reported too") {
   if (!has_emulated_gpus(2)) return;
   EmulatedNccl nccl;
   nccl->fault = {"ncclCommGetAsyncError", 0, ncclRemoteError, "socket closed"};

@@ -48,7 +48,7 @@ std::vector<Tensor> trained_values(const std::shared_ptr<Communicator>& ranks, D
 
 }  // namespace
 
-TEST_CASE("GPUs that share a batch train as one process does, with their buckets beside the backward pass") {
+TEST_CASE("GPUs that share a batch train as one process does, with buckets sent during the backward pass") {
   if (!has_gpus(2)) return;
   const std::vector<Tensor> alone = trained_values(communicator_alone(), Device::cpu(), false);
   EmulatedNccl nccl;

@@ -43,7 +43,7 @@ std::string refusal(const char* name, const Json& value) {
 
 }  // namespace
 
-TEST_CASE("a configuration is an object of its fields, but for those without a value") {
+TEST_CASE("a configuration is an object of its fields, except those without a value") {
   CHECK(json_of(Everything()).dump() ==
         R"({"flag":false,"closed":false,"sign":"plus","whole":1,"size":2,"seed":9,"number":0.5,"small":0.1,)"
         R"("text":"a","list":[]})");
@@ -81,7 +81,7 @@ TEST_CASE("values of another type or out of range are refused by the field's nam
   CHECK(read_message<Everything>(Json::array()) == "it must be an object; got []");
 }
 
-TEST_CASE("a field of nobody's is refused by its name, unless somebody keeps it in the same object") {
+TEST_CASE("an unknown field is refused by its name, unless another reader of the same object knows it") {
   Json json = json_of(Everything());
   json["colour"] = "red";
   CHECK(read_message<Everything>(json) == "it has a field that this version does not know: colour");

@@ -32,13 +32,13 @@ TEST_CASE("keys given twice, deep nesting and what is not JSON are refused") {
   CHECK(parse_refusal("{} x").find("it is not JSON: ") == 0);
 }
 
-TEST_CASE("keys and what the parser says are shortened in messages") {
+TEST_CASE("keys and the parser's words are shortened in messages") {
   const std::string key(300, 'k'), shown(200, 'k');
   CHECK(parse_refusal("{\"" + key + "\": 1, \"" + key + "\": 1}") == "it has \"" + shown + "...\" twice");
   CHECK(parse_refusal("[" + std::string(100000, '1') + "]").size() < 300);
 }
 
-TEST_CASE("many keys are read in no more than a moment") {
+TEST_CASE("many keys are read quickly") {
   std::string text = "{\"k\":[";
   for (int i = 0; i < 200000; ++i) text += "{},";
   text += "0]";
@@ -58,7 +58,7 @@ TEST_CASE("a NUL byte does not end the text") {
   CHECK(parse_json("\"\\u0000\"").get<std::string>() == "\0"s);  // is spelt so
 }
 
-TEST_CASE("keys come in order or as they stand, and both kinds are as strict") {
+TEST_CASE("keys come sorted or as in the file, and both kinds are equally strict") {
   const std::string text = R"({"b": 1, "a": 2})";
   CHECK(parse_json(text).dump() == R"({"b":1,"a":2})");
   CHECK(parse_json<nlohmann::json>(text).dump() == R"({"a":2,"b":1})");

@@ -11,7 +11,7 @@ struct Empty {
 
 }  // namespace
 
-TEST_CASE("a retired field is left out where it has its default, and else refused by its name") {
+TEST_CASE("a retired field is left out where it has its default, and otherwise refused by name") {
   CHECK(read_message<Empty>({{"fix_norm", false}}) == "nothing was thrown");
   CHECK(read_message<Empty>({{"fix_norm", true}}) ==
         "fix_norm was retired in the course of version 0.1.0 and must be false; got true; "

@@ -15,7 +15,7 @@ TEST_CASE("a mapping is an object, whose scalars have JSON's types unless they a
                        R"("lr":0.0001,"v":"v1.10.0 6f6d4846"})");
 }
 
-TEST_CASE("other YAML is refused, the line named") {
+TEST_CASE("other YAML is refused with its line") {
   const auto refusal = [](const char* text) {
     return message_of<DataError>([&] { parse_yaml("x.yml", text); });
   };

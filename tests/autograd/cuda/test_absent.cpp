@@ -8,7 +8,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a build or a machine without GPUs says so wherever one is asked for") {
+TEST_CASE("a build or a machine without GPUs says so wherever one is requested") {
   if (cuda::device_count() > 0) return;
   CHECK(!cuda::availability().empty());
   std::uint64_t number = 0;

@@ -8,7 +8,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("memory of a capture is used again within it, and by the next graph") {
+TEST_CASE("memory of a capture is reused within it, and by the next graph") {
   const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
   {
     const Tensor y = numbers(0);

@@ -44,7 +44,7 @@ TEST_CASE("downloads report device errors too") {
   CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
 }
 
-TEST_CASE("a failed device throws wherever it is waited for or given work, until that is taken back") {
+TEST_CASE("a failed device throws wherever it is waited for or given work, until its failure is cleared") {
   const Tensor x = numbers(1);
   cuda::set_failure(0, std::make_exception_ptr(DataError("", 0, "the network is down")));
   CHECK_THROWS_AS(cuda::synchronize(0), DataError);
@@ -54,7 +54,7 @@ TEST_CASE("a failed device throws wherever it is waited for or given work, until
   CHECK(x.to_vector<double>()[0] == 1);
 }
 
-TEST_CASE("any number of watches find room, and an earlier error is not lost among them") {
+TEST_CASE("any number of watches finds room, and an earlier error is not lost among them") {
   for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
   leave_error(cuda::watch_for_device_error(0, described), 8, 9);
   const std::string message = message_of<ShapeError>([] {

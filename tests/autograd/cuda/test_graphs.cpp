@@ -33,7 +33,7 @@ TEST_CASE("captured work does not run, and a graph runs as often as it is launch
   CHECK(z.at(0) == 1);
 }
 
-TEST_CASE("a capture that is not finished has no effect, and the device works on") {
+TEST_CASE("an unfinished capture has no effect, and the device keeps working") {
   const Tensor x = numbers(1);
   {
     const cuda::Capture capture(0, 0);
@@ -65,7 +65,7 @@ TEST_CASE("a capture that needs too much memory is refused, and nothing is captu
   CHECK(x.at(0) == 2);
 }
 
-TEST_CASE("a graph that finds no memory for itself is not made, and the device works on") {
+TEST_CASE("a graph that finds no memory is not made, and the device keeps working") {
   // How much memory a graph takes on a real device is not known.
   if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
   const Tensor x = numbers(1), y = numbers(2);

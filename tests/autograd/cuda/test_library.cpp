@@ -12,7 +12,7 @@ TEST_CASE("functions of a loaded library can be called") {
   CHECK(root(9) == 3);
 }
 
-TEST_CASE("what cannot be loaded, and what it has not got, is named with a remedy") {
+TEST_CASE("missing libraries and functions are named with a remedy") {
   const std::string missing =
       message_of<DeviceError>([] { cuda::Library("[test] roots", "libnone.so.1", {"/nowhere"}); });
   CHECK(missing.find("[test] roots need libnone.so.1, which cannot be loaded: /nowhere/libnone.so.1") == 0);

@@ -23,7 +23,7 @@ TEST_CASE("statistics count what is handed out, and the pool keeps what comes ba
   CHECK(nothing.memory != nullptr);
 }
 
-TEST_CASE("memory released behind queued kernels is reused before the device runs out") {
+TEST_CASE("memory released after queued kernels is reused before the device runs out") {
   if (cuda::is_host_readable()) return;
   const std::vector<unsigned char> bytes(64);  // in 10 GiB, a piece at a time, each released at once
   for (int i = 0; i < 20; ++i) {

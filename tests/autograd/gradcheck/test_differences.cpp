@@ -47,13 +47,13 @@ TEST_CASE("a bump that the coarse steps overlook is seen") {
   CHECK_BELOW(std::fabs(d.value / (-2e4 * std::exp(-1)) - 1), 1e-6);
 }
 
-TEST_CASE("where small steps round too much, larger ones count") {
+TEST_CASE("where small steps round too much, larger ones are used") {
   const auto f = [](double x) { return 1e7 + std::sin(x); };
   CHECK_BELOW(std::fabs(derivative_of(f).value - 1), 1e-7);
   CHECK(derivative_of(f).uncertainty < 1e-7);
 }
 
-TEST_CASE("a function that is nowhere a number has no derivative") {
+TEST_CASE("a function that is NaN everywhere has no derivative") {
   CHECK(std::isnan(derivative_of([](double) { return std::nan(""); }).value));
   CHECK_BELOW(std::fabs(derivative_of([](double x) { return std::log(x + 5e-4); }).value / 2e3 - 1), 1e-8);
 }
@@ -72,7 +72,7 @@ TEST_CASE("what is off by more than a tenth of the tolerance is extrapolated, th
   CHECK(right.worst_element == 12);
 }
 
-TEST_CASE("the first that fails ends the comparison, by its own fault or that of the differences") {
+TEST_CASE("the first failure ends the comparison, whether the gradient or the differences are at fault") {
   int calls = 0;
   const auto compared = [&](const NumericDerivative& again, double scale = 0) {
     calls = 0;
@@ -91,7 +91,7 @@ TEST_CASE("the first that fails ends the comparison, by its own fault or that of
   CHECK(compared({1, 1e-12}, 20).scale == 20);
 }
 
-TEST_CASE("what passed by itself is not made to fail by what is no better known") {
+TEST_CASE("a passing element fails only by an extrapolation that is exact enough") {
   const std::vector<ComparedElement> near = {{0, 1, 1 + 8e-8}};
   const auto compared = [&](double uncertainty) {
     return compare_elements("x", near, 0, {}, [&](std::size_t, double) {

@@ -130,7 +130,7 @@ TEST_CASE("a fault that is smaller than the error of the differences is noticed"
   }
 }
 
-TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is said to be so") {
+TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is reported as such") {
   const Tensor x = values({0.3, -1.2, 2}), shift = values({0.7});
   const GradcheckReport report = gradcheck([&] { return softmax(x + shift); }, {{"x", x}, {"shift", shift}});
   CHECK(report.passed());

@@ -85,7 +85,7 @@ TEST_CASE("forward mode finds the derivative along a direction, input by input a
   CHECK(x.to_vector<double>() == std::vector<double>{0.3, -1.2, 2, 0.5});
 }
 
-TEST_CASE("each comparison notices what is wrong in one pass alone") {
+TEST_CASE("each comparison notices a fault in one pass alone") {
   const Tensor x = values({0.3, -1.2, 2});
   const auto check = [&](double a, double b, Index directions) {
     const auto report = gradcheck([&] { return cube(x, a, b); }, {{"x", x}}, every_mode(directions));
@@ -100,7 +100,7 @@ TEST_CASE("each comparison notices what is wrong in one pass alone") {
   }
 }
 
-TEST_CASE("forward mode alone notices a backward that is not recorded as a function of what comes in") {
+TEST_CASE("forward mode alone notices a backward that is not recorded as a function of its gradient") {
   const Tensor x = values({0.3, -1.2});
   const auto function = [&] {
     return record("square", {x}, {x}, pow(x.detach(), 2),
@@ -121,7 +121,7 @@ TEST_CASE("forward mode knows functions that are linear, that return their input
   CHECK(report.forward_inputs[1].zero_in_theory());
 }
 
-TEST_CASE("a pass that gives other bits the next time is reported by the inputs that it concerns") {
+TEST_CASE("a pass that gives other bits the next time is reported with the inputs that it affects") {
   const Tensor x = values({0.3, -1.2, 2}), y = values({1, 2, 3});
   int passes = 0;
   const auto function = [&] {

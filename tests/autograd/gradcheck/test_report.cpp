@@ -54,7 +54,7 @@ TEST_CASE("a line says where it is worst, of inputs that have elements, and how 
   CHECK(text.find("e+00  300 checked  ok\n") != std::string::npos);
 }
 
-TEST_CASE("what the differences cannot tell is not called wrong") {
+TEST_CASE("gradients that the differences cannot resolve are not called wrong") {
   GradcheckInput unsettled = compared("unsettled", 0, 2);
   unsettled.fault = kTooCoarse;
   const GradcheckReport report{{unsettled}, {}, {}, {}, {}};
@@ -64,7 +64,7 @@ TEST_CASE("what the differences cannot tell is not called wrong") {
   CHECK(report.text().find("WRONG") == std::string::npos);
 }
 
-TEST_CASE("every part counts, and has its lines, with what is known of a fault") {
+TEST_CASE("every part counts, and has its lines, with the cause of a fault") {
   const GradcheckInput right = compared("right", 1, 1);
   GradcheckInput wrong = compared("wrong", 0, 2);
   wrong.fault = "it gets no gradient";

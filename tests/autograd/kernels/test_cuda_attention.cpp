@@ -71,7 +71,7 @@ Tensor rounded_bf16(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); 
 
 }  // namespace
 
-TEST_CASE("random attention on a GPU: what the masks leave out may hold anything") {
+TEST_CASE("random attention on a GPU: masked values may hold anything") {
   constexpr Index kMostPairs = 20000;
   for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
     AttentionPath plain = gpu_path("plain", type);
@@ -145,7 +145,7 @@ TEST_CASE("relative distances of a block that end with the first key of a tile")
   }
 }
 
-TEST_CASE("gradients of what changes the scores are added to those that there are") {
+TEST_CASE("gradients of score modifiers are added to existing ones") {
   Generator random(test_seed(47));
   const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
   AttentionOptions options = modified_options(20, 70, random);
@@ -199,7 +199,7 @@ TEST_CASE("bf16 errors are at most twice, of gradients three times, those of pla
   }
 }
 
-TEST_CASE("in bf16 what the masks leave out may hold anything, and an f32 mask is added as it is") {
+TEST_CASE("in bf16 masked values may hold anything, and an f32 mask is added as it is") {
   Generator random(test_seed(3));
   const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
   AttentionCase c{in, {}};

@@ -143,7 +143,7 @@ TEST_CASE("inputs that the kernels do not support are left alone") {
   CHECK(!takes_backward(136, 0));
 }
 
-TEST_CASE("attention takes it where it can") {
+TEST_CASE("attention uses it where it can") {
   const AttentionCase c = case_of({2, 100, 140, 2, 1, 64, 64}, 7);
   const KernelCase direct(c);
   REQUIRE(direct.hopper_forward());
@@ -191,7 +191,7 @@ TEST_CASE("sections have as many heads as the cache holds, and blocks about the 
   for (const HopperCase& causal : cases) CHECK(imbalance(order_of(causal, 32 << 20), 132) < 1.04);
 }
 
-TEST_CASE("blocks that work off many tiles, or one, in one section or several: the same bits") {
+TEST_CASE("blocks that process many tiles or one, in one section or several: the same bits") {
   const HopperCase cases[] = {
       {1, 600, 600, 2, 1, 64, 64, "causal"},     {2, 131, 290, 4, 1, 64, 64},
       {1, 500, 500, 2, 2, 64, 64, "documents"},  {1, 420, 500, 3, 1, 128, 128, "window"},

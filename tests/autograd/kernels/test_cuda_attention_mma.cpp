@@ -35,7 +35,7 @@ TEST_CASE("many tiles of queries and keys, any options") {
   }
 }
 
-TEST_CASE("tiles that every query sees whole, beside others, for each width") {
+TEST_CASE("tiles that every query sees whole, next to others, for each width") {
   for (const Index width : {32, 64, 128, 256}) {
     for (const std::string kind : {"all", "causal", "packed"}) {
       CAPTURE(kind);
@@ -82,7 +82,7 @@ TEST_CASE("heads side by side in one projection are read, and get their gradient
   }
 }
 
-TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
+TEST_CASE("gradients are added or written, as requested") {
   Generator random(test_seed(5));
   const auto hopper = [](auto&&... in) { return kernels::hopper_attention_backward(in...); };
   struct Kind {

@@ -94,7 +94,7 @@ TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
   }
 }
 
-TEST_CASE("ids that are not there are told in the CPU's words, the first of them") {
+TEST_CASE("the first id out of range is reported in the CPU's words") {
   Generator random(test_seed(3));
   for (const Index count : {1, 40, 2000, 5000}) {
     for (const Index at : {Index{0}, count / 2, count - 1}) {
@@ -125,7 +125,7 @@ TEST_CASE("ids that are not there are told in the CPU's words, the first of them
                           Tensor::zeros({3}, DType::i32, Device::cuda())));
 }
 
-TEST_CASE("indices that are not there are told in the CPU's words; they give zeros, and get nothing") {
+TEST_CASE("indices out of range are reported in the CPU's words, give zeros, and get no gradient") {
   const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
   const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
   CHECK(device_error_of([&] { gather(x, 0, index); }) ==

@@ -82,7 +82,7 @@ TEST_CASE("softmax and its logarithm") {
   }
 }
 
-TEST_CASE("sums, in parts and of more rows and columns than there are blocks too") {
+TEST_CASE("sums, also in parts and of more rows and columns than there are blocks") {
   Generator random(test_seed(2));
   for (const Shape& shape : {Shape{2, 9, 1}, Shape{kManyRows, 1025, 1}, Shape{1, 4200, 1}, Shape{2, 300, 40},
                              Shape{kManyRows, 2, 2}}) {
@@ -153,7 +153,7 @@ TEST_CASE("linear attention, of several chunks") {
   }
 }
 
-TEST_CASE("losses, of logits and of what they are made of") {
+TEST_CASE("losses, of logits and of states and weights") {
   Generator random(test_seed(4));
   for (const Shape& shape : kRows) {
     CAPTURE(shape.text());
@@ -176,7 +176,7 @@ TEST_CASE("losses, of logits and of what they are made of") {
   }
 }
 
-TEST_CASE("embeddings, of more ids than one block looks at a time") {
+TEST_CASE("embeddings, of more ids than one block reads at a time") {
   Generator random(test_seed(5));
   for (const Shape& shape : {Shape{1300, 33}, Shape{3, 1100}}) {
     const Tensor ids = small_ids({shape[0]}, 60, random);
@@ -185,7 +185,7 @@ TEST_CASE("embeddings, of more ids than one block looks at a time") {
   }
 }
 
-TEST_CASE("rotation, of more pairs than travel with a launch too") {
+TEST_CASE("rotation, also of more pairs than travel with a launch") {
   Generator random(test_seed(6));
   const Tensor positions = small_ids({5}, 100, random);
   for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
@@ -237,7 +237,7 @@ TEST_CASE("functions, on their own, as gates and behind a linear map") {
             {host_normal({20, 0}, random), host_normal({0, 20}, random)}, random);
 }
 
-TEST_CASE("arithmetic, choices, comparisons and a look for what is not finite") {
+TEST_CASE("arithmetic, choices, comparisons and a search for values that are not finite") {
   Generator random(test_seed(9));
   const Tensor mask = random_mask({5, 70}, random).to(Device::cpu());
   const auto uniform = [&](const Shape& shape) {
@@ -309,7 +309,7 @@ TEST_CASE("attention in bf16 on tensor cores, of each width and with dropout") {
   }
 }
 
-TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
+TEST_CASE("attention with modifiers of its scores, and their gradients") {
   Generator random(test_seed(14));
   const auto check = [&](const char* kind, DType type, Index queries, Index keys, Index width,
                          bool is_sigmoid = false) {
@@ -347,7 +347,7 @@ TEST_CASE("attention: widths that several blocks share, and packed sequences") {
   options.window_before = 30;
   check_gpu(attention_with(options), {host_normal({1, 90, 3 * 40 + 36}, random)}, random);
 }
-TEST_CASE("attention in plain operations: what masks leave in") {
+TEST_CASE("attention in plain operations: visible pairs of masks") {
   Generator random(test_seed(13));
   const std::vector<Tensor> in = attention_inputs(20, 30, 8, 8, false, random);
   AttentionOptions options;

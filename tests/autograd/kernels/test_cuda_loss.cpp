@@ -169,7 +169,7 @@ TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
   }
 }
 
-TEST_CASE("classes that cannot be have no part in it, a NaN shows") {
+TEST_CASE("impossible classes have no effect, and a NaN is not hidden") {
   Generator random(test_seed(8));
   for (const Index classes : {40, 1100, 9000}) {
     CAPTURE(classes);

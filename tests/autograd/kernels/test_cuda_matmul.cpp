@@ -31,7 +31,7 @@ Function plain_linear_with(std::optional<Unary> activation) {
 
 }  // namespace
 
-TEST_CASE("an affine map is the CPU's, with and without what may be done in the product's epilogue") {
+TEST_CASE("an affine map is the CPU's, with and without work in the product's epilogue") {
   Generator random(test_seed(1));
   for (const auto& size : kProductSizes) {
     const Index rows = size[0], in = size[1], out = size[2];
@@ -142,7 +142,7 @@ TEST_CASE("a bias' gradient over many rows, in parts, by itself and with the slo
   }
 }
 
-TEST_CASE("stacks whose second factor repeats, by axes that are rows of one product and by others") {
+TEST_CASE("stacks whose second factor repeats, along axes that merge into rows and along others") {
   Generator random(test_seed(5));
   const auto check = [&](const Factor& a, const Factor& b, bool output_by_head = false) {
     const auto there = [](Factor factor) {

@@ -69,7 +69,7 @@ std::vector<Tensor> clipped_steps(const OptimizerConfig& config, DType type, Dev
 
 }  // namespace
 
-TEST_CASE("steps and averages lead where the CPU's lead, and a shadow follows its value") {
+TEST_CASE("steps and averages agree with the CPU's, and a shadow follows its value") {
   for (const OptimizerConfig& config : kElementwise) {
     CAPTURE(config.kind);
     for (const Index count : std::vector<Index>{0, 1, 255, 257, 2 * kernels::kStepChunk + 3}) {
@@ -115,7 +115,7 @@ TEST_CASE("the norm of gradients is the CPU's to double's accuracy, the same twi
   CHECK(gradient_norm({}) == 0);
 }
 
-TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any address, and repeat") {
+TEST_CASE("clipped steps of many parameters agree with the CPU's, at any address, and repeat") {
   for (const OptimizerConfig& config : kElementwise) {
     CAPTURE(config.kind);
     for (const DType type : {DType::f32, DType::f64}) {
@@ -134,7 +134,7 @@ TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any ad
   }
 }
 
-TEST_CASE("parameters of more counts of steps than travel with a launch") {
+TEST_CASE("parameters with more different step counts than travel with a launch") {
   const auto run = [&](Device device) {
     Generator random(test_seed(9));
     std::vector<Parameter> parameters;
@@ -157,7 +157,7 @@ TEST_CASE("parameters of more counts of steps than travel with a launch") {
   for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
 }
 
-TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, and repeats") {
+TEST_CASE("Muon agrees with the CPU's, nearly so with products in bf16, and repeats") {
   enum class In { f64, f32, bf16 };
   const auto run = [](Device device, In in) {
     Generator random(test_seed(11));
@@ -197,7 +197,7 @@ TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, an
   }
 }
 
-TEST_CASE("steps after the first keep no more of a GPU's memory") {
+TEST_CASE("steps after the first allocate no more of a GPU's memory") {
   Generator random(test_seed(10));
   const Parameter x(host_normal({100}, random, DType::f32).to(Device::cuda()));
   AdamW optimizer({x});

@@ -51,7 +51,7 @@ TEST_CASE("one query worked by hand: scores ln 3 and 0 give weights 3/4 and 1/4"
   }
 }
 
-TEST_CASE("random attention: additive scores, what the masks leave out may hold anything") {
+TEST_CASE("random attention: additive scores, masked values may hold anything") {
   const int cases = cases_here(kCases);
   for (const DType type : {DType::f64, DType::f32}) {
     const auto path = [&](const char* name, Function function) {

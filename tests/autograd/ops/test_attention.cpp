@@ -56,7 +56,7 @@ TEST_CASE("one tensor may be query, key and value") {
               1e-13);
 }
 
-TEST_CASE("parameters gather over steps, and only who wants a gradient gets one") {
+TEST_CASE("parameters accumulate over steps, and only tensors that need a gradient get one") {
   Generator random(test_seed(10));
   const AttentionInputs in = random_inputs(1, 5, 33, 2, 2, 3, 4, random);
   const Tensor seed = random_normal({1, 5, 2, 4}, random);

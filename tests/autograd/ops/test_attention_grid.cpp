@@ -31,7 +31,7 @@ std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionO
 
 }  // namespace
 
-TEST_CASE("random attention: tiled, composed and packed, what the masks leave out may hold anything") {
+TEST_CASE("random attention: tiled, composed and packed, masked values may hold anything") {
   const int cases = cases_here(kGridCases);
   for (const DType type : {DType::f64, DType::f32}) {
     const auto path = [&](const char* name, AttentionFunction function) {
@@ -46,7 +46,7 @@ TEST_CASE("random attention: tiled, composed and packed, what the masks leave ou
   }
 }
 
-TEST_CASE("second derivatives do not show what the masks leave out") {
+TEST_CASE("masked values do not affect second derivatives") {
   for (int i = 0; i < cases_here(kSecondOrderCases); ++i) {
     Generator random(test_seed(static_cast<std::uint64_t>(1000 + i)));
     const AttentionCase c = random_case(random);

@@ -3,7 +3,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("axes along which every operand runs on or repeats are merged") {
+TEST_CASE("axes along which every operand is contiguous or repeats are merged") {
   const Shape result{2, 3, 4, 5};
   CHECK(broadcast_walk(result, result, result, result).axes == 1);
   CHECK(broadcast_walk(result, result, {}, result).axes == 1);

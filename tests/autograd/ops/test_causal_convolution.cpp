@@ -81,7 +81,7 @@ TEST_CASE("a weight may be one row of numbers") {
   CHECK(one.gradients[1].to_vector<double>() == other.gradients[1].to_vector<double>());
 }
 
-TEST_CASE("gradients of both orders, added to what another use has left") {
+TEST_CASE("gradients of both orders, added to another use's") {
   Generator random(test_seed(3));
   const Tensor x = random_normal({2, 5, 3}, random);
   for (const Index taps : {1, 3, 6}) {

@@ -45,7 +45,7 @@ TEST_CASE("values and gradients equal the definition at every size") {
   }
 }
 
-TEST_CASE("f32 and f64, one thread and two, a row and a matrix drop the same elements") {
+TEST_CASE("f32 and f64, one thread and two, and a row and a matrix drop the same elements") {
   const Tensor y = dropout(ones(100000), 0.3, kKey);
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
@@ -80,7 +80,7 @@ TEST_CASE("the share of kept elements is what it should be, and seed, stream and
   }
 }
 
-TEST_CASE("a bit an element is what backward keeps") {
+TEST_CASE("backward keeps one bit per element") {
   Tape tape;
   const Tensor x = ones(64 * 1000);
   tape.watch(x);

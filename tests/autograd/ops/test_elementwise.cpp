@@ -257,7 +257,7 @@ TEST_CASE("where chooses element by element and broadcasts all three operands") 
   CHECK(where(random_mask({0}, random), values({1}), values({2})).shape() == Shape{0});
 }
 
-TEST_CASE("masked fill keeps what is not masked, and no gradient flows where it is, NaN or not") {
+TEST_CASE("masked fill keeps unmasked elements, and masked ones get no gradient, NaN or not") {
   const Parameter x(values({1, NAN, 3}));
   const Tensor mask = Tensor::from<bool>({false, true, false});
   Tape tape;

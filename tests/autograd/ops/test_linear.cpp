@@ -152,7 +152,7 @@ TEST_CASE("values and gradients agree with PyTorch") {
   }
 }
 
-TEST_CASE("few rows times a matrix of any size, on two threads, leave the threads as they were") {
+TEST_CASE("few rows times a matrix of any size, on two threads, restore the number of threads") {
   const int before = omp_get_max_threads();
   omp_set_num_threads(2);
   for (const Index rows : {1, 3, 4, 5}) {

@@ -111,13 +111,13 @@ TEST_CASE("values, the last state and gradients are those of plain operations at
   }
 }
 
-TEST_CASE("in f32 no farther from f64 than three times what plain operations are, gradients five times") {
+TEST_CASE("in f32 errors are at most three times those of plain operations, of gradients five times") {
   Generator random(test_seed(2));
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.name);
     const Sizes n{1, 40, 2, 24, 20};
-    // Of y and the gradients, each the sum of many problems': the ratio, 1 for y and up to 2 for the gradients
-    // of decays, strays by a tenth.
+    // Errors of y and of each gradient, summed over the problems: their ratio, 1 for y and up to 2 for the
+    // gradients of decays, varies by a tenth.
     std::vector<double> plain_errors(7), errors(7);
     for (int problem = 0; problem < 15; ++problem) {
       std::vector<Tensor> rounded, exact_in;
@@ -146,7 +146,7 @@ TEST_CASE("in f32 no farther from f64 than three times what plain operations are
   }
 }
 
-TEST_CASE("golden values, in f32 as near as the two functions that transformers has") {
+TEST_CASE("golden values, in f32 as close as transformers' two functions are to each other") {
   const Golden golden("linear_attention");
   for (const char* name : {"gla", "deltanet", "kda", "gated_deltanet"}) {
     CAPTURE(name);
@@ -181,7 +181,7 @@ TEST_CASE("golden values, in f32 as near as the two functions that transformers 
   }
 }
 
-TEST_CASE("gradients of both orders, added to what another use has left") {
+TEST_CASE("gradients of both orders, added to another use's") {
   Generator random(test_seed(3));
   for (const Kind& kind : kKinds) {
     std::vector<Tensor> in = random_inputs(kind, {2, 4, 2, 3, 2}, random);
@@ -198,7 +198,7 @@ TEST_CASE("gradients of both orders, added to what another use has left") {
   }
 }
 
-TEST_CASE("the same tokens in pieces, each from the state that the last one left") {
+TEST_CASE("the same tokens in pieces, each from the last one's state") {
   Generator random(test_seed(4));
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.name);
@@ -218,7 +218,7 @@ TEST_CASE("the same tokens in pieces, each from the state that the last one left
   }
 }
 
-TEST_CASE("a decay to nothing begins again, whatever the state held") {
+TEST_CASE("a decay of 0 starts over, whatever the state held") {
   Generator random(test_seed(5));
   for (const bool by_channel : {false, true}) {
     const Kind kind{"forgets", true, by_channel, true, true};

@@ -144,7 +144,7 @@ TEST_CASE("in single precision it is as far off as the roundings of its logits")
   }
 }
 
-TEST_CASE("gradients are added to what another use has left, a parameter's too") {
+TEST_CASE("gradients are added to another use's, a parameter's too") {
   Generator random(test_seed(5));
   for (const Index chunk : {2, 9}) {
     const std::vector<Tensor> inputs = inputs_of(9, 20, 33, true, random);
@@ -235,8 +235,7 @@ TEST_CASE("a batch of few rows keeps the smaller of dlogits and the weight's gra
   CHECK(saved(10, 9) == 4 * (10 * 10 + 100 * 10));
 }
 
-TEST_CASE(
-    "gradients that nobody wants are neither computed nor kept; the others are those of the plain path") {
+TEST_CASE("unneeded gradients are neither computed nor kept; the others are those of the plain path") {
   Generator random(test_seed(12));
   const std::vector<Tensor> inputs = inputs_of(9, 20, 33, true, random);
   const Tensor targets = targets_with_gaps({9}, 33, random);

@@ -61,7 +61,7 @@ TEST_CASE("the sum of a softmax over a long row") {
   CHECK_BELOW(error_of(slice(log_y, 0, 1, count - 1), -kTenth - std::log(total)), most(count));
 }
 
-TEST_CASE("gradients of what is repeated: scalars, biases, rows of a table, gains of a norm") {
+TEST_CASE("gradients of broadcast values: scalars, biases, rows of a table, gains of a norm") {
   const Index count = many(), rows = count / 4;
   const Parameter scalar(Tensor::full({}, 1)), bias(Tensor::full({4}, 1)), table(Tensor::full({3, 4}, 1)),
       gain(Tensor::full({4}, 1)), shift(Tensor::full({4}, 0));

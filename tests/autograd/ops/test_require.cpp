@@ -5,7 +5,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a rule that does not hold is told with the arguments and the remedy") {
+TEST_CASE("a broken rule is reported with the arguments and the remedy") {
   const Tensor x = Tensor::zeros({2, 3});
   const Shape shape{4};
   const Named both[] = {{"x", x}, {"shape", shape}};

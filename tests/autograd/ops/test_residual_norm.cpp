@@ -95,7 +95,7 @@ TEST_CASE("everything dropped, nothing recorded, nothing in") {
         }).find("probability must be in [0, 1]") != std::string::npos);
 }
 
-TEST_CASE("a gradient that others hold stays as it is") {
+TEST_CASE("a gradient with other holders is not changed") {
   Generator random(test_seed(9));
   const Tensor x = random_normal({2, 8}, random), branch = random_normal({2, 8}, random);
   Tape tape;

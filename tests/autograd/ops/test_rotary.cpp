@@ -76,7 +76,7 @@ TEST_CASE("nothing in, nothing out") {
   CHECK(rotary(Tensor::zeros({0, 2, 3, 4}), positions_from(0, 2)).shape() == Shape{0, 2, 3, 4});
 }
 
-TEST_CASE("gradients of both orders, added to what another use has left") {
+TEST_CASE("gradients of both orders, added to another use's") {
   Generator random(test_seed(4));
   const Tensor x = random_normal({2, 3, 2, 6}, random), at = integers({0, 100, 7}, {3});
   for (const RotaryLayout layout : kLayouts) {
@@ -125,7 +125,7 @@ TEST_CASE("a partial width, interpolated positions and Llama 3's frequencies are
   }
 }
 
-TEST_CASE("the first heads of a packed projection are turned, what follows is passed on") {
+TEST_CASE("the first heads of a packed projection are rotated, the rest is copied") {
   Generator random(test_seed(5));
   const Index B = 2, T = 5, heads = 3, D = 6, rest = 7, N = heads * D + rest;
   const Tensor x = random_normal({B, T, N}, random);

@@ -6,7 +6,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("angles that are known turn alike, in place where nobody else holds x") {
+TEST_CASE("given angles rotate alike, in place where nothing else holds x") {
   Generator random(test_seed(7));
   const Index heads = 3, D = 8, N = heads * D + 8;
   for (const RotaryLayout layout : kLayouts) {
@@ -35,7 +35,7 @@ TEST_CASE("angles that are known turn alike, in place where nobody else holds x"
   }
 }
 
-TEST_CASE("gradients through what is turned in place are those of what is not; a seed stays as it is") {
+TEST_CASE("rotating in place does not change gradients, and a seed stays as it is") {
   Generator random(test_seed(8));
   const Tensor x = random_normal({2, 5, 24}, random), seed = random_normal({2, 5, 24}, random);
   const RotaryAngles angles = rotary_angles({}, 4, random_ids({2, 5}, 90, random), x.dtype());

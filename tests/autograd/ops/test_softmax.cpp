@@ -83,12 +83,12 @@ TEST_CASE("minus infinity gets exactly zero; a row of nothing else is zeros with
   }
 }
 
-TEST_CASE("the largest of a row is found wherever it stands, also among minus infinities alone") {
+TEST_CASE("the largest of a row is found anywhere, even among nothing but minus infinities") {
   check_max_simd<float>();
   check_max_simd<double>();
 }
 
-TEST_CASE("a NaN is not hidden, wherever it stands in the row") {
+TEST_CASE("a NaN is not hidden, wherever it is in the row") {
   for (const Index at : {0, 1, 16, 39}) {
     const Tensor x = filled({1, 40}, [&](Index i) { return i == at ? kNan : -kInfinity; });
     CHECK(std::isnan(softmax(x).at(at)));
@@ -96,7 +96,7 @@ TEST_CASE("a NaN is not hidden, wherever it stands in the row") {
   }
 }
 
-TEST_CASE("another axis gives what it gives as the last one") {
+TEST_CASE("another axis gives the result of the last one") {
   Generator random(test_seed(2));
   const Tensor x = random_normal({3, 5, 4}, random);
   const Tensor expected = permute(softmax(permute(x, {0, 2, 1})), {0, 2, 1});

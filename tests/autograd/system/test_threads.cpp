@@ -69,7 +69,7 @@ TEST_CASE("in a container that sees its own group as the root, by a path of the 
   CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
 }
 
-TEST_CASE("an exception in a parallel region reaches who entered it") {
+TEST_CASE("an exception in a parallel region reaches the thread that entered it") {
   const int before = omp_get_max_threads();
   use_threads(2);
   CHECK(omp_get_max_threads() == 2);

@@ -326,7 +326,7 @@ TEST_CASE("the activations of a body are freed, until a pass needs them, layer b
   CHECK(most[1] < (kLayers + kOperations + 1) * kBytes);
 }
 
-TEST_CASE("threads recompute beside each other") {
+TEST_CASE("threads recompute side by side") {
   const auto gradient = [](std::uint64_t seed, bool recompute) {
     const Parameter a(values({0.5, 0.25}));
     Generator random(test_seed(seed));

@@ -41,7 +41,7 @@ TEST_CASE("anomaly mode sees a NaN behind an infinity that is passed on") {
         }).rfind("[add] forward gave the first value that is not finite: nan at element 1", 0) == 0);
 }
 
-TEST_CASE("anomaly mode lets the infinities of a mask pass, not what is made of them") {
+TEST_CASE("anomaly mode lets the infinities of a mask pass, but not NaN made of them") {
   const Tensor x = Tensor::from<double>({1, 2, 3});
   const Tensor may = Tensor::from<bool>({true, false, true});
   const Tensor never = Tensor::scalar(-std::numeric_limits<double>::infinity(), DType::f64);

@@ -13,7 +13,7 @@ using namespace tapeformer;
 
 using Values = std::vector<double>;
 
-TEST_CASE("a kernel's backward writes a tensor that stands at two inputs into separate buffers") {
+TEST_CASE("a kernel's backward writes a tensor that is two of its inputs into separate buffers") {
   // y = x x^T, so for L = sum(w * y): dx = (w + w^T) x.
   const Tensor data = values({1, 2, 3, 4}, {2, 2}), w = values({1, 10, 100, 1000}, {2, 2});
   const auto as_parameter = [&] {

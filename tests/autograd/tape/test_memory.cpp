@@ -50,7 +50,7 @@ TEST_CASE("memory() counts nodes and the distinct storages that they saved") {
   CHECK(tape.memory().saved_bytes == 0);
 }
 
-TEST_CASE("print shows a line a node: what it computes from what, and the bytes it keeps") {
+TEST_CASE("print shows a line per node: its operation, its inputs, and the bytes it keeps") {
   Parameter x(Tensor::zeros({2, 3}));
   x.set_name("encoder.weight");
   const Tensor constant = Tensor::zeros({3});

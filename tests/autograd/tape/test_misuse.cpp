@@ -35,7 +35,7 @@ TEST_CASE("a loss with several elements needs a seed, and a seed the loss's shap
   CHECK(elements(x.gradient()) == Values{4, 6});
 }
 
-TEST_CASE("a loss that the tape knows nothing of is refused") {
+TEST_CASE("a loss that is not on the tape is refused") {
   const Parameter x(values({2}));
   const Tensor before = x * x;
   Tape tape;

@@ -136,7 +136,7 @@ TEST_CASE("frozen parameters are constants, unless they are watched") {
   CHECK(tape.gradients(x * frozen, {frozen})[0].item() == 2);
 }
 
-TEST_CASE("gradients of any tensor on request; parameters' own stay as they are and nothing is freed") {
+TEST_CASE("any tensor's gradient on request; parameters' own stay as they are and nothing is freed") {
   const Parameter p(values({2, 3}));
   const Tensor x = values({5, 7});
   Tape tape;
@@ -220,7 +220,7 @@ TEST_CASE("a hundred thousand operations in a row need no stack") {
   CHECK(x.gradient().item() == doctest::Approx(4));
 }
 
-TEST_CASE("inner tapes record; the outer one goes on when they end") {
+TEST_CASE("inner tapes record; the outer one continues when they end") {
   const Parameter x(values({3}));
   Tape outer;
   const Tensor before = x * x;
@@ -240,7 +240,7 @@ TEST_CASE("inner tapes record; the outer one goes on when they end") {
   CHECK(Tape::current() == nullptr);
 }
 
-TEST_CASE("an outer tape that meets a parameter first in a reverse pass leaves an inner one its own") {
+TEST_CASE("an outer tape that first sees a parameter in a reverse pass leaves an inner tape its own") {
   const Parameter a(values({3}));
   Tape outer;
   const Tensor x = values({2});

@@ -92,7 +92,7 @@ TEST_CASE("any bytes come back, and each word is merged as a plain loop merges i
   }
 }
 
-TEST_CASE("words have the same ids whenever they are seen again") {
+TEST_CASE("words have the same ids each time") {
   std::vector<std::pair<std::string, Ids>> words;
   for (std::uint64_t seed = 0; seed < 20000; ++seed) {
     std::string word;
@@ -131,7 +131,7 @@ TEST_CASE("the end of a text is a token that no text has") {
   CHECK_THROWS_AS(tokenizer.bytes_of(-1), DataError);
 }
 
-TEST_CASE("a token that its own merges do not make is not taken for its word") {
+TEST_CASE("a token that its own merges do not produce does not match its word") {
   // b c is merged first, so abc is a, bc: the token abc, from ab and c, is never made.
   BytePairVocabulary vocabulary;
   const auto order = byte_pair_order();

@@ -25,7 +25,7 @@ std::string vocabulary_with(const std::vector<std::string>& more) {
 
 }  // namespace
 
-TEST_CASE("bytes that can be seen stand for themselves, the others follow from U+0100 on") {
+TEST_CASE("printable bytes map to themselves, the others to U+0100 and up") {
   CHECK(byte_pair_characters("!~\xa1\xff") == "!~¡ÿ");
   CHECK(byte_pair_characters(std::string_view("\0\n \x7f\xa0\xad", 6)) == "ĀĊĠġłŃ");
   const auto order = byte_pair_order();
@@ -67,7 +67,7 @@ TEST_CASE("a first merge may begin with a number sign") {
   CHECK(tokenizer.files().merges == "#version: 0.2\n# v\n");
 }
 
-TEST_CASE("a vocabulary that is none is refused") {
+TEST_CASE("a malformed vocabulary is refused") {
   const auto error_of = [](const std::string& vocabulary) {
     return message_of<DataError>([&] { parse_byte_pair_files(vocabulary, "v", "", "m"); });
   };

@@ -66,7 +66,7 @@ TEST_CASE("English contractions are words after an apostrophe at their start") {
   CHECK(words_of("'s's't") == Words{"'s", "'s", "'t"});
 }
 
-TEST_CASE("a run of white space leaves its last one to what follows") {
+TEST_CASE("a run of white space leaves its last character to the next word") {
   CHECK(words_of("a  b") == Words{"a", " ", " b"});
   CHECK(words_of("a \n b") == Words{"a", " \n", " b"});
   CHECK(words_of("a\n\nb") == Words{"a", "\n", "\n", "b"});
@@ -86,7 +86,7 @@ TEST_CASE("bytes that are not UTF-8 go with the signs") {
   CHECK(words_of("  \x85z") == Words{" ", " \x85", "z"});
 }
 
-TEST_CASE("the cut is the longest that nothing can spoil") {
+TEST_CASE("the cut is the longest that no continuation can change") {
   CHECK(safe_word_cut("") == 0);
   CHECK(safe_word_cut("ab\xe2\x82") == 0);  // may become a letter
   CHECK(safe_word_cut("a b\xe2") == 1);

@@ -4,7 +4,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("it takes and gives all bytes, and cuts anywhere") {
+TEST_CASE("it encodes and decodes all bytes, and texts may be cut anywhere") {
   const auto tokenizer = make_byte_tokenizer();
   std::string all;
   std::vector<std::int32_t> ids;

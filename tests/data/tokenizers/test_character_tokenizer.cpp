@@ -12,7 +12,7 @@ using Ids = std::vector<std::int32_t>;
 
 }  // namespace
 
-TEST_CASE("characters are numbered in order of code points, whatever pieces the text comes in") {
+TEST_CASE("characters are numbered by code point, however the text is split into pieces") {
   const auto tokenizer = train_character_tokenizer(text_in({"b😀a", "", "é€\n\uffee", "ba"}));
   CHECK(tokenizer->vocabulary_size() == 7);
   CHECK(tokenizer->encode("\nabé€\uffee😀") == Ids{0, 1, 2, 3, 4, 5, 6});
@@ -32,7 +32,7 @@ TEST_CASE("a NUL is a character like any other, and ids are added to those that 
   CHECK(parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "t")->decode({0}) == std::string(1, '\0'));
 }
 
-TEST_CASE("a character that the vocabulary does not have is named, with its place") {
+TEST_CASE("a character outside the vocabulary is named, with its place") {
   const auto tokenizer = train_character_tokenizer(text_in({"abé\U00010000"}));
   const auto error_of = [&](std::string_view text) {
     return message_of<DataError>([&] { tokenizer->encode(text); });

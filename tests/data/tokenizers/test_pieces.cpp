@@ -18,7 +18,7 @@ std::vector<std::string> spaced_words(std::string_view text) {
 
 using Words = std::vector<std::string>;
 
-TEST_CASE("a word takes the space before it, a mark is alone") {
+TEST_CASE("a word includes the space before it, a mark is on its own") {
   CHECK(spaced_words(" Hello, big world!") == Words{" Hello", ",", " big", " world", "!"});
   CHECK(spaced_words(" Va !") == Words{" Va", " !"});
   CHECK(spaced_words(" Où\u202f? Là\u00a0!") == Words{" Où", "\u202f?", " Là", "\u00a0!"});
@@ -27,7 +27,7 @@ TEST_CASE("a word takes the space before it, a mark is alone") {
   CHECK(spaced_words("").empty());
 }
 
-TEST_CASE("an apostrophe goes with the shorter word, or the one behind it") {
+TEST_CASE("an apostrophe belongs to the shorter word, or to the one after it") {
   CHECK(spaced_words(" l'homme") == Words{" l'", "homme"});
   CHECK(spaced_words(" aujourd’hui") == Words{" aujourd", "’hui"});
   CHECK(spaced_words(" Tom's I'm isn't") == Words{" Tom", "'s", " I", "'m", " isn", "'t"});

@@ -89,7 +89,7 @@ Ids in_parts(const Tokenizer& tokenizer, std::string_view text, std::uint64_t se
 
 }  // namespace
 
-TEST_CASE("every text comes back, what is rare in bytes") {
+TEST_CASE("every text comes back, with rare characters as bytes") {
   for (const std::string& text : kAwkward) {
     CAPTURE(text);
     CHECK(trained().encode(text) == library_ids(trained(), text));
@@ -120,7 +120,7 @@ TEST_CASE("ids are as Llama's: unknown, begin, end, then the bytes") {
   CHECK_THROWS_AS(trained().decode({-1}), DataError);
 }
 
-TEST_CASE("decoding takes the space before the first word off, and one only") {
+TEST_CASE("decoding removes exactly one space before the first word") {
   Ids with_begin = trained().encode("the dog");
   CHECK(trained().bytes_of(with_begin[0])[0] == ' ');
   with_begin.insert(with_begin.begin(), 1);

@@ -61,12 +61,12 @@ TEST_CASE("Marian's vocab.yml is YAML: all escapes, comments, keys of two lines,
   CHECK(read("vocab.yaml", "\xef\xbb\xbf{\"b\": 1,\r\n \"a\": 0}\r\n") == Pieces{"a", "b"});
 }
 
-TEST_CASE("a piece a line") {
+TEST_CASE("a piece per line") {
   CHECK(read("own.vocab", "</s>\n<unk>\nthe\ncat\n") == Pieces{"the", "cat"});
   CHECK(read("own.txt", "<s>\n<pad>\ncat\r\n") == Pieces{"cat"});
 }
 
-TEST_CASE("a tokenizer of one is kept in a file of ours, and loads to the same") {
+TEST_CASE("its tokenizer is saved in a file of ours, and loads to the same") {
   const NamedFile file("dict.txt", "a 3\nb 2\n");
   const auto tokenizer = load_text_vocabulary(file.path);
   const auto loaded = parse_tokenizer(sentence_tokenizers(), tokenizer->serialize(), "it");
@@ -74,7 +74,7 @@ TEST_CASE("a tokenizer of one is kept in a file of ours, and loads to the same")
   CHECK(loaded->encode("b a c") == std::vector<std::int32_t>{5, 4, kUnknown});
 }
 
-TEST_CASE("what is none of these is refused by file and line") {
+TEST_CASE("other files are refused by name and line") {
   CHECK(refusal("v.yml", "a: 0\nb: 2\n") ==
         ":2: has the id 2, but the ids of 2 pieces are each of 0 to 1 once");
   CHECK(refusal("v.yml", "a: 0\nb: 0\n").find(":2: has the id 0") == 0);

@@ -5,7 +5,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("kinds are found by name, those that are only read among none") {
+TEST_CASE("kinds are found by name, and read-only kinds are not offered") {
   CHECK(tokenizer_kind(text_tokenizers(), "bpe").in_files == "bpe");
   CHECK(tokenizer_kind(sentence_tokenizers(), "bpe").in_files == "sentencepiece");
   CHECK(find_kind(text_tokenizers(), "bpe") == &tokenizer_kind(text_tokenizers(), "bpe"));

@@ -57,7 +57,7 @@ TEST_CASE("added tokens are found in every text, and decode to their text or to 
   CHECK(added_tokens(*plain).empty());
 }
 
-TEST_CASE("text behind an added token starts again or goes on") {
+TEST_CASE("text after an added token starts again or continues") {
   const auto plain = train_sentencepiece_tokenizer(kCats, 280);
   for (const bool restarts : {false, true}) {
     const auto tokenizer = with_two(train_sentencepiece_tokenizer(kCats, 280), restarts);

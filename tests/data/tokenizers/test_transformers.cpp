@@ -92,7 +92,7 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
   CHECK(words->decode({first, 35, 21, 2}) == "the cat");
 }
 
-TEST_CASE("what is around a sentence") {
+TEST_CASE("tokens before and after a sentence") {
   const auto framed = [](const ChangedFolder& folder, const Languages& languages = {}) {
     const auto words = folder.load();
     return frame_of(*words, *words, languages);
@@ -118,7 +118,7 @@ TEST_CASE("what is around a sentence") {
   CHECK(framed(legacy).forced == FrameIds{74});
 }
 
-TEST_CASE("languages that are not known or not there are refused, and those that are chosen are written") {
+TEST_CASE("unknown or absent languages are refused, and the chosen ones are saved") {
   const ChangedFolder nllb("nllb", {{"tokenizer_config.json", R"({"tokenizer_class": "NllbTokenizer"})"}});
   CHECK(nllb.refusal() == "--source-language must be one of deu_Latn, eng_Latn, fra_Latn; got none");
   CHECK(nllb.refusal({"deu_Latn", "fr"}) ==

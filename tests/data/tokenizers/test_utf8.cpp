@@ -56,7 +56,7 @@ TEST_CASE("invalid UTF-8 is found at its first byte") {
   }
 }
 
-TEST_CASE("a step is a code point, the part of one that the end cuts off, or what is replaced as one") {
+TEST_CASE("a step is a code point, a code point's part at the end, or a run replaced as one") {
   const auto steps = [](std::string_view bytes) {
     std::string kinds;
     while (!bytes.empty()) {

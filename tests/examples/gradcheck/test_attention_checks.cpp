@@ -31,7 +31,7 @@ Tensor weights_in(const AttentionMode& mode) {
 
 }  // namespace
 
-TEST_CASE("every mode that hides pairs hides some of them, and shows some") {
+TEST_CASE("every mode that hides pairs hides some of them, but not all") {
   const std::set<std::string> hide_nothing{
       "self",          "self dropout",       "self learned bias", "cross",
       "cross dropout", "cross learned bias", "self position ids"};
@@ -126,7 +126,7 @@ TEST_CASE("single precision repeats its passes, of both orders, and has no forwa
   CHECK(run_check(selected_checks({"matrices"}, {}).front(), options).report.repeated_inputs.empty());
 }
 
-TEST_CASE("what is known of a fault is said by the input's name, in the table and in JSON") {
+TEST_CASE("the cause of a fault is given with the input's name, in the table and in JSON") {
   CheckResult result;
   GradcheckInput input;
   input.name = "query.weight";

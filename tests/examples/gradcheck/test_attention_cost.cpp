@@ -42,7 +42,7 @@ TEST_CASE("the table's sizes reach the formulas") {
         2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 5 * 4 * (4 + 3) + 6 * 4 * 2 * (5 + 2)));
 }
 
-TEST_CASE("DeepSeek-V2's cache is what its paper says: 4.5 head widths a token and layer") {
+TEST_CASE("DeepSeek-V2's cache is what its paper says: 4.5 head widths per token and layer") {
   const std::vector<CacheSize> sizes = cache_sizes_of_deepseek_v2();
   REQUIRE(sizes.size() == 4);
   CHECK(sizes[0].numbers == 32768);

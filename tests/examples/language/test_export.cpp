@@ -154,14 +154,14 @@ TEST_CASE("tokenizers of every kind as GGUF's metadata") {
   CHECK(scores.at(260) == -1);  // merges count down
 }
 
-TEST_CASE_FIXTURE(Logged, "a file that cannot be written is named where it was to be") {
+TEST_CASE_FIXTURE(Logged, "a file that cannot be written is named with its path") {
   saved_run(temporary, {});
   const FileSizeLimit limit(1 << 10);
   CHECK(export_refusal(temporary, "transformers") ==
         temporary.file("exported/model.safetensors: cannot be written: File too large"));
 }
 
-TEST_CASE("what cannot be exported leaves nothing, and a folder that was there empty") {
+TEST_CASE("a model that cannot be exported leaves nothing, and an existing folder empty") {
   const CapturedLog log, output(stdout);
   const TemporaryFolder temporary;
   LanguageOptions options = tiny_options(temporary);
@@ -175,7 +175,7 @@ TEST_CASE("what cannot be exported leaves nothing, and a folder that was there e
   CHECK(std::filesystem::is_empty(asked.output));
 }
 
-TEST_CASE("what is said of a model's exports is true, and so is what is advised, of every preset and kind") {
+TEST_CASE("statements and advice on a model's exports are true, for every preset and kind") {
   const CapturedLog log, output(stdout);
   std::vector<std::vector<std::string>> models = {
       {"--prefix", "--bias"},
@@ -233,7 +233,7 @@ TEST_CASE("options make a model of each family") {
         "transformers (OLMo 2)");
 }
 
-TEST_CASE_FIXTURE(Logged, "what is in the way of an export is named as it is given") {
+TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {
   CHECK(saved_run(temporary, {"--preset", "shakespeare-char-10-minutes"}) ==
         "transformers only with --epsilon 1e-06 --feed-forward-kind swiglu --short-convolution 0 (Qwen 3); "
         "gguf only with --qk-norm none --feed-forward-kind swiglu --short-convolution 0 (Llama)");

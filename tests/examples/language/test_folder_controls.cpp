@@ -97,7 +97,7 @@ TEST_CASE("a tokenizer.json comes before a tokenizer.model beside it, except whe
   CHECK(model->ends() == Ids{2, 3});
 }
 
-TEST_CASE("tokens that other files add are found, whatever the kind of tokenizer") {
+TEST_CASE("tokens added by other files are found, whatever the kind of tokenizer") {
   const std::string decoder = R"({"added_tokens_decoder": {
     "280": {"content": "<|im_start|>"}, "281": {"content": "<|im_end|>", "special": true}}})",
                     list = R"({"<|im_start|>": 280, "<|im_end|>": 281})",
@@ -143,7 +143,7 @@ TEST_CASE("a tokenizer's own control tokens are text, though a folder lists them
   CHECK(found(pieces({{"tokenizer_config.json", own}}))->serialize() == found(pieces())->serialize());
 }
 
-TEST_CASE("an added token that is none is refused") {
+TEST_CASE("a malformed added token is refused") {
   for (const char* wrong :
        {R"({"added_tokens_decoder": {"x": {"content": "a"}}})", R"({"added_tokens_decoder": {"7": "a"}})",
         R"({"added_tokens_decoder": {"7": {}}})"})

@@ -74,14 +74,15 @@ TEST_CASE_FIXTURE(
   CHECK(reader.all() == "<ab" + separator + "<xyz" + separator + "<p\n");
 }
 
-TEST_CASE_FIXTURE(ReaderCase, "a sample that falls behind has met its end token, and the next one is shown") {
+TEST_CASE_FIXTURE(ReaderCase,
+                  "a sample that falls behind has reached its end token, and the next one is shown") {
   SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
   writer.add(0, 'a');
   for (const char c : std::string("xyz")) CHECK(writer.add(1, c));
   CHECK(reader.all() == std::string("a") + SampleWriter::kSeparator + "xyz");
 }
 
-TEST_CASE_FIXTURE(ReaderCase, "half a character waits, and at the end of all it is U+FFFD") {
+TEST_CASE_FIXTURE(ReaderCase, "half a character waits, and at the end it becomes U+FFFD") {
   SampleWriter writer(*bytes, 1, {}, "", false, reader.write());
   writer.add(0, 0xc3);
   CHECK(reader.all().empty());
@@ -92,7 +93,7 @@ TEST_CASE_FIXTURE(ReaderCase, "half a character waits, and at the end of all it 
   CHECK(reader.all() == "é\xef\xbf\xbd\n");
 }
 
-TEST_CASE_FIXTURE(ReaderCase, "nothing is drawn any more when nobody reads") {
+TEST_CASE_FIXTURE(ReaderCase, "sampling stops when nobody reads") {
   reader.most = 2;
   SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
   CHECK(writer.add(0, 'a'));
@@ -138,7 +139,7 @@ TEST_CASE("numbers out of range are refused by their option and value, before an
   CHECK(refused("--temperature", "0") == "nothing was thrown");
 }
 
-TEST_CASE("what draws is refused where nothing is drawn") {
+TEST_CASE("sampling options are refused where nothing is sampled") {
   const auto refused = [](std::vector<std::string> arguments) {
     return message_of<Error>([&] {
       arguments.insert(arguments.end(), {"--run", "r"});

@@ -41,7 +41,7 @@ double nats_of(const Tensor& logits, Index row, Index target) {
 
 }  // namespace
 
-TEST_CASE("without prefix a batch is what it is, and every target counts") {
+TEST_CASE("without a prefix a batch is unchanged, and every target counts") {
   const TokenBatch tokens = counting_batch(3, 5);
   const Batch plain = language_batch({}, tokens, 1, 0);
   CHECK(same_bits(plain.tensors[0], tokens.inputs));
@@ -83,7 +83,7 @@ TEST_CASE("prefix lengths are a function of seed and place") {
   }
 }
 
-TEST_CASE("documents apart begin with each row and behind each end, which predicts nothing") {
+TEST_CASE("separate documents begin with each row and after each end token, which predicts nothing") {
   const Batch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
   const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
   using Ids = std::vector<std::int32_t>;
@@ -176,7 +176,7 @@ TEST_CASE_FIXTURE(LanguageCase,
   CHECK_BELOW(deviation(otherwise.exact(model, progress).mean(), exact.mean()), 1e-6);
 }
 
-TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's t has it") {
+TEST_CASE("the fewer batches an estimate has, the wider its error, by Student's t") {
   EstimatedLoss loss;
   loss.standard_error = 0.1;
   const auto text = [&](Index batches) {

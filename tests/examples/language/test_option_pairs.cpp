@@ -114,7 +114,7 @@ std::vector<Choice> all_choices() {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SingleThread, "each option that is accepted, alone or beside another, changes the model") {
+TEST_CASE_FIXTURE(SingleThread, "each accepted option, alone or next to another, changes the model") {
   const std::vector<Choice> choices = all_choices();
   const DecoderOnlyConfig usual = *model_of({});
   Generator random(test_seed(2));

@@ -59,7 +59,7 @@ TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
   CHECK(parameters("stories-260k", 512) == 260032);
 }
 
-TEST_CASE("schedules of batches are checked, and forget nothing in config.json") {
+TEST_CASE("batch schedules are checked, and survive config.json") {
   const LanguageOptions options =
       parsed_options({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
   options.check();
@@ -71,7 +71,7 @@ TEST_CASE("schedules of batches are checked, and forget nothing in config.json")
         "--batch-schedule needs --order random");
 }
 
-TEST_CASE("a number of steps that is asked for takes a time budget's place") {
+TEST_CASE("a given number of steps replaces a time budget") {
   CHECK(parsed_options({"--time-budget", "3"}).training.time_budget == 3);
   CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
         "--time-budget has no effect with --steps; leave it out");
@@ -87,7 +87,7 @@ TEST_CASE("every preset is accepted as it stands") {
   }
 }
 
-TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
+TEST_CASE("a preset sets defaults wherever it is given, and every option overrides it") {
   for (const auto& arguments :
        {std::vector<std::string>{"--layers", "3", "--preset", "gpt2-124m", "--bias=false"},
         std::vector<std::string>{"--preset=gpt2-124m", "--bias=false", "--layers=3"}}) {
@@ -105,7 +105,7 @@ TEST_CASE("a preset sets defaults wherever it stands, and every option overrides
         "shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k; got gpt3");
 }
 
-TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
+TEST_CASE("another attention drops the preset's groups, unless groups are given") {
   CHECK(parsed_options({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
   CHECK(parsed_options({"--preset", "stories-260k", "--attention", "differential"}).model.attention.groups ==
         0);
@@ -120,7 +120,7 @@ TEST_CASE("another attention takes the preset's groups away, unless groups are g
         "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
 }
 
-TEST_CASE("what makes no sense together is refused by the options' names") {
+TEST_CASE("options that contradict each other are refused by name") {
   check_refused(
       {{"--groups 2", "[attention] groups is for gqa"},
        {"--rotary-width 8 --attention mqa", "[attention] rotary_width is for mla"},
@@ -177,7 +177,7 @@ TEST_CASE("an option that would change nothing is refused by its name") {
         PositionKind::none);
 }
 
-TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
+TEST_CASE("fine-tuning has its model's sizes; other sizes are refused, except a shorter context") {
   const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
   const LanguageOptions options =
       parsed_options({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
@@ -206,7 +206,7 @@ TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a s
   CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
 }
 
-TEST_CASE("a preset's numbers do not forbid what is given: small rates, contexts, an order") {
+TEST_CASE("a preset's numbers give way to options: small rates, contexts, an order") {
   for (const Preset& preset : language_presets()) {
     for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
              {"--learning-rate", "1e-6"},

@@ -70,7 +70,7 @@ TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merg
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read as it is, or refused by name") {
+TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read, or refused by name") {
   const auto refused = [&](const char* pointer, const Json& value) {
     Json json = gpt2_json(false);
     json[Json::json_pointer(pointer)] = value;
@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read as it is, 
             "tokenizer.json: is damaged: it has \"version\" twice"));
 }
 
-TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {
+TEST_CASE("next to two files, tokenizer_config.json may ask for nothing that they cannot do") {
   const TemporaryFolder folder;
   const BytePairFiles files = byte_pair_files(*learnt());
   write_bytes(folder.file("vocab.json"), files.vocabulary);

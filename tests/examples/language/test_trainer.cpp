@@ -33,7 +33,8 @@ std::string evaluated(const EvaluateOptions& options) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(LanguageCase, "a tiny model learns what follows what, and its run folder holds it") {
+TEST_CASE_FIXTURE(LanguageCase,
+                  "a tiny model learns which token follows which, and its run folder holds it") {
   options.training.samples = 2;
   options.training.accumulate = 2;
   options.training.steps = 60;
@@ -146,7 +147,7 @@ TEST_CASE("validations are exact, estimates, or both; so is the closing one, but
   }
 }
 
-TEST_CASE("an automatic validation takes a small share of the training's work, whatever the clock says") {
+TEST_CASE("automatic validation takes a small share of the run's work, whatever the clock says") {
   const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto",
                        const char* batches = "") {
     LanguageOptions options;
@@ -179,8 +180,7 @@ TEST_CASE("an automatic validation takes a small share of the training's work, w
   CHECK(plan(1000, 250, 7201, "auto", "0.5:15") == Plan{0, 15, 1, 0});
 }
 
-TEST_CASE_FIXTURE(LanguageCase,
-                  "a run that goes on to more steps measures as it did, and says so in its folder") {
+TEST_CASE_FIXTURE(LanguageCase, "a run that is extended validates as before, and its folder says so") {
   options.validation_kind = "auto";
   options.training.steps = 10, options.training.warmup = 2, options.training.validate_every = 1000;
   CHECK(train_language_model(folder, options, {}) == kExitSuccess);
@@ -198,9 +198,8 @@ TEST_CASE_FIXTURE(LanguageCase,
   for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
 }
 
-TEST_CASE_FIXTURE(
-    LanguageCase,
-    "batches change their rows and tokens at shares of the steps, and a resumed run repeats it") {
+TEST_CASE_FIXTURE(LanguageCase,
+                  "batches change their rows and tokens at shares of the steps, also in a resumed run") {
   options.batch_schedule = "0.5:3,0.75:9";
   options.context_schedule = "0:4,0.5:8";
   options.training.steps = 8;

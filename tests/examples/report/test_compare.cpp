@@ -35,7 +35,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a comparison has the options that differ, and what came of each run") {
+TEST_CASE("a comparison has the options that differ, and each run's results") {
   RunRecord second = record("second", 0.5, "b");
   second.config["training"]["new_option"] = true;
   second.evaluation = {{"bleu", 41.5}};
@@ -54,7 +54,7 @@ TEST_CASE("a comparison has the options that differ, and what came of each run")
   CHECK(comparison[1].at("results").at("last_step").is_null());
 }
 
-TEST_CASE("the best loss is what was measured last of the best weights, not the estimate that chose them") {
+TEST_CASE("the best loss is the last measurement of the best weights, not the estimate that chose them") {
   RunRecord run = record("one", 0.5, "a");
   const auto best = [&] { return comparison_json({run})[0].at("results").at("best_validation_loss"); };
   CHECK(best() == 2);
@@ -70,7 +70,7 @@ TEST_CASE("the best loss is what was measured last of the best weights, not the 
   CHECK(best().is_null());
 }
 
-TEST_CASE("its table has a column a run, as wide as its widest cell") {
+TEST_CASE("its table has a column per run, as wide as its widest cell") {
   const std::vector<std::string> lines =
       lines_of(comparison_text(comparison_json({record("one", 0.25, "a"), record("zwölf", 0.5, "a")}), 0));
   REQUIRE(lines.size() == 7);
@@ -83,7 +83,7 @@ TEST_CASE("its table has a column a run, as wide as its widest cell") {
   CHECK(lines[6] == "learning rate         0.25        0.5");
 }
 
-TEST_CASE("columns that do not fit beside each other come in a table of their own") {
+TEST_CASE("columns that do not fit next to each other go into another table") {
   std::vector<RunRecord> runs;
   for (int i = 0; i < 5; ++i)
     runs.push_back(record("run" + std::to_string(i), 0.25 + i, std::string(90, 'x')));
@@ -118,7 +118,7 @@ TEST_CASE("losses drawn with characters fill the columns, and fall from the left
   CHECK(dots.find("\u2502\u2809") != std::string::npos);  // the two dots at the top of the first cell
 }
 
-TEST_CASE("there is no plot of too little") {
+TEST_CASE("there is no plot of too few values or columns") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(loss_plot({{1, 2.0}, {2, nan}}, {}, 60, 8, false).empty());
   CHECK(loss_plot({{1, 2.0}, {2, 1.0}}, {}, 20, 8, false).empty());

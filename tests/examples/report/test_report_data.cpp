@@ -45,7 +45,7 @@ TEST_CASE("a long curve keeps its extremes, its gaps and its order, in few point
   CHECK(decimated({}, 3).empty());
 }
 
-TEST_CASE("a curve has what the metrics have, with null for what they lack") {
+TEST_CASE("a curve has the values of the metrics, and null where they lack one") {
   const TemporaryFolder temporary;
   const std::string folder = run_folder(temporary, "run", R"({"layers": 2, "training": {}})",
                                         R"({"step":1,"train_loss":2.5,"elapsed":0.5,"tokens":64})"
@@ -94,7 +94,7 @@ TEST_CASE("a page fetches nothing") {
   CHECK(page.find("/* ") == std::string::npos);  // every mark was replaced
 }
 
-TEST_CASE("what is not a run is refused by its folder") {
+TEST_CASE("a folder without a run is refused by its name") {
   const TemporaryFolder temporary;
   const auto message = [&](const char* name, const std::string& config, const std::string& facts) {
     const std::string folder = run_folder(temporary, name, config, "");
@@ -113,7 +113,7 @@ TEST_CASE("what is not a run is refused by its folder") {
   CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no run") != std::string::npos);
 }
 
-TEST_CASE("runs of one name are told apart by their paths") {
+TEST_CASE("runs of the same name are distinguished by their paths") {
   const TemporaryFolder temporary;
   const std::string config = R"({"training": {}})";
   const std::string a = run_folder(temporary, "a/run", config, ""),

@@ -51,7 +51,7 @@ TEST_CASE("checksums are those of RFC 3720, and masked as TensorFlow does") {
   CHECK(crc32c(bytes_of("\x18\0\0\0\0\0\0\0"), true) == 0x224b7fa3);  // begins every file of TensorFlow's
 }
 
-TEST_CASE_FIXTURE(InFolder, "events, byte for byte but for their time") {
+TEST_CASE_FIXTURE(InFolder, "events match byte for byte, except for their time") {
   TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
   log.add(300, {{"loss", 1.5}, {"b", -2}});
   log.restart(6);

@@ -24,7 +24,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST_CASE("an unknown option is named, with the one that is nearest") {
+TEST_CASE("an unknown option is named, with the nearest known one") {
   CHECK(refusal({"train", "--steps", "5", "--validation-every", "5"}) ==
         "unknown option --validation-every; is --validate-every meant?");
   CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; is --steps meant?");
@@ -45,13 +45,13 @@ TEST_CASE("an unknown option is named, with the one that is nearest") {
   CHECK(refusal({"report", "--steps", "5"}) == "--steps is an option of train, not of report");
 }
 
-TEST_CASE("what else is wrong is one line, and what is right is read") {
+TEST_CASE("other mistakes give one line, and correct command lines are read") {
   CHECK(refusal({"train"}) == "--steps is required");
   CHECK(refusal({}) == "a command is required: one of train, report; try --help");
   CHECK(refusal({"train", "--steps", "5"}) == "nothing was thrown");
 }
 
-TEST_CASE("fields of every kind are filled, and it is known what was given") {
+TEST_CASE("fields of every kind are filled, and given options are known") {
   std::string text = "unset", file;
   std::vector<std::string> names;
   std::optional<std::uint64_t> seed;
@@ -89,7 +89,7 @@ TEST_CASE("fields of every kind are filled, and it is known what was given") {
   CHECK(line.given_of({"Words"}) == std::vector<std::string>{"--text"});
 }
 
-TEST_CASE("a word in brackets is the word, not a list") {
+TEST_CASE("a word in brackets is a word, not a list") {
   std::string text, other;
   std::vector<std::string> words, files;
   const CommandLine line;
@@ -129,7 +129,7 @@ TEST_CASE("one of the commands is chosen, and options may need or exclude each o
   CHECK(refused({"draw", "--other"}) == "--other requires --sample");
 }
 
-TEST_CASE("a flag takes true or false, and refuses what is neither") {
+TEST_CASE("a flag takes true or false, and nothing else") {
   bool first = false, second = true;
   const CommandLine line;
   line.flag("--first", first);
@@ -153,7 +153,7 @@ TEST_CASE("a flag takes true or false, and refuses what is neither") {
   CHECK_FALSE(second);
 }
 
-TEST_CASE("an option that was given and would change nothing is refused by its name") {
+TEST_CASE("an option that would change nothing is refused by its name") {
   const CommandLine line;
   Index size = 0, points = 0;
   bool on = false;

@@ -20,7 +20,7 @@ Compute chosen(const std::string& device, const std::string& precision, const st
 
 }  // namespace
 
-TEST_CASE("a device is named, or the default; a precision is said, or as before") {
+TEST_CASE("a device is named or the default, and a precision given or as before") {
   CHECK(chosen("", "").device == default_device());
   CHECK(chosen("cpu", "").device == Device::cpu());
   CHECK(chosen("cpu", "").precision == "f32");
@@ -32,7 +32,7 @@ TEST_CASE("a device is named, or the default; a precision is said, or as before"
         "[device] there is no cuda:99: " + cuda::availability() + "; try cpu");
 }
 
-TEST_CASE("rounded numbers need a GPU, and the message says what to do") {
+TEST_CASE("reduced precision needs a GPU, and the message says what to do") {
   const std::string remedy = cuda::device_count() > 0 ? "; try --device cuda, or --precision f32"
                                                       : ": " + cuda::availability() + "; try --precision f32";
   for (const char* precision : {"bf16", "tf32"}) {
@@ -44,7 +44,7 @@ TEST_CASE("rounded numbers need a GPU, and the message says what to do") {
   }
 }
 
-TEST_CASE("the command line asks for a GPU where there is one, and takes the last word") {
+TEST_CASE("the command line chooses a GPU where there is one, and the last option counts") {
   ComputeOptions options;
   const CommandLine line;
   options.add_to(line);
@@ -83,7 +83,7 @@ TEST_CASE("a model computes on as many threads as the command line says") {
   }
 }
 
-TEST_CASE("a model is moved and told what to compute in") {
+TEST_CASE("a model is moved and gets its precision") {
   Generator random(test_seed(1));
   Linear layer({2, 3, true, {}}, random);
   Compute{Device::cpu(), "f32"}.apply(layer);

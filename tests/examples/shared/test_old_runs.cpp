@@ -91,7 +91,7 @@ struct OldRun {
 
 }  // namespace
 
-TEST_CASE("runs of an earlier version load, and their weights are as good as they were") {
+TEST_CASE("runs of an earlier version load, and their weights have their old loss") {
   for (const std::string name : kRuns) {
     CAPTURE(name);
     const OldRun old(name);
@@ -102,7 +102,7 @@ TEST_CASE("runs of an earlier version load, and their weights are as good as the
   }
 }
 
-TEST_CASE("they are resumed, and go on as that version would have") {
+TEST_CASE("they are resumed, and continue as that version would have") {
   for (const std::string name : kRuns) {
     CAPTURE(name);
     const OldRun old(name);

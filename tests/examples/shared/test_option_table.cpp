@@ -61,8 +61,8 @@ TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; ol
         "the run's options are not usable: it has a field that this version does not know: colour");
 }
 
-TEST_CASE_TEMPLATE("a model is measured whatever trained it; its run does not go on without that", Options,
-                   LanguageOptions, TranslationOptions) {
+TEST_CASE_TEMPLATE("a model is evaluated whatever trained it, but its run is resumed only with known options",
+                   Options, LanguageOptions, TranslationOptions) {
   Json json = parsed<Options>({"--seed", "9"});
   json.update({{"optimizer", "adafactor"}, {"update_clip", 2}, {"r_drop", 0.3}, {"loss_spike", "back"}});
   const TemporaryFolder temporary;
@@ -89,8 +89,8 @@ TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Op
     CHECK(help.find(group) != std::string::npos);
 }
 
-TEST_CASE_TEMPLATE("numbers, names and flags that are none are refused by their option", Options,
-                   LanguageOptions, TranslationOptions) {
+TEST_CASE_TEMPLATE("malformed numbers, names and flags are refused by their option", Options, LanguageOptions,
+                   TranslationOptions) {
   const auto refused = [](const std::vector<std::string>& arguments) {
     return message_of<Error>([&] { parsed<Options>(arguments); });
   };
@@ -103,8 +103,8 @@ TEST_CASE_TEMPLATE("numbers, names and flags that are none are refused by their 
   CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
 }
 
-TEST_CASE_TEMPLATE("settings that are not those of the run that a run starts from are named", Options,
-                   LanguageOptions, TranslationOptions) {
+TEST_CASE_TEMPLATE("settings that differ from those of the original run are named", Options, LanguageOptions,
+                   TranslationOptions) {
   const TemporaryFolder temporary;
   const std::string folder = temporary.file("");
   const auto others = [&](const std::string& config, const std::vector<std::string>& arguments) {

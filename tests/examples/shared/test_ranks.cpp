@@ -41,7 +41,7 @@ struct WaitingTask : ToyTask {
 
 }  // namespace
 
-TEST_CASE("rank 0 is through before another begins") {
+TEST_CASE("rank 0 is done before the others begin") {
   std::atomic<int> through{0};
   as_ranks(3, [&](Communicator& ranks) {
     first_rank_first(ranks, [&] {
@@ -53,7 +53,7 @@ TEST_CASE("rank 0 is through before another begins") {
   CHECK(through == 3);
 }
 
-TEST_CASE("ranks of one machine divide its threads, and are told when they are too many") {
+TEST_CASE("ranks of one machine divide its threads, and are warned when they are too many") {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const int all = omp_get_num_procs();
   std::atomic<int> told{0};
@@ -72,7 +72,7 @@ TEST_CASE("ranks of one machine divide its threads, and are told when they are t
   });
 }
 
-TEST_CASE("a rank that was started otherwise is refused by what differs") {
+TEST_CASE("a rank that was started with other options is refused by the difference") {
   const auto state_of = [](int rank) {
     return nlohmann::ordered_json{{"options", {{"batch", rank == 2 ? 16 : 12}, {"seed", 1}}},
                                   {"data_fingerprint", 7}};
@@ -94,7 +94,7 @@ TEST_CASE("a rank that was started otherwise is refused by what differs") {
                        CommunicationError);
 }
 
-TEST_CASE("every rank's share of waiting is told") {
+TEST_CASE("every rank's share of waiting is known") {
   as_ranks(3, [](Communicator& ranks) {
     const std::vector<double> shares = waiting_shares(ranks, ranks.rank(), 4);
     CHECK(shares == std::vector<double>{0, 0.25, 0.5});

@@ -57,7 +57,7 @@ class Trainer {
 
 }  // namespace
 
-TEST_CASE("a run folder is for one training at a time, which is named with its process and host") {
+TEST_CASE("a run folder is locked by one run at a time, named with its process and host") {
   const TemporaryFolder temporary;
   const std::string run = temporary.file("run");
   {
@@ -101,7 +101,7 @@ TEST_CASE("a lock leaves the folders that it made only where something is in the
   CHECK(has(refusal(temporary.file("file")), "file: cannot be made: "));
 }
 
-TEST_CASE("whose lock file was removed leaves another's alone") {
+TEST_CASE("a lock whose file was removed leaves another run's alone") {
   const TemporaryFolder temporary;
   const std::string run = temporary.file("run");
   auto first = std::make_unique<RunLock>(run);
@@ -131,7 +131,7 @@ TEST_CASE("a folder that was moved, or whose lock is gone, is no longer written 
   CHECK(read_bytes(moved + "/metrics.jsonl") == "{\"step\":1}\n");
 }
 
-TEST_CASE("a checkpoint that is damaged or missing sends to the last sound one before it") {
+TEST_CASE("a damaged or missing checkpoint's message names the last sound one before it") {
   const TemporaryFolder temporary;
   const RunFolder folder(temporary.file("."));
   const std::string last = folder.file("checkpoint.safetensors");
@@ -163,7 +163,7 @@ TEST_CASE("a checkpoint that is damaged or missing sends to the last sound one b
   CHECK(has(said(), "; try a copy of it, or a new run --from "));
 }
 
-TEST_CASE("JSON of a run that is damaged, or goes on behind its end, is refused with its file") {
+TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused with its file") {
   using namespace std::string_literals;
   const TemporaryFolder temporary;
   const RunFolder folder(temporary.file(""));

@@ -70,7 +70,7 @@ TEST_CASE("a summary has the model's fields, and its parameters with shapes, num
   CHECK(frozen.find("\nfrozen" + std::string(69, ' ') + "192\n") != std::string::npos);
 }
 
-TEST_CASE("a table of fields says their type, default, range, meaning, and when they came") {
+TEST_CASE("a table of fields gives their types, defaults, ranges, meanings and first versions") {
   Described changed;
   CHECK(fields_table(fields_of(changed)) ==
         "| field | type | default | range | meaning | since |\n"

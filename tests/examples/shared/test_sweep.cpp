@@ -8,7 +8,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("every combination of the values is one case, the last option varies fastest") {
+TEST_CASE("every combination of the values is one case, and the last option varies fastest") {
   const std::vector<SweepCase> cases = sweep_cases({"program", "sweep", "--vary", "rate", "1e-3", "-1",
                                                     "--seeds", "2", "--vary", "bias", "true", "false"});
   REQUIRE(cases.size() == 4);
@@ -25,7 +25,7 @@ TEST_CASE("an option without values, or with one twice, is refused") {
                        "--vary rate has the value 1 twice; leave one out", Error);
 }
 
-TEST_CASE("Welch's probability by hand, and where there is none") {
+TEST_CASE("Welch's probability by hand, and where it is undefined") {
   // t = 1 / sqrt(2/3) with 4 degrees of freedom: p = 1 - u (3 - u^2) / 2 with u = t / sqrt(t^2 + 4).
   const double u = std::sqrt(1.5 / 5.5);
   CHECK_BELOW(std::abs(welch_probability({1, 2, 3}, {2, 3, 4}) - (1 - u * (3 - u * u) / 2)), 1e-6);

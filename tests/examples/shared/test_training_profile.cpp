@@ -29,7 +29,7 @@ std::vector<std::string> words_of(const std::string& text, const std::string& na
 
 }  // namespace
 
-TEST_CASE("the first two steps are not measured, nor what comes between steps or after the last") {
+TEST_CASE("the first two steps are not measured, nor is work between steps or after the last") {
   const Tensor x = Tensor::full({4, 8}, 0.5), weight = Tensor::full({16, 8}, 0.25);
   TrainingProfile profile(3);
   int told = 0;
@@ -54,7 +54,7 @@ TEST_CASE("the first two steps are not measured, nor what comes between steps or
   CHECK(words_of(profile.text(kSlow), "tanh").empty());
 }
 
-TEST_CASE("the share of the machine's best is the longer of products and moving, over the time") {
+TEST_CASE("the share of the machine's best is the longer of arithmetic and memory traffic, over the time") {
   const Tensor x = Tensor::full({64, 64}, 0.5);
   TrainingProfile profile(1);
   for (int step = 0; step < 3; ++step) {

@@ -33,7 +33,7 @@ ToyTask of_steps(Index steps, const std::string& schedule) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Logged, "a run that is killed as it measures at its end measures on resuming") {
+TEST_CASE_FIXTURE(Logged, "a run that is killed during its final evaluation evaluates on resuming") {
   const RunFolder whole(temporary.file("whole")), killed(temporary.file("killed"));
   ToyTask reference;
   CHECK(start(whole, reference) == kExitSuccess);
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(
   }
 }
 
-TEST_CASE_FIXTURE(RunCase, "a run that ended for want of patience goes on, and is patient again") {
+TEST_CASE_FIXTURE(RunCase, "a run that ran out of patience is resumed with fresh patience") {
   ToyTask task;
   task.training.validate_every = 2;
   task.training.patience = 2;
@@ -105,8 +105,7 @@ TEST_CASE_FIXTURE(RunCase, "a run that ended for want of patience goes on, and i
   CHECK(folder.checkpoint_state().at("step") == 10);
 }
 
-TEST_CASE_FIXTURE(
-    RunCase, "the number of steps is changed in the checkpoint's options, and must be above those done") {
+TEST_CASE_FIXTURE(RunCase, "the number of steps can be changed on resuming, and must exceed the steps done") {
   class OptionTask : public ToyTask {
    public:
     explicit OptionTask(const Json* checkpoint) {
@@ -135,8 +134,7 @@ TEST_CASE_FIXTURE(
                  "/weights.safetensors; it goes on with a larger number of --steps"));
 }
 
-TEST_CASE_FIXTURE(
-    Logged, "the checkpoints before the last are kept if that is asked for, and a run goes on from them") {
+TEST_CASE_FIXTURE(Logged, "earlier checkpoints are kept on request, and a run can be resumed from them") {
   const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
   const auto task = [](Index earlier) {
     ToyTask made(0.3);
@@ -159,7 +157,7 @@ TEST_CASE_FIXTURE(
   check_same_files(whole, folder);
 }
 
-TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how it goes on") {
+TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how to resume it") {
   const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
   ToyTask reference;
   CHECK(start(whole, reference) == kExitSuccess);
@@ -205,8 +203,7 @@ TEST_CASE_FIXTURE(
   check_same_files(folder, whole);
 }
 
-TEST_CASE_FIXTURE(RunCase,
-                  "the folder says where the run computed, and resuming elsewhere says that it does") {
+TEST_CASE_FIXTURE(RunCase, "the folder records where the run computed, and resuming elsewhere is reported") {
   ToyTask task;
   CHECK(start(folder, task, kOneStep) == kExitSuccess);
   Json state = folder.checkpoint_state();

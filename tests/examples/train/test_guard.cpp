@@ -79,7 +79,7 @@ TEST_CASE("parameters without a gradient in the first two steps are named") {
   }
 }
 
-TEST_CASE_FIXTURE(Logged, "what is not finite stops the run before it can be saved") {
+TEST_CASE_FIXTURE(Logged, "a value that is not finite stops the run before it can be saved") {
   const auto refusal = [&](const std::string& name, const std::function<void(ToyTask&)>& spoil) {
     ToyTask task;
     spoil(task);
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(RunCase, "a step that is not finite can be skipped, and is cou
   check_resumes([] { return spoilt("skip"); });
 }
 
-TEST_CASE("after a skipped step the optimizer and the average are as if it had not been") {
+TEST_CASE("a skipped step leaves no trace in the optimizer and the average") {
   const CapturedLog log;
   for (const OptimizerKind& kind : optimizer_kinds()) {
     CAPTURE(kind.name);
@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(Logged,
   CHECK(in_steps.find("step 18: the loss is nan") == 0);
 }
 
-TEST_CASE("a bad step's batches are computed again from the same random state, which then goes on") {
+TEST_CASE("a bad step's batches are computed again from the same random state, which then advances") {
   struct BadDraw : ToyTask {
     BadDraw() : ToyTask(spoilt("skip", 1)) {}
     std::uint64_t bad = ~std::uint64_t{0};  // where the draws of the ninth batch begin
@@ -192,7 +192,7 @@ TEST_CASE("a bad step's batches are computed again from the same random state, w
   CHECK(*in_parts.toy.named_counters().at(0).second == *healthy.toy.named_counters().at(0).second);
 }
 
-TEST_CASE_FIXTURE(Logged, "a loss far above the last ones is noted, skipped or stops the run") {
+TEST_CASE_FIXTURE(Logged, "a loss far above the last ones is logged, skipped or stops the run") {
   const auto trained = [&](const std::string& policy, double factor = 100) {
     const RunFolder folder(temporary.file(policy + format("{}", factor)));
     ToyTask task = spiked(policy);

@@ -129,7 +129,7 @@ TEST_CASE("stopped before any batch of a step and resumed, a run is the uninterr
   }
 }
 
-TEST_CASE("each batch is made once, the next step's while a step is computed, and none after the last") {
+TEST_CASE("each batch is made once, the next one's during the current step, and none after the last") {
   struct OrderedTask : ToyTask {
     std::string order;
     Batch batch(Index number, BatchShare share) override {
@@ -158,7 +158,7 @@ TEST_CASE("each batch is made once, the next step's while a step is computed, an
         "lb7lv");
 }
 
-TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse folders that do not fit") {
+TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse unsuitable folders") {
   Index made = 0;
   const MakeTask make_task = [&](const Json* checkpoint, Progress&) {
     CHECK((checkpoint == nullptr) == (made == 0));

@@ -40,7 +40,7 @@ TEST_CASE("a run leaves a report, with its samples, its size and where it was re
   CHECK(read_file(folder.file(kReportPage)).find("a toy's \\u003c/script> sample") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Logged, "a dry run says what a run takes, and writes nothing") {
+TEST_CASE_FIXTURE(Logged, "a dry run reports what a run takes, and writes nothing") {
   ToyTask task;
   Progress progress(false);
   Session session(RunFolder(temporary.file("run")), {}, task, progress, {}, toy_compute());

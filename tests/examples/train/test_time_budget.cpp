@@ -106,8 +106,7 @@ TEST_CASE_FIXTURE(Logged, "a run with a budget is the run of its number of steps
   CHECK(given.weights == timed.weights);
 }
 
-TEST_CASE_FIXTURE(Logged,
-                  "the number of steps is corrected while the first ones are as those of any number") {
+TEST_CASE_FIXTURE(Logged, "the number of steps is corrected while the first steps do not depend on it") {
   const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](TimedToy& task) {
     task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
     task.trial_takes = 5e-3, task.run_takes = 2.5e-3;

@@ -40,7 +40,7 @@ class SlowTask : public ToyTask {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(RunCase, "at the end, and wherever a run stops, it tells where its time went") {
+TEST_CASE_FIXTURE(RunCase, "wherever a run stops, it reports where its time went") {
   TurnedClock clock;
   SlowTask first(clock), second(clock);
   first.training.accumulate = second.training.accumulate = 2;
@@ -61,7 +61,7 @@ TEST_CASE_FIXTURE(RunCase, "at the end, and wherever a run stops, it tells where
     CHECK_MESSAGE(times().at(phase) == seconds, phase);
 }
 
-TEST_CASE_FIXTURE(RunCase, "metrics count tokens and time over breaks, those that were killed included") {
+TEST_CASE_FIXTURE(RunCase, "metrics count tokens and time over interruptions, kills included") {
   TurnedClock clock;
   SlowTask first(clock), second(clock), last(clock);
   const auto elapsed = [&] { return folder.metric_lines().back().value("elapsed", -1.0); };
@@ -118,7 +118,7 @@ TEST_CASE("a terminal shows which batch of which step is computed, and keeps the
   CHECK(kept.find(", batch ") == std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Logged, "a plot stands below the log, of a terminal alone") {
+TEST_CASE_FIXTURE(Logged, "a plot is drawn below the log, only on a terminal") {
   TrainingControl control;
   control.plot = true;
   ToyTask drawn, plain;

@@ -37,7 +37,7 @@ std::vector<double> values_in(const std::string& path, const std::string& tensor
 
 }  // namespace
 
-TEST_CASE_FIXTURE(RunCase, "the best weights are kept, and patience ends a run that gets no better") {
+TEST_CASE_FIXTURE(RunCase, "the best weights are kept, and patience ends a run that stops improving") {
   const RunFolder until_best(temporary.file("best"));
   const auto configured = [] {
     ToyTask task;
@@ -81,7 +81,7 @@ TEST_CASE_FIXTURE(RunCase, "the best weights are kept, and patience ends a run t
   check_resumes(configured);
 }
 
-TEST_CASE_FIXTURE(RunCase, "the weights of the last validations are kept where that is asked for") {
+TEST_CASE_FIXTURE(RunCase, "the weights of the last validations are kept on request") {
   const RunFolder none(temporary.file("none"));
   ToyTask task, plain;
   task.training.validate_every = plain.training.validate_every = 1;
@@ -161,7 +161,7 @@ TEST_CASE("stopped after every step, a run with an average that skips a bad step
   });
 }
 
-TEST_CASE_FIXTURE(Logged, "a validation that fails leaves the weights that are trained") {
+TEST_CASE_FIXTURE(Logged, "a validation that fails leaves the trained weights in place") {
   SampledTask failing = averaging(), whole = averaging();
   failing.training.schedule = whole.training.schedule = "constant";
   failing.validations = {std::numeric_limits<double>::quiet_NaN()};

@@ -125,7 +125,7 @@ TEST_CASE("heads are averaged, or get a panel each on one scale") {
   CHECK(count_of(panels, "class=\"legend\"") == 1);
 }
 
-TEST_CASE("labels and title hold anything; long ones are cut and whole where one points") {
+TEST_CASE("labels and title hold any text; long ones are cut, and whole in the tooltip") {
   const std::vector<std::pair<std::string, std::string>> shown = {
       {"<end> & \"it's\"", "&lt;end&gt; &amp; &quot;it&apos;s&quot;"},
       {"naïve – 猫 😀", "naïve – 猫 😀"},
@@ -160,7 +160,7 @@ TEST_CASE("from one cell to 200 x 200, in f32 too; all zeros are all light") {
     CHECK(luminance(cell.fill) > 0.9);
 }
 
-TEST_CASE("labels that do not fit, nothing to show, and weights that are none are refused") {
+TEST_CASE("labels that do not fit, empty tables and weights out of range are refused") {
   const auto says = [](const Tensor& weights, Index rows, Index columns) {
     return message_of<Error>([&] { heat_map_svg(weights, labels("t", rows), labels("s", columns)); });
   };

@@ -25,7 +25,7 @@ SearchConfig search_of(const std::string& json, const char* file = "generation_c
 
 }  // namespace
 
-TEST_CASE("what an export writes is read as the search that it stands for") {
+TEST_CASE("an export's file is read as the search that it describes") {
   const Vocabularies words = marian_vocabularies();
   const std::int32_t padding = words.target->padding();
   for (const char* file : {"generation_config.json", "config.json"}) {

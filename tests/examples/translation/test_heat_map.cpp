@@ -58,8 +58,7 @@ TEST_CASE("a translation longer than the model's context is drawn as far as that
   CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0, kBegin).size(1) == 12);
 }
 
-TEST_CASE(
-    "the picture has pieces on both axes, the end tokens included; other lines get files of their own") {
+TEST_CASE("the picture has pieces on both axes, end tokens included; further lines get their own files") {
   const TemporaryFolder folder;
   const Vocabularies words = words_of();
   const EncoderDecoder model = model_of("additive", words.source->vocabulary_size());
@@ -102,7 +101,7 @@ TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with
   }
 }
 
-TEST_CASE("layers and heads that are not there are refused") {
+TEST_CASE("layers and heads that do not exist are refused") {
   const EncoderDecoder model = model_of("mha", 9);
   TranslationHeatMap heat_map;
   const auto says = [&](Index layer, const char* head) {

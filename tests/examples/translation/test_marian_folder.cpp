@@ -59,7 +59,7 @@ TEST_CASE("a folder that was written is read, with the search of its decoder.yml
   CHECK(run.words.source->piece(1) == "<unk>");
 }
 
-TEST_CASE("a decoder.yml as Marian leaves it has its defaults, and paths of before a move") {
+TEST_CASE("a decoder.yml as Marian leaves it has Marian's defaults, and paths from before a move") {
   const MarianFolderCase folder;
   const TranslationRun run = folder.load(
       "models: [/gone/model.npz]\nvocabs: [/gone/vocab.yml, /gone/target.spm]\nnormalize: 0\n"

@@ -63,7 +63,7 @@ TEST_CASE("each kind of attention is a flag away, and reaches the model") {
   CHECK(parsed({}).model_config(10, 10).layer.attention.packed);
 }
 
-TEST_CASE("what makes no sense together is refused by the options' names") {
+TEST_CASE("options that contradict each other are refused by name") {
   check_refused(
       {{"--attention additive --positions rotary", "[attention] additive attention cannot rotate"},
        {"--groups 2", "[attention] groups is for gqa"},
@@ -105,7 +105,7 @@ TEST_CASE("an option that would change nothing is refused by its name") {
       refusal_of_ignored<TranslationOptions>);
 }
 
-TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless somebody asks for others") {
+TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless a number is given") {
   const TranslationOptions asked = parsed({"--held-out", "50"}), unasked = parsed({});
   CHECK(asked.sentences_held_out(100) == 50);
   CHECK(unasked.sentences_held_out(1'000'000) == 2000);
@@ -114,7 +114,7 @@ TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless so
   CHECK(unasked.sentences_held_out(5) == 2);
 }
 
-TEST_CASE("fine-tuning takes model and vocabularies of the run, and refuses what says otherwise") {
+TEST_CASE("fine-tuning takes the run's model and vocabularies, and refuses contradicting options") {
   const TranslationOptions trained =
       parsed({"--width",           "48",      "--heads",         "3",         "--attention",       "gqa",
               "--groups",          "1",       "--tokenizer",     "character", "--vocabulary",      "77",
@@ -158,7 +158,7 @@ TEST_CASE("fine-tuning takes model and vocabularies of the run, and refuses what
         "--post-norm true contradicts --from runs/old, which has false; leave it out");
 }
 
-TEST_CASE("a small learning rate brings a preset's lowest one down") {
+TEST_CASE("a small learning rate lowers a preset's minimum") {
   for (const Preset& preset : translation_presets()) {
     TranslationOptions options(preset.name);
     const CommandLine line;

@@ -82,7 +82,7 @@ TEST_CASE("ten losses of pairs of sentences are those of transformers, which shi
   }
 }
 
-TEST_CASE("a prefix of sources is before each, and languages that a model lacks are refused") {
+TEST_CASE("every source gets the prefix, and languages that a model lacks are refused") {
   SentenceOptions sentences;
   sentences.source_prefix = "the ";
   const TranslationRun run = TranslationRun::load(kGoldenFamilies + "t5", 0, sentences);

@@ -86,7 +86,7 @@ TEST_CASE("no rows or no queries give no output, with a cache and without") {
       true);
 }
 
-TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
+TEST_CASE("tokens continued from a cache get what they get all at once, over 200 tokens") {
   const SingleThread guard;
   const Index length = cached_tokens() + 8;
   AttentionContext causal;
@@ -114,7 +114,7 @@ TEST_CASE("tokens that go on where a cache ends get what they get all at once, o
   });
 }
 
-TEST_CASE("cross-attention of any kind keeps the memory in its cache and never looks at it again") {
+TEST_CASE("cross-attention of any kind keeps the memory in its cache and never reads it again") {
   const Tensor x = random_values({2, 6, 16}, 3), memory = random_values({2, 5, 12}, 4);
   for_all_forms(true, 12, [&](const Attention& layer, const AttentionKind& kind) {
     if (!(kind.can & kCanCache)) return;

@@ -91,7 +91,7 @@ Model saved_and_loaded(Model& model) {
 
 }  // namespace
 
-TEST_CASE("kinds are named, and an unknown one is told which there are") {
+TEST_CASE("kinds go by name, and an unknown one is refused with a list of the names") {
   for (const char* name : {"mha", "gqa", "mqa", "mla", "additive"}) {
     CHECK(attention_kind(name).name == name);
   }

@@ -56,7 +56,7 @@ TEST_CASE("each part starts Xavier uniform on its own, with zero biases") {
   }
 }
 
-TEST_CASE("biases are there by option, for the inputs and for the output") {
+TEST_CASE("biases are optional, for the inputs and for the output") {
   const auto names = [](bool bias, bool output_bias) {
     const AttentionConfig config =
         layer_config("mha", [&](auto& c) { c.packed = false, c.bias = bias, c.output_bias = output_bias; });
@@ -70,7 +70,7 @@ TEST_CASE("biases are there by option, for the inputs and for the output") {
   CHECK(names(false, true) == "query.weight key.weight value.weight output.weight output.bias ");
 }
 
-TEST_CASE("the parts of packed projections are told, by name") {
+TEST_CASE("the parts of packed projections are listed by name") {
   using Parts = std::map<std::string, std::vector<Index>>;
   const auto parts = [](const char* kind, const ChooseOptions& choose) {
     return random_module<MultiHeadAttention>(layer_config(kind, choose)).row_parts();

@@ -103,7 +103,7 @@ TEST_CASE("sizes that do not fit are refused by name and value") {
   CHECK(refused(12, {4, 4, 0, 0}, -8) == "[op] no size may be negative; got kind=x, output_width=-8");
 }
 
-TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
+TEST_CASE("random attention: decoding with a cache, whatever its memory and masked keys hold") {
   for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
 }
 

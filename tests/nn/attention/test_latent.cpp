@@ -39,7 +39,7 @@ TEST_CASE("outputs and gradients are those of the paper's equations, in both for
   }
 }
 
-TEST_CASE("scores have the scale that is asked for, in both forms") {
+TEST_CASE("scores have the requested scale, in both forms") {
   const Tensor x = random_values({2, 6, 8}, 3);
   for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
     AttentionConfig config = config_of(kLatentVariants[0], form);
@@ -93,7 +93,7 @@ TEST_CASE("both forms hand out the same weights") {
   CHECK_BELOW(relative_error(weights[1], weights[0]), 1e-11);
 }
 
-TEST_CASE("what does not fit is refused by name, and projections start Xavier uniform") {
+TEST_CASE("sizes that do not fit are refused by name, and projections start Xavier uniform") {
   AttentionConfig config("mla", 4);
   config.width = 64, config.rotary_width = 3;
   CHECK(message_of<Error>([&] { config.check(); }) ==

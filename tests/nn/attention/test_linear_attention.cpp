@@ -154,7 +154,7 @@ TEST_CASE("queries, keys and values are parts of the rows of their common matrix
   }
 }
 
-TEST_CASE("every kind is what plain loops make of its formula") {
+TEST_CASE("every kind agrees with plain loops over its formula") {
   for (const char* kind : kLinearKinds) {
     CAPTURE(kind);
     auto layer = random_module<LinearAttention>(config_of(kind));
@@ -167,7 +167,7 @@ TEST_CASE("every kind is what plain loops make of its formula") {
   }
 }
 
-TEST_CASE("what a state cannot do is refused by name") {
+TEST_CASE("options that a state cannot support are refused by name") {
   const auto layer = random_module<LinearAttention>(config_of("kda"));
   const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);
   CHECK(refusal(layer, x, [](AttentionContext& c) { c.causal = false; }) ==
@@ -195,7 +195,7 @@ TEST_CASE("what a state cannot do is refused by name") {
   CHECK_THROWS_AS(layer(x, x, causal_case(cache.get())), TapeError);
 }
 
-TEST_CASE("a configuration that has keys, or weights, is refused by name") {
+TEST_CASE("options of keys or of weights are refused by name") {
   AttentionConfig config = config_of("gla");
   config.cross = true;
   CHECK(message_of<Error>([&] { config.check(); }) ==

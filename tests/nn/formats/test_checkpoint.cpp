@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(InFolder, "a missing or damaged file is refused by name") {
   CHECK(refused().find(folder.file("weights")) != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(InFolder, "what operations read in bf16 is loaded too") {
+TEST_CASE_FIXTURE(InFolder, "shadows in bf16 are loaded too") {
   Net net = net_of(4, 1), other = net_of(4, 2);
   other.compute_in(DType::bf16);
   save_weights(folder.file("weights"), net);

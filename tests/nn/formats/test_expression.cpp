@@ -83,7 +83,7 @@ std::string refused(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_CASE("what a format expresses is written, the rest refused, and what is wanted instead is written") {
+TEST_CASE("what a format can express is written, and the rest refused with a remedy that works") {
   DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
                           state = expressible_llama();
   gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;

@@ -167,7 +167,7 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
   }
 }
 
-TEST_CASE("what a family's files may say and is not implemented is refused by name") {
+TEST_CASE("options of a family's files that are not implemented are refused by name") {
   struct Refusal {
     const char* type;
     Json more;

@@ -51,7 +51,7 @@ std::vector<float> rows(const std::vector<float>& all, const std::vector<std::si
 
 }  // namespace
 
-TEST_CASE("a GPT-2") {
+TEST_CASE("a GPT-2 is written") {
   std::map<std::string, std::vector<float>> weights;
   const GgufReader file = saved(gpt2_model(), weights);
   const std::map<std::string, std::string> expected{
@@ -144,7 +144,7 @@ TEST_CASE("Llama 3's scaling of frequencies is a tensor") {
   CHECK(file.tensors.at("output_norm.weight").type == 0);
 }
 
-TEST_CASE("what the format cannot express is named") {
+TEST_CASE("options that the format cannot express are named") {
   const auto refusal = [](const DecoderOnlyConfig& config) {
     return message_of<CheckpointError>([&] { gguf_metadata(config); });
   };

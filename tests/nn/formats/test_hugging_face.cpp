@@ -167,13 +167,13 @@ TEST_CASE("tensors that are missing, superfluous, of another shape or type are n
   CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
 }
 
-TEST_CASE("biases without their field in the configuration are not dropped in silence") {
+TEST_CASE("biases without their field in the configuration are not silently dropped") {
   const Copy<> copy("llama_bfloat");
   copy.replace("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
   CHECK(copy.refusal().find("model.layers.0.self_attn.k_proj.bias is not in the model") != std::string::npos);
 }
 
-TEST_CASE("damaged folders are refused, the file named") {
+TEST_CASE("damaged files in a folder are refused by name") {
   const Copy<> copy("gpt2");
   copy.replace("config.json", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false");
   CHECK(copy.refusal() ==
@@ -193,7 +193,7 @@ TEST_CASE("damaged folders are refused, the file named") {
         "save_pretrained() of transformers, which writes them");
 }
 
-TEST_CASE("whose a folder is") {
+TEST_CASE("folders of transformers are told apart from ours") {
   const TemporaryFolder folder;
   const std::string path = std::filesystem::path(folder.file("x")).parent_path();
   const auto refusal = [&] { return message_of<CheckpointError>([&] { is_hugging_face(path); }); };

@@ -103,7 +103,7 @@ TEST_CASE("missing, damaged and impossible fields are refused by name") {
   CHECK_THROWS_AS(hugging_face_config("{"), CheckpointError);
 }
 
-TEST_CASE("the types and control tokens that are written") {
+TEST_CASE("types and control tokens are written") {
   const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
   CHECK(parse_json(hugging_face_json(config))["dtype"] == "float32");
   CHECK(parse_json(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");

@@ -7,7 +7,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("arrays that were written are read, and their bytes are the same every time") {
+TEST_CASE("written arrays are read back, and their bytes are the same every time") {
   const TemporaryFolder folder;
   const NpzArrays written{{"none", {"<f4", {0, 2}, ""}},
                           {"special:text", {"|i1", {9}, std::string("type: x\n\0", 9)}},
@@ -28,7 +28,7 @@ TEST_CASE("arrays that were written are read, and their bytes are the same every
   CHECK(read_bytes(again) == read_bytes(path));
 }
 
-TEST_CASE("damage is refused, the array named") {
+TEST_CASE("damaged arrays are refused by name") {
   const TemporaryFolder folder;
   const std::string path = folder.file("a.npz");
   save_npz(path, {{"one", {"<f4", {3, 2}, std::string(24, 'x')}}, {"two", {"|i1", {3}, "abc"}}});

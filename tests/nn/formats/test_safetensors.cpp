@@ -122,7 +122,7 @@ TEST_CASE_FIXTURE(InFolder, "a file that is cut while it is open gives an error 
                        CheckpointError);
 }
 
-TEST_CASE("narrow types are widened though they are longer than what is read at a time") {
+TEST_CASE("tensors of narrow types longer than a single read are widened") {
   std::string bytes;
   for (std::uint32_t i = 0; i < 300'001; ++i) bytes += bytes_of_values<std::uint16_t>({0x3f80}).substr(0, 2);
   bytes.replace(2 * 200'000, 2, bytes_of_values<std::uint16_t>({0xc000}));
@@ -160,8 +160,7 @@ TEST_CASE("values that do not fit are refused") {
   CHECK(what("BOOL", "\x02") == "is damaged: tensor 'w' has a bool of value 2");
 }
 
-TEST_CASE(
-    "next to tensors that cannot be computed with, the others are read, and those are refused by name") {
+TEST_CASE("tensors of types without arithmetic are refused by name, and the others are read") {
   const TemporaryFolder folder;
   const std::string path = folder.file("x");
   const auto said = [&](const auto& ask) {
@@ -200,7 +199,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "a file that is missing, or none at all, is refused") {
+TEST_CASE_FIXTURE(InFolder, "a missing file, or one of another kind, is refused") {
   CHECK_THROWS_WITH_AS(SafetensorsFile::open("no/such"),
                        "no/such: cannot be opened: No such file or directory", CheckpointError);
   CHECK_THROWS_WITH_AS(SafetensorsFile::open(folder.file("")), (folder.file("") + ": is not a file").c_str(),
@@ -282,7 +281,7 @@ TEST_CASE_FIXTURE(InFolder, "tensors that cannot be saved are refused, and the o
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE_FIXTURE(InFolder, "any bit that flipped anywhere in a file is noticed") {
+TEST_CASE_FIXTURE(InFolder, "a flipped bit anywhere in a file is noticed") {
   save_safetensors(folder.file("w"),
                    {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}},
                    {{"state", R"({"step": 4})"}});

@@ -51,7 +51,7 @@ TEST_CASE("an index leads to the tensors of several files") {
         folder.file(kIndex) + ": has no tensor 'd'");
 }
 
-TEST_CASE("one file goes before an index") {
+TEST_CASE("a single file is preferred to an index") {
   const Sharded folder(map_of(kSound));
   CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
   save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});

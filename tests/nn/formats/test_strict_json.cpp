@@ -19,7 +19,7 @@ std::string refusal_of(const std::string& value, const F& read) {
 
 }  // namespace
 
-TEST_CASE("fields are read as what they must be") {
+TEST_CASE("fields are read with their types") {
   JsonFields fields = json_fields(
       R"({"size": 7, "number": 0.5, "whole": 2, "rate": 0, "flag": true, "text": "é", "none": null,
           "object": {"deep": 3}, "_own": [1], "fixed": 1, "harmless": {}})");
@@ -51,7 +51,7 @@ TEST_CASE("fields are read as what they must be") {
   fields.finish();
 }
 
-TEST_CASE("fields that are missing or something else are refused by name") {
+TEST_CASE("fields that are missing or of another type are refused by name") {
   const auto size = [](JsonFields& fields) { fields.size("a"); };
   const auto number = [](JsonFields& fields) { fields.number("a"); };
   for (const char* const bad :

@@ -90,7 +90,7 @@ TEST_CASE("queries and keys have the order of rows that the format rotates") {
   check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
 }
 
-TEST_CASE("tensors there and back") {
+TEST_CASE("tensors survive a round trip") {
   const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
   const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
   CHECK(ours.shape() == Shape{3, 2});

@@ -44,7 +44,7 @@ TEST_CASE("the tensors of torch.save are read from both of its formats") {
   }
 }
 
-TEST_CASE_FIXTURE(InFolder, "a folder with pytorch_model.bin alone is read, and safetensors go before it") {
+TEST_CASE_FIXTURE(InFolder, "a folder with only pytorch_model.bin is read, but safetensors are preferred") {
   std::filesystem::copy_file(torch_file("legacy"), folder.file("pytorch_model.bin"));
   const std::string path = std::filesystem::path(folder.file("x")).parent_path();
   CHECK(SafetensorsFolder::open(path).contains("parameter"));
@@ -52,8 +52,7 @@ TEST_CASE_FIXTURE(InFolder, "a folder with pytorch_model.bin alone is read, and 
   CHECK_FALSE(SafetensorsFolder::open(path).contains("parameter"));
 }
 
-TEST_CASE_FIXTURE(InFolder,
-                  "files of torch.save are refused where they hold something else, or are damaged") {
+TEST_CASE_FIXTURE(InFolder, "files of torch.save that hold something else, or are damaged, are refused") {
   const std::string archive = read_bytes(torch_file("archive")), legacy = read_bytes(torch_file("legacy"));
   const auto with = [](std::string content, const std::string& from, const std::string& to) {
     REQUIRE(content.rfind(from) != std::string::npos);

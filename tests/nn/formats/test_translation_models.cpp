@@ -227,7 +227,7 @@ TEST_CASE("MarianMT is read as what it is, and written as what was read") {
   }
 }
 
-TEST_CASE("what MarianMT's files may say and is not implemented is refused by name") {
+TEST_CASE("options of MarianMT's files that are not implemented are refused by name") {
   const auto refused = [](const Json& more) {
     return message_of<CheckpointError>([&] { read_translation(marian_json(more)); });
   };

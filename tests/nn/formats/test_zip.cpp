@@ -11,7 +11,7 @@ TEST_CASE("the checksum is CRC-32") {
   CHECK(zip_sum("123456789") == 0xcbf43926);  // the check value of its definition
 }
 
-TEST_CASE("the entries of an archive are found, and their contents are what was summed") {
+TEST_CASE("the entries of an archive are found, and their contents are checked against their sums") {
   const OpenedFile<CheckpointError> archive(TAPEFORMER_SOURCE_DIR "/tests/golden/torch_archive.bin");
   const std::vector<ZipEntry> entries = zip_entries(archive);
   REQUIRE(entries.size() > 10);

@@ -51,7 +51,7 @@ struct Twins {
 }  // namespace
 
 // GPU steps run as graphs and give the logits of steps without graphs, whatever moves the cache.
-TEST_CASE("texts go on as graphs to the same bits") {
+TEST_CASE("texts continue as graphs to the same bits") {
   if (!has_gpu()) return;
   for (const LanguageKind& kind : language_kinds()) {
     if (kind.positions == PositionKind::sinusoidal || (kind.prefix && kind.attention != "mla"))
@@ -77,7 +77,7 @@ TEST_CASE("texts go on as graphs to the same bits") {
   }
 }
 
-TEST_CASE("translations go on as graphs to the same bits, of sources of several lengths") {
+TEST_CASE("translations of sources of several lengths continue as graphs to the same bits") {
   if (!has_gpu()) return;
   const std::vector<std::size_t> numbers = {0, 2, 5, 8, 1, 4, 7, 9};  // the others are like one of these
   for (int next = 0; next < std::max(4, random_cases(8)); ++next) {

@@ -37,7 +37,8 @@ int differing(const std::vector<Hypothesis>& a, const std::vector<Hypothesis>& b
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SingleThread, "the same where sentences end at different times and leave the cache") {
+TEST_CASE_FIXTURE(SingleThread,
+                  "sentences that end at different times and leave the cache do not change the others") {
   std::size_t tokens = 0, endings = 0;
   for (const DecoderKind& kind : decoder_kinds()) {
     const EncoderDecoder model = decoding_model(kind, 33, DType::f64, -0.5);

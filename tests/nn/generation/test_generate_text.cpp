@@ -63,7 +63,7 @@ TEST_CASE_FIXTURE(SingleThread, "greedy tokens are those of whole sequences, wit
   MESSAGE("compared ", compared, " tokens");
 }
 
-TEST_CASE("a sample depends on seed and number alone, not on those beside it, nor on the cache") {
+TEST_CASE("a sample depends on seed and number alone, not on the other samples or the cache") {
   const SingleThread guard;
   const DecoderOnly model = plain_model();
   const TokenIds prompt = random_tokens(4, 7);
@@ -200,7 +200,7 @@ TEST_CASE("text that exceeds the model's positions or the cache is refused befor
   CHECK(generated(language_model(latent), prompt, greedy(5)).front().size() == 5);
 }
 
-TEST_CASE_FIXTURE(SingleThread, "bad numbers, and prompts that are none, are refused") {
+TEST_CASE_FIXTURE(SingleThread, "bad numbers and empty prompts are refused") {
   const DecoderOnly model = plain_model();
   const auto message = [&](const TokenIds& prompt, const TextGenerationConfig& config) {
     return message_of<Error>([&] { generated(model, prompt, config); });

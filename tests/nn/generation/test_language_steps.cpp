@@ -153,7 +153,7 @@ TEST_CASE_FIXTURE(SingleThread, "a call that throws half way through the layers 
   }
 }
 
-TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
+TEST_CASE("with a cache a step costs only its new tokens, except where the context moves") {
   const SingleThread guard;
   const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned}, 9));
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {

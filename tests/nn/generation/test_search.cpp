@@ -148,7 +148,7 @@ TEST_CASE("samples come as often as their probability says, whole outputs includ
   CHECK_BELOW(deviation(ends_at_a, 0.18), 0.07);
 }
 
-TEST_CASE("samples take the likeliest at temperature 0, and know no repetition penalty") {
+TEST_CASE("samples take the likeliest at temperature 0, and refuse a repetition penalty") {
   TableModel model({misleading()});
   std::vector<Generator> randoms = {Generator(test_seed(7))};
   SamplingConfig sampling;
@@ -259,7 +259,7 @@ TEST_CASE("a beam goes on while the next end may still score better, if short ou
   }
 }
 
-TEST_CASE("by transformers' rules the outputs and scores of `generate` are found") {
+TEST_CASE("with transformers' rules, outputs and scores are those of `generate`") {
   const auto golden = parse_json(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/search.json"));
   for (const auto& one : golden.at("cases")) {
     CAPTURE(one.dump());

@@ -42,7 +42,7 @@ std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
 
 }  // namespace
 
-TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
+TEST_CASE("logits are the same with and without a cache, through reorders, within the context and past it") {
   const SingleThread guard;
   std::map<DType, double> worst;
   for (const DecoderKind& kind : decoder_kinds()) {

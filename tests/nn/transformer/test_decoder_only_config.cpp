@@ -64,7 +64,7 @@ TEST_CASE("a pattern gives each layer its kind of attention, with the fields of 
   CHECK(read.attention.own.at("decay_rank") == 3);
 }
 
-TEST_CASE("patterns that say nothing, and what their kinds cannot do, are refused") {
+TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
   const auto hybrid = [](const std::function<void(DecoderOnlyConfig&)>& change) {
     return refused([&](DecoderOnlyConfig& c) {
       c.attention.groups = 0, c.attention.kind = "deltanet", c.attention_pattern = "DF";
@@ -142,7 +142,7 @@ TEST_CASE("the feed-forward width is four times the width, or when gated two thi
   CHECK(config.hidden_width() == 7);
 }
 
-TEST_CASE("fields that do not fit are refused with what they are") {
+TEST_CASE("fields that do not fit are refused with their values") {
   CHECK(refused([](auto& c) { c.vocabulary = 0; }) ==
         "[decoder_only] vocabulary must be from 1 to 2147483647; got 0");
   CHECK(refused([](auto& c) { c.attention.kind = "additive"; }) ==

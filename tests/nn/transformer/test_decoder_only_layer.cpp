@@ -35,7 +35,7 @@ DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, doub
 
 }  // namespace
 
-TEST_CASE("dropout takes from what each sublayer adds, by draws of their own") {
+TEST_CASE("dropout applies to what each sublayer adds, by separate draws") {
   DecoderOnlyConfig config = tiny_config();
   config.residual_dropout = 0.5;
   DecoderOnlyLayer layer = constant_layer(config, 1, 10);
@@ -66,7 +66,7 @@ TEST_CASE("the norms are as configured") {
   CHECK(relative_error(layer_of(config)(x, causal()), plain(x, causal())) > 1e-3);
 }
 
-TEST_CASE("sublayers read convolutions of the norms, whose caches come with the layer's") {
+TEST_CASE("sublayers read convolutions of the norms, cached with the layer") {
   DecoderOnlyConfig config = tiny_config();
   config.short_convolution = 2;
   DecoderOnlyLayer layer = layer_of(config);

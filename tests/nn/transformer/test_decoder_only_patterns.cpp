@@ -54,7 +54,7 @@ std::string pattern_refusal(const std::function<void(DecoderOnlyConfig&)>& chang
 
 }  // namespace
 
-TEST_CASE("two kinds with any option train, and caches give what all tokens at once give, or are refused") {
+TEST_CASE("two kinds with any option train and agree with their caches, or are refused") {
   const SingleThread guard;
   const Tensor ids = ids_of(random_tokens(2 * kTextLength, 3), {2, kTextLength});
   Generator random(test_seed(4));

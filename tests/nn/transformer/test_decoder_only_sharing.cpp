@@ -62,7 +62,7 @@ TEST_CASE("windows repeat, the last layer sees all, and a letter for each layer 
   CHECK_FALSE(config.has_window(0));
 }
 
-TEST_CASE("the rotary base of windows is that of their layers alone, which are not scaled") {
+TEST_CASE("windowed layers have a rotary base of their own, and are not scaled") {
   DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 40);
   config.layers = 3, config.window = 5, config.windows = "SL";
   RotaryConfig& rotations = config.attention.rotations;
@@ -87,7 +87,7 @@ TEST_CASE("the rotary base of windows is that of their layers alone, which are n
   CHECK(same_bits(language_model(config)(ids), one_base));
 }
 
-TEST_CASE("layers of another kind or base turn queries and keys by angles of their own") {
+TEST_CASE("layers of another kind or base rotate queries and keys by their own angles") {
   const std::vector<SharingVariant> own_angles = {
       {"mla, then gqa", [](auto& c) { c.attention.kind = "mla", c.attention_pattern = "DF"; }},
       {"gqa, then mla", [](auto& c) { c.full_attention = "mla", c.attention_pattern = "DF"; }},
@@ -122,7 +122,7 @@ TEST_CASE("layers of another kind or base turn queries and keys by angles of the
   }
 }
 
-TEST_CASE_FIXTURE(SingleThread, "over 200 tokens caches give what all tokens at once give, in any portions") {
+TEST_CASE_FIXTURE(SingleThread, "over 200 tokens, caches in any portions give what all tokens give at once") {
   const Index length = cached_tokens();
   for (const SharingVariant& variant : sharing_variants()) {
     const DecoderOnly model = language_model(config_of(variant));
@@ -163,7 +163,7 @@ TEST_CASE("layers that share keys and values have neither their parameters nor c
   }
 }
 
-TEST_CASE("options that do not fit are refused") {
+TEST_CASE("options that contradict each other are refused") {
   const auto refused = [](const std::function<void(DecoderOnlyConfig&)>& change) {
     DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 20);
     change(config);

@@ -69,7 +69,7 @@ void check_initial_values(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_CASE("matrices start at 0.02, those that write into the sum smaller, biases at 0 and gains at 1") {
+TEST_CASE("matrices start at 0.02, or smaller where they write into the sum, biases at 0 and gains at 1") {
   DecoderOnlyConfig config;
   config.vocabulary = 90;
   config.context = 70;
@@ -93,7 +93,7 @@ TEST_CASE("matrices start at 0.02, those that write into the sum smaller, biases
   check_initial_values(config);
 }
 
-TEST_CASE("short convolutions start as nothing, and take no draw from what else there is") {
+TEST_CASE("short convolutions start without effect, and do not change other parameters' draws") {
   DecoderOnlyConfig config = tiny_config();
   config.head_bias = true;
   Generator random(test_seed(7)), other(test_seed(7));

@@ -39,7 +39,7 @@ Index calls_of(const Profile& profile, const std::string& op) {
 
 }  // namespace
 
-TEST_CASE("however it is computed, loss and gradients are those of cross_entropy(head(states))") {
+TEST_CASE("loss and gradients are those of cross_entropy(head(states)), however they are computed") {
   for (const HeadConfig& kind :
        {HeadConfig{5, 7}, HeadConfig{5, 7, false}, HeadConfig{5, 7, true, 1.5}, HeadConfig{5, 7, false, 2}}) {
     Head head = random_module<Head>(kind);
@@ -62,7 +62,7 @@ TEST_CASE("however it is computed, loss and gradients are those of cross_entropy
   }
 }
 
-TEST_CASE("logits are the projection, capped where that is asked for") {
+TEST_CASE("logits are the projection, capped if requested") {
   for (const double cap : {0.0, 2.0}) {
     Head head = random_module<Head>(HeadConfig{5, 7, true, cap});
     const Tensor x = states(), logits = head(x), weight = head.weight().value();
@@ -77,7 +77,7 @@ TEST_CASE("logits are the projection, capped where that is asked for") {
   }
 }
 
-TEST_CASE("on a GPU the gradient is written over the logits, elsewhere where that is asked for") {
+TEST_CASE("on a GPU the gradient is written over the logits, elsewhere only on request") {
   Head head = random_module<Head>(HeadConfig{5, 7});
   for (const HeadLossConfig& config : kConfigs) {
     const Profile profile;

@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(SingleThread, "rows take their tokens along, in every layer") 
   }
 }
 
-TEST_CASE_FIXTURE(SingleThread, "a length of none starts over in the same memory, convolutions too") {
+TEST_CASE_FIXTURE(SingleThread, "a length of 0 starts over in the same memory, convolutions too") {
   const DecoderOnly model = model_of("mha", 4);
   const Tensor expected = model.states(cached_ids());
   LayerCaches caches = model.start();

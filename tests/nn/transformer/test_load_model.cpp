@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("every field survives the way through JSON", Config, DecoderO
   CHECK(Config::from_json(text).to_json() == text);
 }
 
-TEST_CASE_TEMPLATE("programs keep more in the same file; what nobody knows is refused by its name", Config,
+TEST_CASE_TEMPLATE("programs keep more fields in the same file; unknown fields are refused by name", Config,
                    DecoderOnlyConfig, EncoderDecoderConfig) {
   for (const char* field : {"training", "vocabularies", "tokenizer_fingerprint", "data_fingerprint"})
     CHECK(refusal_of<Config>(field, Json::object()) == "nothing was thrown");
@@ -100,7 +100,7 @@ TEST_CASE_TEMPLATE("programs keep more in the same file; what nobody knows is re
         kUnusable + "it has a field that this version does not know: colour");
 }
 
-TEST_CASE_TEMPLATE("damaged files, other models and impossible fields are refused with what is wrong", Config,
+TEST_CASE_TEMPLATE("damaged files, other models and impossible fields are refused with the reason", Config,
                    DecoderOnlyConfig, EncoderDecoderConfig) {
   for (const char* damaged : {"{\"model\": ", "", "[]", "{}"})
     CHECK(refusal<Config>(damaged).find("the model's configuration is damaged: ") == 0);
@@ -148,7 +148,7 @@ TEST_CASE("a language model far larger than its weights is refused before it tak
         std::string::npos);
 }
 
-TEST_CASE("so are models with few tensors and large heads, or latents") {
+TEST_CASE("models with few tensors and large heads or latents are refused as well") {
   DecoderOnlyConfig config = tiny_config();
   config.attention.kind = "mla";
   config.attention.query_latent_width = 3;

@@ -182,7 +182,7 @@ TEST_CASE("it can be turned off again, and does nothing where no tape records") 
   CHECK(nodes() == all);
 }
 
-TEST_CASE("weights of the attention to the memory, which outlive their layer, are recorded as ever") {
+TEST_CASE("cross-attention's weights, which outlive their layer, are recorded as usual") {
   EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
   model.eval();
   const TranslationCase c;

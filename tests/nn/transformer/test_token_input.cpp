@@ -30,7 +30,7 @@ TEST_CASE("embeddings start with standard deviation 1/sqrt(C)") {
   CHECK_BELOW(deviation(squares / static_cast<double>(table.elements()), 1.0 / 64), 0.02);
 }
 
-TEST_CASE("a scale that is given takes the place of sqrt(C), in the sum and in the initial values") {
+TEST_CASE("a given scale replaces sqrt(C), in the sum and in the initial values") {
   Generator random(test_seed(3));
   TokenInput input({500, 16, 0, PositionKind::learned, 8, 4}, random);
   const Tensor table = input.embedding().weight().value();

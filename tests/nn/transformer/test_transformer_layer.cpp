@@ -27,7 +27,7 @@ TEST_CASE("outputs and gradients are PyTorch's") {
   }
 }
 
-TEST_CASE("what is real gets what it gets without padding, whatever the padding holds") {
+TEST_CASE("real tokens get what they get without padding, whatever the padding holds") {
   for (const TransformerSide side : {kEncoder, kDecoder}) {
     auto layer = random_module<TransformerLayer>(small_layer_config(side == kEncoder), side);
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 5, 6}, 4);
@@ -54,7 +54,7 @@ TEST_CASE("its parts are named as they are in papers") {
                                           "cross_attention_norm", "feed_forward", "feed_forward_norm"});
 }
 
-TEST_CASE("dropout acts in three kinds of places, of which two may have rates of their own") {
+TEST_CASE("dropout acts in three kinds of places, two of which may have their own rates") {
   using Rate = std::optional<double>;
   using Draws = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // of each place's counter
   for (const auto& [all, attention, feed_forward, expected] :

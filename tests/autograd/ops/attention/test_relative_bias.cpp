@@ -28,7 +28,7 @@ TEST_CASE("slopes are a geometric sequence, and of other numbers of heads two of
   CHECK(alibi_slopes(12).at(11) == doctest::Approx(std::exp2(-3.5)));
 }
 
-TEST_CASE("linear biases fall to both sides of the query, and slopes get gradients") {
+TEST_CASE("linear biases decrease on both sides of the query, and slopes get gradients") {
   const Tensor slopes = values({1, 0.5}, {2}), seed = values({1, 2, 3, 4, 5, 1, 0, 0, 0, 0}, {2, 5});
   const OpResult got = run_op([](const auto& in) { return alibi_bias(in[0], 2); }, {slopes}, seed);
   CHECK(relative_error(got.y, values({-2, -1, 0, -1, -2, -1, -0.5, 0, -0.5, -1}, {2, 5})) == 0);
@@ -70,8 +70,7 @@ TEST_CASE("a table's rows go to their distances, and get the gradients of all of
   check_both_orders("bucketed_bias", [&] { return biases(table * table, 4, buckets); }, {{"table", table}});
 }
 
-TEST_CASE(
-    "a bias reaches less far than the buckets, as far, and further, where all distances share the last") {
+TEST_CASE("a bias reaches less far than the buckets, as far, or further, into the last bucket") {
   Generator random(test_seed(3));
   const Tensor table = random_normal({6, 2}, random);
   for (const bool bidirectional : {true, false}) {
@@ -138,7 +137,7 @@ TEST_CASE("attention with every modifier gives what PyTorch and transformers giv
   });
 }
 
-TEST_CASE("what makes no bias is refused by name") {
+TEST_CASE("malformed biases are refused by name") {
   CHECK(message_of<ShapeError>([] { alibi_slopes(0); }) ==
         "[alibi_slopes] there must be heads; got heads=0; try the number of query heads");
   CHECK(message_of<ShapeError>([] {

@@ -28,7 +28,7 @@ TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
   CHECK(ranges(masks, 2, 3, 4) == "all");
 }
 
-TEST_CASE("causal stands at the last key, or at the first by name") {
+TEST_CASE("the causal mask is aligned with the last key, or by option with the first") {
   AttentionMasks masks;
   masks.causal = true;
   CHECK(ranges(masks, 1, 3, 3) == "0-1 0-2 0-3");
@@ -105,7 +105,7 @@ TEST_CASE("packed sequences see their own keys; positions, lengths and prefixes 
         std::vector<bool>{true, true, false, false, true, true, true, false});
 }
 
-TEST_CASE("starts that are wrong, as a GPU only says later, lead to no keys beyond the last") {
+TEST_CASE("wrong starts, which a GPU reports later, lead to no keys beyond the last") {
   AttentionMasks masks;
   masks.query_starts = integers({0, 2, 5}, {3});
   masks.key_starts = integers({-3, 99, 4}, {3});
@@ -125,8 +125,7 @@ TEST_CASE("pairs are the ranges written out") {
   CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
 }
 
-TEST_CASE(
-    "an additive mask leaves in what is not minus infinity; rows are seen head by head, group by group") {
+TEST_CASE("an additive mask hides only minus infinity; rows are seen by head and by group") {
   CHECK(!pairs_left_in(Tensor()).defined());
   CHECK(pairs_left_in(values({0, -3e38, kNan}, {3})).to_vector<bool>() == std::vector<bool>(3, true));
   const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});

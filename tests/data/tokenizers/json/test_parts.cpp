@@ -59,7 +59,7 @@ TEST_CASE("a map replaces what its trie holds, in whole graphemes or by characte
     CHECK_THROWS_AS(make_precompiled_normalizer(damaged), UnsupportedPart);
 }
 
-TEST_CASE("splits do with matches what their behaviour says") {
+TEST_CASE("splits treat matches as their behaviour says") {
   const auto split = [](const char* behavior, bool invert) {
     std::vector<Piece> pieces = {{"-ab--c-", true}};
     make_splitter(
@@ -78,7 +78,7 @@ TEST_CASE("splits do with matches what their behaviour says") {
   CHECK_THROWS_AS(split("Other", false), UnsupportedPart);
 }
 
-TEST_CASE("matches and what lies between them are the whole text") {
+TEST_CASE("matches and the gaps between them are the whole text") {
   const auto parts = [](const Matcher& matches, const std::string& text) {
     std::string all;
     for (const Match& match : matches(text))
@@ -98,7 +98,7 @@ TEST_CASE("matches and what lies between them are the whole text") {
   CHECK_THROWS_AS(make_matcher({{"String", ""}}), UnsupportedPart);
 }
 
-TEST_CASE("a pattern that takes forever is given up") {
+TEST_CASE("a pattern that takes too long is abandoned") {
   CHECK_THROWS_AS(make_regex("(a+)+$")(std::string(60, 'a') + "b"), Error);
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("merges come in their order, and unknown characters as bytes or as one
   CHECK_THROWS_AS(ids("a"), UnsupportedPart);
 }
 
-TEST_CASE("Unigram takes the best sum of scores, and joins what is unknown") {
+TEST_CASE("Unigram takes the best sum of scores, and joins unknown characters") {
   const auto ids = [](const Json& part, const std::string& text) {
     std::vector<std::int32_t> found;
     make_model(part)->encode(text, found);
@@ -162,7 +162,7 @@ TEST_CASE("Unigram takes the best sum of scores, and joins what is unknown") {
   CHECK(ids(word_piece, "abbbbb") == Ids{0});
 }
 
-TEST_CASE("decoders say what a token adds to a text") {
+TEST_CASE("decoders give the text that a token adds") {
   const auto decoded = [](const Json& part, const std::string& token, bool is_first) {
     return make_decoder(part)(token, is_first);
   };

@@ -55,7 +55,7 @@ TEST_CASE("with linear layers it gives the figures that PyTorch printed, and its
   CHECK(prints_as(slice(weights, 2, 3, 1), {0.2758, 0.2460, 0.2462, 0.2319, 0, 0}));
 }
 
-TEST_CASE("it is attention on bare matrices that are its weights transposed, scaled as told") {
+TEST_CASE("it is attention on bare matrices, its weights transposed, with the given scale") {
   for (const double scale : {0.0, 0.3}) {
     SingleHeadConfig config = widths(5, 3, 4);
     config.scale = scale;

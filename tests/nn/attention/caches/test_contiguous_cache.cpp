@@ -5,7 +5,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("with a capacity the contiguous cache hands out just that room, without one it grows") {
+TEST_CASE("the contiguous cache has room for exactly its capacity, or grows without one") {
   const auto stated = make_cache({CacheKind::contiguous, 7}, {2, 2});
   stated->append(random_values({1, 3, 2}, 1), random_values({1, 3, 2}, 2));
   CHECK(stated->keys().size(1) == 7);

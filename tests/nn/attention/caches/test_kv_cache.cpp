@@ -93,7 +93,7 @@ TEST_CASE("a cache holds what was appended, through any appends and reorders, in
   }
 }
 
-TEST_CASE("bytes are those of the tokens that are held") {
+TEST_CASE("bytes are those of the cached tokens") {
   for (const CacheKind kind : kKinds) {
     const auto cache = make_cache(config_of(kind), {3, 5});
     CHECK(cache->bytes() == 0);

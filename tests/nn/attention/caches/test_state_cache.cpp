@@ -4,7 +4,7 @@
 
 using namespace tapeformer;
 
-TEST_CASE("a state replaces the one before, in the same memory, and the first call begins without") {
+TEST_CASE("a state replaces the one before, in the same memory, and the first call has none") {
   StateCache cache({0, 0, 4});
   CHECK_FALSE(cache.state(2).defined());
   CHECK_FALSE(cache.reserve(1));
@@ -38,7 +38,7 @@ TEST_CASE("rows are selected, repeated and removed") {
   CHECK(cache.length() == 0);
 }
 
-TEST_CASE("keys, another number of rows, and what a tape records are refused") {
+TEST_CASE("keys, another number of rows, and recorded states are refused") {
   StateCache cache({0, 0, 2});
   const Tensor x = random_values({1, 2}, 1);
   CHECK(message_of<Error>([&] { cache.append(x, {}); }) ==

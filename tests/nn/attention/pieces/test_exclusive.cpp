@@ -24,7 +24,7 @@ TEST_CASE("by hand: (3, 4) without its part along (1, 0) and along (1, 1); a val
   CHECK(same_bits(without({0, 0}), y));
 }
 
-TEST_CASE("it is for self-attention: another memory is refused, and a layer across inputs goes without") {
+TEST_CASE("it is for self-attention: another memory is refused, and cross-attention goes without") {
   AttentionConfig config = layer_config("gqa", [](auto& c) { c.exclusive = true; });
   const MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
   const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);

@@ -39,7 +39,7 @@ TEST_CASE("a layer with any two pieces gives the same packed and apart, at once 
   }
 }
 
-TEST_CASE("every piece computes through a cache what it computes at once, over 200 tokens") {
+TEST_CASE("every piece computes the same through a cache as at once, over 200 tokens") {
   const SingleThread guard;
   for (const PieceCase& one : AttentionPieces::cases()) {
     CAPTURE(std::string(one.name));
@@ -52,7 +52,7 @@ TEST_CASE("every piece computes through a cache what it computes at once, over 2
   }
 }
 
-TEST_CASE("a layer that shares keys attends to those that another has made, cached or not") {
+TEST_CASE("a layer that shares keys attends to another layer's, cached or not") {
   for (const PieceCase& one : AttentionPieces::cases()) {
     CAPTURE(std::string(one.name));
     const AttentionConfig config = layer_config("gqa", one.choose);

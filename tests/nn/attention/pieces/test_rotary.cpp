@@ -46,7 +46,7 @@ TEST_CASE("only distances matter, padding on the left may shift them, and the li
   CHECK_BELOW(relative_error(slice(layer(padded, padded, context), 1, 2, 4), y), 1e-12);
 }
 
-TEST_CASE("angles are of positions that count on from what the cache holds, unless they are given") {
+TEST_CASE("positions continue from the cached tokens, unless they are given") {
   const Rotary rotary(RotaryConfig(), 4);
   const auto cache = make_cache({}, {3, 2});
   AttentionContext context;

@@ -32,7 +32,7 @@ TEST_CASE("gradients reach the first layer's values") {
           layer, {{"first", in.first}}, [&] { return layer(in.x, in.x, context); }, second_order(12)));
 }
 
-TEST_CASE("factors start at a half, first values must be given, and shared keys have none to mix") {
+TEST_CASE("factors start at a half, first values must be given, and shared keys are refused") {
   Generator random(test_seed(1));
   const AttentionConfig config = layer_config("gqa", with_residual);
   MultiHeadAttention layer(config, random);
