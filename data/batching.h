@@ -11,9 +11,9 @@ namespace tapeformer {
 /// The target of a padded position, which cross_entropy ignores.
 constexpr std::int32_t kIgnored = -1;
 
-/// A pair of sentences as ids, without the tokens of a frame.
+/// A pair of sentences as ids, without the tokens of their frames.
 struct EncodedPair {
-  /// Ids of either side.
+  /// The ids of the two sides.
   std::vector<std::int32_t> source, target;
 };
 
@@ -21,11 +21,11 @@ struct EncodedPair {
 struct TranslationBatch {
   Tensor source_ids;      ///< [B, S] i32: sources, padding
   Tensor source_mask;     ///< [B, S] bool: true where there is a token
-  Tensor target_inputs;   ///< [B, T] i32: begin, targets but for their last token, padding
+  Tensor target_inputs;   ///< [B, T] i32: begin, targets without their last token, padding
   Tensor target_outputs;  ///< [B, T] i32: targets, kIgnored
   Index tokens = 0;       ///< source and target tokens that are not padding
 
-  /// Batches are made on the CPU and moved by this.
+  /// A copy on another device; batches are made on the CPU.
   TranslationBatch to(Device device) const {
     return {source_ids.to(device), source_mask.to(device), target_inputs.to(device),
             target_outputs.to(device), tokens};
@@ -42,10 +42,10 @@ struct BatchingConfig {
   /// The most positions in the larger of a batch's two matrices: rows times the longest side, padding
   /// included.
   Index token_budget = 4096;
-  /// Pairs with a longer side, its frame included, are dropped and counted; so are pairs with a side of no
-  /// tokens, which has nothing to learn from.
+  /// Pairs with a longer side, its frame included, are dropped and counted, as are pairs with an empty side,
+  /// which teach nothing.
   Index max_tokens = 256;
-  std::uint64_t seed = 0;  ///< of the shuffles
+  std::uint64_t seed = 0;  ///< seed of the shuffles
   /// If false, every epoch has the same batches in the same order, short ones first (for validation).
   bool shuffle = true;
   SentenceFrame frame = {};  ///< the tokens around sources and targets
@@ -58,9 +58,9 @@ class TranslationBatches {
   /// Throws:  DataError if the budget or the limit is not positive, or no pair has tokens and is within both
   TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
 
-  /// The batch at position(): of `ranks` processes that read the same batches, the share of process `rank`,
-  /// padded for itself. A process for which there is no pair gets the first one with all targets ignored, and
-  /// no tokens. Moves the position on, at the end into the next epoch.
+  /// The batch at position(), or the share of process `rank` where `ranks` processes read the same batches,
+  /// padded on its own. A process whose share is empty gets the first pair with all targets ignored, and no
+  /// tokens. Advances the position, at the end into the next epoch.
   TranslationBatch next(int rank = 0, int ranks = 1);
   /// The position of the batch that next() returns.
   BatchPosition position() const { return position_; }

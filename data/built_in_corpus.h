@@ -12,7 +12,7 @@ namespace tapeformer {
 std::string_view built_in_pairs();
 
 /// The parts of the built-in corpus, in the order of its lines: 15,000 English sentences with a French
-/// translation to train on, 1,000 for validation and 1,000 for tests, all different.
+/// translation for training, 1,000 for validation and 1,000 for tests, all different.
 CorpusSplit built_in_corpus();
 
 /// The built-in text for language models: the last 12,000 training pairs, each sentence with its translation

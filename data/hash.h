@@ -30,7 +30,7 @@ constexpr std::uint64_t bounded(std::uint64_t bits, std::uint64_t size) {
 }
 
 /// The place of `index` in a shuffled [0, size), without a table: a Feistel network permutes the next power
-/// of four, and is applied again to results outside.
+/// of four, and is applied again to results outside [0, size).
 /// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
 constexpr Index shuffled(Index index, Index size, std::uint64_t seed, int rounds) {
   int half = 0;

@@ -5,15 +5,15 @@
 
 namespace tapeformer {
 
-/// An example of what a model is to answer.
+/// An example of a prompt and its answer.
 struct Instruction {
-  std::string prompt;  ///< what the model is given
-  std::string answer;  ///< what it is to write
+  std::string prompt;  ///< the model's input
+  std::string answer;  ///< the output it is trained to write
 };
 
 /// Reads files of one JSON object per line: {"prompt": "...", "answer": "..."}. "completion" is another name
 /// for "answer"; other keys and empty lines are ignored.
-/// Throws:  DataError naming file and line of what is not such an object, or a file that cannot be read
+/// Throws:  DataError naming file and line of anything else, or a file that cannot be read
 std::vector<Instruction> read_instructions(const std::vector<std::string>& paths);
 
 }  // namespace tapeformer

@@ -8,7 +8,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::uint64_t kHeader = 1024;
-constexpr Index kIdsAtOnce = 1 << 16;  // ids that are read at a time
+constexpr Index kIdsAtOnce = 1 << 16;  // ids per read
 
 /// The two kinds of files.
 struct Kind {

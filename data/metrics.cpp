@@ -22,8 +22,8 @@ void check_counts(const char* op, const std::vector<std::string>& hypotheses,
                          number_of(references.size(), "reference")));
 }
 
-/// The substitutions of mteval-v13a, in their order. Punctuation is a token wherever it is, but for ' - . and
-/// a comma: a stop or a comma stays inside a number only, and a dash leaves the digit before it.
+/// The substitutions of mteval-v13a, in their order. Punctuation is always a token, except for ' - . and a
+/// comma: a stop or a comma stays only inside a number, and a dash is split only from a digit before it.
 const std::vector<std::pair<std::regex, std::string>>& rules_13a() {
   static const std::vector<std::pair<std::regex, std::string>> rules = {
       {std::regex("<skipped>"), ""},
@@ -40,7 +40,7 @@ const std::vector<std::pair<std::regex, std::string>>& rules_13a() {
   return rules;
 }
 
-/// Counts of the n-grams of one sentence, by order, of `units` that lie one behind the other in one string.
+/// Counts of one sentence's n-grams, by order, of `units` that are consecutive parts of one string.
 template <std::size_t Orders>
 auto count_ngrams(const std::vector<std::string_view>& units) {
   std::array<std::map<std::string_view, Index>, Orders> counts;
@@ -132,7 +132,7 @@ double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector
     std::array<Matches, kCharacterOrders> sentence;
     add_matches(split_code_points(hypothesis), split_code_points(reference), sentence);
     for (std::size_t n = 0; n < kCharacterOrders; ++n) {
-      // n-grams of an order that the reference is too short for are not held against the hypothesis
+      // n-grams of an order for which the reference is too short do not count against the hypothesis
       totals[n].hypothesis += sentence[n].reference > 0 ? sentence[n].hypothesis : 0;
       totals[n].reference += sentence[n].reference;
       totals[n].common += sentence[n].common;

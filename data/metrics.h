@@ -14,18 +14,17 @@ struct BleuScore {
   double score = 0;                    ///< BLEU, from 0 to 100
   std::array<double, 4> precisions{};  ///< of n-grams of 1 to 4 words, in percent
   double brevity_penalty = 1;          ///< at most 1, below it if hypotheses are shorter than references
-  /// In words.
+  /// The lengths of all hypotheses and of all references, in words.
   Index hypothesis_length = 0, reference_length = 0;
 
-  /// "BLEU|nrefs:1|case:mixed|... = 35.2 66.1/42.0/28.4/19.5 (BP = 1.000 ratio = 1.010 hyp_len = 5 ref_len =
-  /// 5)".
+  /// "BLEU|nrefs:1|... = 35.2 66.1/42.0/28.4/19.5 (BP = 1.000 ratio = 1.010 hyp_len = 5 ref_len = 5)".
   std::string text() const;
 };
 
 /// sacreBLEU's signature of how BLEU was computed.
 std::string bleu_signature();
 
-/// BLEU of a corpus with one reference a sentence, cased, tokenised as mteval-v13a does, n-grams up to 4; an
+/// BLEU of a corpus with one reference per sentence, cased, tokenised as by mteval-v13a, n-grams up to 4; an
 /// order without a match counts as 1/2, 1/4, ... of one. Agrees with sacreBLEU 2's defaults.
 /// Math:    100 min(1, exp(1 - r/h)) (p1 p2 p3 p4)^(1/4), p_n clipped n-gram precision over the corpus
 /// Throws:  DataError if the counts differ or there are no sentences

@@ -21,7 +21,7 @@ struct TextPair {
 /// As a path, this means standard input.
 constexpr const char* kStandardInput = "-";
 
-/// The lines of a UTF-8 text file, or of standard input, as they come, without CR, LF and a byte order mark.
+/// The lines of a UTF-8 text file or of standard input, as they arrive, without CR, LF and byte order mark.
 class LineReader {
  public:
   /// Throws:  DataError if the file cannot be opened
@@ -31,8 +31,8 @@ class LineReader {
   LineReader& operator=(const LineReader&) = delete;
 
   /// Returns false after the last line.
-  /// Throws:  DataError if the file cannot be read; or, when number() has gone on and the next call reads the
-  ///          line after it, if the line is not UTF-8 or has a NUL
+  /// Throws:  DataError if the file cannot be read, or if the line is not UTF-8 or has a NUL; number() counts
+  ///          that line, and the next call reads the one after it
   bool next(std::string& line);
   /// The number of the last line, from 1.
   Index number() const { return number_; }
@@ -48,15 +48,15 @@ class LineReader {
   std::string_view rest_;  // of the buffer
 };
 
-/// The lines of a UTF-8 text file, or of standard input, as LineReader has them.
-/// Throws:  DataError as LineReader, and if there are none
+/// All lines that LineReader reads.
+/// Throws:  DataError as LineReader, or if there are none
 std::vector<std::string> read_lines(const std::string& path);
 
 /// Pairs from lines `source<TAB>target[<TAB>ignored...]`; with `swap` the second column is the source.
 /// Throws:  DataError as read_lines; for a line without a tab or with a side of white space alone
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap = false);
 
-/// Replaces the tabs of a sentence that has a line to itself by spaces: elsewhere they separate columns.
+/// A sentence on a line of its own, with spaces in place of tabs, which elsewhere separate columns.
 std::string sentence_of_line(std::string line);
 
 /// Pairs from two files whose lines correspond.
@@ -65,14 +65,14 @@ std::vector<TextPair> read_line_aligned(const std::string& source_path, const st
 
 /// The result of filter_by_words.
 struct FilterReport {
-  /// Pairs in all, those kept, and those dropped for their source or their target.
+  /// The numbers of all pairs, of those kept, and of those dropped for their source or their target.
   Index read = 0, kept = 0, long_source = 0, long_target = 0;
 
   /// "kept 3 of 5 pairs; dropped 2: 1 source over 10 words, 1 target over 10 words".
   std::string text(Index max_words) const;
 };
 
-/// Keeps the pairs of at most `max_words` words a side, counted between white space.
+/// Keeps the pairs of at most `max_words` words per side, separated by white space.
 /// Throws:  DataError naming `path` if none is left
 FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path);
 

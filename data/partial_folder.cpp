@@ -32,7 +32,7 @@ PartialFolder::PartialFolder(const std::string& folder, std::vector<std::string>
   if (folder_.has_parent_path()) files::create_directories(folder_.parent_path(), error);
   if (error) fail(folder_, error);
   lock();
-  remove();  // what was left when a process was killed
+  remove();  // the remains of a killed process
   const bool is_made = files::create_directory(partial_, error);
   if (error || !is_made) {
     close(lock_);

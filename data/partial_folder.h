@@ -11,8 +11,8 @@ namespace tapeformer {
 /// finish(), it is removed. While it exists no other process makes the same folder.
 class PartialFolder {
  public:
-  /// `names`: what may be written into it. Other files are never removed, in case the folder is somebody
-  /// else's.
+  /// `names`: files that may be written into it. Others are never removed, in case the folder has another
+  /// use.
   /// Throws: DataError if FOLDER holds something already, cannot be made, or is being made by another process
   PartialFolder(const std::string& folder, std::vector<std::string> names);
   ~PartialFolder();

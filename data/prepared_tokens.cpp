@@ -28,7 +28,7 @@ class PieceEncoder {
     waiting_ += piece;
     if (waiting_.size() < try_at_) return;
     write(tokenizer_.safe_cut(waiting_));
-    try_at_ = 2 * waiting_.size();  // of a very long word no byte is looked at more than a few times
+    try_at_ = 2 * waiting_.size();  // reads no byte of a very long word more than a few times
   }
   /// Ends a text; the next piece begins another.
   void finish() {
@@ -60,9 +60,9 @@ class PieceEncoder {
   const Tokenizer& tokenizer_;
   TokenFileWriter& writer_;
   std::string name_, waiting_;
-  bool begun_ = false;      // whether some of the text is written
-  std::size_t try_at_ = 0;  // bytes that wait before a cut is looked for again
-  Index place_ = 0;         // of what is waiting, in the document
+  bool begun_ = false;      // whether a part of the text has been written
+  std::size_t try_at_ = 0;  // waiting bytes at which a cut is next looked for
+  Index place_ = 0;         // of the waiting bytes, in the document
   std::vector<std::int32_t> ids_;
 };
 
@@ -83,7 +83,7 @@ void encode_part(const TextCorpus& part, const Tokenizer& tokenizer, bool marks,
   encoder.finish();
 }
 
-/// Appends the ids, or as many marks: 1 for the tokens of answers, 0 for others.
+/// Appends the ids, or a mark for each: 1 for the tokens of answers, 0 for others.
 void encode_instructions(const std::vector<Instruction>& instructions, const Tokenizer& tokenizer, bool marks,
                          TokenFileWriter& writer) {
   std::vector<std::int32_t> ids, answer;
@@ -98,7 +98,7 @@ void encode_instructions(const std::vector<Instruction>& instructions, const Tok
   }
 }
 
-/// Writes token files by name; those of marks have a vocabulary of 2.
+/// Writes token files by name; marks have a vocabulary of 2.
 PreparedTokens write_parts(const Tokenizer& tokenizer, const std::string& folder,
                            const std::vector<std::pair<const char*, WriteTokens>>& parts) {
   const std::string content = tokenizer.serialize();

@@ -11,10 +11,10 @@
 
 namespace tapeformer {
 
-/// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`, and of instructions
+/// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`, and for instructions
 /// `train.answers` and `validation.answers`, the marks that TokenFile::with_answers reads.
 struct PreparedTokens {
-  std::shared_ptr<const Tokenizer> tokenizer;  ///< that the ids are of
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< the tokenizer that made the ids
   /// The two parts of the text.
   TokenFile train, validation;
 
@@ -25,22 +25,21 @@ struct PreparedTokens {
 /// Appends the ids of a part.
 using WriteTokens = std::function<void(TokenFileWriter& writer)>;
 
-/// Makes such a folder, which appears when all is done, with what `train` and `validation` write.
-/// Throws:  DataError if the folder holds something already or cannot be written, or the disk is full; what
-///          they throw
+/// Makes such a folder of the ids that `train` and `validation` append; it appears when all is done.
+/// Throws:  DataError if the folder is not empty or cannot be written, or the disk is full; exceptions of
+///          `train` and `validation`
 PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::string& folder,
                                      const WriteTokens& train, const WriteTokens& validation);
 
-/// Called with the number of bytes done and of all bytes. An exception from it ends the work and leaves
-/// nothing behind.
+/// Called with the numbers of bytes done and in total. An exception from it ends the work and leaves nothing.
 using PrepareProgress = std::function<void(Index done, Index total)>;
 
 /// Encodes both parts of a corpus, in constant memory, into a new folder that appears when all is done. If
 /// `separate` is true and the tokenizer has begin or end tokens, these are before and after every
 /// document, and each document is encoded by itself; a part that begins or ends within a document has none
 /// there. Otherwise the text is encoded as a whole.
-/// Throws:  as write_prepared_tokens; DataError if a file cannot be read, or, naming file and place, the
-///          tokenizer does not take the text
+/// Throws:  as write_prepared_tokens; DataError if a file cannot be read, or, naming file and place, if the
+///          tokenizer cannot encode the text
 PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
                               const PrepareProgress& progress = {}, bool separate = true);
 /// Encodes instructions: each is a document, its prompt and its answer are encoded by themselves, and the end

@@ -7,31 +7,31 @@
 
 namespace tapeformer {
 
-/// The tokens around sentences: how a model reads a source, and what its decoder begins and ends with. The
-/// defaults are those of our own tokenizers.
+/// The tokens around sentences: around a source as the encoder reads it, and around a target. The defaults
+/// are those of our own tokenizers.
 struct SentenceFrame {
   /// Ids of tokens.
   using Ids = std::vector<std::int32_t>;
 
   std::int32_t padding = 0;  ///< fills batches
-  std::int32_t begin = 2;    ///< what the decoder's input begins with
+  std::int32_t begin = 2;    ///< first in the decoder's input
   std::int32_t end = 3;      ///< follows the tokens of a sentence
-  Ids source_before = {};    ///< before a sentence that the model reads
+  Ids source_before = {};    ///< before a source
   Ids source_after = {};     ///< after its end
-  Ids target_before = {};    ///< before a sentence that the model writes
+  Ids target_before = {};    ///< before a target
   Ids target_after = {};     ///< after its end
-  Ids forced = {};           ///< what every output begins with, whatever the model would write
-  bool begins_zero = false;  ///< `begin` is padding, whose embedding is zero, and in no output
+  Ids forced = {};           ///< first in every output, whatever the model predicts
+  bool begins_zero = false;  ///< `begin` is padding, has a zero embedding, and is never in an output
 
   /// A source as the encoder reads it.
   Ids source(const Ids& ids) const { return framed(source_before, ids, source_after); }
   /// A target as the decoder writes it; its input is `begin` and all but the last of these.
   Ids target(const Ids& ids) const { return framed(target_before, ids, target_after); }
-  /// The length of the source of a sentence with this number of tokens.
+  /// The length of source() for a sentence of `tokens` tokens.
   Index source_length(std::size_t tokens) const {
     return static_cast<Index>(source_before.size() + tokens + 1 + source_after.size());
   }
-  /// As source_length() for a target.
+  /// The length of target() for a sentence of `tokens` tokens.
   Index target_length(std::size_t tokens) const {
     return static_cast<Index>(target_before.size() + tokens + 1 + target_after.size());
   }

@@ -12,8 +12,8 @@ struct Share {
   Index size() const { return end - begin; }
 };
 
-/// The share of `rank` when `ranks` processes divide `count` items: side by side in the order of the ranks,
-/// sizes that differ by at most one, none larger than rank 0's.
+/// The share of `rank` when `ranks` processes divide `count` items: shares are adjacent, in the order of the
+/// ranks, and their sizes differ by at most one; none is larger than rank 0's.
 inline Share share_of(Index count, int rank, int ranks) {
   const auto start = [&](Index of) { return (count * of + ranks - 1) / ranks; };
   return {start(rank), start(Index{rank} + 1)};

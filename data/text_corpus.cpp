@@ -40,7 +40,7 @@ Index count_code_points(const TextDocument& document) {
   return count;
 }
 
-/// The number of bytes before code point `number` of the document, which has more code points than that.
+/// The number of bytes before code point `number`, which the document must have.
 Index bytes_before(const TextDocument& document, Index number) {
   Index bytes = 0;
   try {
@@ -74,7 +74,7 @@ void TextDocument::read(const std::function<void(std::string_view piece)>& reade
   file.seekg(first);
   std::string piece;
   for (Index left = bytes; left > 0;) {
-    const std::size_t begun = piece.size();  // bytes of a code point that began in the previous piece
+    const std::size_t begun = piece.size();  // bytes of a code point begun in the previous piece
     const Index count = std::min(left, kBytesAtOnce);
     piece.resize(begun + static_cast<std::size_t>(count));
     if (!file.read(&piece[begun], count)) throw DataError(name, 0, "cannot be read, or has become shorter");

@@ -11,10 +11,10 @@ namespace tapeformer {
 
 /// A part of a file, which is read in pieces of about a megabyte, or of a text in memory, which is one piece.
 struct TextDocument {
-  std::string name;  ///< the file's path, or what the text in memory is called
+  std::string name;  ///< the file's path, or a name for the text in memory
   /// Where the part begins, and its length.
   Index first = 0, bytes = 0;
-  std::string_view memory;  ///< the whole text, or none where the document is a file
+  std::string_view memory;  ///< the whole text; null where the document is a file
   bool ends = true;         ///< whether the part reaches the end of the document
 
   /// Passes every byte to `reader`, in order. Pieces end between code points; bytes that are not UTF-8 may
@@ -28,31 +28,30 @@ struct TextSplit;
 /// Text to train on. Only names and sizes are kept in memory.
 class TextCorpus {
  public:
-  /// Takes named files as they are, and from named folders the text files (valid UTF-8 without NUL bytes),
-  /// recursively and in the order of their names. Hidden files and folders are skipped, and so are links to
-  /// folders.
+  /// Takes named files as they are, and the text files (valid UTF-8 without NUL bytes) in named folders,
+  /// recursively and in the order of their names. Skips hidden files and folders, and links to folders.
   /// Throws: DataError if a path does not exist or cannot be read, or none of them holds text
   static TextCorpus open(const std::vector<std::string>& paths);
   /// `text` must outlive the corpus. Throws: DataError if it is empty
   static TextCorpus in_memory(std::string_view text, const std::string& name);
 
-  /// In the order in which they are read.
+  /// The documents in the order in which they are read.
   const std::vector<TextDocument>& documents() const { return documents_; }
   /// The size of all documents together.
   Index bytes() const;
   /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
   /// (x, y, z and 2 more)".
   std::string description() const;
-  /// Checks that all of it is text: named files may hold anything, which only byte-level tokenizers accept.
-  /// Calls `at_piece` for every piece that is read.
-  /// Throws: DataError naming file, line and byte of what is not UTF-8, or a NUL
+  /// Checks that all of it is text: named files may hold any bytes, which only byte-level tokenizers accept.
+  /// Calls `at_piece` for every piece.
+  /// Throws: DataError naming file, line and byte of invalid UTF-8 or a NUL
   void check_text(const std::function<void()>& at_piece = {}) const;
   /// All documents, one after the other.
   TextSource source() const;
 
   /// Splits into the first floor((1 - validation_fraction) * code points) code points and the rest. Bytes
-  /// that are not UTF-8 are cut before one that continues no code point. Reads the text once.
-  /// Throws: DataError unless both parts hold something
+  /// that are not UTF-8 are cut before one that does not continue a code point. Reads the text once.
+  /// Throws: DataError if a part is empty
   TextSplit split(double validation_fraction) const;
 
  private:

@@ -15,10 +15,10 @@ namespace {
 constexpr std::array<char, 8> kMagic{'T', 'A', 'P', 'E', 'T', 'O', 'K', 'S'};
 constexpr std::uint32_t kVersion = 2, kVersionWithoutSum = 1;
 constexpr std::uint64_t kMostVocabulary = std::numeric_limits<std::int32_t>::max();
-constexpr Index kPiece = 1 << 15;  // ids, or words of a checksum, that are read at a time
-constexpr std::size_t kWord = 8;   // of a checksum, in bytes
+constexpr Index kPiece = 1 << 15;  // ids, or words of a checksum, per read
+constexpr std::size_t kWord = 8;   // bytes per word of a checksum
 
-/// The first bytes of a file, which is little-endian, as every machine that this runs on.
+/// The first bytes of a file, which is little-endian, as is every supported machine.
 struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kVersion, id_bytes;
@@ -129,7 +129,7 @@ void TokenFile::check() const {
 TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
                                  const std::string& shown)
     : file_(path, shown), vocabulary_(vocabulary), fingerprint_(fingerprint) {
-  file_.append(std::string(sizeof(Header), '\0'));  // no token file until it is finished
+  file_.append(std::string(sizeof(Header), '\0'));  // not a valid header until the file is finished
 }
 
 void TokenFileWriter::append(const std::vector<std::int32_t>& ids) {

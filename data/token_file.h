@@ -15,9 +15,9 @@ namespace tapeformer {
 /// Throws:  DataError if they cannot be read
 void read_ids(const OpenedFile<>& file, std::uint64_t from, Index id_bytes, Index count, std::int32_t* to);
 
-/// Token ids on disk, of which a read takes the asked window alone, so that a file of any size is read in
-/// constant memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
-/// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8),
+/// Token ids on disk. A read loads only the requested window, so that a file of any size takes constant
+/// memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
+/// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes per id (4), vocabulary (8),
 /// number of ids (8), the tokenizer's fingerprint (8), checksum() of the ids' bytes (8), zeros (8), FNV-1a of
 /// these 56 bytes (8). Version 1 has zeros for the ids' checksum, and is read without it.
 class TokenFile {
@@ -28,7 +28,7 @@ class TokenFile {
 
   /// The number of ids.
   Index size() const { return size_; }
-  /// Ids are below it.
+  /// The size of the vocabulary; all ids are below it.
   Index vocabulary() const { return vocabulary_; }
   /// The fingerprint of the tokenizer: see TokenFileWriter.
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -41,8 +41,7 @@ class TokenFile {
   /// id of an answer, and 0 for the others.
   /// Throws: DataError if there are no marks, or not one for each id
   TokenFile with_answers() const;
-  /// Replaces those of `ids`, which are [first, first + count), that are not of answers by -1; none without
-  /// marks.
+  /// `ids` are those of [first, first + count): replaces those outside answers by -1, or none without marks.
   void ignore_prompts(Index first, Index count, std::int32_t* ids) const;
   /// Reads all of the file, gigabytes per second. Throws: DataError if an id is not as it was written
   void check() const;
@@ -57,7 +56,7 @@ class TokenFile {
   std::uint64_t fingerprint_ = 0;
 };
 
-/// Writes a token file piece by piece, as an AtomicFile.
+/// Writes a token file piece by piece, by an AtomicFile.
 class TokenFileWriter {
  public:
   /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, as those of an

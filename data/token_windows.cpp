@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// Rows of `length` tokens, row r from start(r), and the tokens that follow them.
+/// Rows of `length` tokens, row r from start(r), and the token after each.
 template <class Start>
 TokenBatch read_batch(const TokenFile& file, Index rows, Index length, const Start& start) {
   const auto empty = [](const Shape& shape) { return Tensor::empty(shape, DType::i32, Device::cpu()); };

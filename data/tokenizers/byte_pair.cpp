@@ -48,8 +48,8 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary)
   for (std::int32_t id = 0; id <= highest; ++id) {
     if (token(id).empty()) continue;
     ids.clear();
-    encode_word(token(id), ids);                  // merged, as long as it is not in words_
-    if (ids.size() == 1) words_[token(id)] = id;  // of equal tokens, which training may make, the last
+    encode_word(token(id), ids);                  // by merges, as it is not yet in words_
+    if (ids.size() == 1) words_[token(id)] = id;  // the last of equal tokens, which training may make
   }
   end_ = find(kEndOfText);
   seen_.resize(kSeenWords);

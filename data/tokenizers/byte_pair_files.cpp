@@ -76,7 +76,7 @@ std::array<unsigned char, 256> byte_pair_order() {
 BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const std::string& vocabulary_name,
                                          const std::string& merges, const std::string& merges_name) {
   const Ids ids = parse_vocabulary(vocabulary, vocabulary_name);
-  std::vector<bool> made(ids.size());  // whether a token is a byte or the result of a merge so far
+  std::vector<bool> made(ids.size());  // whether a token is a byte or the result of an earlier merge
   BytePairVocabulary result;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string character = byte_pair_characters(std::string(1, static_cast<char>(byte)));

@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kFew = 48;  // tokens; more are merged with a queue
+constexpr std::size_t kFew = 48;  // more tokens are merged with a queue
 constexpr std::uint64_t kNoParts = ~std::uint64_t{0};
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 
@@ -30,7 +30,7 @@ BytePairMerges::BytePairMerges(std::vector<BytePairMerge> list) : list_(std::mov
   }
 }
 
-/// The slot of an entry, or the empty one where it belongs.
+/// The slot of a pair, or the empty slot where it belongs.
 std::size_t BytePairMerges::slot(std::uint64_t parts) const {
   const std::size_t mask = pairs_.size() - 1;
   std::size_t at = mix_bits(parts) & mask;

@@ -11,15 +11,14 @@ struct BytePairMerge {
   std::int32_t left, right, result;
 };
 
-/// The merges of pair encoding: the earliest in the list comes first, and where it fits several times, the
-/// leftmost.
+/// The merges of pair encoding: the earliest in the list is applied first, at the leftmost of its places.
 class BytePairMerges {
  public:
   /// If merges have the same parts, the first counts.
   explicit BytePairMerges(std::vector<BytePairMerge> list);
 
   const std::vector<BytePairMerge>& list() const { return list_; }
-  /// Appends what `count` tokens become to `ids`. The tokens themselves are overwritten.
+  /// Merges `count` tokens, which are overwritten, and appends the result to `ids`.
   void apply(std::int32_t* tokens, std::size_t count, std::vector<std::int32_t>& ids) const;
 
  private:

@@ -13,9 +13,9 @@ namespace {
 using Id = std::int32_t;
 using WordCounts = std::unordered_map<std::string, Index>;
 
-/// Counts the words. Holds no more of the text than a piece and a word.
+/// Counts the words. Holds only a piece and a word of the text.
 WordCounts count_words_in(const TextSource& text) {
-  constexpr std::size_t kEnough = 1 << 16;  // bytes that are worth splitting
+  constexpr std::size_t kEnough = 1 << 16;  // bytes worth splitting
   WordCounts counts;
   std::string waiting;
   const auto count = [&](std::string_view words) {
@@ -76,7 +76,7 @@ class PairLearner {
       const auto found = places_.find(best.pair);
       if (found == places_.end() || found->second.count < 2) continue;
       if (found->second.count < best.count) {
-        queue_.push({found->second.count, best.pair});  // merges have used up some since it was queued
+        queue_.push({found->second.count, best.pair});  // merges have consumed some since it was queued
         continue;
       }
       const std::vector<std::size_t> words = std::move(found->second.words);
@@ -94,7 +94,7 @@ class PairLearner {
   };
   struct Places {
     Index count = 0;
-    std::vector<std::size_t> words;  // that contain the pair, or once did
+    std::vector<std::size_t> words;  // those that contain the pair, or once did
   };
   struct Candidate {
     Index count;
@@ -136,7 +136,7 @@ class PairLearner {
       if (places_.count(created) == 0) created_.push_back(created);
       change(created, place, word.count);
     };
-    std::size_t end = 0;  // the end of the tokens that are done
+    std::size_t end = 0;  // of the finished tokens
     for (std::size_t i = 0; i < tokens.size(); ++end) {
       if (i + 1 == tokens.size() || Pair{tokens[i], tokens[i + 1]} != pair) {
         tokens[end] = tokens[i++];
@@ -160,7 +160,7 @@ class PairLearner {
   std::vector<std::string> tokens_;
   std::vector<Word> words_;
   std::unordered_map<Pair, Places, PairHash> places_;
-  std::vector<Pair> created_;  // by the current merge
+  std::vector<Pair> created_;  // pairs made by the current merge
   std::priority_queue<Candidate, std::vector<Candidate>, Less> queue_{Less{tokens_}};
 };
 

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// One token for every code point that occurs, in the order of code points.
+/// One token per code point that occurs, in the order of code points.
 std::unique_ptr<Tokenizer> train_character_tokenizer(const TextSource& text);
 TokenizerKind text_characters();
 

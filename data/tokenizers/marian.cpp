@@ -15,7 +15,7 @@ namespace {
 
 struct MarianVocabulary : NumberedPieces::Vocabulary {
   std::int32_t begin = 0;
-  std::string language = {};  // of the texts: "en"
+  std::string language = {};  // such as "en"
 
   /// `begin_id` is padding unless it is given.
   MarianVocabulary(std::vector<std::string> all, std::int32_t unknown_id, std::int32_t end_id,
@@ -74,7 +74,7 @@ std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& n
   }
 }
 
-/// The pieces of Marian in the file `name`, and padding, from which decoders start.
+/// Marian's pieces from the file `name`, and padding, from which decoders start.
 MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string& name) {
   const auto id_of = [&](const char* piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);
@@ -87,7 +87,7 @@ MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string
   return {std::move(pieces), unknown, end, padding};
 }
 
-/// The control piece "</s>", which comes first in models of Marian, as a part of a protocol buffer.
+/// The control piece "</s>", first in Marian's models, as a part of a protocol buffer.
 constexpr std::string_view kEndPiece("\x0a\x0d\x0a\x04</s>\x15\0\0\0\0\x18\x03", 15);
 
 std::unique_ptr<Tokenizer> train_marian(const TextSource& text, Index size) {

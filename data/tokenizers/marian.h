@@ -7,37 +7,36 @@
 
 namespace tapeformer {
 
-/// Unigram pieces of SentencePiece with ids as MarianMT has them: the end is 0, unknown 1, and the last one
-/// is padding, from which a decoder starts. Padding, unknown and end are found by their names in every text,
-/// and ">>fr<<" is one token at its start, as in transformers. Decoding leaves out what is unknown, and
-/// white space at both ends.
+/// Unigram pieces of SentencePiece with MarianMT's ids: the end is 0, unknown 1, and the last one is padding,
+/// from which a decoder starts. Padding, unknown and end are found by their names in every text, and ">>fr<<"
+/// is one token at its start, as in transformers. Decoding drops unknown tokens, and white space at both
+/// ends.
 TokenizerKind marian_pieces();
 
 /// The tokenizers of source and target in a folder of MarianMT: source.spm and target.spm cut texts;
-/// vocab.json, and target_vocab.json where tokenizer_config.json says separate_vocabs, have the ids. Decoders
+/// vocab.json, and target_vocab.json where tokenizer_config.json sets separate_vocabs, have the ids. Decoders
 /// start from `begin`, or from padding. Texts stay as they are: no punctuation is normalised.
-/// Throws:  DataError, CheckpointError naming the file, and what of tokenizer_config.json is not supported
+/// Throws:  DataError, CheckpointError naming the file, and settings of its that are not supported
 std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_tokenizers(
     const std::string& folder, std::optional<std::int32_t> begin = {});
 
 /// Names and contents of the files for transformers that hold the tokenizers, with the same ids.
-/// Throws:  DataError unless they are of the kinds bpe, unigram or marian
+/// Throws:  DataError unless both are of kind bpe, unigram or marian
 std::map<std::string, std::string> marian_files(const Tokenizer& source, const Tokenizer& target);
 
 /// The tokenizers of source and target for a model of Marian, whose vocabularies are SentencePiece models
 /// (.spm), or files of ids (vocab.yml) in a folder with source.spm and target.spm, which cut texts. The last
-/// token is padding, which Marian does not have.
+/// token is padding, which Marian lacks.
 /// Throws:  DataError, CheckpointError naming the file
 std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_vocabularies(
     const std::string& source, const std::string& target);
 
 /// The files of vocabularies for Marian.
 struct MarianVocabularyFiles {
-  std::vector<std::string> names;            ///< of source and target: the models, or where these have other
-                                             ///< ids, vocab.yml
+  std::vector<std::string> names;            ///< of source and target: models, or vocab.yml if ids differ
   std::map<std::string, std::string> files;  ///< names and contents of all
 };
-/// Throws:  DataError unless the tokenizers are of the kind marian with padding as the last token
+/// Throws:  DataError unless the tokenizers are of kind marian with padding as the last token
 MarianVocabularyFiles marian_vocabulary_files(const Tokenizer& source, const Tokenizer& target);
 
 }  // namespace tapeformer

@@ -7,15 +7,15 @@
 // For sources only.
 namespace tapeformer {
 
-/// Pieces of a SentencePiece model under other ids than the model's, and control tokens, whose names are
-/// tokens in every text. Decoding stops at the end, and leaves out control tokens and white space at both
+/// Pieces of a SentencePiece model with other ids than the model's, and control tokens, whose names are
+/// tokens in every text. Decoding stops at the end token, and drops control tokens and white space at both
 /// ends.
 class NumberedPieces : public Tokenizer {
  public:
   /// Pieces and tokens with their ids.
   struct Vocabulary {
     std::vector<std::string> pieces = {};     ///< by id; empty for an id without one
-    std::int32_t unknown = 0;                 ///< for pieces that are not there
+    std::int32_t unknown = 0;                 ///< for pieces without an id
     std::int32_t end = 0;                     ///< of a sentence
     std::int32_t padding = 0;                 ///< fills batches
     std::vector<std::int32_t> controls = {};  ///< those named above, and others
@@ -34,7 +34,7 @@ class NumberedPieces : public Tokenizer {
   std::optional<std::int32_t> end() const override { return words_.end; }
   std::optional<std::int32_t> find(const std::string& token) const override;
   const char* kind() const override { return "pieces"; }
-  std::string serialize() const override { return {}; }  // files have it as a part of other kinds
+  std::string serialize() const override { return {}; }  // files hold it as a part of other kinds
 
   /// The content of the model's file.
   const std::string& model() const { return model_.content(); }
@@ -52,11 +52,10 @@ class NumberedPieces : public Tokenizer {
   std::optional<tokenizer_json::AddedTokens> controls_;
 };
 
-/// The pieces of a model by its own ids.
+/// A model's pieces by its own ids.
 std::vector<std::string> pieces_of(const SentencePieceModel& model);
 
-/// The text of a token in a file of transformers, which may be an object with more about it; "" for anything
-/// else.
+/// The text of a token in a file of transformers, a string or an object; "" for anything else.
 std::string token_text(const nlohmann::json& token);
 
 /// The pieces by id of a file that maps pieces to ids. Throws: DataError naming the file `name`

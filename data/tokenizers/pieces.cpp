@@ -48,11 +48,11 @@ struct Cursor {
 
 using ReadPiece = std::function<void(std::string_view)>;
 
-/// How a kind cuts a text, which is not empty, and joins its pieces.
+/// How a kind cuts a non-empty text, and joins its pieces.
 struct PieceForm {
   const char* name;
   const char* before_piece;    ///< what decoding puts before a piece,
-  const char* before_unknown;  ///< and before an unknown one; a space at the start of the text goes again
+  const char* before_unknown;  ///< and before an unknown one; a space at the start of the text is removed
   void (*split)(std::string_view text, const ReadPiece& piece);
 };
 

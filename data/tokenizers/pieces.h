@@ -9,10 +9,10 @@ namespace tapeformer {
 /// wherever it is. The space before a word belongs to its piece, which makes decoding exact.
 TokenizerKind word_pieces();
 TokenizerKind character_pieces();
-/// The words between white space, for text that another program has cut. Decoding joins by single spaces.
+/// Words between white space, for text that another program has cut. Decoding joins them by single spaces.
 TokenizerKind space_pieces();
 
-/// A tokenizer of the kind `space`, of these pieces in the order of their ids.
+/// A tokenizer of kind `space` with these pieces, in the order of their ids.
 /// Throws:  DataError if pieces repeat
 std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces);
 
@@ -20,7 +20,7 @@ std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces)
 const char* special_piece(std::int32_t id);
 
 /// Cuts text into words, numbers and punctuation, and calls `piece` on each from left to right. One white
-/// space before a piece belongs to it. An apostrophe inside a word goes with the shorter neighbour, or the
+/// space before a piece belongs to it. An apostrophe inside a word belongs to its shorter neighbour, or the
 /// right one if both are equally long (l'|homme, Tom|'s, I|'m).
 void for_each_word(std::string_view text, const std::function<void(std::string_view)>& piece);
 

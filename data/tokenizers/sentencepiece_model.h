@@ -19,7 +19,7 @@ class SentencePieceModel {
 
   /// Throws:  DataError with the library's reason
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The pieces as texts, also those that the model does not know.
+  /// The pieces as texts, unknown ones included.
   std::vector<std::string> pieces(std::string_view text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The bytes that a piece adds within a text; none for control pieces.

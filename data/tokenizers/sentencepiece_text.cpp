@@ -90,8 +90,8 @@ class SentencePieceTextTokenizer : public Tokenizer {
     return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
   }
 
-  /// Encodes each part after a line end, where the library puts no space, and leaves the ids of that line
-  /// end out. These are the same whatever follows, because no other piece contains a line end.
+  /// Encodes each part after a line end, where the library puts no space, and drops the ids of that line end,
+  /// which are the same whatever follows, because no other piece contains a line end.
   void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
     std::string line;
     while (!text.empty()) {

@@ -12,16 +12,16 @@ namespace tapeformer {
 std::unique_ptr<Tokenizer> load_sentencepiece_tokenizer(const std::string& path);
 /// A SentencePiece BPE model with byte fallback and identity normalisation, trained on `text`; unknown is 0,
 /// begin 1 and end 2, as in Llama's. Of a long text every 2nd, 4th, ... line is used, so that their bytes
-/// and 32 more for each line come to at most 32 MB; lines over 4,192 bytes count as several. A text that
-/// cannot fill the vocabulary gets a smaller one.
+/// and 32 more per line total at most 32 MB; lines over 4,192 bytes count as several. A text that cannot fill
+/// the vocabulary gets a smaller one.
 std::unique_ptr<Tokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size);
 /// The content of its model file. Throws: DataError unless `tokenizer` is of kind "sentencepiece"
 std::string sentencepiece_model(const Tokenizer& tokenizer);
 TokenizerKind text_sentencepiece();
 
-/// Every n-th line of the text, n being the smallest power of two for which they take at most `limit` bytes
-/// of memory. Long lines count as several, empty ones as none, and tabs end a line too.
-/// Throws:  DataError for what is not UTF-8
+/// Every n-th line of the text, where n is the smallest power of two for which they take at most `limit`
+/// bytes of memory. Long lines count as several, empty ones as none, and tabs end a line too.
+/// Throws:  DataError if the text is not UTF-8
 std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::size_t limit);
 
 }  // namespace tapeformer

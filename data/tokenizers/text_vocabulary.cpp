@@ -22,7 +22,7 @@ bool is_special(const std::string& piece) {
   return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return piece == name; });
 }
 
-/// Lines `piece count`, or of a piece alone.
+/// Lines `piece count`, or `piece`.
 std::vector<std::string> read_list(const std::string& path, const std::vector<std::string>& lines) {
   std::vector<std::string> pieces;
   const bool counts = lines.front().find(' ') != std::string::npos;

@@ -7,21 +7,21 @@
 
 namespace tapeformer {
 
-/// True for a name that ends as vocabularies of text do: .yml, .yaml, .txt or .vocab.
+/// True for a name with the ending of a text vocabulary: .yml, .yaml, .txt or .vocab.
 bool is_text_vocabulary(const std::string& path);
 
-/// The pieces of a vocabulary in text, in the order of their ids and without special ones ("<s>", "</s>",
+/// The pieces of a text vocabulary, in the order of their ids and without special ones ("<s>", "</s>",
 /// "<pad>", "<unk>"). It is one of
 ///   - Marian's vocab.yml: a YAML mapping `piece: id`, ids from 0 without gaps
-///   - fairseq's dict.txt: lines `piece count`, from which our ids are fairseq's
-///   - a piece a line, as Marian's plain vocabularies are
+///   - fairseq's dict.txt: lines `piece count`, whose ids here are fairseq's
+///   - one piece per line, as in Marian's plain vocabularies
 /// Throws:  DataError naming the file, the line and what is wrong
 std::vector<std::string> read_text_vocabulary(const std::string& path);
 
 /// All pieces of Marian's vocab.yml by their ids. Throws: DataError as above
 std::vector<std::string> read_yaml_vocabulary(const std::string& path);
 
-/// A tokenizer of the kind `space` with those pieces.
+/// A tokenizer of kind `space` with those pieces.
 /// Throws:  DataError as above, and if a piece comes twice
 std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path);
 

@@ -17,9 +17,9 @@ constexpr std::int32_t kPadding = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
 /// The number of those ids.
 constexpr std::int32_t kSpecialTokens = 4;
 
-/// Text to token ids and back. Tokenizers of sentences, for translation, have ids for padding, begin and
-/// end, and one for what they do not know. Tokenizers of text of any length are for language models, which
-/// predict every id: text that the vocabulary does not cover is an error there. Thread-safe once made.
+/// Text to token ids and back. Tokenizers of sentences, for translation, have ids for padding, begin, end and
+/// unknown pieces. Tokenizers of text of any length are for language models, which predict every id: text
+/// that the vocabulary does not cover is an error there. Thread-safe once made.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -37,14 +37,14 @@ class Tokenizer {
   /// The bytes that `id` adds within a text, perhaps a part of a character; none for control tokens.
   /// Throws:  DataError for an id outside the vocabulary
   virtual std::string bytes_of(std::int32_t id) const = 0;
-  /// The token as the vocabulary has it: "<pad>", " house", and "▁house" in SentencePiece's.
+  /// The token as in the vocabulary: "<pad>", " house", and "▁house" in SentencePiece's.
   virtual std::string piece(std::int32_t id) const { return bytes_of(id); }
   /// The text of `ids`, without the space that some kinds put before the first word. Tokenizers of sentences
   /// stop at the end, and an unknown piece reads "⁇".
   virtual std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The number of ids.
   virtual Index vocabulary_size() const = 0;
-  /// The token that shorter sentences of a batch end with; for tokenizers of sentences.
+  /// The token that fills up shorter sentences of a batch; for tokenizers of sentences.
   virtual std::int32_t padding() const { return kPadding; }
   /// The token that a document begins with, in kinds that have it.
   virtual std::optional<std::int32_t> begin() const { return {}; }
@@ -60,7 +60,7 @@ class Tokenizer {
   virtual std::size_t safe_cut(std::string_view /*text*/) const { return 0; }
   /// Like `encode`, for text after a prefix that `safe_cut` allowed.
   virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
-  /// The tokenizer that others' controls were given to; see tokenizer_controls.h.
+  /// The tokenizer without controls from other files; see tokenizer_controls.h.
   virtual const Tokenizer& plain() const { return *this; }
   /// The kind as its file names it: "word", "bpe", "sentencepiece".
   virtual const char* kind() const = 0;
@@ -74,8 +74,8 @@ using TextSource = std::function<void(const std::function<void(std::string_view 
 
 /// A kind of tokenizer.
 struct TokenizerKind {
-  std::string name;      ///< as options have it
-  std::string in_files;  ///< as files have it; kinds that read the same files share it
+  std::string name;      ///< its name in options
+  std::string in_files;  ///< its name in files; kinds that read the same files share it
   /// Makes a tokenizer of at most `vocabulary_size` ids, where the kind can choose; empty for kinds that are
   /// only read. The same text gives the same file.
   /// Throws:  DataError if the text cannot fill a vocabulary of that kind and size
@@ -83,15 +83,15 @@ struct TokenizerKind {
   /// The tokenizer that a file's payload describes; errors call the file `name`.
   /// Throws:  DataError if it is anything else
   std::function<std::unique_ptr<Tokenizer>(std::string payload, const std::string& name)> read;
-  Index least_vocabulary = 0;    ///< that can be asked for; 0 where nobody can choose
+  Index least_vocabulary = 0;    ///< the smallest that can be requested; 0 without a choice
   bool takes_any_bytes = false;  ///< can encode bytes that are not UTF-8 text
-  bool is_closed = false;  ///< has no way to spell what it was not trained on: validation text counts too
+  bool is_closed = false;        ///< cannot spell unseen text, so that it is trained on validation text too
 };
 /// A table of the kinds that a program offers.
 using TokenizerKinds = std::vector<TokenizerKind>;
 
-/// The kinds for sentences, in translation: word, space (for text that is cut already), character, bpe,
-/// unigram, marian.
+/// The kinds for sentences, in translation: word, space (for text already cut), character, bpe, unigram,
+/// marian.
 const TokenizerKinds& sentence_tokenizers();
 /// The kinds for text, in language models: character, byte, bpe (GPT-2's), sentencepiece, tokenizer_json.
 const TokenizerKinds& text_tokenizers();

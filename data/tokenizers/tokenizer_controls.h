@@ -5,16 +5,16 @@
 
 namespace tapeformer {
 
-/// The begin, the ends and the added tokens that other files than a tokenizer's own name.
+/// The begin, end and added tokens that are named in other files than a tokenizer's own.
 struct TokenizerControls {
   /// The token that documents begin with.
   std::optional<std::int32_t> begin;
-  std::string begin_name;  ///< as the files have it; "" for the tokenizer's own
+  std::string begin_name;  ///< its name in the files; "" for the tokenizer's own
   /// The tokens that end a text; the first one in the vocabulary ends documents.
   std::vector<std::int32_t> ends;
-  /// Tokens that are found in every text, a list as in tokenizer.json. They may enlarge the vocabulary.
+  /// Tokens that are found in every text, listed as in tokenizer.json. They may enlarge the vocabulary.
   nlohmann::json added = nlohmann::json::array();
-  /// Text behind an added token begins as a text of its own does, with a space where the kind puts one.
+  /// Whether text after an added token begins like a new text, with a space where the kind puts one.
   bool restarts_after_added = true;
   std::string restart_name = "restarts_after_added";  ///< as its file has it, whose bytes stay the same
 
@@ -23,7 +23,7 @@ struct TokenizerControls {
 };
 
 /// `plain` with other controls, or `plain` itself if they are its own. Errors call the source `name`.
-/// Throws:  DataError for an entry of `added` that is none, or a begin token outside the vocabulary
+/// Throws:  DataError for a malformed entry of `added`, or a begin token outside the vocabulary
 std::unique_ptr<Tokenizer> with_controls(std::unique_ptr<Tokenizer> plain, const TokenizerControls& controls,
                                          const std::string& name);
 
@@ -32,7 +32,7 @@ TokenizerKind controlled_text();
 
 /// The tokens that with_controls added; none for another tokenizer.
 const std::vector<tokenizer_json::AddedToken>& added_tokens(const Tokenizer& tokenizer);
-/// Whether text behind an added token begins as a text of its own does; false without added tokens.
+/// Whether text after an added token begins like a new text; false without added tokens.
 bool restarts_after_added(const Tokenizer& tokenizer);
 
 }  // namespace tapeformer

@@ -10,7 +10,8 @@ namespace tapeformer {
 
 /// Throws: DataError if `id` is outside [0, size).
 void check_token(std::int32_t id, Index size);
-/// Throws: DataError naming the `kind` of tokenizer and the first byte that is not UTF-8, `where` behind it.
+/// Throws: DataError naming the `kind` of tokenizer and the first byte that is not UTF-8, followed by
+///         `where`.
 void check_utf8(std::string_view text, const char* kind, const char* where = "");
 
 /// The content of a tokenizer file.

@@ -27,13 +27,13 @@ constexpr const char* kAllFiles[] = {kConfigFile,  kGenerationFile, kJsonFile,  
 /// Settings of generation.
 constexpr const char *kStart = "decoder_start_token_id", *kForced = "forced_bos_token_id";
 
-/// The languages of M2M100 in the order of their ids, which its files need not name.
+/// M2M100's languages in the order of their ids, which its files need not list.
 constexpr const char* kM2m100Languages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr "
     "ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or "
     "pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu";
 
-/// Where the token of a language is: nowhere, before its sentences, or after their end.
+/// Where a language's token is: nowhere, before its sentences, or after their end.
 enum class LanguagePlace { none, before, after };
 
 class TransformersTokenizer : public Tokenizer {
@@ -62,7 +62,7 @@ class TransformersTokenizer : public Tokenizer {
     return id < plain_->vocabulary_size() ? plain_->bytes_of(id) : "";
   }
   std::string decode(const std::vector<std::int32_t>& ids) const override {
-    std::vector<std::int32_t> known;  // a model may have more rows than there are tokens
+    std::vector<std::int32_t> known;  // those within the vocabulary: a model may have more rows
     std::copy_if(ids.begin(), ids.end(), std::back_inserter(known),
                  [&](std::int32_t id) { return id < plain_->vocabulary_size() && names_.count(id) == 0; });
     return plain_->decode(known);
@@ -163,7 +163,7 @@ class TransformersTokenizer : public Tokenizer {
 
   void read_json() {
     Json file = object_in(kJsonFile);
-    // With languages the class of the tokenizer decides what is around a sentence, whatever the file says.
+    // With languages the tokenizer's class decides the tokens around a sentence, whatever the file says.
     if (place_ != LanguagePlace::none) file["post_processor"] = nullptr;
     plain_ = make_tokenizer_json(file, "", name_ + "/" + kJsonFile);
     for (const Json& token : file.value("added_tokens", Json::array()))
@@ -209,8 +209,8 @@ class TransformersTokenizer : public Tokenizer {
     plain_ = std::make_unique<NumberedPieces>(std::move(words), files_.at(file), name_ + "/" + file);
   }
 
-  /// The tokens that files add to the pieces of a model, and their ids, which follow those of the pieces
-  /// unless a file has them, or the token is a piece.
+  /// The tokens that files add to a model's pieces, and their ids, which follow those of the pieces unless a
+  /// file gives them, or the token is a piece.
   std::map<std::string, std::int32_t> added_ids(const std::vector<std::string>& pieces) const {
     std::map<std::string, std::int32_t> ids;
     const Json decoder = options_.value("added_tokens_decoder", Json::object());
@@ -244,12 +244,12 @@ class TransformersTokenizer : public Tokenizer {
   }
 
   bool is_language(const std::string& token) const { return !token.empty() && token[0] != '<'; }
-  /// A name as tokenizer_config.json has it.
+  /// A language's name in tokenizer_config.json.
   std::string language_name(std::int32_t id) const {
     const std::string& token = names_.at(id);
     return token.substr(0, 2) == "__" ? token.substr(2, token.size() - 4) : token;
   }
-  /// The id of a language's token, by the name that is given, the one in a field, or the token of a setting.
+  /// The id of a language's token: by the given name, the name in a field, or the token of a setting.
   std::int32_t language(const char* side, const std::string& asked, const char* field,
                         std::optional<std::int32_t> set) const {
     std::string name = asked.empty() ? token_text(options_.value(field, Json())) : asked;

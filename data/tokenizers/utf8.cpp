@@ -16,7 +16,7 @@ Utf8Step next_utf8(std::string_view bytes) {
   if (first < 0x80) return {Utf8Step::whole, 1};
   if (first < 0xc2 || first > 0xf4) return {Utf8Step::invalid, 1};
   const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  // The second byte's range keeps out overlong forms (E0, F0), surrogates (ED) and above U+10FFFF (F4).
+  // The second byte's range excludes overlong forms (E0, F0), surrogates (ED) and above U+10FFFF (F4).
   unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   for (std::size_t k = 1; k < length; ++k, low = 0x80, high = 0xbf) {
@@ -46,7 +46,7 @@ std::size_t find_no_text(std::string_view text) { return std::min(find_invalid_u
 
 std::string no_text_message(char found, Index number, const char* of) {
   const unsigned byte = static_cast<unsigned char>(found);
-  // A NUL, or the mark that UTF-16 begins with; of others the most common one.
+  // A NUL or UTF-16's byte order mark; otherwise the most common encoding.
   const char* const encoding = byte == 0 || byte >= 0xfe ? "UTF-16" : "LATIN1";
   return format("{} at byte {} of the {}: 0x{:02x}; if it is {}, try iconv -f {} -t UTF-8",
                 byte == 0 ? "a NUL" : "invalid UTF-8", number, of, byte, encoding, encoding);

@@ -34,7 +34,7 @@ struct Utf8Step {
 /// The first step of `bytes`, which must not be empty.
 Utf8Step next_utf8(std::string_view bytes);
 
-/// The number of bytes at the end of `bytes` that begin a code point but do not finish it, 0 to 3.
+/// The number of bytes at the end of `bytes` that begin a code point without finishing it, 0 to 3.
 std::size_t unfinished_utf8(std::string_view bytes);
 
 /// The length of the code point at the start of `text`, which must be valid UTF-8 and not empty.
@@ -53,8 +53,8 @@ std::vector<std::string_view> split_code_points(std::string_view text);
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
 /// The class of a code point up to U+10FFFF, as the published GPT-2 tokenizers (tiktoken, tokenizers) see it.
-/// Code points that no Unicode version has assigned yet are `other`; which ones they are depends on the
-/// version of utf8proc, whose tables these are: 2.8 knows Unicode 15.
+/// Unassigned code points are `other`; which ones those are depends on the version of utf8proc, whose tables
+/// these are: 2.8 knows Unicode 15.
 CharacterClass character_class(char32_t code_point);
 
 /// Unicode white space, including no-break spaces, as in Python's str.split().

@@ -4,7 +4,7 @@
 namespace tapeformer {
 namespace {
 
-/// The file's values for weights_of(module), in the same order and of the file's type.
+/// The file's values for weights_of(module), in the same order and with the file's type.
 /// Throws:  CheckpointError naming each tensor that is missing, superfluous or of another shape
 std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module) {
   std::vector<std::pair<std::string, Shape>> wanted;

@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-/// Activations under transformers' names. If one of ours has several, the first is written.
+/// Activations by transformers' names. If one of ours has several, the first is written.
 constexpr std::pair<const char*, const char*> kActivations[] = {{"gelu_new", "gelu_tanh"},
                                                                 {"gelu_pytorch_tanh", "gelu_tanh"},
                                                                 {"gelu_python_tanh", "gelu_tanh"},
@@ -28,7 +28,7 @@ const std::pair<const char*, const char*>* find_activation(ActivationName whose,
                       [&](const auto& row) { return name == row.*whose; });
 }
 
-/// Fields of training alone, of the order of rows, and those without effect unless another is set.
+/// Fields that only affect training or the order of rows, or have no effect unless another is set.
 constexpr std::initializer_list<const char*> kWithoutEffect = {
     "dropout",   "embedding_dropout", "residual_dropout", "attention_dropout", "feed_forward_dropout",
     "zero_init", "norm_bias",         "qk_norm_epsilon",  "full_attention",    "bias_buckets",

@@ -8,31 +8,32 @@
 #include <set>
 #include <string>
 
-// The map between the config.json of a family of models and our configuration; for sources only.
+// The map between a model family's config.json and our configuration; for sources only.
 namespace tapeformer {
 
-/// The argument of a family's description, which states each field once, reads it from a file, writes it
-/// into one, or fits the model to the family, which changes as little as lets the family express it.
+/// The argument of a family's description, which states each field once. It reads the fields from a file,
+/// writes them into one, or fits the model to the family, with the fewest changes that let it express the
+/// model.
 class FieldMap {
  public:
   using Json = nlohmann::ordered_json;
 
   /// A size, a number, a share below 1 or a flag under another name; required unless it has a default.
   void field(const char* theirs, const char* ours, const Json& otherwise = nullptr);
-  /// A size that here may be 0, for `resolved`; required unless it has a default.
+  /// A size that may be 0 in our configuration, which means `resolved`; required unless it has a default.
   void size(const char* theirs, const char* ours, Index resolved, Index otherwise = 0);
   /// A field that has this value in all models of the family.
   void fixed(const char* ours, const FieldValue& value);
-  /// Fields that the family has in another form, or does not compute with; "rotary_*" for all that begin so.
+  /// Fields that the family has in another form, or does not use; "rotary_*" for all that begin so.
   void has(std::initializer_list<const char*> ours) { ours_.insert(ours.begin(), ours.end()); }
-  /// A field of the file that is refused with any other value, and not written.
+  /// A field of the file that must have this value or be missing, and is not written.
   void demand(const char* theirs, const Json& value);
-  /// Fields of the file that change nothing.
+  /// Fields of the file that have no effect.
   void ignore(std::initializer_list<const char*> theirs);
-  /// The activation of feed-forward networks that all are gated, or all are not.
+  /// The activation of feed-forward networks, which are all gated or all not.
   void activation(const char* theirs, const char* otherwise, bool gated);
 
-  // For a field in a form of its own: one of the three says what is done with the model.
+  // For a field in a form of its own: one of the three says what the map does with the model.
   JsonFields* reads = nullptr;  ///< the file that is read
   Json* writes = nullptr;       ///< the file that is written
   bool fits = false;
@@ -48,7 +49,7 @@ class FieldMap {
   FieldList list_;
 
  private:
-  std::set<std::string> ours_;  // decided by the description
+  std::set<std::string> ours_;  // those that the description sets
 };
 
 /// The map of a family of DecoderOnly or EncoderDecoder models.
@@ -59,7 +60,7 @@ class ConfigMapOf : public FieldMap {
 
   static Config read(Describe describe, JsonFields& file);
   static void write(Describe describe, const Config& model, Json& file);
-  /// A field that the family does not have takes its default.
+  /// A field that the family lacks takes its default.
   static Config fit(Describe describe, const Config& model);
 
   Config model;

@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// Without the fields that only the attention of `model` has.
+/// The changes, without fields that only the attention of `model` has.
 template <class Config>
 std::vector<FieldChange> changes_between(const Config& model, const Config& other) {
   std::vector<FieldChange> changes;
@@ -18,7 +18,7 @@ std::vector<FieldChange> changes_between(const Config& model, const Config& othe
   return changes;
 }
 
-/// How much a family would change: little by a number, or by the activation that comes with another gating.
+/// How much a family would change. An activation, which may come with another gating, and epsilon count less.
 std::size_t distance(const std::vector<FieldChange>& changes) {
   std::size_t sum = 0;
   for (const FieldChange& change : changes)
@@ -52,7 +52,7 @@ const ModelFormatOf<Config>& transformers_format() {
 template <class Config>
 ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Config& config) {
   ExpressionOf<Config> best{&format, nullptr, {}, {}};
-  for (const FamilyOf<Config>& family : format.families) {  // the first of those that are as near
+  for (const FamilyOf<Config>& family : format.families) {  // the first of equally near ones
     const Config model = ConfigMapOf<Config>::fit(family.describe, config);
     std::vector<FieldChange> changes = changes_between(config, model);
     if (best.family == nullptr || distance(changes) < distance(best.changes))

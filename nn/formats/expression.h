@@ -7,14 +7,14 @@
 
 namespace tapeformer {
 
-/// A field in which two models differ, the model's value and the one that a format wants, as texts.
+/// A field that a format wants changed, with the model's value and the wanted one as texts.
 struct FieldChange {
   std::string field;  ///< its name in the configuration
   std::string has;    ///< the model's value
   std::string wants;  ///< the format's value
 };
 
-/// A format of models of other programs, and the families of which they are there.
+/// Another program's format of models, and the families that it knows.
 template <class Config>
 struct ModelFormatOf {
   const char* name;                               ///< "transformers"
@@ -30,12 +30,12 @@ const ModelFormatOf<Config>& transformers_format();
 /// How a format expresses a model.
 template <class Config>
 struct ExpressionOf {
-  const ModelFormatOf<Config>* format;  ///< the format asked for
+  const ModelFormatOf<Config>* format;  ///< the requested format
   const FamilyOf<Config>* family;       ///< the nearest one, which wants the fewest changes
   Config nearest;                       ///< the model with these changes
-  std::vector<FieldChange> changes;     ///< none: the family expresses the model as it is
+  std::vector<FieldChange> changes;     ///< empty if the family expresses the model as it is
 
-  /// The message that refuses the model, with this for its changes: "got" and "try".
+  /// The message that refuses the model, with these texts after "got" and "try".
   std::string refusal(const std::string& has, const std::string& wants) const;
   /// Throws:  CheckpointError naming every field that has to change
   void check() const;
@@ -44,8 +44,8 @@ struct ExpressionOf {
 /// How a format expresses a language model.
 using Expression = ExpressionOf<DecoderOnlyConfig>;
 
-/// The nearest expression of a model, by the family that wants the fewest changes. It never refuses: check()
-/// does.
+/// The nearest expression of a model, by the family that wants the fewest changes. It refuses nothing, but
+/// check() does.
 template <class Config>
 ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Config& config);
 

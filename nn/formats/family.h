@@ -8,13 +8,13 @@
 
 namespace tapeformer {
 
-/// A family of models in a format of other programs, of which each is a DecoderOnly or an EncoderDecoder.
+/// A family of models in another program's format, each a DecoderOnly or an EncoderDecoder.
 template <class Config>
 struct FamilyOf {
   const char* type;                                 ///< model_type in config.json
   const char* title;                                ///< its name for people
   const char* architecture;                         ///< the class of a model with a head
-  typename ConfigMapOf<Config>::Describe describe;  ///< config.json next to our configuration
+  typename ConfigMapOf<Config>::Describe describe;  ///< maps config.json to our configuration and back
   TensorNames names;
 };
 /// A family of language models.
@@ -22,10 +22,10 @@ using Family = FamilyOf<DecoderOnlyConfig>;
 /// A family of translation models.
 using TranslationFamily = FamilyOf<EncoderDecoderConfig>;
 
-/// The families of transformers whose models are of this configuration, each of which is a file of families/.
+/// The families of transformers whose models have this configuration, each a file in families/.
 template <class Config = DecoderOnlyConfig>
 const std::vector<FamilyOf<Config>>& families();
-/// The family of a model_type. Throws: CheckpointError that lists the types there are
+/// The family of a model_type. Throws: CheckpointError that lists the known types
 template <class Config = DecoderOnlyConfig>
 const FamilyOf<Config>& family_of_type(const std::string& type);
 /// "GPT-2, Llama, ... and Gemma 3": the titles of all, with `joint` before the last one.

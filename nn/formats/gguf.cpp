@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kAlignment = 32;
-constexpr Index kBlock = 32;  // values of Q8_0 with one scale
+constexpr Index kBlock = 32;  // values of Q8_0 that share a scale
 
 using tapeformer::put;
 
@@ -50,13 +50,13 @@ void put_typed(std::string& bytes, const std::vector<Value>& values) {
   for (const Value& value : values) put(bytes, value);
 }
 
-/// The type that a tensor is stored in.
+/// The type in which a tensor is stored.
 GgufType stored_type(const GgufTensor& tensor) {
   const bool whole = tensor.value.rank() > 0 && tensor.value.size(tensor.value.rank() - 1) % kBlock == 0;
   return tensor.type == GgufType::q8_0 && !whole ? GgufType::f16 : tensor.type;
 }
 
-/// How the format numbers a type, and the bytes of `values` values in one block.
+/// The format's number of a type, and the bytes of one block of `values` values.
 struct TypeLayout {
   std::uint32_t number;
   Index values, bytes;
@@ -151,7 +151,7 @@ std::uint16_t to_half(float x) {
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
   if (std::isnan(x)) return sign | 0x7e00;
   const float size = std::fabs(x);
-  if (size >= 65520) return sign | 0x7c00;  // halfway to what would follow the largest
+  if (size >= 65520) return sign | 0x7c00;  // halfway from the largest to the next, were there one
   if (size < 0x1p-14f) return static_cast<std::uint16_t>(sign | std::lrint(size * 0x1p24f));  // subnormal
   bits &= 0x7fffffff;
   bits += 0xfff + (bits >> 13 & 1);  // to the nearest, ties to even

@@ -17,26 +17,26 @@ using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vec
 /// Keys and values, in the order of the file.
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
-/// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 values
-/// of 8 bits with a half-precision scale.
+/// The types in which matrices are stored: f32, rounded to half precision, or in blocks of 32 values of 8
+/// bits with a half-precision scale.
 enum class GgufType { f32, f16, q8_0 };
 template <>
 inline constexpr EnumNames kNames<GgufType>{"the type", {"f32", "f16", "q8_0"}};
 
 /// A tensor to write.
 struct GgufTensor {
-  std::string name;               ///< under llama.cpp's name
+  std::string name;               ///< its name in llama.cpp
   Tensor value;                   ///< f32
-  GgufType type = GgufType::f32;  ///< that it is stored in, if it is a matrix
+  GgufType type = GgufType::f32;  ///< its type in the file, if it is a matrix
 };
 
 /// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: other tensors are stored
 /// in half precision.
-/// Throws:  CheckpointError if it cannot be written, or a value is beyond what half precision holds
+/// Throws:  CheckpointError if it cannot be written, or a value exceeds the range of half precision
 /// Source:  the format as described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 void save_gguf(const std::string& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
 
-/// The nearest value of half precision, the even one of two, as bits; infinity beyond the largest.
+/// The nearest half-precision value, ties to even, as bits; infinity beyond the largest.
 std::uint16_t to_half(float x);
 
 }  // namespace tapeformer

@@ -20,7 +20,7 @@ void describe_gguf_llama(ConfigMap& map) {
   map.fixed("activation", std::string("silu"));
 }
 
-/// llama.cpp's names, of which a model of either family has some.
+/// llama.cpp's names for both families; a model has some of them.
 TensorNames gguf_names(const std::vector<std::string>& query_key_value, const std::vector<std::string>& up,
                        TensorForm form) {
   return {{{"embedding", {"token_embd"}},
@@ -39,7 +39,7 @@ TensorNames gguf_names(const std::vector<std::string>& query_key_value, const st
 
 std::uint32_t number(Index size) { return static_cast<std::uint32_t>(size); }
 
-/// By what the frequency of each pair of components is divided where Llama 3's scaling says so.
+/// The divisor of the frequency of each pair of components in Llama 3's scaling.
 Tensor frequency_divisors(const RotaryConfig& rotations, Index head_width) {
   RotaryConfig plain = rotations;
   plain.factor = 1, plain.original_context = 0;
@@ -123,7 +123,7 @@ void save_gguf_model(const std::string& path, DecoderOnly& model, const GgufMeta
     const Index head_width = config.attention_config().resolved().key_width;
     tensors.push_back({"rope_freqs.weight", frequency_divisors(rotations, head_width)});
   }
-  // The numbers by which the format calls what most tensors are stored in.
+  // The format's numbers for the type of most tensors.
   metadata.emplace_back("general.file_type", std::uint32_t{type == GgufType::f32   ? 0u
                                                            : type == GgufType::f16 ? 1u
                                                                                    : 7u});

@@ -15,14 +15,14 @@
 namespace tapeformer {
 namespace {
 
-/// Leaves the tensor that a tied parameter is read from, the first of those that are there.
+/// Makes a tied parameter read the first of its tensors that is in the files.
 void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
   std::string& name = parameter.parts[0].name;
   for (const std::string& other : parameter.same)
     if (!files.contains(name) && files.contains(other)) name = other;
 }
 
-/// Throws:  CheckpointError unless the tensors that are tied to a parameter's are the same
+/// Throws:  CheckpointError unless all tensors that are tied to a parameter's are equal to it
 void check_tied(const SafetensorsFolder& files, const ForeignParameter& parameter) {
   const std::string& name = parameter.parts[0].name;
   for (const std::string& other : parameter.same) {
@@ -37,7 +37,7 @@ void check_tied(const SafetensorsFolder& files, const ForeignParameter& paramete
   }
 }
 
-/// The parameters of a model and where they are in the files.
+/// The parameters of a model and their places in the files.
 /// Throws:  CheckpointError unless each tensor is there with its shape, and there are no others
 template <class Config>
 std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, const TensorNames& names,
@@ -51,7 +51,7 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
       if (layers > static_cast<Index>(files.names().size()))
         throw CheckpointError(files.path() + ": has too few tensors for " + number_of(layers, "layer"));
     parameters = foreign_parameters(names, model);
-  } catch (const ShapeError& error) {  // more values in a tensor than can be counted
+  } catch (const ShapeError& error) {  // a tensor with more values than an Index can count
     throw CheckpointError(files.path() + ": the weights do not fit the model: " + error.what());
   }
   const std::string prefix = names.prefix(), embedding = parameters[0].parts[0].name;
@@ -75,8 +75,8 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   return parameters;
 }
 
-/// The model, without its weights. Their shapes are those in the files, but a table of positions may have
-/// any size in a damaged configuration.
+/// The model without its weights. Shapes have been compared with the files, except that a damaged
+/// configuration may have a table of positions of any size.
 template <class Model, class Config>
 Model limited_model(const std::string& path, const Config& config, const SafetensorsFolder& files) {
   constexpr double kProportion = 4, kAlways = 1 << 30;  // a GiB

@@ -15,10 +15,10 @@ namespace tapeformer {
 template <class Model = DecoderOnly>
 Model load_hugging_face(const std::string& folder);
 
-/// Writes config.json and model.safetensors so that transformers loads the same model, of the family that is
-/// nearest to it; with zeros for biases that a GPT-2 has and the model lacks. `tokens` are those of its
-/// tokenizer, whose files the caller writes. The folder must exist.
-/// Throws:  CheckpointError naming what the family cannot express, or the file that cannot be written
+/// Writes config.json and model.safetensors so that transformers loads the same model, in the family nearest
+/// to it, with zeros for biases that a GPT-2 has and the model lacks. `tokens` are those of its tokenizer,
+/// whose files the caller writes. The folder must exist.
+/// Throws:  CheckpointError naming fields that the family cannot express, or the file that cannot be written
 template <class Model>
 void save_hugging_face(const std::string& folder, Model& model, const ControlTokens& tokens = {});
 

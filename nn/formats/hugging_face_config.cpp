@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 template <class Config>
 constexpr bool kIsTranslation = std::is_same_v<Config, EncoderDecoderConfig>;
 
-/// The vocabulary of what a model writes, and the one that its padding must be in, which is each of them.
+/// The size of a model's output vocabulary, and the smallest of its vocabularies, which bounds padding.
 struct TokenLimits {
   Index target, pad;
 };
@@ -22,7 +22,7 @@ TokenLimits limits_of(const EncoderDecoderConfig& config) {
   return {config.target_vocabulary, std::min(config.source_vocabulary, config.target_vocabulary)};
 }
 
-/// Skips the fields that every model may have and none computes with.
+/// Skips the fields that every model may have and none uses.
 void pass_over(JsonFields& fields, bool is_encoder_decoder) {
   fields.ignore({"model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
                  "initializer_range", "gradient_checkpointing", "chunk_size_feed_forward", "is_decoder",
@@ -82,7 +82,7 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
     if (id >= 0 && id < vocabulary) return id;
     throw CheckpointError(format("{} must be within the vocabulary of {}; got {}", name, vocabulary, id));
   };
-  // null if there is none, because the defaults of transformers may be outside the vocabulary.
+  // null if there is none, because transformers' defaults may be outside the vocabulary.
   const auto write = [&](const char* name, const std::optional<std::int32_t>& id) {
     const Json value = id ? Json(checked(name, *id)) : Json(), written = json.value(name, value);
     if (id && written != value)

@@ -13,21 +13,21 @@ namespace tapeformer {
 template <class Config>
 struct FamilyOf;
 
-constexpr int kConfigLevels = 16;  ///< the deepest nesting of a config.json that is read
+constexpr int kConfigLevels = 16;  ///< the deepest nesting that is accepted in a config.json
 
 /// A model and the family that describes it.
 template <class Config>
 struct FamilyModelOf {
   const FamilyOf<Config>* family;  ///< one of families(), never null
-  Config config;                   ///< the model, which has passed check()
+  Config config;                   ///< the model's configuration, which has passed check()
 };
 
 /// The model that a config.json of transformers describes, of a type in families(). Fields that do not affect
-/// the arithmetic (token ids, generation, versions; names that begin with an underscore) are skipped. All
-/// others must be implemented, or the file is refused, unknown fields included: transformers keeps adding
-/// fields, and a user who knows that one is harmless can delete it.
-/// Throws:  CheckpointError naming a field that is missing or damaged, that changes the arithmetic and is not
-///          implemented, or that is unknown
+/// the arithmetic (token ids, generation, versions; names that begin with an underscore) are skipped. The
+/// file is refused if any other field is not implemented or unknown: transformers keeps adding fields, and a
+/// user who knows that one is harmless can delete it.
+/// Throws:  CheckpointError naming a field that is missing, damaged, unknown, or not implemented and relevant
+///          to the arithmetic
 template <class Config = DecoderOnlyConfig>
 FamilyModelOf<Config> hugging_face_model(const std::string& json);
 template <class Config = DecoderOnlyConfig>
@@ -37,14 +37,13 @@ Config hugging_face_config(const std::string& json) {
 
 /// The tokens that texts begin and end with, if the tokenizer has them.
 struct ControlTokens {
-  std::optional<std::int32_t> begin;     ///< begins a text; a decoder's input begins with it
-  std::vector<std::int32_t> ends;        ///< each ends one
+  std::optional<std::int32_t> begin;     ///< begins a text, or a decoder's input
+  std::vector<std::int32_t> ends;        ///< each ends a text
   std::optional<std::int32_t> pad = {};  ///< fills the rows of a batch
 };
 
-/// The opposite of hugging_face_config(): a config.json that transformers reads, of the family that is
-/// nearest to the model. Options of training that the type lacks (Llama has no residual dropout) are left
-/// out.
+/// The inverse of hugging_face_config(): a config.json for transformers, in the family nearest to the model.
+/// Training options that the type lacks (Llama has no residual dropout) are left out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
 ///          vocabulary
 template <class Config>

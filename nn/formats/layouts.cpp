@@ -7,7 +7,7 @@ Layout norm_layout(const NormConfig& norm) {
   return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias};
 }
 
-/// A projection to queries, keys and values, and one back.
+/// Adds the projections to queries, keys and values, and to the output.
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
   const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
@@ -24,7 +24,7 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
 }
 
-/// A feed-forward network.
+/// Adds a feed-forward network.
 void add_feed_forward(Layouts& model, const std::string& name, Index width, Index hidden, bool gated,
                       bool bias) {
   std::vector<RowBlock> up{{hidden}};
@@ -33,7 +33,7 @@ void add_feed_forward(Layouts& model, const std::string& name, Index width, Inde
   model.parameters[name + ".down"] = {{{width}}, hidden, true, bias};
 }
 
-/// An encoder or a decoder, whose layers have these norms.
+/// Adds an encoder or a decoder, whose layers have these norms.
 void add_stack(Layouts& model, const std::string& side, const TransformerLayerConfig& config, Index layers,
                Index vocabulary, const EncoderDecoderConfig& whole) {
   const Index C = config.width;

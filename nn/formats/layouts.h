@@ -11,13 +11,13 @@
 
 namespace tapeformer {
 
-/// Rows of a parameter of ours: of all heads of queries or keys, or without heads.
+/// Rows of one of our parameters: of all heads of queries or keys, or without heads.
 struct RowBlock {
   Index rows;       ///< of all heads
   Index heads = 0;  ///< H, or 0
 };
 
-/// A parameter of ours: its rows and columns, of which a gain has none.
+/// The rows and columns of one of our parameters; a gain has no columns.
 struct Layout {
   std::vector<RowBlock> blocks;  ///< one below the other
   Index columns = 0;             ///< of each row; 0 for a vector
@@ -25,13 +25,13 @@ struct Layout {
   bool bias = false;             ///< a linear map has a bias
 };
 
-/// The parameters of a model, without ".weight" and ".bias".
+/// The parameters of a model, by names without ".weight" and ".bias".
 struct Layouts {
-  std::map<std::string, Layout> parameters;               ///< a * for the number of the layer
-  std::map<std::string, Index> layers;                    ///< their number, by the names before the *
-  std::vector<std::pair<std::string, std::string>> ties;  ///< a table, and the parameter that it is
-  bool shares_embeddings = false;                         ///< of an encoder and its decoder
-  std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, where there are any
+  std::map<std::string, Layout> parameters;               ///< by name, with * for the layer's number
+  std::map<std::string, Index> layers;                    ///< number of layers, by the name before *
+  std::vector<std::pair<std::string, std::string>> ties;  ///< a name, and the parameter it is tied to
+  bool shares_embeddings = false;                         ///< between an encoder and its decoder
+  std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, if any
 };
 /// The layouts of a language model.
 Layouts layouts_of(const DecoderOnlyConfig& config);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-// Numbers in the bytes of files, little-endian, as every machine that this runs on; for sources only.
+// Numbers in the bytes of files, little-endian, as on every supported machine; for sources only.
 namespace tapeformer {
 
 /// Appends the bytes of a number.
@@ -12,7 +12,7 @@ void put(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// The bytes must reach as far.
+/// The number at an offset, which must be within the bytes.
 template <class Number>
 Number number_at(const std::string& bytes, std::size_t at) {
   Number number;

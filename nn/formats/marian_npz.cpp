@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kOptions = "special:model.yml";
 constexpr Index kMaxLength = 512;  // Marian has no limit
 
-/// Options that are refused with any other value.
+/// Options that must have these values.
 constexpr const char* kDemanded = R"({
   "type": "transformer", "transformer-decoder-autoreg": "self-attention", "transformer-ffn-depth": 2,
   "transformer-decoder-ffn-depth": 0, "transformer-no-projection": false, "transformer-pool": false,
@@ -29,7 +29,7 @@ constexpr const char* kDemanded = R"({
   "embedding-normalization": false, "output-omit-bias": false, "right-left": false, "input-types": [],
   "lemma-dim-emb": 0, "ulr": false, "ulr-dim-emb": 0})";
 
-/// Options of other types of models, for which other programs ask all the same.
+/// Options of other types of models, which other programs require nevertheless.
 constexpr const char* kUnused = R"({
   "version": "v1.12.0", "dec-cell-base-depth": 2, "dec-cell-high-depth": 1, "transformer-aan-depth": 2,
   "transformer-aan-nogate": false, "transformer-guided-alignment-layer": "last"})";
@@ -43,7 +43,7 @@ bool is_unused(const std::string& option) {
   return std::regex_match(option, unused);
 }
 
-/// The vocabularies, and which tables are one.
+/// The vocabularies, and which tables are tied.
 void describe_npz_tables(TranslationMap& map) {
   map.has({"source_vocabulary", "target_vocabulary", "tie_embeddings", "tie_target_head"});
   EncoderDecoderConfig& model = map.model;
@@ -62,7 +62,7 @@ void describe_npz_tables(TranslationMap& map) {
                         {"dim-vocabs", {model.source_vocabulary - 1, model.target_vocabulary - 1}}});
 }
 
-/// Norms before sublayers and after the last, or after each; and of the embeddings.
+/// Norms before sublayers and after the last, or after each; and norms of embeddings.
 void describe_npz_norms(TranslationMap& map) {
   map.has({"norm_first", "embedding_norm"});
   bool &first = map.model.layer.norm_first, &of_embeddings = map.model.embedding_norm;
@@ -98,7 +98,7 @@ void describe_npz_networks(TranslationMap& map) {
   if (map.reads) decoder = map.reads->count("transformer-decoder-dim-ffn", 0);
   if (map.writes) (*map.writes)["transformer-decoder-dim-ffn"] = decoder;
   map.activation("transformer-ffn-activation", "swish", false);
-  if (activation == Unary::silu || activation == Unary::relu) return;  // its gelu is another
+  if (activation == Unary::silu || activation == Unary::relu) return;  // Marian's gelu differs
   if (map.reads) map.reads->fail("transformer-ffn-activation", "must be swish or relu");
   if (map.fits) activation = Unary::silu;
 }
@@ -141,7 +141,7 @@ EncoderDecoderConfig config_in(const NpzArrays& arrays) {
   return config;
 }
 
-/// Names with a ? for what distinguishes a weight from its bias.
+/// Names with ? in place of the part that distinguishes a weight from its bias.
 TensorNames npz_names(const EncoderDecoderConfig& config) {
   const std::string end = config.layer.norm_first ? "_pre" : "";
   TensorNames names;
@@ -177,7 +177,7 @@ std::string npz_name(std::string name) {
 }
 
 bool is_table(const std::string& npz) { return ends_with(npz, "Wemb"); }
-/// The axis of an array that has a row or a column for each token, which Marian lacks for the last one.
+/// The axis of an array's rows or columns of tokens; Marian has none for the last token.
 std::optional<int> axis_of_tokens(const std::string& npz) {
   const bool is_of_logits = npz.find("logit_out") != std::string::npos;
   return is_table(npz) ? std::optional(0) : is_of_logits ? std::optional(1) : std::nullopt;

@@ -48,7 +48,7 @@ NpzArray parse_npy(const std::string& npy) {
   return {type, shape, data};
 }
 
-/// The opposite: a header that fills whole blocks of 64 bytes, and the data.
+/// The inverse of parse_npy(): a header that fills whole blocks of 64 bytes, and the data.
 std::string npy_of(const NpzArray& array) {
   std::string text = "{'descr': '" + array.type + "', 'fortran_order': False, 'shape': (";
   for (const Index size : array.shape) text += std::to_string(size) + ",";

@@ -13,7 +13,7 @@ using Kind = PickleValue::Kind;
 
 constexpr int kMostDepth = 8;
 
-/// The machine that runs a program: a stack, places on it, and values that come again.
+/// The machine that runs a program: a stack, marks on it, and a memo of values.
 class Unpickler {
  public:
   Unpickler(std::string_view bytes, std::size_t at) : bytes_(bytes) { result_.end = at; }
@@ -139,7 +139,7 @@ class Unpickler {
     top();
     result_.listed.insert(result_.listed.end(), items.begin(), items.end());
   }
-  /// Keeps the tensors among keys and values that follow each other.
+  /// Keeps the tensors among alternating keys and values.
   void put_pairs(const std::vector<PickleValuePtr>& pairs) {
     top();
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)

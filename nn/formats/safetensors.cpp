@@ -18,9 +18,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
 constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
-constexpr std::size_t kPiece = 1 << 18;           // bytes that are read at a time, a multiple of a word's
+constexpr std::size_t kPiece = 1 << 18;           // bytes per read, a multiple of a word's
 constexpr const char* kMetadata = "__metadata__";
-// Our own entries in the metadata. Any byte that changes changes the sum, or hides at most one of the two.
+// Our own entries in the metadata. A changed byte changes the sum, or hides at most one of the two entries.
 constexpr const char *kFormat = "tapeformer_format", *kFormatNow = "2";
 constexpr const char* kFileChecksum = "file_checksum";  // of the whole file, with zeros in its own place
 constexpr const char* kDataChecksum = "checksum";       // in files before format 2: of the data alone
@@ -74,7 +74,7 @@ std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   return counts;
 }
 
-/// Where the header, as we write it, holds the sum of the file; npos if it does not.
+/// The place of the file's sum in a header that we wrote; npos in others.
 std::size_t place_of_sum(std::string_view header) {
   const std::string before = "\"" + std::string(kFileChecksum) + "\":\"";
   const std::size_t found = header.find(before);
@@ -210,7 +210,7 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
     file_.read(from, entry.end - entry.begin, x.raw());
     return x.to(default_device());
   };
-  /// to[i] = convert(the i-th Source), as T.
+  /// Sets to[i] to convert(the i-th Source), as T.
   const auto widen = [&](auto source, auto to, const auto& convert) {
     using Source = decltype(source);
     const Tensor x = Tensor::empty(shape, dtype_of<decltype(to)>(), Device::cpu());
@@ -282,7 +282,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   Json header = Json::object();
   std::set<std::string> names{kMetadata};
   std::vector<std::string_view> parts(1);
-  std::vector<Tensor> here;  // keeps the memory of `parts`
+  std::vector<Tensor> here;  // owns the memory of `parts`
   Index end = 0;
   header[kMetadata] = metadata;
   header[kMetadata][kFormat] = kFormatNow;

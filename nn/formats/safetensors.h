@@ -12,24 +12,24 @@
 
 namespace tapeformer {
 
-/// A file whose bytes are not those that were written.
+/// A file whose bytes differ from those that were written.
 class DamagedFile : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
 };
 
 /// A safetensors file. Opening it checks that the header is valid and covers the data exactly: damaged,
-/// truncated and malicious files are refused. In a file that save_safetensors wrote, which has a checksum, it
-/// finds any byte that has changed. The data are read when they are asked for, and not mapped: a file that is
-/// cut meanwhile gives an error, where the pages of a mapping would give SIGBUS.
+/// truncated and malicious files are refused. In a file that save_safetensors wrote, the checksum reveals any
+/// changed byte. The data are read on request and not mapped: a file that is truncated meanwhile gives an
+/// error, where the pages of a mapping would give SIGBUS.
 /// Source:  the format as described at https://github.com/huggingface/safetensors
 class SafetensorsFile {
  public:
   /// Throws:  CheckpointError naming the file and what is wrong with it
   static SafetensorsFile open(const std::string& path);
-  /// A dictionary of tensors that torch.save wrote, in the format of any version, such as pytorch_model.bin.
-  /// No code in it is run. It has no checksum here.
-  /// Throws:  CheckpointError naming the file, and what is damaged, or is not a tensor that lies row by row
+  /// A dictionary of tensors that torch.save wrote, in any version's format, such as pytorch_model.bin. None
+  /// of its code is run, and no checksum is checked.
+  /// Throws:  CheckpointError naming the file, and the damage, or a value that is not a contiguous tensor
   static SafetensorsFile open_torch(const std::string& path);
 
   /// The names, in the order of their data.
@@ -38,16 +38,16 @@ class SafetensorsFile {
   bool contains(const std::string& name) const { return by_name_.count(name) > 0; }
   /// The path of the file.
   const std::string& path() const { return file_.path(); }
-  /// The texts that the header holds next to the tensors.
+  /// The texts in the header.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// The type by the format's name: "F32", "BF16". Throws: CheckpointError if there is no such tensor
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
   /// Throws: CheckpointError if there is no such tensor, or it has more axes or elements than a Shape
   Shape shape(const std::string& name) const;
-  /// A copy. F16 and BF16 become f32; I64 and U8 become i32. A valid file may hold other types, and more
-  /// axes or elements than a Shape can have; these are refused here.
-  /// Throws:  CheckpointError if there is no such tensor, it is one of those, a value does not fit, or the
-  ///          file has become shorter
+  /// A copy. F16 and BF16 become f32; I64 and U8 become i32. Other types, and more axes or elements than a
+  /// Shape can have, are valid in a file and refused here.
+  /// Throws:  CheckpointError if there is no such tensor, it is refused, a value does not fit, or the file
+  ///          has become shorter
   Tensor tensor(const std::string& name) const;
 
  private:

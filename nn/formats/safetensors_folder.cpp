@@ -39,7 +39,7 @@ SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const
   }
   SafetensorsFolder tensors;
   tensors.path_ = path;
-  std::map<std::string, std::size_t> opened;  // by name in the index
+  std::map<std::string, std::size_t> opened;  // by their names in the index
   for (const auto& [name, file] : index["weight_map"].items()) {
     if (!file.is_string()) fail("tensor '" + name + "' is in no file");
     const std::string file_name = file.get<std::string>();

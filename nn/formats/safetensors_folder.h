@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// The tensors of a checkpoint in one or several files, of safetensors or torch.save.
+/// The tensors of a checkpoint in one or several files of safetensors or torch.save.
 class SafetensorsFolder {
  public:
   /// Opens model.safetensors or the files that model.safetensors.index.json lists, or else pytorch_model.bin
@@ -25,17 +25,17 @@ class SafetensorsFolder {
   std::vector<std::string> names() const;
   /// True if one of the files has a tensor of this name.
   bool contains(const std::string& name) const { return file_of_.count(name) > 0; }
-  /// The file that a tensor is in. Throws: CheckpointError if there is no such tensor
+  /// The file of a tensor. Throws: CheckpointError if there is no such tensor
   const SafetensorsFile& file(const std::string& name) const;
   /// As SafetensorsFile::tensor().
   Tensor tensor(const std::string& name) const { return file(name).tensor(name); }
   /// As SafetensorsFile::shape().
   Shape shape(const std::string& name) const { return file(name).shape(name); }
-  /// Throws:  CheckpointError unless each wanted tensor is there with its shape and of a floating type, and
-  ///          none else but those that are ignored
+  /// Throws:  CheckpointError unless each wanted tensor is there with its shape and a floating type, and the
+  ///          only others are ignored ones
   void check_fit(const std::vector<std::pair<std::string, Shape>>& wanted,
                  const std::function<bool(const std::string& name)>& is_ignored) const;
-  /// For messages: the only file, or the index.
+  /// The only file, or the index; for messages.
   const std::string& path() const { return path_; }
 
  private:

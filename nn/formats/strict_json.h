@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-// Configurations of other programs in JSON; for sources only.
+// Other programs' configurations in JSON; for sources only.
 namespace tapeformer {
 
-/// The fields of an object. Each must be asked for: finish() refuses what is left over. null counts as a
-/// missing field.
+/// The fields of an object. Each must be read: finish() refuses the others. null counts as a missing field.
 class JsonFields {
  public:
   /// Throws:  CheckpointError, here and in every function, naming the field with `where`, for example
@@ -23,7 +22,7 @@ class JsonFields {
   JsonFields(nlohmann::ordered_json json, const std::string& where);
 
   bool has(const std::string& name);
-  /// True for a field that is null, which to some programs is another value than a missing one.
+  /// True for a field that is null, which some programs distinguish from a missing one.
   bool is_null(const std::string& name);
   /// An integer from 1 to 2^31 - 1.
   Index size(const std::string& name, std::optional<Index> otherwise = std::nullopt);
@@ -38,11 +37,11 @@ class JsonFields {
   /// A list of strings; empty if the field is missing.
   std::vector<std::string> texts(const std::string& name);
   JsonFields object(const std::string& name);
-  /// Refuses any other value as one that changes the arithmetic and is not implemented.
+  /// Refuses any other value of a field that changes the arithmetic and is not implemented.
   void demand(const std::string& name, const nlohmann::ordered_json& value);
   void ignore(std::initializer_list<const char*> names);
-  /// Refuses fields that nobody has asked for, except names that begin with an underscore, which are private
-  /// to the program that wrote them.
+  /// Refuses fields that have not been read, except names that begin with an underscore, which are private to
+  /// the program that wrote them.
   void finish() const;
 
   [[noreturn]] void fail(const std::string& name, const std::string& what) const;
@@ -58,7 +57,7 @@ class JsonFields {
   std::set<std::string> asked_;
 };
 
-/// Calls function() and puts the path before the message of an exception.
+/// Calls function() and prefixes the message of an exception with the path.
 template <class F>
 auto naming(const std::string& path, const F& function) {
   try {

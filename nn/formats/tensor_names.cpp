@@ -17,11 +17,11 @@ std::string in_layer(std::string name, Index layer) {
   return star == std::string::npos ? name : name.replace(star, 1, std::to_string(layer));
 }
 
-/// True for the name of one tensor, of the weight or the bias.
+/// True for the whole name of a weight or a bias.
 bool is_whole_name(const std::string& ours) { return ends_with(ours, ".weight") || ends_with(ours, ".bias"); }
 
-/// The weight, or the bias, of the parameter `name` as the other program has it: in a tensor for each block
-/// of rows, or in one. Without an end the names are whole.
+/// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
+/// single one. Without an end the names are whole.
 ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
                                    const char* end, Index layer) {
   const bool is_bias = end == std::string(".bias"), is_whole = *end == 0;

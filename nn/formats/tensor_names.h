@@ -10,70 +10,70 @@
 
 namespace tapeformer {
 
-/// How another program stores its tensors; several are joined by |.
+/// How another program stores its tensors; flags are joined by |.
 enum TensorForm : unsigned {
-  kAllBiases = 1,     ///< norms and linear layers have biases, which are zeros where ours have none
+  kAllBiases = 1,     ///< all norms and linear layers have biases, with zeros where ours have none
   kTransposed = 2,    ///< matrices of linear layers are [in, out]
-  kInterleaved = 4,   ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, and not (i, i + D/2)
+  kInterleaved = 4,   ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, not (i, i + D/2)
   kGainsLessOne = 8,  ///< gains of norms are stored less 1
   kRows = 16,         ///< vectors are rows [1, N]
 };
 
-/// The names of tensors that are a parameter of ours, one below the other, without ".weight" and ".bias"; or,
-/// if ours has one of these, the whole names, of which a bias is a row [1, N]. In both a * is the number of
-/// the layer.
+/// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
+/// ".weight" and ".bias", or, if ours has one of these, whole, and a bias is a row [1, N]. In both, * is the
+/// number of the layer.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
-  std::size_t blocks = 0;  ///< the number of blocks of rows for which these are the names; 0 for any
+  std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
 };
 
-/// The names that a family of models has in a format. Those that a model of ours lacks are passed over.
+/// The names of a family of models in a format. Those that our model lacks are skipped.
 struct TensorNames {
   std::vector<TensorName> list;             ///< in the order of files, a layer's together
-  std::vector<std::string> constants = {};  ///< ends of names of masks and frequencies, which some files have
+  std::vector<std::string> constants = {};  ///< endings of names of masks and frequencies in some files
   unsigned form = 0;                        ///< TensorForm
-  Index unused_positions = 0;               ///< rows of tables of positions before the first that is used
+  Index unused_positions = 0;               ///< rows of tables of positions before the first used one
   Index first_layer = 0;                    ///< the number of the first layer
-  std::string shared_embedding = {};  ///< that of an encoder and its decoder, if it has a name of its own
+  std::string shared_embedding = {};        ///< of an encoder and its decoder, if it has a name of its own
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
   /// The weight of a part outside the layers, "embedding" or "head".
   std::string weight(const std::string& ours) const;
-  /// "transformer.", the beginning of the names of all but the head, which models without a head lack.
+  /// The prefix of all names except the head's, "transformer.", which models without a head lack.
   std::string prefix() const;
   /// True for a mask or rotary frequencies.
   bool is_constant(const std::string& name) const;
 };
 
-/// A tensor of another program, and its rows in a parameter of ours.
+/// Another program's tensor, and its rows in one of our parameters.
 struct ForeignPart {
   std::string name;
-  Shape shape;  ///< there
+  Shape shape;  ///< in the other program
   std::vector<RowBlock> blocks;
   bool transposed = false;  ///< [in, out] there, [out, in] here
-  double less = 0;          ///< values there are this much smaller
+  double less = 0;          ///< their values are smaller by this
   bool is_row = false;      ///< a vector, [1, N] there
-  Index unused = 0;         ///< rows before the first that is used
+  Index unused = 0;         ///< rows before the first used one
 };
 
-/// A parameter of ours: the parts, one below the other.
+/// One of our parameters, and its parts from top to bottom.
 struct ForeignParameter {
   std::string name;
   std::vector<ForeignPart> parts;
-  std::vector<std::string> same = {};  ///< tensors that are tied to the only part, and may be in its place
+  std::vector<std::string> same = {};  ///< tensors tied to the only part, which may replace it
 };
 
-/// The tensors of every parameter of a model; those that are tied to others are in their `same`.
+/// The tensors of every parameter of a model; tied ones are in `same`.
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model);
 
-/// Converts a tensor of another program. The order of heads' rows stays: a loaded model keeps its layout.
+/// Converts another program's tensor. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Fills the parameters of a model with the tensors that tensor_of(part) gives for each part.
 /// Throws:  CheckpointError naming a parameter that has no source
 void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
                      const std::function<Tensor(const ForeignPart& part)>& tensor_of);
-/// All tensors of a model, as the other program has them.
+/// All tensors of a model in the other program's form.
 /// Throws:  CheckpointError naming a parameter that only one of the two has
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
                                                             Module& model);

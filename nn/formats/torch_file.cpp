@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kMostPickle = 1 << 24;  // bytes; a tensor takes some 200
 constexpr std::string_view kLegacy("\x80\2\x8a\12l\xfc\x9c\x46\xf9 j\xa8P\31.", 15);  // torch's magic number
 
-/// The values that tensors share.
+/// Values that several tensors may share.
 struct TorchStorage {
   std::string dtype;                // as in safetensors
   std::uint64_t at = 0, bytes = 0;  // in the file
@@ -40,7 +40,7 @@ std::vector<Index> counts_in(const PickleValue& tuple, std::size_t i) {
   return numbers;
 }
 
-/// By key, without their places in the file.
+/// The storages by key, without their places in the file.
 TorchStorages storages_in(const Pickle& pickle) {
   static const std::map<std::string, const char*> kTypes{
       {"torch FloatStorage", "F32"},     {"torch DoubleStorage", "F64"}, {"torch HalfStorage", "F16"},
@@ -57,7 +57,7 @@ TorchStorages storages_in(const Pickle& pickle) {
   return storages;
 }
 
-/// The storages of an archive: a file each, next to data.pkl.
+/// The storages of an archive, each in a file next to data.pkl.
 Pickle read_archive(const OpenedFile<CheckpointError>& file, TorchStorages& storages) {
   constexpr std::string_view kPickle = "/data.pkl";
   const std::vector<ZipEntry> entries = zip_entries(file);
@@ -75,8 +75,7 @@ Pickle read_archive(const OpenedFile<CheckpointError>& file, TorchStorages& stor
   return pickle;
 }
 
-/// The storages of a file before PyTorch 1.6: one after the other, each with its length, in the order of a
-/// list of keys.
+/// The storages of a file from before PyTorch 1.6: in the order of a list of keys, each after its length.
 Pickle read_legacy(const OpenedFile<CheckpointError>& file, const std::string& head,
                    std::size_t (*bytes_of)(const std::string&, const std::vector<Index>&),
                    TorchStorages& storages) {

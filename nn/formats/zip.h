@@ -18,16 +18,16 @@ constexpr std::string_view kZipEnd = "PK\5\6";      ///< begins the record at th
 
 /// A file in an archive.
 struct ZipEntry {
-  std::string name;     ///< with its folders
-  std::uint64_t at;     ///< of its content, in the archive
-  std::uint64_t bytes;  ///< of its content
-  std::uint32_t sum;    ///< of its content, by zip_sum()
+  std::string name;     ///< its path in the archive
+  std::uint64_t at;     ///< the offset of its content in the archive
+  std::uint64_t bytes;  ///< the size of its content
+  std::uint32_t sum;    ///< zip_sum() of its content
 };
 
 /// The checksum of a zip archive, CRC-32.
 std::uint32_t zip_sum(std::string_view bytes);
 
-/// The entries that the directory at the end of the archive lists, in its order. Their sums are not checked.
+/// The entries that the directory at the end of the archive lists, in its order; sums are not checked.
 /// Throws:  CheckpointError naming the entry that is compressed or damaged, not the archive
 /// Source:  PKWARE's APPNOTE.TXT
 std::vector<ZipEntry> zip_entries(const OpenedFile<CheckpointError>& archive);

@@ -88,7 +88,7 @@ Tensor CachedSteps::replayed(const Tensor& ids) {
   LayerCaches& held = *caches();
   const Index length = held.length();
   const std::vector<const void*> places = held.memory();
-  if (!replay_ || places != held_) {  // older graphs write to memory that the caches no longer use
+  if (!replay_ || places != held_) {  // older graphs write to memory that the caches have left
     replay_.emplace(const_cast<Module&>(model_).state(),
                     graphs_ ? CudaGraphCache::kMostGraphs : 0);  // steps do not change it
     held_ = places;

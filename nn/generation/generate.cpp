@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// Padded source ids with the tokens around them, and the mask of tokens, on the CPU.
+/// Padded source ids with the tokens around them, and their mask, on the CPU.
 std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
                                        const std::vector<std::size_t>& order, const SearchConfig& config) {
   const std::size_t added = config.source_before.size() + 1 + config.source_after.size();
@@ -28,8 +28,8 @@ std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
   return {ids, mask};
 }
 
-/// Processes the sources in batches of similar length. `search(steps, sources' numbers, limits, finished)`
-/// finds the outputs of one batch.
+/// Processes the sources in batches of similar length. search(steps, numbers of sources, limits, finished)
+/// finds the outputs of a batch.
 template <class Search>
 std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                                    const std::vector<TokenIds>& sources, const SearchConfig& config,
@@ -53,7 +53,7 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                  "a larger max_length",
                  op, number_of(most, "token"), source.size()));
   const NoGradGuard pause;
-  std::vector<std::size_t> order;  // without empty sources, whose outputs are empty
+  std::vector<std::size_t> order;  // of non-empty sources; the others have empty outputs
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (!sources[i].empty()) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),

@@ -23,7 +23,7 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
                config.samples, config.max_tokens));
   }
   const bool is_rotary = model.positions == PositionKind::rotary, is_endless = !has_table(model.positions);
-  // The last token drawn needs no position.
+  // The last drawn token needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
   const Index positions = is_endless ? all : std::min(all, model.context);
@@ -47,12 +47,12 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
   const Tensor first = steps.prompt(prompt);
   RepetitionPenalty penalty(config.sampling.repetition_penalty);
   for (const std::int32_t token : prompt) penalty.see(token);
-  std::vector<Sample> active;  // a row each
+  std::vector<Sample> active;  // one per row
   for (Index i = 0; i < config.samples; ++i) {
     const Generator random(config.sampling.seed, config.sampling.stream + static_cast<std::uint64_t>(i));
     active.push_back({i, random, penalty});
   }
-  std::vector<std::int32_t> rows(active.size(), 0);  // the row that each of `active` was
+  std::vector<std::int32_t> rows(active.size(), 0);  // the former row of each of `active`
   steps.reorder(rows);
   Tensor logits = picked_rows(first, rows);
   for (Index drawn = 0; drawn < config.max_tokens; ++drawn) {

@@ -46,7 +46,7 @@ double sum_of(Iterator from, Iterator to) {
 }
 
 /// Moves the smallest set of likeliest candidates that together weigh `enough` to the front, with the least
-/// likely of them last, and returns their number. Without sorting the others, it takes linear time.
+/// likely of them last, and returns their number. Takes linear time, as it does not sort the others.
 std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
   auto first = candidates.begin(), last = candidates.end();
   double before = 0;  // the weight of all before `first`
@@ -81,7 +81,7 @@ Candidates candidates_of(const double* logits, Index vocabulary, double highest,
     const Tensor weights = relative_weights(logits, vocabulary, highest, config.temperature);
     const auto* weight = weights.data<double>();
     sum = sum_of(weight, vocabulary);
-    // All tokens below this together weigh less than what top_p excludes.
+    // All tokens below this together weigh less than top_p excludes.
     const double too_little = (1 - config.top_p) * sum / static_cast<double>(vocabulary);
     const double least = std::max(too_little, config.min_p);
     candidates.reserve(static_cast<std::size_t>(vocabulary));
@@ -102,7 +102,7 @@ void SamplingConfig::check() const {
   require(top_k >= 0, "top_k must be positive, or 0 for all tokens", static_cast<double>(top_k));
   require(top_p > 0 && top_p <= 1, "top_p must be above 0 and at most 1", top_p);
   require(min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]", min_p);
-  // Far beyond this a penalty of many logits makes them 0 or infinite.
+  // A penalty far outside this range makes many logits 0 or infinite.
   require(repetition_penalty >= 1e-6 && repetition_penalty <= 1e6,
           "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
 }
@@ -124,7 +124,7 @@ double highest_logit(const char* op, const T* logits, Index vocabulary) {
 
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
-  constexpr Index kBlock = 128;  // looked at together: nearly all have nothing above `enough`
+  constexpr Index kBlock = 128;  // tested together: nearly all blocks have nothing above `enough`
   PooledVector<Index> best;
   best.reserve(static_cast<std::size_t>(2 * count));
   T enough = -std::numeric_limits<T>::infinity();  // a token at or below this cannot be among them

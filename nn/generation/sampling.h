@@ -21,13 +21,13 @@ struct SamplingConfig {
   void check() const;
 };
 
-/// The highest of a token's logits, in f32 or f64.
+/// The highest logit of the next token, in f32 or f64.
 /// Throws:  Error in the name of `op` if one is NaN, or the highest is not finite
 template <class T>
 double highest_logit(const char* op, const T* logits, Index vocabulary);
 
 /// The `count` likeliest tokens, in no particular order, without those whose logit is minus infinity. Of
-/// equally likely tokens the first count as likelier. No logit, or all of them, may be NaN: then none is
+/// equally likely tokens the first count as likelier. Either no logit is NaN or all are, and none is
 /// returned.
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count);
@@ -41,7 +41,7 @@ PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count);
 ///          min-p: Nguyen et al. 2024, arXiv:2407.01082
 Index sample_token(const double* logits, Index vocabulary, const SamplingConfig& config, Generator& random);
 
-/// Makes tokens that the text already has less likely.
+/// Makes tokens less likely that are already in the text.
 /// Math:    logit / penalty if it is positive, else logit * penalty, once for every token seen
 /// Source:  Keskar et al. 2019, arXiv:1909.05858, section 4.1
 class RepetitionPenalty {

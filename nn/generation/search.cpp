@@ -20,8 +20,8 @@ double penalised(double log_probability, std::size_t length, const SearchConfig&
 struct Beam {
   TokenIds tokens;  // from begin on
   double log_probability = 0;
-  std::size_t parent = 0;  // the beam that it goes on from
-  bool may_end = true;     // here, if this is the limit
+  std::size_t parent = 0;  // the beam that it extends
+  bool may_end = true;     // at this length, if it is the limit
 };
 
 /// One sentence's search.
@@ -99,7 +99,7 @@ double best_to_come(const Search& search, const SearchConfig& config, std::size_
   return penalised(first.log_probability, at_longest ? longest : present, config);
 }
 
-/// True if no beam needs to go on, by the outputs that are there.
+/// True if the finished outputs make further steps unnecessary.
 bool has_enough(const Search& search, const SearchConfig& config) {
   const auto limit = static_cast<std::size_t>(search.limit);
   if (!config.transformers) {
@@ -113,7 +113,7 @@ bool has_enough(const Search& search, const SearchConfig& config) {
          search.best.back().score >= best_to_come(search, config, limit + (rules.forced_end ? 1 : 0));
 }
 
-/// Extends every beam by a token. Returns whether the sentence goes on.
+/// Extends every beam by a token. Returns whether the sentence continues.
 template <class T>
 bool advance(Search& search, const Row<T>* rows, const SearchConfig& config) {
   const auto width = static_cast<std::size_t>(config.beam);
@@ -159,15 +159,15 @@ template <class T>
 Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vocabulary) {
   double share = 0;
   for (const std::int32_t token : forbidden_after(beam.tokens, config)) {
-    if (token < 0 || token >= vocabulary) continue;  // of a tokenizer that has more tokens than the model
+    if (token < 0 || token >= vocabulary) continue;  // from a tokenizer with more tokens than the model
     share += std::exp(static_cast<double>(values[token]));
     values[token] = -std::numeric_limits<T>::infinity();
   }
   return {values, vocabulary, config.renormalize ? std::log1p(-share) : 0};
 }
 
-/// Runs the model until no sentence is active. `advance_one(search, row of its first beam)` extends a
-/// sentence's beams, on any thread, and returns whether it goes on.
+/// Runs the model until no sentence is active. advance_one(search, row of its first beam) extends a
+/// sentence's beams, on any thread, and returns whether it continues.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished, const Advance& advance_one) {

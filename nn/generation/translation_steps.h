@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// Translations of encoded sources. There is at first one row for each.
+/// Translations of encoded sources, at first one row for each.
 class TranslationSteps : public CachedSteps {
  public:
   /// The model must stay where it is.

@@ -7,7 +7,7 @@
 namespace tapeformer::tokenizer_json {
 namespace {
 
-/// The length of the code point that ends `text`, which must not be empty.
+/// The length of the last code point of `text`, which must not be empty.
 std::size_t last_length(std::string_view text) {
   std::size_t length = 1;
   while (length < text.size() && (text[text.size() - length] & 0xc0) == 0x80) ++length;
@@ -19,7 +19,7 @@ char32_t first_of(std::string_view text) {
   return next_utf8(text).kind == Utf8Step::whole ? decode_code_point(text) : 0xfffd;
 }
 
-/// Whether the code point at the start of `text` is one of words, as the tokenizers package has it.
+/// Whether the first code point of `text` is a word character to the tokenizers package.
 bool begins_with_word(std::string_view text) {
   static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
   return next_utf8(text).kind == Utf8Step::whole &&

@@ -4,10 +4,10 @@
 
 namespace tapeformer::tokenizer_json {
 
-/// A token that is found in a text before anything else.
+/// A token that is found in a text before any other step.
 struct AddedToken {
   std::string content;
-  std::string text;  ///< what is searched for, and decoded: normalised if the token is
+  std::string text;  ///< the text to find and to decode to; normalised if `normalized`
   std::int32_t id = 0;
   bool is_special = false;  ///< decoded to nothing
   bool single_word = false, lstrip = false,
@@ -21,8 +21,8 @@ class AddedTokens {
   AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, Normalizer normalize);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
-  /// Appends the ids of added tokens, and calls rest(text, begins) for the normalised parts between, in turn;
-  /// `begins` is true for one that the text begins with.
+  /// Appends the ids of added tokens, and calls rest(text, begins) for the normalised parts between them, in
+  /// order; `begins` is true for a part at the start of the text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids,
               const std::function<void(const std::string& text, bool begins)>& rest) const;
 
@@ -33,7 +33,7 @@ class AddedTokens {
   };
   struct Part {
     std::string_view text;
-    const AddedToken* token;  // nullptr for what lies between
+    const AddedToken* token;  // nullptr for text between tokens
   };
   std::vector<Part> divided(std::string_view text, const std::vector<Wanted>& wanted) const;
 

@@ -69,7 +69,7 @@ Decoder metaspace_decoder(const Json& part) {
   };
 }
 
-/// `after_join`: the tokens are one text by then, so that only its beginning is stripped.
+/// `after_join`: the tokens are already joined, so that only the beginning of the text is stripped.
 Decoder strip(const Json& part, bool after_join) {
   const auto content = part.at("content").get<std::string>();
   const auto start = part.at("start").get<std::size_t>(), stop = part.at("stop").get<std::size_t>();

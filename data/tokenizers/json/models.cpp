@@ -29,7 +29,7 @@ class UnigramModel : public Model {
     if (part.value("byte_fallback", false)) bytes_ = byte_tokens();
   }
 
-  /// The pieces with the highest sum of scores.
+  /// Chooses the pieces with the highest sum of scores.
   void encode(const std::string& text, std::vector<std::int32_t>& ids) const override {
     struct Node {
       double score = -std::numeric_limits<double>::infinity();
@@ -94,7 +94,7 @@ class UnigramModel : public Model {
   std::size_t longest_ = 0;
 };
 
-/// BERT's: from the left, the longest piece.
+/// BERT's WordPiece: the longest piece, from left to right.
 class WordPieceModel : public Model {
  public:
   explicit WordPieceModel(const Json& part)

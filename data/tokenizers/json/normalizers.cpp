@@ -17,7 +17,7 @@ void append_code_point(std::string& text, std::int32_t code_point) {
   text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count));
 }
 
-/// Each code point by itself: change(code point, result).
+/// Calls change(code point, result) for each code point.
 template <class Change>
 std::string changed(const std::string& text, const Change& change) {
   std::string result;
@@ -26,7 +26,7 @@ std::string changed(const std::string& text, const Change& change) {
   return result;
 }
 
-/// One of Unicode's normal forms. utf8proc_map() takes a time that grows as the square of a run of marks.
+/// One of Unicode's normal forms. utf8proc_map() takes time quadratic in the length of a run of marks.
 std::string normal_form(const std::string& text, int options) {
   const auto chosen = static_cast<utf8proc_option_t>(options);
   std::vector<utf8proc_int32_t> points;

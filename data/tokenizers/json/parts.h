@@ -10,7 +10,7 @@
 #include <vector>
 
 // The stages of a tokenizer.json, in the order in which a text passes them; for sources only. Each is made
-// from its part of the file, and throws UnsupportedPart for what it cannot do as the tokenizers package does.
+// from its part of the file, and throws UnsupportedPart where it would differ from the tokenizers package.
 namespace tapeformer::tokenizer_json {
 
 using Json = nlohmann::json;
@@ -26,10 +26,10 @@ bool is_space(char32_t code_point);
 /// The type of a part; "none" for null.
 std::string type_of(const Json& part);
 
-/// Valid UTF-8 to valid UTF-8.
+/// Maps valid UTF-8 to valid UTF-8.
 using Normalizer = std::function<std::string(const std::string& text)>;
 Normalizer make_normalizer(const Json& part);
-/// The one of SentencePiece's models: `map` in base64 holds what replaces what.
+/// The normaliser of SentencePiece's models; `map` is the table of replacements, in base64.
 Normalizer make_precompiled_normalizer(const std::string& map);
 
 /// A part of a text, valid UTF-8.
@@ -37,11 +37,11 @@ struct Piece {
   std::string text;
   bool begins_text = false;
 };
-/// Divides pieces further, and may change them.
+/// Splits pieces further, and may change them.
 using Splitter = std::function<void(std::vector<Piece>& pieces)>;
 Splitter make_splitter(const Json& part);
 
-/// From one piece to ids.
+/// Maps a piece to ids.
 class Model {
  public:
   using Vocabulary = std::unordered_map<std::string, std::int32_t>;
@@ -60,7 +60,7 @@ std::unique_ptr<Model> make_byte_pair_model(const Json& part);
 std::unique_ptr<Model> make_unigram_model(const Json& part);
 std::unique_ptr<Model> make_word_piece_model(const Json& part);
 
-/// The text that a token adds, as its first token or as a later one. May be a part of a character.
+/// The text that a token adds, as the first token or a later one. May be a part of a character.
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
 Decoder make_decoder(const Json& part);
 
@@ -71,9 +71,9 @@ struct Match {
 };
 using Matcher = std::function<std::vector<Match>(std::string_view text)>;
 /// A regular expression of the kind that tokenizer.json files have, by PCRE2.
-/// Throws:  Error if it is none; when it runs, DataError if it takes too long
+/// Throws:  Error if it is malformed; when it runs, DataError if it takes too long
 Matcher make_regex(const std::string& pattern);
-/// `text` with `content` in the place of every match.
+/// `text` with every match replaced by `content`.
 std::string replaced(std::string_view text, const Matcher& matches, const std::string& content);
 /// From {"String": text} or {"Regex": pattern}.
 Matcher make_matcher(const Json& pattern);

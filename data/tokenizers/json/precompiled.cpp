@@ -44,7 +44,7 @@ std::size_t grapheme_length(std::string_view text) {
   return length;
 }
 
-/// The map: a double-array trie of what is replaced, and the replacements, each ended by a NUL.
+/// The map: a double-array trie of the replaced texts, and the replacements, each ended by a NUL.
 /// Source:  Darts-clone's units, as SentencePiece writes them
 struct Map {
   std::vector<std::uint32_t> units;

@@ -18,8 +18,8 @@ std::string message_of(int code) {
                                                               : reinterpret_cast<const char*>(text);
 }
 
-/// `pattern` with \s and \w as the tokenizers package understands them: to PCRE2 U+180E is a space, and marks
-/// are not part of a word. Refuses what the two understand otherwise.
+/// `pattern` with \s and \w as in the tokenizers package: in PCRE2, U+180E is a space and marks are not part
+/// of a word. Refuses other syntax that differs between the two.
 std::string with_classes(const std::string& pattern) {
   const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
   std::string result;
@@ -76,7 +76,7 @@ struct Regex {
   std::unique_ptr<pcre2_match_context, Free> limits;
 };
 
-/// The matches and what lies between them.
+/// The matches and the texts between them.
 std::vector<Match> matches_in(const Regex& regex, std::string_view text) {
   const std::unique_ptr<pcre2_match_data, Regex::Free> data(
       pcre2_match_data_create_from_pattern(regex.code.get(), nullptr));
@@ -91,7 +91,7 @@ std::vector<Match> matches_in(const Regex& regex, std::string_view text) {
       throw Error("[tokenizer] the tokenizer.json's pattern gives up on this text: " + message_of(result) +
                   "; try a text with shorter words");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-    if (ends[1] == ends[0]) {  // an empty match divides, and the search goes on behind the next character
+    if (ends[1] == ends[0]) {  // an empty match splits, and the search continues after the next character
       from = ends[1] + 1;
       while (from < text.size() && (text[from] & 0xc0) == 0x80) ++from;
       continue;

@@ -5,12 +5,12 @@
 namespace tapeformer::tokenizer_json {
 namespace {
 
-/// A code point each; ASCII's symbols count as punctuation.
+/// Patterns of one code point; ASCII's symbols count as punctuation.
 constexpr const char *kSpace = R"(\s)", *kPunctuation = R"([!-/:-@\[-`{-~\p{P}])", *kNumeral = R"(\p{N})";
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The parts of a piece, after "behavior" in the file: what becomes of the matches.
+/// The parts of a piece; `behavior` says what becomes of the matches.
 std::vector<std::string> divided(const std::vector<Match>& matches, const std::string& behavior) {
   std::vector<std::string> parts;
   bool was_match = false;
@@ -48,7 +48,7 @@ Splitter splitter_of(const Matcher& matches, const std::string& behavior, bool i
   throw UnsupportedPart{"a split with the behavior " + behavior};
 }
 
-/// Calls change(piece) for each.
+/// Calls change(piece) for each piece.
 template <class Change>
 Splitter each(const Change& change) {
   return [change](std::vector<Piece>& pieces) {

@@ -114,13 +114,13 @@ class TokenizerJson : public Tokenizer {
     const auto found = model_->vocabulary().find(token);
     return found == model_->vocabulary().end() ? std::nullopt : std::optional(found->second);
   }
-  // safe_cut is 0: what a normaliser or a pattern makes of a text may depend on all that follows.
+  // safe_cut is 0: the result of a normaliser or a pattern may depend on all of the text that follows.
   const char* kind() const override { return "tokenizer_json"; }
   std::string serialize() const override { return write_tokenizer_file(kind(), text_); }
 
  private:
   static constexpr Index kMostGaps = 1 << 16;  // ids without a token
-  /// What it adds as the first token of a text, and later.
+  /// The text that a token adds at the start, and later.
   struct Token {
     std::string first, within;
     bool is_silent = false;

@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// A share that is that of `dropout` unless it is set.
+/// A dropout rate, which is unset in our configuration if it equals `dropout`.
 void describe_share(TranslationMap& map, const char* theirs, std::optional<double>& ours) {
   const double dropout = map.model.layer.dropout;
   if (map.reads) ours = map.reads->rate(theirs, 0);
@@ -129,7 +129,7 @@ TensorNames bart_names() {
   names.list.push_back({"head.weight", {"lm_head.weight"}});
   names.list.push_back({"head.bias", {"final_logits_bias"}});
   names.shared_embedding = "model.shared.weight";
-  names.unused_positions = 2;  // BART's, from when the id of padding was among them
+  names.unused_positions = 2;  // in BART positions once began after padding's id
   return names;
 }
 

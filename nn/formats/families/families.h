@@ -27,16 +27,16 @@ TranslationFamily mt5_family();
 void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
-/// Biases of all of attention's projections, or of none.
+/// Biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
 /// Biases of queries, keys and values, and of the output, for which the file has no field.
 void fix_biases(ConfigMap& map, bool inputs, bool output);
-/// Norms of queries and keys, with the epsilon of the others, which is described before.
+/// Norms of queries and keys, with the other norms' epsilon, which must be described before.
 void describe_qk_norms(ConfigMap& map, QkNorm norm);
 
 /// The width of the sliding window, for all layers.
 void describe_window(ConfigMap& map);
-/// The fields of a window, which are refused with a value.
+/// The fields of a window, which must be unset.
 void refuse_window(ConfigMap& map);
 /// The layers with the window, by layer_types, or by has_window(layer) where the file has none.
 void describe_layer_types(ConfigMap& map, const std::function<bool(Index layer)>& has_window);
@@ -65,9 +65,9 @@ void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, doub
 /// scale_embedding.
 void describe_bart_sizes(TranslationMap& map, Index context, const char* activation = "gelu",
                          bool is_scaled = false);
-/// Heads as wide as the states divided by their number, on either side, for a model that is fitted.
+/// Fits the heads of both sides, whose numbers must divide the width of the states.
 void fit_bart_heads(EncoderDecoderConfig& model);
-/// Layers that are left out at random in training, which is refused.
+/// Refuses layers that are dropped at random in training.
 void refuse_layer_drop(TranslationMap& map);
 /// One table for both sides and the head.
 void describe_one_vocabulary(TranslationMap& map);
@@ -81,10 +81,10 @@ void describe_t5(TranslationMap& map, const char* feed_forward);
 /// The names of the tensors of BART and its relatives.
 TensorNames bart_names();
 TensorNames t5_names();
-/// The names of the tensors, those of the two norms of a layer included.
+/// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
-/// Llama's names and norms of what sublayers add, with gains that are stored less 1.
+/// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
 TensorNames gemma_names();
 
 }  // namespace tapeformer

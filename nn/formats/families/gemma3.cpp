@@ -3,7 +3,7 @@
 namespace tapeformer {
 namespace {
 
-/// The rotary base of layers with a window, which have no scaling.
+/// The rotary base of layers with a window, whose positions are not scaled.
 void describe_window_base(ConfigMap& map) {
   map.has({"window_rotary_base"});
   double& base = map.model.window_rotary_base;

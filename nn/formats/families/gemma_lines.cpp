@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// The whole number n of which a scale of scores is 1 / sqrt(n); 0 if there is none.
+/// The whole number n for which the scale of scores is 1 / sqrt(n); 0 if there is none.
 Index whole_number(double score_scale) {
   const double n = std::round(1 / (score_scale * score_scale));
   return n < 1e9 && 1 / std::sqrt(n) == score_scale ? static_cast<Index>(n) : 0;

@@ -19,7 +19,7 @@ void describe_gpt2(ConfigMap& map) {
   map.field("tie_word_embeddings", "tie_head", true);
   map.demand("scale_attn_weights", true);
   map.demand("scale_attn_by_inverse_layer_idx", false);
-  // An order of computation for half precision, a size that nothing depends on, and a head for other tasks.
+  // An order of computation for half precision, an unused size, and a head for other tasks.
   map.ignore({"reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
               "summary_proj_to_labels", "summary_first_dropout"});
   // Biases that a model lacks are written as zeros.

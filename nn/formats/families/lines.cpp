@@ -24,7 +24,7 @@ void describe_heads(ConfigMap& map, Index key_heads) {
   model.width = (model.width + attention.heads - 1) / attention.heads * attention.heads;
 }
 
-/// The width of heads, whose components rotary positions rotate in pairs.
+/// The width of heads, which is even, as rotary positions rotate pairs of components.
 void describe_head_width(ConfigMap& map, Index otherwise) {
   map.has({"head_width"});
   Index& width = map.model.attention.key_width;

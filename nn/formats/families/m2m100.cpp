@@ -10,7 +10,7 @@ void describe_m2m100(TranslationMap& map) {
   map.fixed("positions", std::string("sinusoidal_fairseq"));
   map.fixed("head_bias", false);
   map.demand("pad_token_id", 1);  // positions are counted from the next number on
-  // Layers that are left out at random in training, where ours all stay.
+  // Layers are dropped at random in training, which we do not do.
   map.ignore({"encoder_layerdrop", "decoder_layerdrop"});
   if (map.writes)
     (*map.writes)["encoder_layerdrop"] = (*map.writes)["decoder_layerdrop"] = 0.0,

@@ -3,7 +3,7 @@
 namespace tapeformer {
 namespace {
 
-/// Embeddings of both sides and the head that are one table, or each side's own, with the head or without.
+/// Embeddings of both sides and the head in one table, or in one per side, with the head tied or not.
 void describe_ties(TranslationMap& map) {
   EncoderDecoderConfig& model = map.model;
   map.has({"tie_embeddings", "tie_target_head"});

@@ -76,7 +76,7 @@ void describe_t5(TranslationMap& map, const char* feed_forward) {
   for (const char* const scale : {"score_scale", "embedding_scale"}) map.fixed(scale, 1.0);
   map.fixed("tie_embeddings", true);
   map.field("tie_word_embeddings", "tie_target_head", true);
-  // The deviation of initial weights, a head for other tasks, and what the fields above say.
+  // The deviation of initial weights, a head for other tasks, and repetitions of the fields above.
   map.ignore({"initializer_factor", "classifier_dropout", "output_past", "head_dim"});
 }
 
