@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// An option as it is given.
+/// An option as on the command line.
 std::string given(const ConfigField& option) {
   const std::string flag = flag_of(option.name), text = option.text();
   if (std::holds_alternative<bool>(option.zero())) return text == "true" ? flag : flag + "=" + text;

@@ -10,10 +10,10 @@
 
 namespace tapeformer {
 
-/// The options of a model, and those that a format wants instead.
+/// A model's options, each with the one that a format wants instead.
 using OptionChanges = std::vector<std::pair<std::string, std::string>>;
 
-/// The changes that a format wants of a model as options, or as fields of config.json where it has none.
+/// The changes that a format wants of a model, as options, or as fields of config.json without an option.
 /// `now` and `then` are a program's options for the model and for the changed one; `others` are the options,
 /// by field, whose names are different.
 OptionChanges changed_options(const std::vector<FieldChange>& changes, const FieldList& now,

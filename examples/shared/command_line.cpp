@@ -41,7 +41,7 @@ std::string command_names(const CLI::App& app) {
   return joined(commands_of(app), ", ", [](const CLI::App* command) { return command->get_name(); });
 }
 
-/// Our options, of which a command has some, and what other programs call them.
+/// Our options, of which a command has some, and their names in other programs.
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"--learning-rate", "lr max-lr base-lr"},
     {"--minimum-learning-rate", "min-lr"},
@@ -100,8 +100,8 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"--length-penalty", "lenpen"},
 };
 
-/// The option of `command` that `unknown` may be meant to be: one that other programs call so, else the
-/// nearest, or one that it begins with.
+/// The option of `command` that `unknown` may mean: one with that name in other programs, else the nearest,
+/// or one that it begins with.
 std::string likely_option(const CLI::App& command, const std::string& unknown) {
   std::string plain = unknown.substr(std::min(unknown.find_first_not_of('-'), unknown.size()));
   std::replace(plain.begin(), plain.end(), '_', '-');
@@ -122,7 +122,7 @@ std::string likely_option(const CLI::App& command, const std::string& unknown) {
   return likely;
 }
 
-/// With a mark, as at the end of every word: of a text in brackets CLI11 would make a list.
+/// A bracket with a mark, as at the end of every word: CLI11 would parse a text in brackets as a list.
 constexpr const char* kMarkedBracket = "]\x01";
 
 std::string without_mark(std::string text) {
@@ -300,7 +300,7 @@ Command CommandLine::command(const std::string& name, const std::string& help) c
 void CommandLine::version(const std::string& text) const { app_->set_version_flag("--version", text); }
 
 bool CommandLine::read(int argc, const char* const* argv) const {
-  for (int i = 1; i < argc; ++i) {  // which values CLI11 takes for these differs between its versions too
+  for (int i = 1; i < argc; ++i) {  // CLI11's versions also accept different values for these
     const std::string text = argv[i], name = text.substr(0, text.find('='));
     if (name.rfind("--no-", 0) == 0 && name != text) throw Error(name + " takes no value; got " + text);
   }

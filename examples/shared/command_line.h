@@ -5,31 +5,31 @@
 
 #include <memory>
 
-namespace CLI {  // which command_line.cpp alone includes: four seconds of compiling a file
+namespace CLI {  // included by command_line.cpp alone: it takes four seconds to compile
 class App;
 class Option;
 }  // namespace CLI
 
 namespace tapeformer {
 
-/// An option, flag or positional argument of a command; a copy is the same one.
+/// An option, flag or positional argument of a command; copies refer to the same one.
 class CommandOption {
  public:
   explicit CommandOption(CLI::Option* option) : option_(option) {}
   CommandOption required() const;
-  /// The heading that --help lists it under.
+  /// Sets its heading in --help.
   CommandOption group(const std::string& name) const;
-  /// Given several times, the last one counts.
+  /// Lets it be given several times, of which the last one counts.
   CommandOption take_last() const;
   CommandOption one_of(const std::vector<std::string>& words) const;
   CommandOption not_empty() const;
   /// For a list: each occurrence takes one value.
   CommandOption one_at_a_time() const;
-  /// Without a value it is `value`; `type` is what --help calls it.
+  /// Makes its value optional: without one it is `value`; --help calls the value `type`.
   CommandOption optional_value(const std::string& value, const std::string& type) const;
   CommandOption needs(CommandOption other) const;
   CommandOption excludes(CommandOption other) const;
-  /// Sets `given` once it is given.
+  /// Sets `given` when the option is given.
   CommandOption tells(bool& given) const;
   bool given() const;
 
@@ -38,20 +38,19 @@ class CommandOption {
 };
 
 /// The number in an option's text, read strictly: CLI11 would wrap a negative number, clamp one that is too
-/// large, and take nan and inf.
-/// Throws: Error naming the option and what it got
+/// large, and accept nan and inf.
+/// Throws: Error naming the option and its text
 template <class Number>
 Number parsed(const std::string& name, const NumberRule& rule, const std::string& text);
 
 /// A program or one of its commands, to which options are added; copies refer to the same one. Names with
-/// dashes are options ("--width"), others positional arguments. Fields hold their defaults and must outlive
-/// it.
+/// dashes are options ("--width"), others positional arguments. Fields hold defaults and must outlive it.
 class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
   /// An option of type string, int, Index, std::uint64_t, double, an optional one of these, or a list of
-  /// strings. --help shows what the field holds now.
+  /// strings. --help shows the present value of the field.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {
@@ -59,7 +58,7 @@ class Command {
     return value<Value>(
         name, field, [&field](const Value& given) { field = given; }, help, rule);
   }
-  /// An option, or of bool a flag, whose value `set` takes; --help shows `now`.
+  /// An option, or a flag for bool, whose value is passed to `set`; --help shows `now`.
   template <class Value>
   CommandOption value(const std::string& name, const std::optional<Value>& now,
                       const std::function<void(const Value&)>& set, const std::string& help,
@@ -80,16 +79,16 @@ class Command {
   CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
   /// A flag that clears `field`.
   CommandOption negative_flag(const std::string& name, bool& field, const std::string& help) const;
-  /// The end of --help.
+  /// Sets the end of --help.
   void footer(const std::string& text) const;
 
   /// The option with that name, which must exist.
   CommandOption find(const std::string& name) const;
-  /// Names of the options that were given, of these groups.
+  /// The names of given options in these groups.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
   /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
   void refuse(std::initializer_list<const char*> names, const std::string& when) const;
-  /// Throws: the same if another one than these was given
+  /// Throws: the same if any other option was given
   void refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const;
   /// True if this command was chosen.
   bool chosen() const;
@@ -108,26 +107,26 @@ class Command {
                          const std::string& help) const;
 };
 
-/// The command line of a program, and the owner of what handles speak of.
+/// The command line of a program, which owns what the handles refer to.
 class CommandLine : public Command {
  public:
   explicit CommandLine(const std::string& description = {});
   ~CommandLine();
 
-  /// Adds a command, one of which must be chosen then.
+  /// Adds a command; if there are any, one must be chosen.
   Command command(const std::string& name, const std::string& help = {}) const;
   /// Adds --version, which prints `text`.
   void version(const std::string& text) const;
 
   /// False if it asks for help or the version, which are printed.
-  /// Throws: Error with one line that says what is wrong, and for an unknown option which one may be meant
+  /// Throws: Error with one line on the mistake, which for an unknown option suggests another
   bool read(int argc, const char* const* argv) const;
 
  private:
   std::unique_ptr<CLI::App> owned_;
 };
 
-/// The command line as a shell would take it again.
+/// The command line, quoted for a shell.
 std::string command_text(const std::vector<std::string>& words);
 
 /// Adds --average to a command that uses a model; 0 means the best weights.

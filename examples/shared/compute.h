@@ -6,14 +6,14 @@ namespace tapeformer {
 
 class Command;
 
-/// The device that a model computes on, and its precision.
+/// A model's device and precision.
 struct Compute {
   Device device;
   std::string precision = "f32";
   bool graphs = true;  ///< on a GPU, steps that repeat are queued as CUDA graphs: see CudaGraphCache
-  Index threads = 0;   ///< of the host; 0 for as many as now
+  Index threads = 0;   ///< of the host; 0 leaves the number as it is
 
-  /// Moves the model and sets the precision, also that of f32 matrix products.
+  /// Moves the model and sets its precision, also for f32 matrix products.
   void apply(Module& model) const;
   /// "computes on cuda:0 (NVIDIA H200, 139 GiB, sm_90) in bf16"
   std::string text() const;
@@ -21,19 +21,19 @@ struct Compute {
   std::string usage_text() const;
 };
 
-/// The options that choose it.
+/// The options that choose device and precision.
 struct ComputeOptions {
-  std::string device;  ///< as Device::named() takes it; empty for default_device()
+  std::string device;  ///< a name for Device::named(); empty for default_device()
   std::string
       precision;  ///< f32; on a GPU also tf32 (factors of matrix products are rounded) or bf16 (weights
-                  ///< and activations); empty if the command line does not say
+                  ///< and activations); empty if not given
   bool graphs = true;
   Index threads = 0;
 
   /// Adds --device, whose default is then a GPU if there is one; for commands with a `model` also --threads,
-  /// --precision and --no-graphs. `otherwise` is what the help adds to the first two's defaults.
+  /// --precision and --no-graphs. The help adds `otherwise` to the defaults of threads and precision.
   void add_to(const Command& command, bool model = true, const std::string& otherwise = {});
-  /// `unsaid` is the precision if the command line does not say.
+  /// The choice; `unsaid` is the precision if none was given.
   /// Throws: DeviceError if there is no such GPU; Error for a precision that the device does not support
   Compute chosen(const std::string& unsaid = "f32") const;
 };

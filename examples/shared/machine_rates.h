@@ -19,7 +19,7 @@ template <class T>
 double peak_rate() {
   using kernels::Lanes;
   constexpr int kChains = 12;      // enough to hide the latency of two units, few enough for 16 registers
-  constexpr Index kSteps = 40000;  // a millisecond or two
+  constexpr Index kSteps = 40000;  // one or two milliseconds
   constexpr int kRounds = 20;
   const double flops =
       2.0 * kChains * kSteps * static_cast<double>(kernels::kLanes<T>) * omp_get_max_threads();
@@ -31,7 +31,7 @@ double peak_rate() {
     {
       const Lanes<T> by(factor), plus(T(1) - factor);
       Lanes<T> chains[kChains];
-      for (int k = 0; k < kChains; ++k) chains[k] = Lanes<T>(T(k));  // different, or they would be merged
+      for (int k = 0; k < kChains; ++k) chains[k] = Lanes<T>(T(k));  // distinct, so that none are merged
 #pragma omp barrier
 #pragma omp master
       begun = now_seconds();
@@ -51,9 +51,9 @@ double peak_rate() {
   return best;
 }
 
-/// Bytes per second that memory or, where they fit, the caches can give to all threads, or to one if that is
-/// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else
-/// a = b + s c, which moves more than it says: a line that is stored is fetched first, and does not count.
+/// The bandwidth of memory, or of the caches where the arrays fit, for all threads, or for one if that is
+/// faster: the best of many passes over arrays of `bytes` in total. In place: a = a + s b. Else a = b + s c,
+/// which moves more than is counted: a stored line is fetched first.
 /// Source:  McCalpin 1995, "Memory bandwidth and machine balance in current high performance computers"
 inline double bandwidth(double bytes, bool in_place) {
   static std::map<std::pair<int, bool>, double> known;

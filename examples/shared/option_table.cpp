@@ -53,7 +53,7 @@ void add_options(const Command& command, FieldList&& fields) {
       const std::vector<std::string>& choices = field.choices();
       const auto* word = std::get_if<std::string>(&value);
       if (word != nullptr && *word == "true" && !choices.empty() && choices.front() == "none")
-        value = choices[1];  // as in older files, which have a flag instead of a name
+        value = choices[1];  // older files have a flag instead of a name
       check_value(flag, field, value);
       try {
         field.set(value);
@@ -114,8 +114,8 @@ void check_trained(const std::string& folder) {
 }
 
 void read_options(const RunFolder& folder, FieldList&& fields) {
-  // A model is measured or trained further without the names of what trained it, such as its optimizer's,
-  // which may have been retired. Fields that change the model are in its own configuration too.
+  // A model can be evaluated or fine-tuned without knowing what trained it, such as an optimizer that has
+  // been retired. Fields that change the model are in its own configuration too.
   try {
     Json training = folder.config().at("training");
     erase_retired_fields(training);

@@ -5,33 +5,33 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
-// Options of a program, described as the fields of a configuration are: see config_field.h.
+// A program's options, described like the fields of a configuration: see config_field.h.
 namespace tapeformer {
 
-/// "--learning-rate" of learning_rate.
+/// "--learning-rate" for learning_rate.
 std::string flag_of(std::string name);
 
 inline void require(bool holds, const std::string& rule) {
   if (!holds) throw Error(rule);
 }
 
-/// A flag that says the opposite of `member`.
+/// A flag that is the negation of `member`.
 Property negated(bool& member);
 
-/// Defaults for the options of a run, under a name; every option can still be given.
+/// Named defaults for the options of a run; every option can still be given.
 struct Preset {
   const char* name;
   const char* about;                 ///< one line for --help
-  std::vector<const char*> options;  ///< what differs from the options' own defaults, as JSON, in order
+  std::vector<const char*> options;  ///< values unlike the options' own defaults, as JSON, in order
 };
 
-/// Throws: Error listing the names there are.
+/// Throws: Error that lists the presets' names.
 const Preset& preset_named(const std::vector<Preset>& presets, const std::string& name);
 
-/// The value of --preset among a program's arguments; empty if it is not there.
+/// The value of --preset among a program's arguments; empty if there is none.
 std::string preset_named_in(int argc, const char* const* argv);
 
-/// A paragraph for --help, with what `further` says of a preset.
+/// A paragraph for --help; `further` adds a text to each preset.
 std::string presets_text(const std::vector<Preset>& presets,
                          const std::function<std::string(const Preset&)>& further = {});
 
@@ -39,15 +39,14 @@ std::string presets_text(const std::vector<Preset>& presets,
 /// lists.
 void add_options(const Command& command, FieldList&& fields);
 
-/// Makes the options that name files and folders absolute paths, so that a run can be resumed and evaluated
-/// from another folder.
+/// Makes paths in options absolute, so that a run can be resumed and evaluated from another folder.
 void make_absolute(FieldList&& fields);
 
-/// An option that an older run lacks keeps its default.
+/// Reads options; one that an older run lacks keeps its default.
 /// Throws: CheckpointError that names an unusable or unknown option
 void read_options(const nlohmann::ordered_json& json, FieldList&& fields);
 
-// The options of a run to JSON and back; from_json() is as read_options().
+// The options of a run to JSON and back; from_json() as read_options().
 template <class Options, class = decltype(Options::training)>
 void to_json(nlohmann::ordered_json& json, const Options& options) {
   write_fields(json, fields_of(options));
@@ -73,16 +72,16 @@ Options options_of(const RunFolder& folder) {
   return options;
 }
 
-/// The log's text on a run that starts from the model in the folder `from`. A second line names the options
-/// of `Preset`, `Training` and dropout in which it differs from that model's run, with that run's values in
-/// brackets: "--dropout 0.1 (0.05)"; none if the folder does not tell. `now` are the new run's options.
+/// The log's text on a run that starts from the model in the folder `from`. If the folder has that model's
+/// options, a second line names those of `Preset`, `Training` and dropout that differ in the new run, whose
+/// options are `now`, with the old values in brackets: "--dropout 0.1 (0.05)".
 std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_json& now,
                              const FieldList& fields);
 
-/// Makes `model`, the options as the model in the folder `from` has them, those of a run that starts
-/// from it: its shares of dropout are the ones that `asked`, a list of the same options, has.
-/// Throws: Error naming an option of the groups Model and Vocabulary that `command` was given and that says
-///         otherwise
+/// Turns `model`, the options of the model in the folder `from`, into those of a run that starts from it: its
+/// dropout rates become those in `asked`, a list of the same options.
+/// Throws: Error naming an option of the groups Model and Vocabulary that `command` was given and that
+///         contradicts them
 void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,
                      const Command& command);
 

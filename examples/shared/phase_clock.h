@@ -11,13 +11,13 @@ namespace tapeformer {
 enum class Phase {
   start,        ///< data, vocabularies, model: everything before the first step
   batches,      ///< preparing the next batch
-  forward,      ///< the model on it, and the loss
+  forward,      ///< the model and the loss
   backward,     ///< gradients
-  update,       ///< their norm, and the optimizer
-  validation,   ///< validations and the measurements at the end
-  checkpoints,  ///< writing weights, after trying them
+  update,       ///< the norm of gradients, and the optimizer
+  validation,   ///< validations and the final evaluation
+  checkpoints,  ///< writing weights and checkpoints
   samples,      ///< sample outputs
-  log,          ///< the log, metrics, and the rest
+  log,          ///< the log, metrics, and everything else
   waiting,      ///< for the other processes of the run
 };
 constexpr std::array<const char*, 10> kPhaseNames = {"start",  "batches",    "forward",     "backward",
@@ -25,7 +25,7 @@ constexpr std::array<const char*, 10> kPhaseNames = {"start",  "batches",    "fo
                                                      "log",    "waiting"};
 
 /// Measures where the time goes. Every moment since the clock was made belongs to one phase, so the phases
-/// add up to the whole.
+/// add up to the total.
 class PhaseClock {
  public:
   PhaseClock();
@@ -34,7 +34,7 @@ class PhaseClock {
   Phase enter(Phase phase);
   /// The seconds spent so far, by phase.
   std::array<double, kPhaseNames.size()> seconds() const;
-  /// Since the clock was made.
+  /// The seconds since the clock was made.
   double total() const;
   double seconds(Phase phase) const { return seconds()[static_cast<std::size_t>(phase)]; }
   /// "of 55 s: steps 96.4 % (forward 30.1, backward 60.2, update 6.1), start 0.5 %, ...".

@@ -27,7 +27,7 @@ void say(const char* text) {
   if (text != nullptr) std::fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", text);
 }
 
-/// A message as a terminal may see it: parts of files that it quotes may be long, or control the terminal.
+/// A message fit for a terminal: quoted parts of files may be long or contain control sequences.
 std::string printable(const std::string& what) {
   constexpr std::size_t kMostBytes = 4000;
   std::string text;
@@ -47,13 +47,13 @@ int fail(const char* name, const std::string& problem) {
   const std::string what = printable(problem);
   const std::string rank = name_of_this_rank();
   if (rank.empty()) {
-    // Before it has joined the others, a process finds what all of them find, and rank 0 tells it. The
-    // launcher ends all when the first one has ended, so that must not be another.
+    // Before the ranks have joined, all of them find the same problem, and rank 0 reports it. The launcher
+    // ends all when the first one has ended, so that must not be another.
     if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
     if (launched_rank().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     return kExitBadInput;
   }
-  // All may have found it here too. Then the first one ends them, which the launcher lets them know.
+  // All may have found the same problem here too. Then the launcher ends them once the first one has ended.
   for (int tenths = 0; tenths < 10 * launched_rank().rank && tenths < 50; ++tenths) {
     if (interrupted()) return kExitBadInput;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -78,7 +78,7 @@ void answer(const sigset_t& signals) {
     tell_clock_of_running();
     if (signal < 0 || (signal == SIGCONT && was_stopped)) continue;
     if (!interrupt_seen) {
-      // A launcher also sends it when another rank has died, and the rank that saves says so.
+      // A launcher also sends it when another rank has died; the rank that saves reports that.
       if (alone) say(said_at_interrupt);
       interrupt_seen = true;
       asked = now;
@@ -89,7 +89,7 @@ void answer(const sigset_t& signals) {
   }
 }
 
-/// After what is in `try`, whose memory is free again by now; still, there may be too little for a text.
+/// Called after a `try` block, whose memory is free by then; there may still be too little for a text.
 int fail_without_memory(const char* name) {
   try {
     const std::int64_t held = pool_statistics().held_bytes;
@@ -106,7 +106,7 @@ int fail_without_memory(const char* name) {
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file larger than ulimit -f allows is an error that has a message
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding ulimit -f is then an error with a message
   try {
     share_processors();
     const int code = body();
@@ -133,7 +133,7 @@ void remember_interrupts() {
     if (!is_ignored(signal)) sigaddset(&signals, signal);
   if (launched_rank().size > 1) sigaddset(&signals, SIGCONT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // This one comes to the thread that writes, outside any kernel.
+  // SIGPIPE is delivered to the thread that writes, outside any kernel.
   if (!is_ignored(SIGPIPE)) std::signal(SIGPIPE, [](int) { interrupt_seen = true; });
   tell_clock_of_running();
   std::thread([signals] { answer(signals); }).detach();

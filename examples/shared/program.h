@@ -22,7 +22,7 @@ int run_program(const char* name, const std::function<int()>& body);
 /// under it SIGCONT counts too, unless the process had been stopped.
 void remember_interrupts();
 bool interrupted();
-/// Sets the text that is printed at the first Ctrl-C, which must stay alive, or nullptr (the default) for
+/// Sets the text that is printed at the first Ctrl-C, which must outlive its use; nullptr (the default) for
 /// none. Returns the previous one.
 const char* say_at_interrupt(const char* text);
 constexpr const char* kStopping = "stopping; once more leaves at once";

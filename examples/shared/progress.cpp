@@ -11,7 +11,7 @@ namespace tapeformer {
 
 namespace {
 
-/// The clock of now_seconds(), whose every look notices a stop: the first thread that runs again may ask.
+/// The clock of now_seconds(), which notices a stop at every call, from whichever thread runs first again.
 class RunningClock {
  public:
   double look(bool tells) {
@@ -82,7 +82,7 @@ void Progress::status(const std::string& line) {
   if (!terminal_ || (last_ >= 0 && now - last_ < 0.2)) return;
   last_ = now;
   shown_ = true;
-  const int width = terminal_size().first - 1;  // a wrapped line could not be rewritten
+  const int width = terminal_size().first - 1;  // a wrapped line cannot be rewritten
   std::fprintf(stderr, "\r\033[K%.*s", width, line.c_str());
   std::fflush(stderr);
 }

@@ -10,17 +10,17 @@
 
 namespace tapeformer {
 
-/// Seconds on a clock that never jumps, whatever is done to the time of day, and that does not count the
-/// time asleep of a machine, nor of a stopped process that calls tell_clock_of_running().
+/// Seconds on a clock that never jumps, even if the time of day is changed. It does not count the time that
+/// the machine sleeps, or that a process is stopped that calls tell_clock_of_running().
 double now_seconds();
 /// For tests: makes now_seconds() return clock(), or the true time again if `clock` is empty.
 void set_clock(std::function<double()> clock);
-/// To be called several times a second once it was called: what is longer than a second between two calls is
+/// Must be called several times a second from its first call on: a gap of more than a second is taken for
 /// time in which the process was stopped (Ctrl-Z, SIGSTOP).
 void tell_clock_of_running();
 /// "45 s", "3 min 20 s", "2 h 05 min".
 std::string duration_text(double seconds);
-/// To four digits, and all of those before the point up to a thousand million: "4.348", "25756".
+/// To four digits, and all digits before the point below 10^9: "4.348", "25756".
 std::string number_text(double number);
 /// To three digits: "13.1 ms", "1.31 s", "2 min 11 s".
 std::string short_duration_text(double seconds);
@@ -30,14 +30,14 @@ inline std::string count_text(Index count) { return count_text(static_cast<doubl
 /// "1.5 GiB".
 std::string bytes_text(double bytes);
 
-/// Prints what format() returns on standard output.
+/// Prints a text of format() on standard output.
 template <class... Values>
 void print(std::string_view pattern, const Values&... values) {
   std::fputs(format(pattern, values...).c_str(), stdout);
 }
 
-/// A progress line that is rewritten in place on a terminal; in a log, only the lines to keep. Writes to
-/// standard error, so that results on standard output stay clean.
+/// A progress line that is rewritten in place on a terminal; a log gets only permanent lines. Writes to
+/// standard error, so that standard output has only results.
 class Progress {
  public:
   Progress();
@@ -51,17 +51,17 @@ class Progress {
   void status(const std::string& line);
   /// Prints a line that stays.
   void log(const std::string& line);
-  /// Draws lines on a terminal below what stays, in the place of those drawn before. They must be narrower
-  /// than the terminal.
+  /// Draws lines on a terminal below the permanent ones, in place of those drawn before. They must be
+  /// narrower than the terminal.
   void draw(const std::vector<std::string>& lines);
-  /// Leaves what was drawn where it is.
+  /// Keeps the drawn lines where they are.
   void end_drawing() { drawn_.clear(); }
   /// Erases the line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
   /// Columns and rows of the terminal; 80 and 24 if it does not say.
   static std::pair<int, int> terminal_size();
-  /// From now on nothing is written: another process does.
+  /// From now on nothing is written: another process writes.
   void be_silent() { silent_ = true, terminal_ = false; }
 
  private:

@@ -45,7 +45,7 @@ std::string share_machine(Communicator& ranks, Compute& compute) {
   const std::string host = host_name(), processors = allowed_processors();
   const std::vector<std::string> hosts = ranks.gather(host);
   if (compute.device.is_cuda()) {
-    // A launcher may show each rank a GPU of its own only. Two ranks on one GPU are refused by NCCL's end.
+    // A launcher may show each rank only its own GPU. NCCL refuses two ranks on one GPU.
     const auto on_this_machine = std::count(hosts.begin(), hosts.begin() + ranks.rank(), host);
     compute.device.index = static_cast<int>(on_this_machine % std::max(1, cuda::device_count()));
     return {};

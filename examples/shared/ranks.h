@@ -6,21 +6,21 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-/// The processes of one run, which a launcher has started with the same command.
+// The processes of one run, which a launcher has started with the same command.
 namespace tapeformer {
 
-/// Runs `body` on rank 0, and on the others when rank 0 is through: it makes what they only read.
+/// Runs `body` on rank 0, and on the others when rank 0 is done: it writes files that they only read.
 void first_rank_first(Communicator& ranks, const std::function<void()>& body);
 
-/// Divides the machine between its ranks: the threads, where several may use the same processors and nothing
-/// else says how many, or the GPUs. Returns what to tell the user, or nothing.
+/// Divides the machine between its ranks: the threads, where several ranks may use the same processors and
+/// their number is not given, or the GPUs. Returns a note for the user, or nothing.
 std::string share_machine(Communicator& ranks, Compute& compute);
 
-/// Refuses ranks that were started with another command, version or data: `state` is what a checkpoint says
-/// of the run. Throws: CommunicationError naming rank and option
+/// Refuses ranks that were started with another command, version or data: `state` is a checkpoint's
+/// description of the run. Throws: CommunicationError naming rank and option
 void require_same_training(Communicator& ranks, const nlohmann::ordered_json& state);
 
-/// The share of `seconds` that each rank has waited, from 0 to 1.
+/// Each rank's share of waiting in `seconds`, from 0 to 1.
 std::vector<double> waiting_shares(Communicator& ranks, double waited, double seconds);
 
 /// "communication: 12.3 s, 80 % of it beside the computation; each process waited 2.1, 3.0 % of the time".

@@ -58,7 +58,7 @@ struct CollectState : OptimizerVisitor {
   void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
 };
 
-/// For a process whose share of the state another one writes: it keeps nothing of the whole.
+/// For a process whose share of the state another one writes: it keeps none of the whole tensors.
 struct IgnoreState : OptimizerVisitor {
   void tensor(const std::string&, const Tensor&) override {}
   void counter(const std::string&, std::int64_t&) override {}
@@ -164,7 +164,7 @@ void RunFolder::create() const {
 
 bool RunFolder::has_checkpoint() const { return fs::exists(file(kCheckpoint)); }
 
-/// The path of a file that is about to be written.
+/// The path of a file, for writing.
 std::string RunFolder::to_write(const std::string& name) const {
   check_lock();
   return file(name);
@@ -222,8 +222,7 @@ void RunFolder::keep_checkpoint(Index step, Index count) const {
   remove_all_but(count, kKeptCheckpoint, step);
 }
 
-/// The command that puts the last checkpoint that is kept and sound in the place of one that is not; "" if
-/// there is none.
+/// The command that replaces a damaged checkpoint by the last sound one that was kept; "" if there is none.
 std::string RunFolder::earlier_checkpoint() const {
   for (const Index step : steps_of(kKeptCheckpoint)) {
     const std::string kept = file(kept_name(kKeptCheckpoint, step));
@@ -301,7 +300,7 @@ std::vector<Index> RunFolder::steps_of(const std::string& prefix) const {
 
 void RunFolder::remove_all_but(Index count, const std::string& prefix, Index step) const {
   for (const Index found : steps_of(prefix)) {
-    // Later ones belong to a run that was killed before its next checkpoint and will write them again.
+    // Later ones belong to a run killed before its next checkpoint, which will write them again.
     if (found > step || --count >= 0) continue;
     const std::string path = file(kept_name(prefix, found));
     std::error_code error;

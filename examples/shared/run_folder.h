@@ -12,19 +12,20 @@ namespace tapeformer {
 
 using Json = nlohmann::ordered_json;  // declared only: its use needs <nlohmann/json.hpp>
 
-/// Keeps other runs out of a run folder while it exists, or until the process ends in any way. Does not
-/// affect reading. If the file system has no locks, prints a note and locks nothing.
+/// Keeps other runs out of a run folder while it exists, at most until the process ends. Does not affect
+/// reading. If the file system has no locks, prints a note and locks nothing.
 class RunLock {
  public:
   /// Makes the folder if there is none. The destructor removes folders that it made if they are empty.
-  /// Throws: DataError naming the process and host that hold the lock, or why the folder cannot be written
+  /// Throws: DataError naming the process and host of the lock, or the reason why the folder cannot be
+  ///         written
   explicit RunLock(const std::string& folder);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// Throws: DataError if the folder is no longer the locked one: it was moved or removed, or somebody
-  ///         removed the lock, so that another run may be in it
+  /// Throws: DataError if the folder is no longer the locked one: it or its lock was moved or removed, so
+  ///         that another run may use it
   void check() const;
 
  private:
@@ -49,7 +50,7 @@ class ScratchFolder {
 
 class TensorBoardLog;
 
-/// Shows a visitor the state that training keeps for a model's weights: an optimizer's, and an average's.
+/// Shows a visitor the state of training next to a model's weights: the optimizer's and the average's.
 using VisitState = std::function<void(OptimizerVisitor&)>;
 
 /// The files of one run: config.json, vocabularies, weights.safetensors (the best so far),
@@ -57,12 +58,12 @@ using VisitState = std::function<void(OptimizerVisitor&)>;
 /// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
 class RunFolder {
  public:
-  /// Without `writes`, functions that write do nothing: another process of the same run writes. They
-  /// throw DataError if there is a `lock` that no longer keeps others out.
+  /// Without `writes`, functions that write do nothing: another process of the run writes. They throw
+  /// DataError if there is a `lock` that is no longer valid.
   explicit RunFolder(std::string path, bool writes = true, std::shared_ptr<const RunLock> lock = {})
       : path_(std::move(path)), writes_(writes), lock_(std::move(lock)) {}
   bool writes() const { return writes_; }
-  /// Throws: DataError if the lock no longer keeps others out
+  /// Throws: DataError if the lock is no longer valid
   void check_lock() const;
 
   /// Makes the folder for a new run.
@@ -81,24 +82,24 @@ class RunFolder {
 
   void save_weights(const std::string& name, Module& model) const;
   /// Writes model, optimizer and `state` to one file, by one rename. Tensors on a GPU are copied at once and
-  /// written while that computes on: the result, if valid(), must be waited for, and throws what writing
-  /// threw. Where processes share the optimizer's state, all must call it.
+  /// written while it computes on: the result, if valid(), must be waited for, and rethrows an exception from
+  /// writing. Where processes share the optimizer's state, all must call it.
   std::future<void> save_checkpoint(Module& model, const VisitState& optimizer, const Json& state) const;
-  /// Before the next checkpoint is saved: keeps the last one, which is of `step`, as
+  /// To be called before the next checkpoint is saved: keeps the last one, from `step`, as
   /// checkpoint-STEP.safetensors, and removes all of these except the last `count`.
   void keep_checkpoint(Index step, Index count) const;
   /// The state alone, from which model and optimizer can be built. Throws: CheckpointError, which names an
-  /// earlier checkpoint to go on from if this one is damaged
+  /// earlier checkpoint to resume from if this one is damaged
   Json checkpoint_state() const;
-  /// For a state that lacks something. Throws: CheckpointError
+  /// Refuses an incomplete state. Throws: CheckpointError
   [[noreturn]] void refuse_state(const std::string& reason) const;
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, const VisitState& optimizer) const;
 
   /// Writes weights-STEP.safetensors, and removes all of these except the last `count`.
   void keep_weights(Module& model, Index step, Index count) const;
-  /// Sets the model to the mean of the last `count` weights that are kept. Throws: CheckpointError; Error if
-  /// there are fewer
+  /// Sets the model to the mean of the last `count` kept weights. Throws: CheckpointError; Error if there are
+  /// fewer
   void load_average(Index count, Module& model) const;
 
   /// From now on every number in the metrics goes to `log` too.
@@ -107,7 +108,7 @@ class RunFolder {
   /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
   /// training and as many of validation, evenly spread.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
-  /// The seconds that the run took so far, as metrics.jsonl has them.
+  /// The seconds that the run has taken so far, by metrics.jsonl.
   double elapsed() const;
   /// True if metrics.jsonl has the last line of a run that ended at `step`.
   bool has_ending(Index step) const;

@@ -24,14 +24,14 @@ std::string cost_line(const std::string& name, const std::string& flops, const s
   return format("{:-44s} {:15s}", name, flops) + (bytes.empty() ? "" : format(" {:18s}", bytes)) + "\n";
 }
 
-/// The costs of a layer, in a call of no matter what sizes; zeros where nobody knows.
+/// A layer's costs that do not depend on a call's sizes; zeros if unknown.
 AttentionCost cost_of(const AttentionConfig& attention, DType type) {
   AttentionCall call;
   call.type = type;
   return attention_kind(attention.kind).add_cost ? attention_cost(attention, call) : AttentionCost();
 }
 
-/// Bytes in caches as a line; empty where there are none, or nobody knows.
+/// A line on bytes in caches; empty if there are none, or if unknown.
 std::string cache_line(const char* name, double bytes) {
   return bytes > 0 ? cost_line(name, "", bytes_text(bytes)) : "";
 }

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// The fields of a configuration that are set, one a line.
+/// The fields of a configuration that are set, one per line.
 std::string fields_text(const FieldList& fields, const FieldList& defaults);
 
 /// "layers=4, width=128": the fields that are not at their defaults.
@@ -17,17 +17,17 @@ std::string changes_text(const Config& config) {
   return changes_text(fields_of(config), fields_of(usual));
 }
 
-/// The parameters with their shapes and numbers of values, module by module, the total, and what is frozen.
+/// The parameters with their shapes and numbers of values, by module, the total, and the frozen ones.
 std::string parameters_text(Module& model);
 
-/// The costs of one row of as many tokens as the model can have, part by part: FLOPs of the forward pass and
-/// bytes kept for the backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both
-/// passes once, in training mode, and clears the model's gradients.
+/// The costs of one row of the longest length, by part: FLOPs of the forward pass and bytes kept for the
+/// backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both passes once, in training
+/// mode, and clears the model's gradients.
 std::string costs_text(DecoderOnly& model);
-/// The costs with a source and a target of that length.
+/// The costs of a source and a target of the longest length.
 std::string costs_text(EncoderDecoder& model);
 
-/// What --summary prints of a model.
+/// The output of --summary for a model.
 template <class Model>
 std::string summary_of(Model& model) {
   const auto& config = model.config();
@@ -39,7 +39,7 @@ std::string summary_of(Model& model) {
 /// The fields of a configuration as a table in Markdown.
 std::string fields_table(const FieldList& fields);
 
-/// Output of a program's command `fields`, in Markdown.
+/// The output of a program's command `fields`, in Markdown.
 std::string fields_document(const std::string& program, const FieldList& model, const FieldList& options);
 
 }  // namespace tapeformer

@@ -42,7 +42,7 @@ struct SweepRun {
   std::string seed, folder, log;
   double loss = std::nan(""), seconds = 0;
 
-  /// Takes over what the folder holds; the loss only of a run that has ended.
+  /// Reads the state of the folder; the loss only if the run has ended.
   void read() {
     if (!std::filesystem::exists(RunFolder(folder).file("metrics.jsonl"))) return;
     const RunRecord record = read_run(folder);
@@ -67,8 +67,8 @@ double squared_error_of(const std::vector<double>& values) {
   return sum / (count - 1) / count;
 }
 
-/// Runs this program with these words, its output appended to the log, and returns its exit code. An
-/// interrupt is passed on.
+/// Runs this program with these words, appends its output to the log, and returns its exit code. Passes an
+/// interrupt on.
 int run_again(std::vector<std::string> words, const std::string& log) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -214,7 +214,7 @@ int SweepCommand::execute() const {
     }
   }
   std::size_t ended = 0;
-  bool has_failed = false;  // such as by a learning rate that is too high; the others go on
+  bool has_failed = false;  // such as at too high a learning rate; the others continue
   for (SweepRun& run : runs) {
     if (!run.has_ended() && !interrupted()) {
       std::vector<std::string> words = {words_.front(), "train", "--run", run.folder};

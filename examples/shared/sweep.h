@@ -4,13 +4,13 @@
 
 namespace tapeformer {
 
-/// One choice of values: its name ("learning-rate=1e-3,width=64") and the words that `train` gets.
+/// One choice of values: its name ("learning-rate=1e-3,width=64") and its words for `train`.
 struct SweepCase {
   std::string name;
   std::vector<std::string> options;
 };
 
-/// Every combination of the values that the words say: each "--vary" is followed by the name of an option
+/// Every combination of the values in the words, where each "--vary" is followed by the name of an option
 /// and its values. The last option varies fastest.
 /// Throws: Error if an option has no value, or a value twice
 std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words);
@@ -26,10 +26,10 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 class SweepCommand {
  public:
   SweepCommand(const CommandLine& line, int argc, const char* const* argv);
-  /// How many words of the command line are its own: those up to "--" in a sweep, else all.
+  /// The number of the command line's words that are its own: those up to "--" in a sweep, else all.
   int own_words() const { return own_words_; }
   bool chosen() const { return command_.chosen(); }
-  /// Returns the exit code. Throws: Error or DataError with what a run said that failed
+  /// Returns the exit code. Throws: Error or DataError with the message of a failed run
   int execute() const;
 
  private:

@@ -13,12 +13,12 @@
 namespace tapeformer {
 namespace {
 
-/// Starts in a folder that goes again: data of a corpus are written there.
+/// Starts in a temporary folder: the data of a corpus are written there.
 int start_dry(const TrainIn& start_in, const std::string& run, const TrainingControl& joined) {
   if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave mpirun out, or --dry-run");
   RunFolder(run).refuse_if_used();
   const ScratchFolder folder;
-  // There is nothing to save, and a step may take minutes.
+  // Ctrl-C must not wait: there is nothing to save, and a step may take minutes.
   std::thread([path = folder.path()] {
     while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::error_code ignored;

@@ -7,10 +7,10 @@ namespace tapeformer {
 
 class Command;
 
-/// The options of the training loop, whatever it trains.
+/// The options of the training loop, for any model.
 struct TrainingOptions {
   Index steps = 2500, accumulate = 1;
-  double time_budget = 0;  ///< minutes for which the number of steps is chosen; 0: it is as given
+  double time_budget = 0;  ///< minutes for which the number of steps is chosen; 0 keeps the given one
   double learning_rate = 2e-3, minimum_learning_rate = 0;
   Index warmup = 200;
   std::string schedule = "cosine";
@@ -23,20 +23,20 @@ struct TrainingOptions {
   std::uint64_t seed = 1;
   Index validate_every = 500, patience = 0;
   Index checkpoint_every = 0;     ///< steps; 0 for every validation
-  Index keep_checkpoints = 0;     ///< how many of the last validations' weights are kept, to be averaged
-  Index earlier_checkpoints = 0;  ///< how many are kept besides the last, to go on from if that is damaged
+  Index keep_checkpoints = 0;     ///< the number of last validations whose weights are kept, to be averaged
+  Index earlier_checkpoints = 0;  ///< the number kept before the last, to resume from if that is damaged
   Index log_every = 100;          ///< steps between lines of a log
   Index samples = 3;              ///< shown at every validation
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// Options not given to `command` follow those given: set_steps(steps), and the lowest learning rate is at
-  /// most a tenth of the highest. Forgets the time budget if it was given --steps.
+  /// Fits options that were not given to `command` to the given ones: set_steps(steps), and the lowest
+  /// learning rate is at most a tenth of the highest. --steps clears the time budget.
   void adapt(const Command& command);
   /// Makes the steps between two lines of the log at most a tenth of the steps, those between validations at
   /// most a quarter, and the warm-up at most a tenth unless it has begun.
   void set_steps(Index count, bool is_begun = false);
-  /// Throws: Error that names options without sense
+  /// Throws: Error naming options that make no sense
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
@@ -44,12 +44,12 @@ struct TrainingOptions {
   void describe(const FieldVisitor& field);
 
  private:
-  Index most_warmup_ = 0, most_log_ = 0, most_validate_ = 0;  // before that; 0 until then
+  Index most_warmup_ = 0, most_log_ = 0, most_validate_ = 0;  // values before set_steps(); 0 until then
   bool keeps_warmup_ = false, keeps_log_ = false, keeps_validate_ = false;
 };
 
-/// The number of steps that `command` asks a resumed training for, in options.steps; 0 if it does not.
-/// Throws: Error naming an option of these groups that it was given and that no run can change
+/// The number of steps that `command` sets for a resumed run, from options.steps; 0 if it sets none.
+/// Throws: Error naming another given option of these groups, which a resumed run cannot change
 Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
                         const TrainingOptions& options);
 

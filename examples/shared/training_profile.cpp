@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kLargest = 268435456;  // bytes, more than caches hold; larger operands move no slower
+constexpr double kLargest = 268435456;  // bytes, beyond all caches; larger operands do not move slower
 
 std::string cell(const char* pattern, double value) { return value > 0 ? format(pattern, value) : "-"; }
 
@@ -41,7 +41,7 @@ bool TrainingProfile::end_step() {
     sum->flops += line.flops, sum->bytes += line.bytes;
   }
   for (ProfileCall call : profile_->calls()) {
-    call.started += seconds_;  // one step behind the other
+    call.started += seconds_;  // places the steps one after the other
     calls_.push_back(call);
   }
   seconds_ += now_seconds() - begun_;

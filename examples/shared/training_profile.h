@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// What this machine can do at most: measured, with all threads.
+/// The measured peak rates of this machine, with all threads.
 struct MachineRates {
   double flops = 0;                                ///< FLOP/s in f32
   std::function<double(double)> bytes_per_second;  ///< for operands of this many bytes in total
@@ -23,8 +23,8 @@ class TrainingProfile {
   /// True when the last step to be measured has ended.
   bool end_step();
 
-  /// Operations, slowest first: time, FLOP/s, bytes per second, the share of the time that the machine would
-  /// need at its best ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
+  /// Operations, slowest first: time, FLOP/s, bytes per second, and the share of the time that the machine
+  /// needs at its peak ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
   std::string text(const MachineRates& machine) const;
   /// Logs the text, and writes the timeline to trace.json.
   void report(Progress& progress, const RunFolder& folder) const;
@@ -35,8 +35,8 @@ class TrainingProfile {
   static constexpr Index kStepsBefore = 2;
   Index before_ = kStepsBefore, left_;
   const Index steps_;
-  std::unique_ptr<Profile> profile_;  // of the step that runs
-  double begun_ = 0, seconds_ = 0;    // when that step began; of all that have ended
+  std::unique_ptr<Profile> profile_;  // of the current step
+  double begun_ = 0, seconds_ = 0;    // start of that step; duration of all earlier ones
   std::vector<ProfileLine> lines_;
   std::vector<ProfileCall> calls_;
 };

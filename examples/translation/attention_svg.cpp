@@ -34,13 +34,13 @@ std::string color(double x) {
                 byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
 
-/// A character as it is shown.
+/// A displayed character.
 struct Character {
   char32_t point;
   std::string utf8;
 };
 
-/// Takes one character off the front of `text`; what is not UTF-8 goes byte by byte.
+/// Removes the first character of `text`; bytes that are not UTF-8 count one by one.
 Character take_character(std::string_view& text) {
   const Utf8Step step = next_utf8(text);
   const bool valid = step.kind == Utf8Step::whole;
@@ -51,7 +51,7 @@ Character take_character(std::string_view& text) {
     const auto last = static_cast<char>(point < 0x20 ? 0x80 + point : 0xA1);
     return {point < 0x20 ? 0x2400 + point : 0x2421, std::string("\xE2\x90") + last};
   }
-  // The C1 controls, the two that XML forbids, and those that turn the direction of what follows.
+  // The C1 controls, the two code points that XML forbids, and changes of the writing direction.
   const bool hidden = (point >= 0x80 && point < 0xA0) || (point & 0xFFFE) == 0xFFFE ||
                       (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
   if (hidden || !valid) return {0xFFFD, "�"};
@@ -71,7 +71,7 @@ double width_of(char32_t point) {
   return point >= 0x1100 ? 1.05 : broad ? 0.85 : 0.66;
 }
 
-/// Any bytes as text for XML: cut to length, and whole, which shows when pointed at.
+/// Any bytes as text for XML: cut to length, and whole for the tooltip.
 struct Label {
   std::string text, whole;
   double width = 0;  // in units of the font size

@@ -8,15 +8,15 @@
 namespace tapeformer {
 
 struct HeatMapOptions {
-  bool averaged = true;  ///< over the heads; otherwise one panel for each head
+  bool averaged = true;  ///< averages the heads; otherwise each has a panel
   std::string title;     ///< above the panels, cut after 120 characters; empty for none
 };
 
 /// Draws attention weights, with a cell for every pair: queries go down, keys to the right. All panels share
-/// one colour scale from 0 to the largest weight, of evenly falling lightness. Pointing at a cell shows its
+/// one colour scale from 0 to the largest weight, of evenly falling lightness. A cell's tooltip shows its
 /// tokens and weight. Labels and title may hold any bytes: a space at either end shows as "·", control
 /// characters as their symbols, and bytes that are not UTF-8 or not allowed in XML as "�"; long ones are cut,
-/// and shown whole when pointed at.
+/// and whole in the tooltip.
 /// Shapes:  weights [T, S] or [H, T, S], f32 or f64; T row and S column labels
 /// Throws:  ShapeError if labels and weights do not fit, Error for a weight that is negative or not finite
 /// Source:  the picture: Bahdanau et al. 2015, arXiv:1409.0473, figure 3;

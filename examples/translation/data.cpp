@@ -14,7 +14,7 @@
 namespace tapeformer {
 namespace {
 
-/// Cuts a part of the built-in corpus to what `option` asks for.
+/// Cuts a part of the built-in corpus to the number of pairs that `option` sets.
 /// Throws: DataError if it has fewer pairs
 void keep_first(std::vector<TextPair>& part, Index count, const char* option, Index asked) {
   if (count > static_cast<Index>(part.size())) {

@@ -11,7 +11,7 @@
 
 namespace tapeformer {
 
-/// Source and target tokenizers, the same object for a shared vocabulary, and how sentences are framed.
+/// Source and target tokenizers, the same object for a shared vocabulary, and the frames of sentences.
 struct Vocabularies {
   Vocabularies() = default;
   /// Throws: DataError for unknown languages
@@ -30,29 +30,29 @@ struct Vocabularies {
   std::vector<std::int32_t> encode_source(const std::string& text) const {
     return source->encode(sentences.source_prefix + text);
   }
-  /// The most ids of a source that a model of `max_length` can take.
+  /// The longest source, in ids, for a model of `max_length`.
   std::size_t most_source(Index max_length) const {
     return static_cast<std::size_t>(max_length - frame.source_length(0));
   }
-  /// The frame in the configuration of a search, in which no output has a begin without an embedding.
+  /// Sets the frame of a search, whose outputs never contain a begin token without an embedding.
   void set_frame(SearchConfig& search) const;
 
-  /// The vocabularies of a run, with what `asked` has instead of the run's own languages and prefix.
-  /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
+  /// The vocabularies of a run; the languages and the prefix in `asked` replace the run's own.
+  /// Throws: DataError if a file is not the one described in `config`, the run's config.json
   static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config,
                            const SentenceOptions& asked = {});
   /// The fingerprints for config.json, by which load() recognises them.
   nlohmann::ordered_json description() const;
 };
 
-/// Reads and splits the corpus that `options` name; `report` tells what was read and dropped.
+/// Reads and splits the corpus that `options` name; sets `report` to the numbers of pairs read and dropped.
 /// Throws: DataError
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 
 /// Trains or loads the vocabularies. Throws: DataError
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
-/// The ids of a line to translate, whose tabs count as spaces; none for a line of white space alone.
+/// The ids of a line to translate, whose tabs count as spaces; none for a line of only white space.
 std::vector<std::int32_t> source_of_line(const Vocabularies& words, const std::string& line);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);

@@ -24,15 +24,15 @@ using Files = std::map<std::string, std::string>;
 
 /// A format that `export` writes.
 struct TranslationFormat {
-  const ModelFormatOf<EncoderDecoderConfig>& models;  ///< its name, and what it expresses
-  const char* help;                                   ///< what --format calls it
+  const ModelFormatOf<EncoderDecoderConfig>& models;  ///< its name and its families
+  const char* help;                                   ///< its description in --help
   std::vector<std::string> weights;                   ///< the files that `save` writes
   void (*save)(const std::string& folder, TranslationRun& run);
   /// Names and contents of all other files.
   Files (*files)(const TranslationRun& run);
 };
 
-/// Models of MarianMT alone, in folders of transformers.
+/// Only MarianMT's models, in folders of transformers.
 const ModelFormatOf<EncoderDecoderConfig>& marian_format() {
   static const std::vector<TranslationFamily> marian = {family_of_type<EncoderDecoderConfig>("marian")};
   static const ModelFormatOf<EncoderDecoderConfig> format{"marian", marian};
@@ -40,7 +40,7 @@ const ModelFormatOf<EncoderDecoderConfig>& marian_format() {
 }
 
 void save_marian_mt(const std::string& folder, TranslationRun& run) {
-  // Embeddings are made for the token of padding, which must be within either vocabulary and changes nothing.
+  // transformers makes embeddings for padding, which must be within either vocabulary and has no effect.
   save_hugging_face(folder, run.model,
                     {run.words.target->begin(),
                      {*run.words.target->end()},
@@ -63,7 +63,7 @@ Files marian_own_files(const TranslationRun& run) {
   return files;
 }
 
-/// The config.json that a model of transformers came with, and what `now` says of the model.
+/// The config.json of the original model of transformers, with the fields of `now`.
 std::string changed_config(const std::string& before, const std::string& now) {
   Json config = parse_json(before);
   const Json changed = parse_json(now);

@@ -7,14 +7,14 @@ namespace tapeformer {
 class Command;
 
 struct TranslationExportOptions {
-  std::string run, output, format;  ///< empty for transformers where the model came from it, else marian
+  std::string run, output, format;  ///< no format: transformers if the model came from it, else marian
   Index average = 0;
   SentenceOptions sentences;
 
   void add_to(const Command& command);
 };
 
-/// Writes a trained model and its vocabularies as a folder of another program; returns the exit code. Leaves
+/// Writes a trained model and its vocabularies as another program's folder; returns the exit code. Leaves
 /// nothing behind after an error. Throws: Error and its subclasses
 int export_translation(const TranslationExportOptions& options);
 

@@ -11,7 +11,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// The settings of generation in a folder, and the file that has them.
+/// A folder's settings of generation, and their file.
 struct GenerationSettings {
   explicit GenerationSettings(const std::string& folder) : path(folder + "/generation_config.json") {
     if (!std::filesystem::exists(path)) path = folder + "/config.json";
@@ -40,7 +40,7 @@ struct GenerationSettings {
   OrderedJson json;
 };
 
-/// Settings that change what is found, and the values with which they do not.
+/// Settings that change outputs, with their values that do not.
 const OrderedJson& neutral_settings() {
   static const OrderedJson settings = {{"do_sample", false},
                                        {"num_beam_groups", 1},

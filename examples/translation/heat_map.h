@@ -10,11 +10,11 @@ namespace tapeformer {
 
 class Command;
 
-/// The pieces of tokens as a reader expects them: " house" for "▁house".
+/// The pieces of tokens in readable form: " house" for "▁house".
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
 
-/// The cross-attention weights of all decoder layers, each [1, H, T, S], while the model reads the S tokens
-/// of `source` and writes the T tokens of `target`, both with their ends, or as many as max_length allows.
+/// The cross-attention weights of all decoder layers, each [1, H, T, S], for the S tokens of `source` and the
+/// T tokens of `target`, both with their ends, or as many as max_length allows.
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
                                             const std::vector<std::int32_t>& source,
                                             std::vector<std::int32_t> target, std::int32_t begin);
@@ -24,16 +24,16 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const std::vector<st
 
 /// Pictures of the decoder's attention to the source, with the options of `translate --heatmap`.
 struct TranslationHeatMap {
-  std::string file;               ///< empty for no pictures
+  std::string file;               ///< of the first picture; empty for none
   Index layer = -1;               ///< a decoder layer; -1 for the last
   std::string head = "averaged";  ///< a number, "averaged" or "all"
 
   void add_to(const Command& command);
-  /// Throws: Error for a layer or a head that the model does not have
+  /// Throws: Error for a layer or a head that the model lacks
   void check(const EncoderDecoderConfig& model) const;
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;
-  /// Source and target come without ends. Throws: CheckpointError if the file cannot be written
+  /// Writes a picture; source and target have no ends. Throws: CheckpointError if the file cannot be written
   void write(const EncoderDecoder& model, const Vocabularies& words, const std::vector<std::int32_t>& source,
              const std::vector<std::int32_t>& target, Index line) const;
 };

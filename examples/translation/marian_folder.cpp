@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// decoder.yml, or the name that Marian gives it; empty if neither is there.
+/// The path of decoder.yml, or of the name that Marian gives it; empty if there is neither.
 std::string decoder_file(const std::string& folder) {
   for (const char* name : {"/decoder.yml", "/model.npz.decoder.yml"})
     if (std::filesystem::exists(folder + name)) return folder + name;
@@ -31,7 +31,7 @@ MarianDecoder read_decoder(const std::string& folder) {
   return naming(path, [&] {
     if (json.value("normalize", Json()) == 0) json.erase("normalize");
     JsonFields fields(std::move(json), "");
-    // A folder may have been moved since its paths were written.
+    // The folder may have been moved since its paths were written.
     const auto file = [&](const std::filesystem::path& name) {
       const std::filesystem::path here = folder / name;
       return (std::filesystem::exists(here) ? here : folder / name.filename()).string();
@@ -43,7 +43,7 @@ MarianDecoder read_decoder(const std::string& folder) {
     decoder.search.beam = fields.size("beam-size", 12);
     decoder.search.length_penalty = fields.number("normalize", 0);
     decoder.search.length_factor = fields.number("max-length-factor", 3);
-    decoder.search.renormalize = true;  // of what is left without padding
+    decoder.search.renormalize = true;  // over all tokens except padding
     decoder.search.transformers = TransformersRules{EarlyStopping::yes, false};
     decoder.writes_unknown = fields.flag("allow-unk", false);
     fields.demand("word-penalty", 0);

@@ -4,14 +4,14 @@
 
 namespace tapeformer {
 
-/// True for a folder as Marian leaves it: decoder.yml, or model.npz.decoder.yml, and the model and the
-/// vocabularies that it names.
+/// True for a folder of Marian: decoder.yml, or model.npz.decoder.yml, with the model and the vocabularies
+/// that it names.
 bool is_marian_folder(const std::string& folder);
 /// The model's configuration. Throws: as load_marian_folder()
 EncoderDecoderConfig marian_folder_config(const std::string& folder);
-/// The model, its vocabularies and the search that decoder.yml wants: the best beam-size candidates of a step
-/// may end, and as many outputs are found.
-/// Throws:  CheckpointError, DataError naming the file, and an option that is not supported
+/// The model, its vocabularies and the search of decoder.yml: the best beam-size candidates of a step may
+/// end, and as many outputs are found.
+/// Throws:  CheckpointError, DataError naming the file, and an unsupported option
 TranslationRun load_marian_folder(const std::string& folder, const SentenceOptions& sentences = {});
 
 /// The content of a decoder.yml for model.npz and vocabularies of these names.

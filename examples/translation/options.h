@@ -12,45 +12,45 @@
 
 namespace tapeformer {
 
-/// The files of sentence pairs: a tab-separated one, or two aligned ones, or none.
+/// The files of sentence pairs: one tab-separated file, two aligned ones, or none.
 struct PairFiles {
   std::string pairs, source, target;
 
   bool empty() const { return pairs.empty() && source.empty() && target.empty(); }
   /// The name that messages use.
   const std::string& name() const { return pairs.empty() ? source : pairs; }
-  /// Throws: Error unless they are the one or the other; their options are --pairs, or with "validation-"
-  ///         --validation-pairs.
+  /// Throws: Error for a mixture of these; with `prefix` "validation-" the options are --validation-pairs
+  ///         and so on.
   void check(const std::string& prefix = {}) const;
   /// Throws: DataError
   std::vector<TextPair> read(bool swap) const;
 };
 
-/// The languages and the prefix of sentences, for models of several languages or tasks. The model's own stand
-/// for those that are empty.
+/// The languages and the prefix of sentences, for models of several languages or tasks; empty for the model's
+/// own.
 struct SentenceOptions {
   Languages languages;
   std::string source_prefix;
 
   void add_to(const Command& command);
-  /// For an export, which has no place for a prefix.
+  /// Adds the options of an export, which cannot store a prefix.
   void add_languages_to(const Command& command);
   void describe(const FieldVisitor& field);
-  /// With the values of others for those that are empty.
+  /// A copy, with `others` in place of empty values.
   SentenceOptions or_those_of(const SentenceOptions& others) const;
 };
 
 /// The largest default number of held-out source sentences.
 constexpr Index kMostUnaskedHeldOut = 2000;
 
-/// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
+/// Everything that determines the results of a translation run. Kept in config.json and the checkpoint.
 struct TranslationOptions {
   std::string preset;
-  // Data: the text to train on, or none for the built-in corpus; with files of their own for validation, and
-  // for the test where there is one, nothing is held out of it.
+  // Data: the text to train on, or none for the built-in corpus; nothing is held out of it if there are files
+  // for validation, with or without files for the test.
   PairFiles text, validation, test;
   bool swap = false;
-  Index grammar_pairs = 15000;  ///< of the built-in corpus, the first ones
+  Index grammar_pairs = 15000;  ///< the number of first pairs of the built-in corpus
   Index max_words = 0;          ///< per side; 0 for no limit
   Index held_out = 0;  ///< source sentences, half validation and half test; 0: see sentences_held_out
   SentenceOptions sentences;
@@ -58,19 +58,19 @@ struct TranslationOptions {
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;
   std::string source_model,
-      target_model;  ///< of SentencePiece, or vocabularies of text, to use instead of training
+      target_model;  ///< SentencePiece models or text vocabularies, used instead of training
   // Model
-  std::string from;            ///< a run whose weights and vocabularies training starts from
+  std::string from;            ///< a run with the initial weights and the vocabularies
   EncoderDecoderConfig model;  ///< without the sizes of the vocabularies
   // Training
   TrainingOptions training;
   Index batch_tokens = 2048;
   double label_smoothing = 0.1;
 
-  /// As the preset of this name; the first without one. Throws: Error
+  /// The options of the preset of this name; the first without one. Throws: Error
   explicit TranslationOptions(const std::string& preset_name = {});
   bool built_in() const { return text.empty(); }
-  /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
+  /// held_out, or if that is 0, kMostUnaskedHeldOut, or a tenth of the text's sources where that is less.
   Index sentences_held_out(Index of) const;
   std::string tokenizer_kind() const;
   /// The model for vocabularies of these sizes.
@@ -83,11 +83,11 @@ struct TranslationOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// The first is the one that is used when none is named.
+/// The presets; the first one is the default.
 const std::vector<Preset>& translation_presets();
 
-/// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
-/// says: its vocabularies and its model, but for dropout.
+/// Makes `options` describe a model that starts from the run in options.from, whose options are `trained`:
+/// with its vocabularies and its model, except dropout.
 /// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
 

@@ -8,7 +8,7 @@ constexpr const char* kRecipe = R"({
   "positions": "rotary", "norm": "rms", "qk_norm": "rms", "activation": "relu_squared",
   "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.7})";
 
-/// Options that the recipes for pairs of short sentences add to it.
+/// Options that the recipes for pairs of short sentences add to kRecipe.
 constexpr const char* kPairs = R"({
   "shared_vocabulary": true, "vocabulary": 4000,
   "encoder_layers": 3, "decoder_layers": 3, "heads": 4,

@@ -37,14 +37,14 @@ TranslationRun load_transformers(const std::string& folder, const SentenceOption
   return load_model(folder, {shared, shared, sentences});
 }
 
-/// A kind of folders of other programs, and of their tokenizers.
+/// A kind of folder of another program, with its tokenizers.
 struct ForeignFolder {
   const char* tokenizer;
   EncoderDecoderConfig (*config)(const std::string& folder);
   TranslationRun (*load)(const std::string& folder, const SentenceOptions& sentences);
 };
 
-/// nullptr for a run. Throws: CheckpointError that says why `folder` is nothing that is known
+/// nullptr for a run. Throws: CheckpointError with the reason why `folder` is of no known kind
 const ForeignFolder* foreign_folder(const std::string& folder) {
   static const ForeignFolder marian{"marian", marian_folder_config, load_marian_folder},
       marian_mt{"marian", transformers_config, load_marian_mt},

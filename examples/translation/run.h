@@ -15,24 +15,24 @@ namespace tapeformer {
 
 class Command;
 
-/// A trained run, or a folder of another program, as `translate` and `evaluate` need it.
+/// A trained run, or another program's folder, for `translate` and `evaluate`.
 struct TranslationRun {
   EncoderDecoder model;
   Vocabularies words;
   Json config;          ///< config.json of a run; null for a folder of another program
-  SearchConfig search;  ///< the ids of the vocabularies, and how the folder wants outputs to be searched for
+  SearchConfig search;  ///< the folder's settings of the search, with the ids of the vocabularies
 
-  /// Loads a run folder of this program, with the mean of the last `average` weights that it kept unless that
-  /// is 0, or a folder of another program; `sentences` in place of its own.
+  /// Loads a run folder, with the mean of its last `average` kept weights unless that is 0, or another
+  /// program's folder; `sentences` in place of its own.
   /// Throws:  CheckpointError, DataError
   static TranslationRun load(const std::string& folder, Index average = 0,
                              const SentenceOptions& sentences = {});
 };
 
-/// Which weights are used, and how outputs are searched for.
+/// The choice of weights, and the settings of the search.
 struct SearchOptions {
   std::optional<Index> beam, max_tokens;
-  std::optional<Index> batch;  ///< sentences searched for side by side
+  std::optional<Index> batch;  ///< sentences translated side by side
   std::optional<double> length_penalty;
   std::string early_stopping;  ///< a name of EarlyStopping; empty for the folder's
   Index n_best = 1;
@@ -48,15 +48,15 @@ struct SearchOptions {
   void refuse_ignored(const Command& command) const;
   /// The run in a folder, for `compute`. Throws: as TranslationRun::load
   TranslationRun load(const std::string& folder, const Compute& compute) const;
-  /// The search of the run's folder, with the options that were given.
-  /// Throws: Error if there are more outputs to find than hypotheses
+  /// The search of the run's folder, changed by the given options.
+  /// Throws: Error if there are more outputs than hypotheses
   SearchConfig search_of(const TranslationRun& run) const;
   std::vector<Hypothesis> find(const TranslationRun& run, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const;
 };
 
-/// The options of the run's training; of a folder of another program, the model alone.
-/// Throws: CheckpointError that says why `folder` is neither
+/// The options of a run; for another program's folder only the model's.
+/// Throws: CheckpointError with the reason why `folder` is neither
 TranslationOptions translation_training_in(const std::string& folder);
 
 }  // namespace tapeformer

@@ -18,12 +18,12 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kShownTokens = 24;  // of a side, in a report
+constexpr Index kShownTokens = 24;  // per side, in a report
 
 /// The logit of padding in a model that never writes it; e^-100 is below the rounding of any probability.
 constexpr double kNeverLogit = -100;
 
-/// The table of the decoder's embeddings, which may be the encoder's too.
+/// The decoder's table of embeddings, which may be the encoder's too.
 Parameter target_embedding(EncoderDecoder& model) {
   Parameter found;
   for (const auto& [name, parameter] : model.named_parameters())
@@ -38,7 +38,7 @@ Index target_tokens(const TranslationBatch& batch) {
                        [](std::int32_t id) { return id != kIgnored; });
 }
 
-/// The sentences of the targets of a batch on the CPU, each with a line end.
+/// The size of the target sentences of a batch on the CPU, each with a line end.
 TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) {
   const Index rows = batch.target_outputs.size(0), length = batch.target_outputs.size(1);
   const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
@@ -52,7 +52,7 @@ TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) 
   return size;
 }
 
-/// The share of process `rank` in the loss of the first `count` batches, divided among `ranks` processes.
+/// The share of process `rank` in the loss of the first `count` batches, which `ranks` processes divide.
 TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
                     const Tokenizer& words, Progress& progress) {
   const NoGradGuard pause;
