@@ -31,7 +31,7 @@ struct TensorName {
 /// The names of a family of models in a format. Those that our model lacks are skipped.
 struct TensorNames {
   std::vector<TensorName> list;             ///< in the order of files, a layer's together
-  std::vector<std::string> constants = {};  ///< endings of names of masks and frequencies in some files
+  std::vector<std::string> constants = {};  ///< endings of names in some files that no model needs
   unsigned form = 0;                        ///< TensorForm
   Index unused_positions = 0;               ///< rows of tables of positions before the first used one
   Index first_layer = 0;                    ///< the number of the first layer
@@ -42,7 +42,7 @@ struct TensorNames {
   std::string weight(const std::string& ours) const;
   /// The prefix of all names except the head's, "transformer.", which models without a head lack.
   std::string prefix() const;
-  /// True for a mask or rotary frequencies.
+  /// True for one of `constants`: a mask, rotary frequencies.
   bool is_constant(const std::string& name) const;
 };
 

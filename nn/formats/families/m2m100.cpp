@@ -21,7 +21,7 @@ void describe_m2m100(TranslationMap& map) {
 
 TranslationFamily m2m100_family() {
   TensorNames names = bart_names();
-  names.constants = {".embed_positions.weights"};
+  names.constants.push_back(".embed_positions.weights");
   return {"m2m_100", "M2M100", "M2M100ForConditionalGeneration", describe_m2m100, names};
 }
 

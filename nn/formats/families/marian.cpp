@@ -34,7 +34,7 @@ void describe_marian(TranslationMap& map) {
 
 TranslationFamily marian_family() {
   TensorNames names = bart_names();
-  names.constants = {".embed_positions.weight"};
+  names.constants.push_back(".embed_positions.weight");
   return {"marian", "MarianMT", "MarianMTModel", describe_marian, names};
 }
 

@@ -100,12 +100,14 @@ TEST_CASE("tensors survive a round trip") {
 }
 
 TEST_CASE("constants among the weights are known, and the prefix of a model without a head") {
-  const TensorNames &gpt2 = family_of_type("gpt2").names, &llama = family_of_type("llama").names;
+  const TensorNames &gpt2 = family_of_type("gpt2").names, &llama = family_of_type("llama").names,
+                    &t5 = family_of_type<EncoderDecoderConfig>("t5").names;
   CHECK(gpt2.is_constant("transformer.h.0.attn.bias"));
   CHECK(gpt2.is_constant("h.11.attn.masked_bias"));
   CHECK_FALSE(gpt2.is_constant("h.0.attn.c_attn.bias"));
   CHECK(llama.is_constant("model.layers.0.self_attn.rotary_emb.inv_freq"));
   CHECK_FALSE(llama.is_constant("model.layers.0.self_attn.q_proj.bias"));
+  CHECK(t5.is_constant("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"));
   CHECK(gpt2.prefix() == "transformer.");
   CHECK(llama.prefix() == "model.");
 }
