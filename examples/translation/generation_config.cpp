@@ -83,13 +83,15 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   if (first >= 0 && search.forced.empty()) search.forced = {first};  // a language that is chosen goes first
   search.no_repeat_ngram = settings.get<Index>("no_repeat_ngram_size", 0);
   search.min_tokens = settings.get<Index>("min_length", 0) - 1;  // theirs counts the begin
+  const OrderedJson stops = settings.json.value("eos_token_id", OrderedJson(search.end));
+  if (stops != search.end && stops != OrderedJson::array({search.end})) settings.refuse("eos_token_id");
   const auto forced = settings.get<std::int32_t>("forced_eos_token_id", -1);
   if (forced >= 0 && forced != search.end) settings.refuse("forced_eos_token_id");
   search.transformers->forced_end = forced >= 0;
   for (const TokenIds& word : settings.get<std::vector<TokenIds>>("bad_words_ids", {})) {
     const bool is_token = word.size() == 1 && word[0] >= 0 && word[0] < words.target->vocabulary_size();
     if (!is_token) settings.refuse("bad_words_ids");
-    search.never.push_back(word[0]);
+    if (word[0] != search.end) search.never.push_back(word[0]);  // `generate` takes no end for a bad word
   }
   const Index longest = settings.get<Index>("max_length", 0), ends = forced >= 0 ? 2 : 1;
   if (search.no_repeat_ngram < 0) settings.refuse("no_repeat_ngram_size");

@@ -50,7 +50,9 @@ TEST_CASE("settings are as `generate` takes them, and its defaults where they ar
   CHECK_FALSE(plain.renormalize);
   const SearchConfig other = search_of(
       R"({"early_stopping": "never", "renormalize_logits": true, "max_length": 9, "length_penalty": -2,
-          "min_length": 4, "no_repeat_ngram_size": 3, "forced_bos_token_id": 7})");
+          "min_length": 4, "no_repeat_ngram_size": 3, "forced_bos_token_id": 7, "eos_token_id": [0],
+          "bad_words_ids": [[0], [5]]})");
+  CHECK(other.never == TokenIds{5});  // and not the end
   CHECK(other.min_tokens == 3);
   CHECK(other.no_repeat_ngram == 3);
   CHECK(other.forced == TokenIds{7});
@@ -63,8 +65,8 @@ TEST_CASE("settings are as `generate` takes them, and its defaults where they ar
 TEST_CASE("settings that would change outputs and are not supported are refused by name") {
   for (const char* setting :
        {R"("no_repeat_ngram_size": -1)", R"("do_sample": true)", R"("bad_words_ids": [[1, 2]])",
-        R"("bad_words_ids": [[99]])", R"("forced_eos_token_id": 2)", R"("early_stopping": 1)",
-        R"("num_beams": 0)", R"("num_beams": "4")", R"("max_new_tokens": 5)",
+        R"("bad_words_ids": [[99]])", R"("forced_eos_token_id": 2)", R"("eos_token_id": [0, 2])",
+        R"("early_stopping": 1)", R"("num_beams": 0)", R"("num_beams": "4")", R"("max_new_tokens": 5)",
         R"("max_length": 2, "forced_eos_token_id": 0)"}) {
     const std::string text = setting, name = text.substr(1, text.find('"', 1) - 1);
     CAPTURE(text);
