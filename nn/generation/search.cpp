@@ -154,6 +154,15 @@ TokenIds forbidden_after(const TokenIds& tokens, const SearchConfig& config) {
   return forbidden;
 }
 
+/// The log of the sum of probabilities.
+template <class T>
+double log_sum(const T* log_p, Index count) {
+  const double highest = *std::max_element(log_p, log_p + count);
+  double sum = 0;
+  for (Index i = 0; i < count; ++i) sum += std::exp(log_p[i] - highest);
+  return highest + std::log(sum);
+}
+
 /// A row of log probabilities without the tokens that may not follow a beam.
 template <class T>
 Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vocabulary) {
@@ -163,7 +172,8 @@ Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vo
     share += std::exp(static_cast<double>(values[token]));
     values[token] = -std::numeric_limits<T>::infinity();
   }
-  return {values, vocabulary, config.renormalize ? std::log1p(-share) : 0};
+  if (!config.renormalize) return {values, vocabulary};
+  return {values, vocabulary, share < 0.5 ? std::log1p(-share) : log_sum(values, vocabulary)};
 }
 
 /// Runs the model until no sentence is active. advance_one(search, row of its first beam) extends a

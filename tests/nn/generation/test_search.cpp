@@ -214,6 +214,13 @@ TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a leas
   CHECK(output(true, {5}, 0, 1) == TokenIds{5});
 }
 
+TEST_CASE("the others share all of the probability, however little is left of it") {
+  TableModel model({TableModel::Table(6, {1e-30, 1e-30, 1e-30, 1, 1e-30, 1e-30})});
+  SearchConfig config = config_of(1);
+  config.renormalize = true, config.min_tokens = 2;
+  CHECK_BELOW(deviation(found(model, {5}, config)[0].log_probability, -2 * std::log(5)), 1e-6);
+}
+
 TEST_CASE("a token that a model lacks is forbidden without an effect on other rows") {
   const TableModel::Table table(6, {0.1, 0.1, 0.1, 0.1, 0.1, 0.5});
   TableModel model({table, table});
