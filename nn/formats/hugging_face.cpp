@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
@@ -15,6 +16,11 @@
 namespace tapeformer {
 namespace {
 
+/// True for biases of logits that a file does not have, which are zeros.
+bool may_lack(const SafetensorsFolder& files, const ForeignPart& part) {
+  return part.name == "final_logits_bias" && !files.contains(part.name);
+}
+
 /// Makes a tied parameter read the first of its tensors that is in the files.
 void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
   std::string& name = parameter.parts[0].name;
@@ -22,15 +28,26 @@ void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
     if (!files.contains(name) && files.contains(other)) name = other;
 }
 
+bool are_same(const SafetensorsFolder& files, const std::string& one, const std::string& other) {
+  const Tensor a = files.tensor(one).to(Device::cpu()), b = files.tensor(other).to(Device::cpu());
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+/// Transformers 5 writes that the heads of all T5 and mT5 are tied, and does not tie those that differ.
+void untie_other_head(const SafetensorsFolder& files, FamilyModelOf<EncoderDecoderConfig>& model) {
+  const std::string head = "lm_head.weight", &embedding = model.family->names.shared_embedding;
+  bool& is_tied = model.config.tie_target_head;
+  if (is_tied && ends_with(model.family->type, "t5") && files.contains(head) && files.contains(embedding))
+    is_tied = are_same(files, head, embedding);
+}
+void untie_other_head(const SafetensorsFolder&, const FamilyModelOf<DecoderOnlyConfig>&) {}
+
 /// Throws:  CheckpointError unless all tensors that are tied to a parameter's are equal to it
 void check_tied(const SafetensorsFolder& files, const ForeignParameter& parameter) {
   const std::string& name = parameter.parts[0].name;
   for (const std::string& other : parameter.same) {
-    if (!files.contains(other)) continue;
-    const Tensor a = files.tensor(name).to(Device::cpu()), b = files.tensor(other).to(Device::cpu());
-    if (a.shape() == b.shape() && a.dtype() == b.dtype() &&
-        std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0)
-      continue;
+    if (!files.contains(other) || are_same(files, name, other)) continue;
     throw CheckpointError(format(
         "{}: {} differs from {}, to which the configuration ties it; try {}=false", files.path(), other, name,
         parameter.same.size() > 1 ? "share_encoder_decoder_embeddings" : "tie_word_embeddings"));
@@ -66,7 +83,8 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
     for (ForeignPart& part : parameter.parts)
       if (is_headless && has_prefix(part.name)) part.name.erase(0, prefix.size());
     choose_tied(files, parameter);
-    for (const ForeignPart& part : parameter.parts) wanted.emplace_back(part.name, part.shape);
+    for (const ForeignPart& part : parameter.parts)
+      if (!may_lack(files, part)) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());
   }
   files.check_fit(wanted,
@@ -97,12 +115,15 @@ template <class Model>
 Model load_hugging_face(const std::string& folder) {
   using Config = std::decay_t<decltype(std::declval<Model>().config())>;
   const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);
-  const auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
+  auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
+  untie_other_head(files, found);
   const auto sources = found_parameters(files, found.family->names, found.config);
   Model model = limited_model<Model>(path, found.config, files);
   naming(files.path(), [&] {
-    fill_parameters(model, sources, [&](const ForeignPart& part) { return files.tensor(part.name); });
+    fill_parameters(model, sources, [&](const ForeignPart& part) {
+      return may_lack(files, part) ? Tensor::zeros(part.shape) : files.tensor(part.name);
+    });
   });
   model.eval();
   return model;

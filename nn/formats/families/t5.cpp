@@ -5,13 +5,15 @@
 namespace tapeformer {
 namespace {
 
-/// T5 scales states before a head that is tied to the embeddings; T5 1.1 has neither scale nor tie.
+/// T5 scales states before a head that is tied to the embeddings; T5 1.1 has neither scale nor tie, though
+/// transformers 5 writes that it has the tie.
 void describe_scaled_head(TranslationMap& map) {
   describe_t5(map, "relu");
   EncoderDecoderConfig& model = map.model;
-  map.demand("scale_decoder_outputs", model.tie_target_head);
   const double width = static_cast<double>(model.layer.width);
-  map.fixed("head_scale", model.tie_target_head ? 1 / std::sqrt(width) : 1);
+  bool is_scaled = model.tie_target_head;
+  if (map.reads) is_scaled = map.reads->flag("scale_decoder_outputs", is_scaled);
+  map.fixed("head_scale", is_scaled ? 1 / std::sqrt(width) : 1);
 }
 
 }  // namespace

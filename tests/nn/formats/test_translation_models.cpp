@@ -189,6 +189,26 @@ TEST_CASE("a table that is tied may be in the file under any of its names, or un
               3);
 }
 
+TEST_CASE("without biases of logits they are zeros, and unused tensors may be there") {
+  const Copy<EncoderDecoder> copy("bart");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors)
+      if (name == "final_logits_bias") name = "model.encoder.version";
+  });
+  EncoderDecoder model = load_hugging_face<EncoderDecoder>(copy.folder());
+  Tensor bias;
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (name == "head.bias") bias = parameter.value();
+  CHECK(absolute_error(bias, Tensor::zeros(bias.shape())) == 0);
+}
+
+TEST_CASE("a head of T5 that differs from the embeddings is not tied, whatever is written") {
+  const Copy<EncoderDecoder> copy("t5_gated");
+  copy.replace("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  CHECK(load_hugging_face<EncoderDecoder>(copy.folder()).config().to_json() ==
+        load_hugging_face<EncoderDecoder>(folder_of("t5_gated")).config().to_json());
+}
+
 TEST_CASE("a table of positions out of proportion to the weights is refused before it is made") {
   const Copy<EncoderDecoder> copy("marian");
   copy.replace("config.json", "\"max_position_embeddings\": 13", "\"max_position_embeddings\": 2147483647");
@@ -261,7 +281,8 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
   CHECK(m2m100.layer.activation == Unary::relu);
   CHECK(t5.head_scale == 1 / std::sqrt(512.0));
   CHECK_FALSE(t5.layer.gated);
-  CHECK(read("t5", {{"tie_word_embeddings", false}}).head_scale == 1);
+  for (const char* field : {"tie_word_embeddings", "scale_decoder_outputs"})
+    CHECK(read("t5", {{field, false}}).head_scale == 1);
   CHECK(mt5.head_scale == 1);
   CHECK(mt5.layer.activation == Unary::gelu_tanh);
   CHECK(mt5.layer.gated);
@@ -275,7 +296,6 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
       {"mbart", {{"normalize_embedding", false}}, "normalize_embedding = false"},
       {"m2m_100", {{"pad_token_id", 5}}, "pad_token_id = 5"},
       {"t5", {{"feed_forward_proj", "gated-tanh"}}, "feed_forward_proj = gated-tanh"},
-      {"t5", {{"scale_decoder_outputs", false}}, "scale_decoder_outputs = false"},
   };
   for (const auto& [type, more, expected] : refusals) {
     const auto refused = [&, type = type, &more = more] { read(type, more); };
