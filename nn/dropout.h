@@ -31,8 +31,8 @@ class Dropout : public Module {
   mutable DropoutKey key_;  // step: draws so far
 };
 
-/// Gives each of the processes that train a model together masks of its own; those of rank 0 are the ones of
-/// a single process. Checkpoints hold rank 0's counts, so call this again after loading one.
+/// Gives each of the processes that train a model together its own masks; those of rank 0 are a single
+/// process'. Checkpoints hold rank 0's counts, so call this again after loading one.
 void separate_draws(Module& model, int rank);
 
 }  // namespace tapeformer

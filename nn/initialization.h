@@ -8,7 +8,7 @@ namespace tapeformer {
 /// Draws initial values for a weight [Out, In] in place: uniform in +-sqrt(6 / (In + Out)).
 /// Source:  Glorot and Bengio 2010
 void xavier_uniform(const Tensor& weight, Generator& random);
-/// Initialises a packed projection: each block of that many rows is initialised as a weight of its own.
+/// Initialises a packed projection: each block of rows is drawn like a separate weight.
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
 /// PyTorch's default for torch.nn.Linear, weight and bias: uniform in +-1 / sqrt(inputs).
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random);

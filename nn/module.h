@@ -8,11 +8,11 @@ namespace tapeformer {
 
 class Module;
 
-/// Walks a model's state by name. Override what is of interest.
+/// Walks a model's state by name. Override the functions that you need.
 class ParameterVisitor {
  public:
   virtual ~ParameterVisitor() = default;
-  /// For every parameter; one that two names share comes twice.
+  /// Called for every parameter; twice for one with two names.
   virtual void on_parameter(const std::string& path, Parameter& parameter);
   /// A constant that follows from the configuration, such as a table of sinusoids.
   virtual void on_buffer(const std::string& path, Tensor& buffer);
@@ -21,7 +21,7 @@ class ParameterVisitor {
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
   /// The mode of a layer that behaves differently in training, such as dropout.
   virtual void on_training_mode(bool& training);
-  /// The number of rows of each matrix, where a parameter holds several, one below the other.
+  /// The numbers of rows of the matrices of a parameter that holds several, one below the other.
   virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
 
   /// Called by Module::visit() for each member, with its name in this module.
@@ -60,12 +60,12 @@ class Module {
 
   /// Each parameter once, in visiting order, under the first of its names.
   std::vector<std::pair<std::string, Parameter>> named_parameters();
-  /// The parameters without names. Also writes each path into its parameter, so that error messages can show
-  /// it (any visit does so for a parameter without a name).
+  /// The parameters alone. Also writes each path into its parameter, so that error messages can show it (any
+  /// visit does so for a parameter without a name).
   std::vector<Parameter> parameters();
   /// Each counter, under its path.
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
-  /// Everything that the forward pass reads or changes, by address.
+  /// The addresses of everything that the forward pass reads or changes.
   ModelState state();
   /// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
   std::map<std::string, std::vector<Index>> row_parts();
@@ -81,7 +81,7 @@ class Module {
   /// Converts every parameter; f64 is for gradient checks. Gradients are dropped.
   void to(DType type);
   /// Moves parameters and buffers; tied ones stay tied. Gradients are dropped. Call it before making the
-  /// optimizer, whose state lies on the device of the parameters.
+  /// optimizer, whose state is on the device of the parameters.
   void to(Device device);
   /// From now on operations read the parameters in `type` (bf16), which is then also the type of activations
   /// and their gradients. The parameters themselves stay as they are: see Parameter::set_shadow().

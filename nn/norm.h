@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// Which norm: LayerNorm, or RmsNorm, which subtracts no mean and has no bias.
+/// LayerNorm, or RmsNorm, which subtracts no mean and has no bias.
 enum class NormKind { layer, rms };
 template <>
 inline constexpr EnumNames kNames<NormKind>{"[norm] the kind", {"layer", "rms"}};

@@ -6,14 +6,14 @@
 
 namespace tapeformer {
 
-/// How a model is told the positions of its tokens.
+/// How a model gets the positions of its tokens.
 enum class PositionKind {
   sinusoidal,
   learned,
   rotary,   ///< nothing is added here: attention rotates queries and keys
   alibi,    ///< nothing is added here: attention lowers scores by the distance of query and key
   buckets,  ///< likewise: it learns a bias of the scores for each head and bucket of distances, as T5 does
-  none,     ///< only causal masks tell the order
+  none,     ///< only causal masks give the order
   sinusoidal_halves,   ///< sinusoidal, with the sines before the cosines
   sinusoidal_fairseq,  ///< likewise, with other frequencies, and from position 2 on, as in M2M100
 };
@@ -29,7 +29,7 @@ inline bool is_sinusoidal(PositionKind kind) {
 inline bool has_table(PositionKind kind) { return is_sinusoidal(kind) || kind == PositionKind::learned; }
 
 struct PositionsConfig {
-  PositionKind kind = PositionKind::sinusoidal;  ///< how they are told
+  PositionKind kind = PositionKind::sinusoidal;  ///< the kind of positions
   Index width = 0;                               ///< C
   Index most = 512;                              ///< the number of positions
 };

@@ -15,9 +15,9 @@ class ConvolutionCache {
   void reorder(const std::vector<std::int32_t>& rows);
   /// The next tokens are the first ones; the memory stays, because graphs of steps refer to it.
   void restart() { starts_ = true; }
-  /// Forgets what it holds.
+  /// Removes all tokens.
   void clear();
-  /// Memory of the tokens that it holds.
+  /// Bytes of the tokens that it holds.
   Index bytes() const { return held_.defined() ? held_.bytes() : 0; }
 
  private:
@@ -27,7 +27,7 @@ class ConvolutionCache {
 
 struct ShortConvolutionConfig {
   Index width = 0;  ///< C
-  Index taps = 4;   ///< K, tokens that are summed, each with those right before it
+  Index taps = 4;   ///< K, the number of tokens in a sum: each and those right before it
 };
 
 /// Each token plus a learned weighted sum of itself and the K - 1 before it, column by column. The weight is

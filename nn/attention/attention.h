@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// Keys and values, head by head; values are undefined where everything is in the keys.
+/// Keys and values by head; values are undefined where everything is in the keys.
 struct KeyValueHeads {
   /// [B, S, G, D] and [B, S, G, E].
   Tensor key_bsgd, value_bsge;
@@ -16,25 +16,25 @@ struct KeyValueHeads {
 /// The masks and other optional arguments of a call.
 struct AttentionContext : AttentionMasks {
   /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
-  /// counted on from what the cache holds.
+  /// continued from the cached tokens.
   Tensor positions;
   /// The rotary angles at those positions, from angles(), shared by the layers of a stack. Undefined: each
   /// layer computes its own.
   RotaryAngles angles;
   /// For layers with value_residual: the values of this call's keys in the first layer, [B, S, G, E].
   Tensor first_values;
-  /// For layers with shared_keys: what `new_kv` of another layer has received. With a cache, all that the
-  /// layer attends to is in it already.
+  /// For layers with shared_keys: the keys and values that another layer wrote to `new_kv`. With a cache,
+  /// they are in it already.
   KeyValueHeads shared;
-  /// Receives this call's keys and values as attention reads them, for other layers.
+  /// Receives this call's keys and values in the form that attention reads, for other layers.
   KeyValueHeads* new_kv = nullptr;
-  /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
-  /// memory's at its first call and does not read the memory again.
+  /// Keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
+  /// memory's in its first call and does not read the memory again.
   KvCache* cache = nullptr;
   Tensor* weights = nullptr;  ///< receives the attention weights [B, H, T, S]
 };
 
-/// The interface of every attention layer, so that transformer layers take any of them.
+/// The interface of all attention layers, so that transformer layers take any of them.
 class Attention : public Module {
  public:
   /// Self-attention when query and memory are the same tensor, else cross-attention.
@@ -42,7 +42,7 @@ class Attention : public Module {
   virtual Tensor operator()(const Tensor& query, const Tensor& memory,
                             const AttentionContext& context = {}) const = 0;
   /// The angles by which self-attention rotates its queries and keys; nothing without rotary positions. A
-  /// stack of layers that rotate alike asks one of them, and hands the result to the others in the context.
+  /// stack of layers that rotate alike asks one of them, and passes the result to the others in the context.
   virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
     return {};
   }

@@ -14,12 +14,12 @@ namespace tapeformer {
 struct AttentionKind;
 const std::deque<AttentionKind>& attention_kinds();
 const AttentionKind& attention_kind(const std::string& name);
-/// "mha (multi-head), gqa (grouped-query)": the kinds that can do all of `can` and nothing of `cannot`.
+/// "mha (multi-head), gqa (grouped-query)": the kinds with all abilities in `can` and none in `cannot`.
 std::string kind_titles(unsigned can, unsigned cannot = 0);
 
 /// How latent attention computes. naive: each head's keys and values are computed from the latents. absorbed:
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
-/// decoding. automatic: absorbed once a cache holds something, else naive.
+/// decoding. automatic: absorbed if the cache holds tokens, else naive.
 enum class LatentForm { automatic, naive, absorbed };
 template <>
 inline constexpr EnumNames kNames<LatentForm>{"form", {"automatic", "naive", "absorbed"}};
@@ -27,9 +27,9 @@ inline constexpr EnumNames kNames<LatentForm>{"form", {"automatic", "naive", "ab
 template <>
 inline constexpr EnumNames kNames<RotaryLayout>{"rotary_layout", {"interleaved", "half_split"}};
 
-/// The configuration of an attention layer of any kind: sizes, what several kinds share, and the fields of
+/// The configuration of an attention layer of any kind: sizes, fields that several kinds share, and those of
 /// the pieces of multi-head attention (pieces/pieces.h). A size of 0 means its default. A field that the kind
-/// does not use must keep its default; only `bias` and `packed` are ignored instead.
+/// does not use must keep its default, except `bias` and `packed`, which are ignored.
 struct AttentionConfig : AttentionPieces::Fields {
   /// The defaults of this kind, with this many heads.
   AttentionConfig(std::string kind_name = "mha", Index head_count = 1)
@@ -58,22 +58,22 @@ struct AttentionConfig : AttentionPieces::Fields {
   bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
   bool norm = true;             ///< mla has RMS norms on the latents
   double score_scale = 0;       ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
-  bool shared_keys = false;     ///< no keys and values but those in AttentionContext::shared
-  double lambda_initial = 0.8;  ///< what differential attention's lambda begins with
+  bool shared_keys = false;     ///< uses only the keys and values in AttentionContext::shared
+  double lambda_initial = 0.8;  ///< initial lambda of differential attention
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< values of the fields that the kind's row of the table adds
 
-  /// Adds what a model's positions ask of attention: rotary positions or a relative bias. Without positions
-  /// mla has no rotary keys.
-  /// Throws: Error for positions that the kind cannot have, and a rotary_width without any
+  /// Adds the part of a model's positions that is in attention: rotary positions or a relative bias. Without
+  /// positions mla has no rotary keys.
+  /// Throws: Error for positions that the kind cannot have, or a rotary_width without rotary positions
   void add_positions(PositionKind positions);
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
   /// A copy with defaults in place of zeros, and without the features that the kind or `cross` does not use.
-  /// It is for reading; make_attention() takes the config as it was given.
+  /// It is for reading; make_attention() takes the original config.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// A copy of the kind `name`. Fields that this kind uses and that one does not have their defaults.
+  /// A copy of kind `name`. Fields that this kind uses and `name` does not get their defaults.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
@@ -86,9 +86,9 @@ struct AttentionConfig : AttentionPieces::Fields {
   void describe(const FieldVisitor& field) { describe_in_models(field), describe_in_layers(field); }
 };
 
-/// Checks the attention that a model's config, which has these fields, embeds: a field that the config does
-/// not describe is the model's to decide, and config.json has no place for it.
-/// Throws: Error that names such a field if it is not at its default
+/// Checks the attention in a model's config, which describes these fields: the model sets the others, which
+/// are not in config.json.
+/// Throws: Error naming one of the others that is not at its default
 void check_embedded(const char* model, const FieldList& fields, const AttentionConfig& attention);
 
 }  // namespace tapeformer

@@ -43,7 +43,7 @@ std::deque<AttentionKind>& table() {
   using Differential = DifferentialAttention;
   const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank;
   constexpr unsigned kRotates = kCanRotate | kCanCache | kCanModelLanguage;
-  // name, title, make, fields that not every kind uses, abilities, complete, add_cost, forms, own
+  // name, title, make, fields that only some kinds use, abilities, complete, add_cost, forms, own
   static std::deque<AttentionKind> kinds = {
       multi_head_kind("mha", "multi-head", {"value_memory_width"}),
       multi_head_kind("gqa", "grouped-query", {"groups"}),

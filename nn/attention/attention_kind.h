@@ -11,10 +11,10 @@ namespace tapeformer {
 enum AttentionAbility : unsigned {
   kCanRotate = 1,         ///< takes rotary positions
   kCanCache = 2,          ///< keeps keys and values of earlier calls in a KvCache
-  kCanModelLanguage = 4,  ///< may be a DecoderOnly's
+  kCanModelLanguage = 4,  ///< may be in a DecoderOnly
   kCanExport = 8,         ///< has the parameters of multi-head attention: transformers' Llama can express it
   /// Keeps a state of constant size in place of keys. So it is causal, knows the order of tokens without
-  /// positions, has no weights to show or to drop, and attends to no other memory.
+  /// positions, has no attention weights, and attends to no other memory.
   kHasState = 16,
 };
 
@@ -28,20 +28,20 @@ struct AttentionForm {
 struct AttentionKind {
   std::string name;   ///< in config.json and --attention: "mha"
   std::string title;  ///< "multi-head"
-  /// Gets the config as the user wrote it: call its resolved() before reading defaults or `own`.
+  /// Makes a layer. Gets the user's config: call its resolved() before reading defaults or `own`.
   std::function<std::unique_ptr<Attention>(const AttentionConfig&, Generator&)> make;
-  /// The fields of AttentionConfig that this kind uses and not every kind does.
+  /// The fields of AttentionConfig that this kind uses, among those that only some kinds use.
   std::vector<std::string> fields = {};
   /// AttentionAbility flags. Without kCanCache, context.cache is never set, decoding computes the whole
   /// context at every step, and cache_widths() returns {}.
   unsigned can = kCanCache | kCanModelLanguage;
-  /// The kind's own part of AttentionConfig::resolved(), after what all kinds share. Throws: Error
+  /// The kind's part of AttentionConfig::resolved(), after the common one. Throws: Error
   std::function<void(AttentionConfig&)> complete = {};
-  /// Adds the cost for a resolved config. attention_cost() does not cover a kind without it.
+  /// Adds the cost for a resolved config. Without it attention_cost() refuses the kind.
   std::function<void(const AttentionConfig&, CostSum&)> add_cost = {};
   std::vector<AttentionForm> forms = {};  ///< empty if there is only one
-  /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. Models, files and
-  /// options have them like those that are built in.
+  /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. In models, files and
+  /// options they are like built-in ones.
   std::vector<OwnField> own = {};
 
   /// True if `field` is in `fields` or `own`.
@@ -53,14 +53,14 @@ const std::deque<AttentionKind>& attention_kinds();
 /// Adds a kind for models and programs to use. Call it from one thread, before models are made.
 /// Throws: Error if the name is taken
 void register_attention_kind(AttentionKind kind);
-/// Takes back the kind that was registered last, once no model uses it.
+/// Removes the kind that was registered last, once no model uses it.
 void unregister_attention_kind();
-/// Throws: Error listing the names there are
+/// The kind of that name. Throws: Error that lists the known names
 const AttentionKind& attention_kind(const std::string& name);
 /// The names of the kinds for which `which` holds: "mha, gqa".
 std::string kind_names(const std::function<bool(const AttentionKind&)>& which);
 
-/// Throws: as AttentionConfig::check()
+/// Makes a layer of any kind. Throws: as AttentionConfig::check()
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random);
 
 }  // namespace tapeformer

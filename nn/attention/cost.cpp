@@ -11,10 +11,10 @@ namespace tapeformer {
 Index visible_pair_count(const AttentionCall& call) {
   const Index T = call.queries, S = or_else(call.keys, T) + call.cached;
   if (!call.causal) return T * S;
-  const Index seeing = std::min(T, S);  // the last of them sees all keys, the one before all but one, ...
+  const Index seeing = std::min(T, S);  // the last of them sees all keys, the one before one key less, ...
   const Index all = seeing * S - seeing * (seeing - 1) / 2;
   if (call.window <= 0) return all;
-  const Index cut = std::min(seeing, std::max<Index>(S - call.window, 0));  // see more than the window
+  const Index cut = std::min(seeing, std::max<Index>(S - call.window, 0));  // these see more than the window
   return all - (cut * (S - call.window) - cut * (cut - 1) / 2);
 }
 

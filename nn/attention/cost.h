@@ -10,7 +10,7 @@ struct AttentionCall {
   Index batch = 1;          ///< B
   Index queries = 1;        ///< T
   Index keys = 0;           ///< S, of a memory; 0 for queries: self-attention
-  Index cached = 0;         ///< tokens in the cache before: decoding, for which only forward_flops are meant
+  Index cached = 0;         ///< tokens in the cache before: decoding, where only forward_flops are valid
   bool causal = false;      ///< aligned at the last query and the last key
   Index window = 0;         ///< keys that a causal query sees, its own included; 0 for all before it
   DType type = DType::f32;  ///< of activations and cache
@@ -19,13 +19,13 @@ struct AttentionCall {
 /// The cost of one call of an attention layer: in training, unless something is cached; without masks, except
 /// the causal one; with gradients of parameters and inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
-  Index parameters = 0;  ///< values that are trained
+  Index parameters = 0;  ///< trained values
   /// Matrix products only, 2 for each multiply-add, as a Profile counts them. In attention only visible pairs
   /// count, although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
   Index forward_flops = 0, backward_flops = 0;
-  Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved but for parameter bytes
+  Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved bytes without parameters
   Index cache_bytes_per_token = 0;  ///< of one row of the batch
-  Index cache_bytes_per_row = 0;    ///< of its state, however many tokens it has
+  Index cache_bytes_per_row = 0;    ///< of its state, for any number of tokens
 };
 
 /// Visible pairs of a query and a key, for one row of the batch and one head.
@@ -36,8 +36,8 @@ Index visible_pair_count(const AttentionCall& call);
 /// Throws:  Error if sizes do not fit, or if the row of the kind has no add_cost
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
-/// Adds up the costs of the parts of a layer. It counts in double, since the sizes in a damaged file may have
-/// products beyond integers.
+/// Adds up the costs of the parts of a layer. It counts in double, since products of sizes in a damaged file
+/// may overflow integers.
 class CostSum {
  public:
   explicit CostSum(const AttentionCall& of_call);
@@ -52,8 +52,8 @@ class CostSum {
     parameters(inputs * outputs + (bias ? outputs : 0));
     product(rows, inputs * outputs);
   }
-  /// The products of keys' width and of values' width for each visible pair, and what the fused operation
-  /// keeps besides its inputs and output.
+  /// Adds the products over the widths of keys and of values for each visible pair, and the values that the
+  /// fused operation keeps besides its inputs and output.
   void attention(double H, double D, double E, double backward_key_products = 3) {
     multiply_adds(visible_ * H * D, 1, backward_key_products);
     multiply_adds(visible_ * H * E, 1, 2);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kVectorDeviation = 0.1, kEpsilon = 1e-5;  // as in the authors' code
 
-/// Queries that see one half of a key each: [B, T, H, D] -> [B, T, 2 H, D], (q1, 0) and (0, q2) of each head.
+/// Queries that each see one half of a key: [B, T, H, D] -> [B, T, 2 H, D], (q1, 0) and (0, q2) of each head.
 Tensor halves_apart(const Tensor& query) {
   const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3);
   const auto half = [&](Index from) {
@@ -24,7 +24,7 @@ Tensor halves_apart(const Tensor& query) {
   return reshape(concat({half(0), half(D / 2)}, 3), {B, T, 2 * H, D});
 }
 
-/// A mask [..., H, T, S] of each head for both of its queries, [..., 2 H, T, S].
+/// A mask per head, [..., H, T, S], repeated for both of its queries, [..., 2 H, T, S].
 Tensor for_pairs(const Tensor& mask, Index heads) {
   if (!mask.defined() || mask.rank() < 3 || mask.size(-3) != heads || heads == 1) return mask;
   if (mask.dtype() == DType::boolean) return for_pairs(mask.to(DType::f32), heads).to(DType::boolean);
@@ -142,7 +142,7 @@ void DifferentialAttention::add_cost(const AttentionConfig& config, CostSum& sum
   sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
   if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
   if (config.rotary) sum.keeps(sum.call.queries * 2 * std::floor(D / 4));
-  sum.keeps(N * H * E);  // what lambda multiplies
+  sum.keeps(N * H * E);  // the factor of lambda
   sum.parameters(2 * D + E);
   sum.keeps(N * H * (E + 1) + 2 * D + 3);
   sum.caches(G * (D + E));

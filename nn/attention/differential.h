@@ -7,9 +7,9 @@
 
 namespace tapeformer {
 
-/// Differential attention: the difference of two attentions to the same values, in which what both attend to
-/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2; rotary positions
-/// rotate each of them, all but the last component of an odd width.
+/// Differential attention: the difference of two attentions to the same values, which cancels their common
+/// noise. Each head's queries and keys of width D are two of width D / 2; rotary positions rotate each of
+/// them, except the last component of an odd width.
 /// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
 ///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, of all heads;
 ///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads
@@ -32,9 +32,9 @@ class DifferentialAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
-  /// As of MultiHeadAttention with 2 H heads of queries, of which half the width is zeros: 4 P (D + E)
-  /// products of queries, keys, weights and values forward. Activations also have what the difference and the
-  /// norms are computed from.
+  /// As MultiHeadAttention's with 2 H heads of queries, half of whose width is zeros: 4 P (D + E) for
+  /// products of queries, keys, weights and values forward. Activations also have the inputs of the
+  /// difference and of the norms.
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
@@ -47,7 +47,7 @@ class DifferentialAttention : public Attention {
   Linear query_, key_value_, output_;
   Dropout dropout_;
   Parameter lambda_vectors_;  // [2 D]: a1, b1, a2 and b2
-  RmsNorm head_norm_;         // of a head's difference
+  RmsNorm head_norm_;         // of each head's difference
 };
 
 }  // namespace tapeformer

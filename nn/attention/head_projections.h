@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// The matrices that make queries, keys and values: one for all of them, or the query's and one for keys and
-/// values, or three; the query's alone for a layer with shared_keys.
+/// The matrices that make queries, keys and values: one for all, or the query's and one for keys and values,
+/// or three; only the query's for a layer with shared_keys.
 /// Initial: Xavier uniform, part by part; biases zero
 class HeadProjections : public Module {
  public:
@@ -14,11 +14,11 @@ class HeadProjections : public Module {
   /// Draws the initial values, once the rest of the layer has been made.
   void initialise(Generator& random);
 
-  /// The heads of a call. A part whose matrix holds others too is projected by its own rows. Keys and values
-  /// are left out where the layer shares another's or the cache holds a memory's.
+  /// The heads of a call. A part of a common matrix is projected by its own rows. There are no keys and
+  /// values where the layer shares another's or the cache holds a memory's.
   CallHeads operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionContext& context, bool is_self) const;
-  /// The numbers and widths of the heads that a call gives.
+  /// The numbers and widths of a call's heads.
   const PackedHeads& sizes() const { return sizes_; }
   void visit(ParameterVisitor& visitor) override;
 
@@ -28,7 +28,7 @@ class HeadProjections : public Module {
 
   PackedHeads sizes_;
   bool is_packed_, has_keys_;
-  LinearConfig key_value_;           // of one matrix for keys and values, which initialise() makes
+  LinearConfig key_value_;           // of the matrix for keys and values that initialise() makes
   PooledVector<Index> part_widths_;  // of the projected query, key and value
   std::vector<Linear> matrices_;
 };

@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-/// The room behind what a cache holds is its own business: masks are over what it holds.
+/// Masks have a column per key in the cache, without its spare room.
 void check_columns(const char* name, const Tensor& mask, Index held) {
   if (mask.size(-1) == held) return;
   throw ShapeError(
@@ -26,7 +26,7 @@ void check_lengths(const Tensor& key_lengths, Index held) {
                  length, held));
 }
 
-/// Zeros in columns for the room behind the keys.
+/// The mask, with zeros in columns for the room after the keys.
 Tensor widened(const Tensor& mask, Index room) {
   if (mask.dtype() == DType::boolean) return widened(mask.to(DType::f32), room).to(DType::boolean);
   return pad(mask, -1, 0, room);

@@ -6,14 +6,14 @@
 
 namespace tapeformer {
 
-// Shared by attention layers with heads: sizes and shapes, options from the context, and the cache.
+// For attention layers with heads: sizes and shapes, options from the context, and the cache.
 
 /// A size, or its default if it is 0.
 inline Index or_else(Index size, Index fallback) { return size > 0 ? size : fallback; }
 
 /// `heads` with output_width / heads in place of a width that is 0; an output_width of 0 is `width`.
-/// Throws: Error if a size is negative, or heads is not a multiple of groups or not a divisor of a width that
-///         is left to it
+/// Throws: Error if a size is negative, or heads is not a multiple of groups, or does not divide the width of
+///         which a head gets a share
 PackedHeads resolved_heads(const char* op, Index width, Index output_width, const PackedHeads& heads,
                            const std::string& got = "");
 
@@ -33,15 +33,15 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
 
 /// Adds keys and values to what the cache holds.
 void append_heads(KvCache& cache, const KeyValueHeads& new_kv);
-/// All that the cache holds. Its spare room comes along, unless weights are asked for or a tape records, and
-/// is masked out: `options` get key_lengths, and their masks are widened. Only groups and widths of `heads`
-/// matter.
+/// All keys and values in the cache. Its spare room is included, unless weights are requested or a tape
+/// records, and is masked: `options` get key_lengths, and their masks are widened. Only groups and widths of
+/// `heads` matter.
 /// Throws:  ShapeError for masks or key_lengths over another number of keys than the cache holds
 KeyValueHeads cached_kv(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options);
 
 /// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends
-/// project()'s and attends to all it holds; cross-attention calls project() while the cache is empty, and
-/// then attends to what it holds.
+/// project()'s and attends to the whole cache; cross-attention calls project() while the cache is empty, and
+/// attends to the cache.
 template <class Project>
 KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionOptions& options,
                            const Project& project) {

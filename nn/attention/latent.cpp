@@ -23,7 +23,7 @@ void LatentAttention::complete(AttentionConfig& config) {
   if (config.rotary_width % 2 != 0)
     throw Error(format("[attention] rotary_width must be even; got attention={}, rotary_width={}",
                        config.kind, config.rotary_width));
-  config.packed = config.rotary = false;  // the rotary part has keys of its own
+  config.packed = config.rotary = false;  // the rotary part has its own keys
   config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
   config.rotary_width =
       config.cross ? 0 : or_else(config.rotary_width, std::max<Index>(config.key_width / 4 * 2, 2));
@@ -117,8 +117,8 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
   return output_(merge_heads(heads_bthe));
 }
 
-/// The latents are keys and values at once. The weighted sum of the rotary keys is dropped, which costs less
-/// than copying the latents out of the cache at every token.
+/// The latents are keys and values at once. The weighted sum of the rotary keys is computed and dropped,
+/// which costs less than copying the latents out of the cache for every token.
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                                  const AttentionOptions& options) const {
   const Index H = config_.heads;

@@ -9,7 +9,7 @@ namespace tapeformer {
 
 /// Multi-head latent attention: keys and values of all heads come from one latent per token, and the cache
 /// holds only that and one rotary key that the heads share. No projection has a bias.
-/// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, x' being the memory;
+/// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, with x' the memory;
 ///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R rotating by positions;
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h, or with score_scale for the divisor
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
@@ -63,7 +63,7 @@ class LatentAttention : public Attention {
   Linear key_value_down_;                            // W_DKV
   Linear key_up_, value_up_;                         // W_UK, W_UV
   std::optional<Linear> query_rotary_, key_rotary_;  // W_QR, W_KR
-  std::optional<Rotary> rotary_;                     // of rotary queries and keys; there if these are
+  std::optional<Rotary> rotary_;                     // of rotary queries and keys, if there are any
   std::optional<RmsNorm> query_norm_, key_value_norm_;
   Linear output_;  // W_O
   Dropout dropout_;

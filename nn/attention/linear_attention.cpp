@@ -158,7 +158,7 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
   const TensorList parts = split(packed_btn, 2, {H * D, H * D, H * E});
   Tensor query_bthd = split_heads(parts[0], H), key_bthd = split_heads(parts[1], H);
   if (kind_.deltas) {
-    // x / |x| is rms_norm(x) / sqrt(D): of the queries by the scale, of the keys by a gain.
+    // x / |x| is rms_norm(x) / sqrt(D): for queries by the scale, for keys by a gain.
     const auto width = static_cast<double>(D);
     const Tensor gain_d = Tensor::full({D}, 1 / std::sqrt(width), query.dtype(), query.device());
     query_bthd = rms_norm(query_bthd, {}, kLengthEpsilon / width);
@@ -187,7 +187,7 @@ Tensor LinearAttention::log_decay(const Tensor& x) const {
                  {B, T, steps.size(2)});
 }
 
-/// The heads side by side, each component by its gate.
+/// The heads side by side, each component times its gate.
 Tensor LinearAttention::gated(const Tensor& heads, const Tensor& x) const {
   const Tensor merged_btn = merge_heads(heads);
   if (!gate_) return merged_btn;

@@ -48,7 +48,7 @@ void MultiHeadAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   AttentionPieces::add_cost(config, sum);
 }
 
-// The order of the members is that of the random draws: another one would change seeded runs.
+// The order of the members is the order of the random draws: changing it would change seeded runs.
 MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
       projections_(config_, random),

@@ -24,7 +24,7 @@ class MultiHeadAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
-  /// With keys and values made of different inputs.
+  /// As above, with keys and values made from different inputs.
   /// Shapes:  query [B, T, C], key [B, S, memory_width], value [B, S, value_memory_width] -> y [B, T, O]
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionContext& context) const;
@@ -46,7 +46,7 @@ class MultiHeadAttention : public Attention {
   ///                the logarithm of a sum for each of their rows; M C' for a memory; causal: 8 bytes per row
   ///                for the range that it sees
   ///   cache        G (D + E) values
-  /// and what the pieces add. shared_keys: no terms of C', no cache
+  /// and the parts of the pieces. shared_keys: no terms of C', no cache
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:

@@ -32,7 +32,7 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
 /// Overwrites what the layers drew: see "Initial" of DecoderOnly. The matrices that write into the residual
 /// stream are known by name, so an attention's output projection is called "output".
 void initialise(Module& model, const DecoderOnlyConfig& config, Generator& random) {
-  const bool keeps_embedding = is_sinusoidal(config.positions);  // as TokenInput has drawn it
+  const bool keeps_embedding = is_sinusoidal(config.positions);  // drawn by TokenInput
   const double residual =
       config.zero_init ? 0 : kDeviation / std::sqrt(2 * static_cast<double>(config.layers));
   for (auto& [name, parameter] : model.named_parameters()) {
@@ -66,8 +66,8 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
   DecoderOnlyContext context(sequences);
   context.causal = true;
   KeyValueHeads new_kv;
-  // The rotary angles are computed once for all layers of one kind and base; their positions count on from
-  // what the caches hold.
+  // The rotary angles are computed once for all layers of one kind and base; their positions continue from
+  // the cached tokens.
   RotaryAngles angles[2][2];
   const auto angles_of = [&](std::size_t i) -> RotaryAngles& {
     const auto layer = static_cast<Index>(i);

@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-/// Documents packed one after the other into the single row of a batch. No token attends to another document.
+/// Documents packed into the single row of a batch. No token attends to another document.
 struct PackedDocuments {
   Tensor starts;     ///< i32 [N + 1]: document i is tokens starts[i] to starts[i + 1] - 1
   Tensor positions;  ///< i32 [1, T]: each token's place in its document
@@ -45,7 +45,7 @@ class DecoderOnly : public Module {
               const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
   /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
-  /// context: its positions decide.
+  /// context: only positions are limited.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {},
@@ -63,11 +63,11 @@ class DecoderOnly : public Module {
   Device device() const { return head_.weight().value().device(); }
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
-  /// pass. The results are the same to the last bit. The model must live, in its mode, until that pass.
+  /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
 
   void visit(ParameterVisitor& visitor) override;
-  /// The configuration that it was made from.
+  /// The configuration of the model.
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:

@@ -30,7 +30,7 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   AttentionConfig config = attention;
   if (!attention_pattern.empty()) {
     const bool is_full = has_full_attention(layer);
-    AttentionConfig other = attention;  // of the other letter, whose own fields this layer does without
+    AttentionConfig other = attention;  // of the other letter, without the fields of its kind alone
     if (!is_full) other.kind = full_attention;
     config = other.of_kind(is_full ? full_attention : attention.kind);
   }
@@ -101,7 +101,7 @@ bool DecoderOnlyConfig::rotates(Index layer) const {
   return config.rotary || config.rotary_width > 0;
 }
 
-/// What the kind of one layer's attention cannot do.
+/// Refuses options that the kind of one layer's attention cannot have.
 void DecoderOnlyConfig::check_layer(Index layer) const {
   const AttentionConfig config = attention_config(layer);
   const AttentionKind& kind = attention_kind(config.kind);
@@ -121,7 +121,7 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   };
   require(!prefix || !has_state, "a prefix that sees itself in both directions is", is_stateless);
   require(!has_window(layer) || !has_state, "a window is", is_stateless);
-  const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // of values that this layer reads
+  const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // whose values this layer reads
   const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
   if (own != given)
     throw Error(format(

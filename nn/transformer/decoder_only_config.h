@@ -9,8 +9,8 @@
 
 namespace tapeformer {
 
-/// The norms of a model's sublayers: of what they read (pre-norm), of what they add to the sum (as in
-/// OLMo 2), or both (as in Gemma 2).
+/// The norms of a model's sublayers: of their inputs (pre-norm), of their outputs before the residual sum (as
+/// in OLMo 2), or both (as in Gemma 2).
 enum class SublayerNorms { input, output, both };
 template <>
 inline constexpr EnumNames kNames<SublayerNorms>{"[decoder_only] sublayer_norms",
@@ -52,37 +52,37 @@ struct DecoderOnlyConfig {
   double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
   bool value_residual = false;  ///< the first layer's values join those of the others
   Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
-  Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none
+  Index short_convolution = 0;  ///< K of a ShortConvolution of each sublayer's input; 0 for none
   bool zero_init = false;       ///< of the matrices that write into the residual sum
 
-  double embedding_dropout = 0, residual_dropout = 0;  ///< on what enters the layers, and what sublayers add
+  double embedding_dropout = 0, residual_dropout = 0;  ///< on the first layer's input, and sublayers' outputs
   double feed_forward_dropout = 0;                     ///< after the activation
 
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
 
   /// F, with 0 replaced by its default.
   Index hidden_width() const;
-  /// True for the layers with the sliding window: those of an S in `windows`, which is repeated over the
-  /// layers, the last of them an L, unless it has a letter for each layer; without `windows` all.
+  /// True for the layers with the sliding window: all without `windows`, else those with an S in it. It is
+  /// repeated over the layers, with an L for the last one, unless it has a letter for each layer.
   bool has_window(Index layer) const;
-  /// True for the layers of an F in `attention_pattern`.
+  /// True for the layers with an F in `attention_pattern`.
   bool has_full_attention(Index layer) const;
-  /// True for the layers that `window_rotary_base` is for.
+  /// True for the layers that use `window_rotary_base`.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that rotate queries and keys by rotary positions.
   bool rotates(Index layer) const;
-  /// True for the layers that have keys and values of their own.
+  /// True for the layers with keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
-  /// `attention` of a layer, from 0, with what the model decides. With a window_rotary_base the rotary
-  /// positions of layers with the window have that base, and no scaling.
+  /// `attention` of a layer, from 0, with the fields that the model sets. With a window_rotary_base the
+  /// rotary positions of layers with the window have that base, and no scaling.
   AttentionConfig attention_config(Index layer = 0) const;
   /// Throws: Error naming the fields that do not fit
   void check() const;
 
-  /// For config.json of a run folder. A field that it lacks takes its default.
-  /// Throws: CheckpointError naming what is wrong, or a field that is not known
+  /// The text for config.json of a run folder.
   std::string to_json() const;
-  /// The opposite of to_json().
+  /// The inverse of to_json(). A field that the text lacks takes its default.
+  /// Throws: CheckpointError naming the mistake or an unknown field
   static DecoderOnlyConfig from_json(const std::string& json);
 
   /// Every field once, in the order of config.json and --help: see autograd/config/config_field.h.

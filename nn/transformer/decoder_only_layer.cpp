@@ -5,7 +5,7 @@
 namespace tapeformer {
 namespace {
 
-/// What a sublayer, the first or the second, reads: x, or its convolution if the layer has one.
+/// The input of a sublayer, the first or the second: x, or its convolution if the layer has one.
 Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tensor& x,
                  const DecoderOnlyContext& context, Index number) {
   if (!convolution) return x;

@@ -13,7 +13,7 @@ struct DecoderOnlyContext : AttentionContext {
   /// A context for attention alone.
   DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
 
-  /// With `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
+  /// Two caches, attention's and the feed-forward network's, for a layer with `cache` and short convolutions.
   ConvolutionCache* convolutions = nullptr;
 };
 

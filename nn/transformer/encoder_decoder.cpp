@@ -23,7 +23,7 @@ TokenInputConfig input_of(const EncoderConfig& config) {
   return input;
 }
 
-/// Sublayers that add nothing at first.
+/// Zeroes the output projections, so that sublayers add nothing at first.
 void zero_outputs(Module& model) {
   for (auto& [name, parameter] : model.named_parameters()) {
     for (const char* projection : {"attention.output.weight", "attention.output.bias",
@@ -45,7 +45,7 @@ EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
           config.embedding_norm,  config.shared_buckets,    config.head_scale};
 }
 
-/// Makes the tables of distances one.
+/// Ties the tables of distances.
 class TableTie : public ParameterVisitor {
  public:
   void on_parameter(const std::string& path, Parameter& parameter) override {

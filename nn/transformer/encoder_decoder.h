@@ -15,7 +15,7 @@ struct EncoderConfig {
   Index max_length = 256;                             ///< longest sequence
   double embedding_scale = 0;                         ///< factor of the embeddings; 0 for sqrt(C)
   bool embedding_norm = false;                        ///< of the sum of embeddings and positions
-  bool shared_buckets = false;                        ///< all layers have the first one's table of distances
+  bool shared_buckets = false;                        ///< all layers use the first one's table of distances
   double output_scale = 1;                            ///< factor of the states after the last layer
 };
 
@@ -106,14 +106,14 @@ class EncoderDecoder : public Module {
   Device device() const { return head_.weight().value().device(); }
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
-  /// pass. The results are the same to the last bit. The model must live, in its mode, until that pass.
+  /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
   void recompute_layers(bool recompute) {
     encoder_.recompute_layers(recompute);
     decoder_.recompute_layers(recompute);
   }
 
   void visit(ParameterVisitor& visitor) override;
-  /// The configuration that it was made from.
+  /// The configuration of the model.
   const EncoderDecoderConfig& config() const { return config_; }
 
  private:

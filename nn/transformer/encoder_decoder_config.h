@@ -28,10 +28,10 @@ struct EncoderDecoderConfig {
 
   /// Configuration of the decoder's layers.
   TransformerLayerConfig decoder_layer() const;
-  /// For config.json of a run folder. A field that it lacks takes its default.
-  /// Throws: CheckpointError naming what is wrong, or a field that is not known
+  /// The text for config.json of a run folder.
   std::string to_json() const;
-  /// The opposite of to_json().
+  /// The inverse of to_json(). A field that the text lacks takes its default.
+  /// Throws: CheckpointError naming the mistake or an unknown field
   static EncoderDecoderConfig from_json(const std::string& json);
   /// Throws: Error naming the sizes that do not fit
   void check() const;

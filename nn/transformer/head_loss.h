@@ -30,7 +30,7 @@ class Head : public Linear {
   double softcap_;
 };
 
-/// How head_loss() computes the loss; the value changes by rounding only.
+/// How head_loss() computes the loss; the value only changes by rounding.
 struct HeadLossConfig {
   bool fused = false;  ///< compute the logits chunk by chunk, so that they are never stored as a whole
   Index chunk = 0;     ///< rows of a chunk when fused; 0 chooses

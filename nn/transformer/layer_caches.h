@@ -33,8 +33,8 @@ class LayerCaches {
   Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens use in all layers, and their convolutions.
   Index bytes() const;
-  /// For every layer; see KvCache. Convolutions can only start over (length 0): else they hold the tokens
-  /// before the next one already.
+  /// KvCache::reserve() in every layer. Convolutions can only start over (length 0); otherwise they already
+  /// hold the tokens before the next one.
   bool reserve(Index tokens);
   /// See reserve().
   void set_length(Index length);
@@ -81,7 +81,7 @@ class DecoderState {
   friend class LayerStack;
 
   Tensor memory_, memory_mask_;            // [B, S, C] until the caches hold it, bool [R, S] or undefined
-  std::vector<std::int32_t> memory_rows_;  // the row of the first memory that each row reads
+  std::vector<std::int32_t> memory_rows_;  // for each row, its row in the original memory
   LayerCaches tokens_, cross_;             // self-attention, cross-attention
 };
 

@@ -10,26 +10,26 @@
 #include <functional>
 #include <optional>
 
-// Models in run folders, whose files may be damaged; to be included by sources only.
+// Models in run folders, whose files may be damaged; for sources only.
 namespace tapeformer {
 
 /// A model's configuration for the config.json of a run folder.
 std::string config_text(const char* model, const FieldList& fields);
 
-/// A field that the file lacks keeps its value; `check` checks the whole. Programs may keep more than the
+/// Reads fields; one that the file lacks keeps its value. `check` checks the whole. Programs may keep further
 /// fields in the file.
-/// Throws: CheckpointError naming what is wrong
+/// Throws: CheckpointError naming the mistake
 void read_config_text(const char* model, const std::string& text, FieldList&& fields,
                       const std::function<void()>& check);
 
-/// Calls make(), which makes the model that a configuration with these fields describes, and refuses one far
-/// too large for its weights file before it takes all memory. One that is only a few times too large passes,
-/// so that load_own_weights() can name the tensors that do not fit.
-/// Throws:  CheckpointError if the model is out of all proportion to the file
+/// Calls make(), which makes the model of a configuration with these fields, but refuses one far too large
+/// for its weights file before it takes all memory. One only a few times too large passes, so that
+/// load_own_weights() can name the tensors that do not fit.
+/// Throws:  CheckpointError if the model is out of proportion to the file
 void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
                         const std::function<void()>& make);
 
-/// load_weights() of a run folder: what does not fit there is due to another config.json.
+/// load_weights() for a run folder, whose message on a mismatch suggests another config.json.
 void load_own_weights(const SafetensorsFile& file, Module& module);
 
 /// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.

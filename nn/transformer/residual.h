@@ -22,7 +22,7 @@ class ResidualStream {
     branch_ = branch;
     dropped_ = {dropout.active_probability(), dropout.next_key()};
   }
-  /// norm(the sum)
+  /// The norm of the sum.
   template <class AnyNorm>
   Tensor normed(const AnyNorm& norm) {
     if (!branch_.defined()) return norm(sum_);
@@ -30,7 +30,7 @@ class ResidualStream {
     sum_ = std::move(both.sum);
     return std::move(both.y);
   }
-  /// The stream with all that has been added.
+  /// The sum, with all branches added.
   const Tensor& sum() {
     add_pending();
     return sum_;
@@ -42,14 +42,14 @@ class ResidualStream {
     sum_ = sum_ + dropout(std::exchange(branch_, Tensor()), dropped_.probability, dropped_.key);
   }
 
-  Tensor sum_, branch_;  // branch_ is not added yet
+  Tensor sum_, branch_;  // branch_ is not yet added
   BranchDropout dropped_;
 };
 
-/// Where a norm is: before the sublayer, after the sum, or on what the sublayer adds.
+/// The place of a norm: before the sublayer, after the sum, or on the sublayer's output.
 enum class NormPlace { pre, post, branch };
 
-/// A sublayer with its residual connection, as a part of this name in profiles.
+/// A sublayer with its residual connection, named as a part in profiles.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));
 ///          branch: x + dropout(norm(f(x)))
 template <class AnyNorm, class Sublayer>
@@ -62,8 +62,8 @@ void residual(const char* name, ResidualStream& stream, NormPlace place, const A
   if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
 }
 
-/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the tensors that
-/// the layer reads in addition, of which some may be undefined.
+/// Calls layer(stream); with `recompute` as an activation checkpoint of the stream and of further tensors
+/// that the layer reads, some of which may be undefined.
 template <class Layer, class... Read>
 void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Read&... read) {
   if (!recompute) return layer(stream);

@@ -31,7 +31,7 @@ class TokenInput : public Module {
 
   /// `first` is the position of the first id.
   Tensor operator()(const Tensor& ids, Index first = 0) const;
-  /// The position of every id is given by `at`, i32 [B, T].
+  /// `at`, i32 [B, T], holds the position of every id.
   Tensor operator()(const Tensor& ids, const Tensor& at) const;
   void visit(ParameterVisitor& visitor) override;
   /// The table of token embeddings.

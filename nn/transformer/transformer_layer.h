@@ -9,14 +9,14 @@ namespace tapeformer {
 
 /// The configuration that layers of encoders and of decoders share.
 struct TransformerLayerConfig {
-  AttentionConfig attention{"mha", 8};  ///< its width and dropout are those below
-  Index width = 256;                    ///< C
-  Index feed_forward = 0;               ///< F; 0 for 4 * width
-  Unary activation = Unary::relu;       ///< of the feed-forward networks
-  bool gated = false;                   ///< feed-forward networks are gated
-  bool feed_forward_bias = true;        ///< of both their projections
-  double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
-  std::optional<double> attention_dropout = {};     ///< on attention weights instead
+  AttentionConfig attention{"mha", 8};           ///< its width and dropout are those below
+  Index width = 256;                             ///< C
+  Index feed_forward = 0;                        ///< F; 0 for 4 * width
+  Unary activation = Unary::relu;                ///< of the feed-forward networks
+  bool gated = false;                            ///< feed-forward networks are gated
+  bool feed_forward_bias = true;                 ///< of both their projections
+  double dropout = 0;                            ///< on attention weights, activations and sublayers' outputs
+  std::optional<double> attention_dropout = {};  ///< on attention weights instead
   std::optional<double> feed_forward_dropout = {};  ///< on activations instead
   NormKind norm = NormKind::layer;                  ///< of every sublayer
   bool norm_first = true;  ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
@@ -32,7 +32,7 @@ struct TransformerLayerConfig {
 
 /// Options of one call of a layer; only decoders have a memory.
 struct TransformerLayerContext {
-  Tensor key_mask = {};             ///< bool [B, T], true = token; undefined: all are
+  Tensor key_mask = {};             ///< bool [B, T], true = token; undefined: all are tokens
   Tensor memory_mask = {};          ///< bool [B, S], likewise for the memory
   KvCache* self_cache = nullptr;    ///< keys and values of earlier tokens; the input's are appended
   KvCache* cross_cache = nullptr;   ///< keys and values of the memory, filled by the first call

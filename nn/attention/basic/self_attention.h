@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// Self-attention without parameters, the smallest there is: every token gathers the tokens that resemble it.
+/// Self-attention without parameters, in its smallest form: every token gathers the tokens that resemble it.
 /// `weights` receives the softmax.
 /// Math:    y = softmax(scale x x^T) x
 /// Shapes:  x [..., T, C] -> y [..., T, C]; weights [..., T, T]

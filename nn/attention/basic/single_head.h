@@ -12,7 +12,7 @@ struct SingleHeadConfig {
   Index value_width = 0;   ///< E, of values and output; 0 for key_width
   double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
   double dropout = 0;      ///< on the attention weights
-  bool causal = false;     ///< no query sees later keys, whatever the context says (section 3.2.3)
+  bool causal = false;     ///< queries see no later keys, whatever the context says (section 3.2.3)
   bool bias = false;       ///< of the projections
 };
 
@@ -20,7 +20,7 @@ struct SingleHeadConfig {
 /// cross-attention.
 /// Math:    y = dropout(softmax(scale query(x) key(m)^T)) value(m)
 /// Shapes:  query x [B, T, C], memory m [B, S, memory width] -> y [B, T, E]
-/// Initial: PyTorch's default of a linear layer
+/// Initial: PyTorch's default for a linear layer
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
 class SingleHeadAttention : public Attention {
  public:

@@ -7,12 +7,12 @@
 
 namespace tapeformer {
 
-/// Values that a layer's cache holds. Latent attention keeps everything in `key`, linear attention everything
-/// in `state`.
+/// The numbers of values in a layer's cache. Latent attention keeps everything in `key`, linear attention
+/// everything in `state`.
 struct CacheWidths {
-  /// For each token, of its key and of its value.
+  /// Per token, for its key and its value.
   Index key = 0, value = 0;
-  /// For each row, however many tokens it has.
+  /// Per row, for any number of tokens.
   Index state = 0;
 };
 
@@ -33,10 +33,10 @@ class KvCache {
 
   /// Appends T tokens to every row; the first call decides the number of rows and the type.
   /// Shapes:  keys [R, T, widths.key], values [R, T, widths.value], undefined where the width is 0
-  /// Throws:  ShapeError if the shapes do not fit, or beyond the stated capacity; DTypeError if the type is
-  ///          another; TapeError for tensors that a tape records
+  /// Throws:  ShapeError if the shapes do not fit, or beyond the stated capacity; DTypeError for another
+  ///          type; TapeError for recorded tensors
   virtual void append(const Tensor& keys, const Tensor& values) = 0;
-  /// Everything so far, [R, S', width] with S' >= length(); what lies beyond length() is unspecified.
+  /// All keys so far, [R, S', width] with S' >= length(); values beyond length() are unspecified.
   virtual Tensor keys() const = 0;
   /// See keys(); undefined where the width is 0.
   virtual Tensor values() const = 0;
@@ -46,8 +46,8 @@ class KvCache {
   /// Rows of the batch; 0 before the first tokens.
   virtual Index rows() const = 0;
   /// Row i becomes the former row rows[i]; the number of rows may change. Beam search selects its survivors
-  /// with it. An empty cache stays empty.
-  /// Throws:  ShapeError naming a row that is not there
+  /// by it. An empty cache stays empty.
+  /// Throws:  ShapeError naming a row that does not exist
   void reorder(const std::vector<std::int32_t>& rows);
   /// Removes all tokens.
   virtual void clear() = 0;
@@ -58,10 +58,10 @@ class KvCache {
   Tensor lengths(Device device = default_device()) const;
 
   /// Makes room for `tokens` tokens per row in total, so that keys() and values() keep their addresses until
-  /// it is used up. False if that is impossible, or if this cache is not contiguous.
+  /// it is full. False if that is impossible, or if this cache is not contiguous.
   virtual bool reserve(Index /*tokens*/) { return false; }
-  /// From now on append() puts a token of each row where `step` says, for which there must be room, and
-  /// lengths() are the step's; until set_step({}). The caller keeps length() at the same place.
+  /// Until set_step({}), append() writes a token of each row at the position of `step`, for which there must
+  /// be room, and lengths() are the step's. The caller keeps length() in agreement.
   void set_step(CacheStep step) { step_ = std::move(step); }
   /// The step that set_step() has set.
   const CacheStep& step() const { return step_; }
@@ -72,16 +72,16 @@ class KvCache {
  protected:
   /// An empty cache; a capacity of 0 means no limit.
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
-  /// Throws what append() throws. `cached` is of the type that the cache has, or undefined.
+  /// Throws as append(). `cached` has the type of the cache, or is undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& cached) const;
-  /// reorder() of rows that are there, at least one, in a cache that holds some.
+  /// reorder() for existing rows, at least one, in a cache that is not empty.
   virtual void pick(const std::vector<std::int32_t>& rows) = 0;
-  /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at
+  /// Sets y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are taken
   /// as rows of length_x and length_y tokens. Not recorded.
   static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
                           const Tensor& y, Index length_y, Index to);
 
-  /// cached[r, step().positions[r]] = keys[r], and values likewise.
+  /// Sets cached[r, step().positions[r]] = keys[r], and values likewise.
   void put_step(const Tensor& keys, const Tensor& values, const Tensor& cached_keys,
                 const Tensor& cached_values) const;
 
@@ -91,19 +91,19 @@ class KvCache {
   CacheStep step_;            ///< where tokens go while a step is set
 };
 
-/// In one piece for each row, or in blocks that rows share until they write to them.
+/// contiguous: one piece of memory per row; paged: blocks that rows share until they write to them.
 enum class CacheKind { contiguous, paged };
 template <>
 inline constexpr EnumNames kNames<CacheKind>{"[kv_cache] the kind", {"contiguous", "paged"}};
 
 struct CacheConfig {
-  CacheKind kind = CacheKind::contiguous;  ///< how memory is kept
-  Index capacity = 0;                      ///< most tokens per row; 0 for as many as come
+  CacheKind kind = CacheKind::contiguous;  ///< layout of the memory
+  Index capacity = 0;                      ///< most tokens per row; 0 for no limit
   Index block_size = 16;                   ///< tokens per block, when paged
 };
 
-/// A StateCache where there is a state, whatever the kind.
-/// Throws: Error if a size is negative, or there are no keys to hold.
+/// Makes a cache; a StateCache if there is a state, whatever the kind.
+/// Throws: Error if a size is negative, or the width of keys is 0
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths);
 
 }  // namespace tapeformer

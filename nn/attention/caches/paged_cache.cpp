@@ -27,7 +27,7 @@ std::int32_t PagedCache::fresh_block() {
   return block;
 }
 
-/// The block of token `at` of a row, for nobody else to see what is written there.
+/// The block of token `at` of a row, made exclusive to the row for writing.
 std::int32_t PagedCache::writable_block(Table& table, Index at) {
   const auto index = static_cast<std::size_t>(at / block_size_);
   if (index == table.size()) {
@@ -68,7 +68,7 @@ void PagedCache::append(const Tensor& keys, const Tensor& values) {
 
 Tensor PagedCache::gathered(const Tensor& pool) const {
   if (!pool.defined()) return {};
-  const Tensor tokens = Tensor::empty({rows(), length_}, DType::i32, Device::cpu());  // where each lies
+  const Tensor tokens = Tensor::empty({rows(), length_}, DType::i32, Device::cpu());  // their places
   auto* token = tokens.data<std::int32_t>();
   for (const Table& table : tables_) {
     for (Index at = 0; at < length_; ++at) {

@@ -4,9 +4,9 @@
 
 namespace tapeformer {
 
-/// Tokens in blocks of a fixed size out of a pool; a table per row names its blocks in order. Rows that begin
-/// alike share blocks, which are counted; append() copies a shared block before it writes to it. So
-/// reordering rows copies tables only, at the price of gathering the tokens of each row again for every call.
+/// Tokens in blocks of a fixed size from a pool; a table per row lists its blocks in order. Rows with the
+/// same beginning share blocks, which are counted; append() copies a shared block before it writes to it. So
+/// reordering rows only copies tables, at the price of gathering the tokens of each row again in every call.
 /// Source:  Kwon et al. 2023, arXiv:2309.06180
 class PagedCache : public KvCache {
  public:
@@ -20,7 +20,7 @@ class PagedCache : public KvCache {
   void clear() override;
   Index bytes() const override;
 
-  /// Blocks that the pool has, free ones included.
+  /// Blocks in the pool, free ones included.
   Index pool_blocks() const { return static_cast<Index>(references_.size()); }
 
  private:
@@ -35,7 +35,7 @@ class PagedCache : public KvCache {
 
   const Index block_size_;
   Tensor keys_, values_;                   // the pool, [blocks, block_size, width]
-  PooledVector<std::int32_t> references_;  // tables that name a block
+  PooledVector<std::int32_t> references_;  // number of tables with a block
   PooledVector<std::int32_t> free_;
   PooledVector<Table> tables_;
 };

@@ -30,7 +30,7 @@ void StateCache::advance(const Tensor& state, Index tokens) {
   }
   const bool fits = state_.defined() && state_.shape() == state.shape() && state_.dtype() == state.dtype();
   if (!fits) state_ = Tensor::empty_like(state);
-  state_.copy_from(state);  // graphs of steps refer to its place
+  state_.copy_from(state);  // graphs of steps refer to its address
   length_ += tokens;
 }
 

@@ -10,7 +10,7 @@ namespace tapeformer {
 /// apply to it.
 class StateCache : public KvCache {
  public:
-  /// For layers with these widths.
+  /// A cache for layers with these widths.
   explicit StateCache(const CacheWidths& widths) : KvCache(widths, 0) {}
 
   /// Throws: Error, since there are no keys
@@ -21,13 +21,13 @@ class StateCache : public KvCache {
   Index rows() const override { return state_.defined() ? state_.size(0) : 0; }
   void clear() override;
   Index bytes() const override;
-  /// True once there is a state: it stays in its place.
+  /// True once there is a state, which keeps its address.
   bool reserve(Index /*tokens*/) override { return state_.defined(); }
 
-  /// For `rows` rows of tokens that come next: the state that they find, undefined for zeros.
+  /// The state before the next tokens of `rows` rows; undefined for zeros.
   /// Throws: ShapeError if the number of rows changes
   Tensor state(Index rows);
-  /// The state [R, widths.state] after `tokens` more. Throws: TapeError for one that a tape records
+  /// Sets the state [R, widths.state] after `tokens` more tokens. Throws: TapeError for a recorded one
   void advance(const Tensor& state, Index tokens);
   /// The last inputs of the convolution of the tokens' projections.
   ConvolutionCache& convolution() { return convolution_; }

@@ -11,14 +11,14 @@ enum class RelativeBias { none, alibi, buckets };
 template <>
 inline constexpr EnumNames kNames<RelativeBias>{"relative_bias", {"none", "alibi", "buckets"}};
 
-/// The bias that `relative_bias` chooses. Cross-attention has none, for it has no distances.
-/// Math:    where a key lies r after the query, alibi: -slope_h |r|; buckets: table[bucket(r), h]
+/// The bias that `relative_bias` chooses. Cross-attention has none, as it has no distances.
+/// Math:    for a key r after the query, alibi: -slope_h |r|; buckets: table[bucket(r), h]
 /// Initial: table normal with standard deviation 0.02
 /// Source:  alibi: Press et al. 2022, arXiv:2108.12409; buckets: Raffel et al. 2020, arXiv:1910.10683
 struct DistanceBias {
   RelativeBias relative_bias = RelativeBias::none;  ///< which bias, if any
   Index bias_buckets = 32;                          ///< of RelativeBias::buckets, in both directions
-  Index bias_distance = 128;                        ///< from which on all keys share a bucket
+  Index bias_distance = 128;                        ///< keys at this distance and beyond share a bucket
   void describe(const FieldVisitor& in_models, const FieldVisitor& in_layers);
   static void complete(AttentionConfig& config);
   static MadePiece make(const AttentionConfig& config, Generator& random);

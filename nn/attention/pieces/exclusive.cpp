@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kLeastSquare = 1e-24;  // added to a value's mean square, so that a zero makes no NaN
+constexpr double kLeastSquare = 1e-24;  // added to a value's mean square, so that zeros do not give NaN
 
 class ExclusiveOutputs : public AttentionPiece {
  public:
@@ -58,7 +58,7 @@ PieceCases Exclusive::cases() {
   return {{"grouped_query_exclusive", "gqa",
            [](AttentionConfig& c) {
              c.exclusive = true;
-             c.value_width += 2;  // narrow values may be so short that norms divide by little
+             c.value_width += 2;  // narrow values may be so short that norms divide by almost nothing
            },
            true}};
 }

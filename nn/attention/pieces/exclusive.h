@@ -5,7 +5,7 @@
 namespace tapeformer {
 
 /// Removes from each head's output its part along the token's own value, in self-attention.
-/// Math:    z_h = y_h - (y_h . v_g) v_g / |v_g|^2, v_g being what head h reads of its own token
+/// Math:    z_h = y_h - (y_h . v_g) v_g / |v_g|^2, with v_g the value that head h reads for its own token
 /// Source:  Zhai 2026, arXiv:2603.09078
 struct Exclusive {
   bool exclusive = false;  ///< whether the part along the token's own value is removed

@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// Factors of the heads' outputs: sigmoids of a projection of the query's input, one for each head or one for
-/// each component.
+/// Factors of the heads' outputs: sigmoids of a projection of the query's input, one per head or one per
+/// component.
 enum class OutputGate { none, head, element };
 template <>
 inline constexpr EnumNames kNames<OutputGate>{"output_gate", {"none", "head", "element"}};

@@ -11,7 +11,7 @@
 
 namespace tapeformer {
 
-/// A table of pieces. Their order is that in which a call applies them, a seed draws their first values, and
+/// A table of pieces. Their order is the order in which a call applies them, initial values are drawn, and
 /// files hold their parameters. Each function asks every piece: see piece.h.
 template <class... Pieces>
 struct PieceTable {

@@ -7,8 +7,8 @@ namespace tapeformer {
 
 /// Norms of queries and keys, before rotary positions. rms: RMS norms of each head, with one gain for all
 /// heads of queries and one for those of keys. joint: RMS norms over all heads at once, with a gain for each
-/// component. l2: heads of length 1, and scores that are a learned factor for each query head, sqrt(D) at
-/// first, times the cosine.
+/// component. l2: heads of length 1, so that scores are cosines times a learned factor per query head,
+/// sqrt(D) at first.
 enum class QkNorm { none, rms, joint, l2 };
 template <>
 inline constexpr EnumNames kNames<QkNorm>{"qk_norm", {"none", "rms", "joint", "l2"}};

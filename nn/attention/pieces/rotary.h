@@ -9,18 +9,18 @@ namespace tapeformer {
 /// Source:  Su et al. 2021, arXiv:2104.09864; see autograd/ops/rotary.h
 class Rotary : public AttentionPiece {
  public:
-  /// For heads, or parts of heads, of this width.
+  /// The piece for heads, or parts of heads, of this width.
   Rotary(const RotaryConfig& rotations, Index width) : rotations_(rotations), width_(width) {}
 
   /// Throws: Error unless the rotations of `config` fit heads, or parts of heads, of this width
   static void check(const AttentionConfig& config, Index width);
-  /// Throws: Error, with `op` before it, unless the call is of self-attention
+  /// Throws: Error, prefixed with `op`, unless the call is self-attention
   static void check_self(const char* op, bool is_self);
 
-  /// Rotates queries and keys. Throws: Error unless the call is of self-attention
+  /// Rotates queries and keys. Throws: Error unless the call is self-attention
   void change_heads(CallHeads& heads) const override;
-  /// The context's angles, or those of its positions, or of the cache's step, or of positions counted on from
-  /// what the cache holds. Ask before this call's keys enter the cache.
+  /// The context's angles, or those of its positions, of the cache's step, or of positions continued from the
+  /// cached tokens. Must be called before this call's keys enter the cache.
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
 
  private:

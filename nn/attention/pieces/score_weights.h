@@ -8,7 +8,7 @@ namespace tapeformer {
 template <>
 inline constexpr EnumNames kNames<AttentionWeighting>{"weighting", {"softmax", "sigmoid"}};
 
-/// Weights made from the scores in another way than by a plain softmax.
+/// Attention weights by another function of the scores than a plain softmax.
 /// Math:    softmax with sinks: w_s = exp(s) / (exp(sink_h) + sum exp(s)); sigmoid: w_s = sigmoid(s + b_h)
 /// Initial: sinks 0; b_h = -log(sigmoid_keys)
 /// Source:  sinks: OpenAI 2025, arXiv:2508.10925; sigmoid: Ramapuram et al. 2024, arXiv:2409.04431
