@@ -11,7 +11,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::size_t kMostWorks = 256;      // keys that are remembered
-constexpr std::uint64_t kRunsUnused = 1000;  // a graph unused for this many runs may be discarded
+constexpr std::uint64_t kRunsUnused = 1000;  // a graph may be discarded after this many runs of others
 constexpr int kStepBits = 32;                // a step of a Dropout layer draws from 2^32 blocks
 // A capture pays off after this many replays; work is given up after this many graphs in a row that were
 // discarded earlier.
@@ -75,7 +75,7 @@ struct CudaGraphCache::Work {
   std::vector<Handle<Storage>> outside;  // other memory that it reads and writes
   std::vector<std::size_t> brought;      // the parameters that got their first gradient
   std::vector<std::uint64_t> counters;   // at the capture
-  std::vector<std::uint64_t> advances;   // how far the body advances them
+  std::vector<std::uint64_t> advances;   // by the body
   Index replays = 0;                     // replays of this graph
   Index in_vain = 0;                     // recent graphs in a row that were discarded after few replays
 
@@ -134,8 +134,8 @@ CudaGraphCache::Work& CudaGraphCache::work(const std::string& tag, GraphKey key)
   return *found->second;
 }
 
-/// True if there is room for another graph. If need be, discards the one that has been unused the longest,
-/// if that is long.
+/// True if there is room for another graph. If necessary, discards the least recently used one, if that has
+/// been unused for kRunsUnused runs.
 bool CudaGraphCache::has_room() {
   Index graphs = 0;
   Work* oldest = nullptr;
@@ -264,7 +264,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   for (std::size_t i = 0; i < model_.parameters.size(); ++i)
     if (model_.parameters[i].state()->has_gradient && !had_gradient[i]) work.brought.push_back(i);
 
-  // The capture has advanced the counters already; the graph starts from where it started.
+  // The capture has already advanced the counters; the graph starts where the capture did.
   if (moves_.defined()) moves_.copy_from(Tensor::zeros(moves_.shape(), DType::f64, device));
   work.graph->launch();
   result.copy_from(work.result);

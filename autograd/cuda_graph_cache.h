@@ -27,11 +27,11 @@ class CudaGraphCache {
   /// no effects except its result, the parameters' gradients and values written into existing tensors.
   using Body = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
-  /// Graphs kept at most; the one used longest ago goes first.
+  /// The most graphs kept; the least recently used one is discarded first.
   static constexpr Index kMostGraphs = 64;
 
-  /// For a model of this state (Module::state()), which must not move. Keeps at most `most_graphs` graphs; 0
-  /// for none.
+  /// A cache for a model with this state (Module::state()), which must not move. Keeps at most `most_graphs`
+  /// graphs; 0 for none.
   explicit CudaGraphCache(ModelState model, Index most_graphs = kMostGraphs);
   ~CudaGraphCache();
   CudaGraphCache(const CudaGraphCache&) = delete;
@@ -41,14 +41,14 @@ class CudaGraphCache {
   /// depends on. Inputs may be undefined.
   Tensor run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body);
 
-  /// How the calls were run.
+  /// Numbers of runs by their way.
   struct Counts {
     Index run = 0;       ///< bodies that ran without a graph
     Index captured = 0;  ///< graphs captured
     Index replayed = 0;  ///< runs of graphs, after the first of each
     Index given_up = 0;  ///< graphs discarded for memory whose work recurred
   };
-  /// Since it was made.
+  /// The counts since the cache was made.
   const Counts& counts() const { return counts_; }
   /// The sum over all caches of this thread.
   static const Counts& counts_of_all();
@@ -74,7 +74,7 @@ class CudaGraphCache {
 
   Index most_graphs_;
   ModelState model_;
-  Tensor moves_;  // for each counter a 64-bit number: its advance since the capture
+  Tensor moves_;  // a 64-bit number per counter: its advance since the capture
 
   std::map<std::pair<std::string, GraphKey>, std::unique_ptr<Work>> works_;
   std::uint64_t runs_ = 0;
@@ -83,9 +83,9 @@ class CudaGraphCache {
   std::string refusal_;
 };
 
-/// During a capture, the address from which a replay will read by how many blocks of random numbers
+/// During a capture, the address from which a replay reads the number of blocks of random numbers by which
 /// `counter` has advanced since (see PhiloxStream); otherwise nullptr. For layers that are about to draw.
-/// Throws:  NotCapturable if the counter does not belong to the model that is captured
+/// Throws:  NotCapturable if the counter does not belong to the captured model
 const std::uint64_t* moved_when_replayed(const std::uint64_t& counter);
 
 }  // namespace tapeformer

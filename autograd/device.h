@@ -24,7 +24,7 @@ struct Device {
   bool is_cuda() const { return kind == Kind::cuda; }
   /// Equal in kind and index.
   bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
-  /// The opposite.
+  /// The negation of ==.
   bool operator!=(const Device& other) const { return !(*this == other); }
   /// "cpu", "cuda:0"
   std::string text() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
@@ -32,7 +32,7 @@ struct Device {
 
 /// The device of tensors made without naming one; the CPU until set_default_device().
 Device default_device();
-/// Tensors that exist stay where they are.
+/// Sets the default for new tensors; existing ones stay where they are.
 void set_default_device(Device device);
 
 /// NVIDIA GPUs, by their number.
@@ -44,7 +44,7 @@ int device_count();
 std::string availability();
 /// "NVIDIA H200, 139 GiB, sm_90"
 std::string device_name(int device);
-/// What the pool of a GPU's memory holds.
+/// Statistics of a GPU's memory pool.
 struct MemoryStatistics {
   /// Taken from the driver, of that in use now, and the most ever in use.
   std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
@@ -58,7 +58,7 @@ void synchronize(int device);
 enum class MatmulPrecision : std::uint8_t { f32, tf32 };
 /// For all devices and threads of this process.
 void set_matmul_precision(MatmulPrecision precision);
-/// What set_matmul_precision() has set; f32 at first.
+/// The precision of set_matmul_precision(); f32 at first.
 MatmulPrecision matmul_precision();
 
 }  // namespace cuda

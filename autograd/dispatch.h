@@ -78,14 +78,14 @@ kernels::Write<T> pointer(const SlotArgument<Target>& x) {
   return {pointer<T>(TensorArgument{x.target.buffer, false}), x.target.add};
 }
 
-/// Throws unless `x` fits `first`: floating, of its type (`is_wide`: of its wide type), on its device.
+/// Throws unless `x` fits `first`: floating, of its type (if `is_wide`, of its wide type), on its device.
 void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide);
 /// Thrown in a build without CUDA for a tensor on a GPU.
 [[noreturn]] void throw_without_cuda(const char* op);
 [[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
 /// The tag for a kernel that is about to be queued.
 kernels::Cuda cuda_tag(Device device);
-/// Throws a GPU's error again, with the operation's name and operands.
+/// Rethrows a GPU's error, with the operation's name and operands.
 [[noreturn]] void throw_again(const char* op, const DeviceError& error,
                               std::initializer_list<const Tensor*> operands);
 

@@ -33,8 +33,8 @@ struct Draws {
 
 }  // namespace detail
 
-/// `draw()`, a number that differs from call to call, such as that of a layer's next dropout mask. Where
-/// checkpoint() runs its body again, it is the number of the first run, and draw() is not called.
+/// The result of draw(), a number that differs from call to call, such as that of a layer's next dropout
+/// mask. When checkpoint() runs its body again, it is the number of the first run, and draw() is not called.
 template <class F>
 std::uint64_t drawn(const F& draw) {
   detail::Draws* again = detail::Draws::running;

@@ -33,7 +33,7 @@ class TapeError : public Error {
   using Error::Error;
 };
 
-/// A file that cannot be used: its name, the line, and the problem there.
+/// A file that cannot be used, with its name, the line, and the problem there.
 class DataError : public Error {
  public:
   using Error::Error;

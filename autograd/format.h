@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <variant>
 
-// Texts made of values: messages, reports, tables.
+// Texts from values: messages, reports, tables.
 namespace tapeformer {
 
 /// A value of format(): a whole number, a number, or text, which is not copied.

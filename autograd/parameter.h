@@ -16,29 +16,29 @@ struct ParameterState : Pooled {
 
   Tensor value, gradient;
   Tensor shadow;  ///< the value in a narrower type, for operations to read; undefined for none
-  /// Where processes divide the value between them: the elements in `updated`, flat. Undefined elsewhere.
-  /// `value` has no memory then.
+  /// The elements in `updated`, flat, if processes divide the value, which then has no memory; else
+  /// undefined.
   Tensor share;
   std::string name;
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;
   bool optimized = false;  ///< it was given to an optimizer
-  /// The elements that this process's optimizer updates, and keeps state for: [begin, end). Where
-  /// DataParallel has divided the work, the others are those of other processes.
+  /// The elements that this process's optimizer updates, and keeps state for: [begin, end). If DataParallel
+  /// has divided the work, other processes update the others.
   struct Range {
     Index begin = 0, end = 0;
   } updated;
 };
 
 /// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the
-/// same parameter, which is how two layers tie their weights.
+/// same parameter, by which two layers tie their weights.
 class Parameter {
  public:
   Parameter() = default;
   /// Takes over the tensor as its value, without a copy.
   explicit Parameter(Tensor value) : state_(new ParameterState(std::move(value))) {}
 
-  /// False for a handle that no tensor was given to.
+  /// False for a handle without a tensor.
   bool defined() const { return static_cast<bool>(state_); }
   /// The values that an optimizer updates, in their own type.
   const Tensor& value() const { return state_->value; }
@@ -47,15 +47,15 @@ class Parameter {
   /// Returns used().
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
-  /// The sum of the backward passes' gradients since clear_gradient(); undefined when there was none.
+  /// The sum of the backward passes' gradients since clear_gradient(); undefined if there was none.
   Tensor gradient() const { return state_->has_gradient ? state_->gradient : Tensor(); }
-  /// Costs nothing: the buffer stays, and the next gradient overwrites it.
+  /// Clears the gradient at no cost: the buffer stays, and the next gradient overwrites it.
   void clear_gradient() { state_->has_gradient = false; }
 
   /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module. Empty before the
   /// first visit().
   const std::string& name() const { return state_->name; }
-  /// Gives it a path by hand, which Module::parameters() overwrites with its own.
+  /// Sets a path by hand, which Module::parameters() overwrites with its own.
   void set_name(const std::string& name) { state_->name = name; }
   /// False once set_trainable(false) has frozen it.
   bool trainable() const { return state_->trainable; }
@@ -72,7 +72,7 @@ class Parameter {
   /// Must be called after elements of the value have changed.
   void refresh_shadow();
 
-  /// True for handles on the same parameter, whatever the values.
+  /// True for handles on the same parameter.
   bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }
   /// For the tape and optimizers: the shared state.
   ParameterState* state() const { return state_.get(); }
@@ -83,7 +83,7 @@ class Parameter {
 
 /// The state of a model that operations read and change.
 struct ModelState {
-  std::vector<Parameter> parameters;     ///< what training changes
+  std::vector<Parameter> parameters;     ///< values that training changes
   std::vector<Tensor*> buffers;          ///< constants that follow from the configuration
   std::vector<std::uint64_t*> counters;  ///< of random draws
   std::vector<bool*> modes;              ///< true in training

@@ -12,7 +12,7 @@ struct ProfileLine {
   std::string op;         ///< the operation's name
   bool backward = false;  ///< ran inside a reverse pass
   Index calls = 0;        ///< runs of its kernels
-  double seconds = 0;     ///< that they took in total
+  double seconds = 0;     ///< their total duration
   Index flops = 0;        ///< of its products, 2 for each multiply-add; see count_flops()
   Index bytes = 0;        ///< of the operands that its kernels read and write, once per call
 };
@@ -21,9 +21,9 @@ struct ProfileLine {
 struct ProfileCall {
   std::string op;         ///< the operation's name
   bool backward = false;  ///< ran inside a reverse pass
-  /// Seconds: when it began, since the Profile was made, and how long it took.
+  /// Its start, in seconds since the Profile was made, and its duration.
   double started = 0, seconds = 0;
-  /// As in ProfileLine, of this run.
+  /// As in ProfileLine, for this run.
   Index flops = 0, bytes = 0;
 };
 
@@ -31,25 +31,25 @@ struct ProfileCall {
 struct ProfiledPart {
   std::string name;       ///< after those of the parts around it: "layers.0.attention"
   Index flops = 0;        ///< of its products, 2 for each multiply-add
-  Index saved_bytes = 0;  ///< that the tape keeps for the backward pass, without parameters
+  Index saved_bytes = 0;  ///< kept by the tape for the backward pass, without parameters
 };
 
 /// Times every kernel that this thread runs while it lives, and counts the operations of its products and the
-/// bytes of its operands, by operation. While there is no Profile, nothing is counted, and it costs nothing.
+/// bytes of its operands, by operation. Without a Profile nothing is counted, at no cost.
 class Profile {
  public:
-  /// `keeps_calls`: every single run of a kernel as well, for a timeline. `measures_parts`: the costs of the
-  /// parts of a model, too; this goes through the tape at the beginning and the end of each part.
+  /// `keeps_calls`: also keeps every single run of a kernel, for a timeline. `measures_parts`: also measures
+  /// the parts of a model, which scans the tape at the beginning and the end of each part.
   explicit Profile(bool keeps_calls = false, bool measures_parts = false);
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  /// Sorted by time, slowest first.
+  /// The operations, slowest first.
   std::vector<ProfileLine> lines() const;
-  /// In the order in which they ended; none unless they are kept.
+  /// The runs in the order in which they ended; none unless they are kept.
   const std::vector<ProfileCall>& calls() const { return calls_; }
-  /// In the order in which they began; none unless they are measured.
+  /// The parts in the order in which they began; none unless they are measured.
   const std::vector<ProfiledPart>& parts() const { return parts_; }
   /// Floating-point operations of all products so far, in forward or in reverse passes.
   Index flops(bool backward) const;
@@ -67,7 +67,7 @@ class Profile {
   std::vector<ProfileLine> lines_;
   std::vector<ProfileCall> calls_;
   std::vector<ProfiledPart> parts_;
-  std::string part_;  // the one that runs now
+  std::string part_;  // the running one
 };
 
 /// Set by a Tape while it runs backward.
@@ -76,10 +76,10 @@ extern thread_local bool profiled_pass_is_backward;
 /// True while a Profile measures this thread, so that counting may cost something.
 bool is_profiled();
 
-/// Adds floating-point operations to `op`, 2 for each multiply-add: matrix products and attention call it,
-/// where the sizes are known. Sums, exponentials and the like are not counted.
+/// Adds floating-point operations to `op`, 2 for each multiply-add; called by matrix products and attention.
+/// Sums, exponentials and the like are not counted.
 void count_flops(const char* op, Index flops);
-/// Adds bytes that a kernel reads or writes to `op`: dispatch() calls it with those of its operands.
+/// Adds bytes that a kernel reads or writes to `op`; called by dispatch() with those of its operands.
 void count_bytes(const char* op, Index bytes);
 
 /// Adds its lifetime to `op`; dispatch() makes one around every kernel.

@@ -6,11 +6,11 @@
 
 namespace tapeformer {
 
-/// Lives during the forward pass of a part of a model, whose costs a Profile that measures parts then counts;
-/// without one it does nothing. Parts nest, and the costs of parts with the same name are added.
+/// Lives during the forward pass of a part of a model, whose costs are counted by a Profile that measures
+/// parts. Parts nest, and the costs of parts with the same name are added.
 class ProfilePart {
  public:
-  /// Named `name`, with `number` if it is one of several: "layers.0", or "0" without a name.
+  /// A part named `name`, with `number` if it is one of several: "layers.0", or "0" without a name.
   explicit ProfilePart(const char* name, Index number = -1);
   ~ProfilePart();
   ProfilePart(const ProfilePart&) = delete;
@@ -18,7 +18,7 @@ class ProfilePart {
 
  private:
   Profile* profile_;
-  std::string around_;  // the part that it lies within
+  std::string around_;  // the part around it
   Index flops_before_ = 0, saved_before_ = 0;
 };
 

@@ -10,7 +10,7 @@ namespace tapeformer {
 namespace {
 
 constexpr double kTwoPi = 6.28318530717958647693;
-constexpr Index kParallelPairs = 2048;  // fewer are not worth waking other threads
+constexpr Index kParallelPairs = 2048;  // fewer are not worth other threads
 
 struct Pair {
   double first, second;
@@ -81,7 +81,7 @@ double Generator::normal() { return normal_pair(reserve(4).block(0)).first; }
 Index Generator::below(Index n) {
   if (n <= 0) throw Error(format("[below] n must be positive; got n={}", n));
   const auto range = static_cast<std::uint64_t>(n);
-  const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: this many values would come too often
+  const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: this many values would be too frequent
   for (;;) {
     const std::uint64_t high = next();
     const std::uint64_t value = high << 32 | next();

@@ -12,7 +12,7 @@ namespace tapeformer {
 
 /// A Generator's whole state; for checkpoints.
 struct GeneratorState {
-  /// What the numbers depend on: different streams of one seed are independent.
+  /// The numbers depend on these; different streams of one seed are independent.
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t position = 0;  ///< in 32-bit words
   /// Equal in seed, stream and position.
@@ -28,9 +28,10 @@ class Generator {
   /// The stream's beginning.
   explicit Generator(std::uint64_t seed, std::uint64_t stream = 0)
       : Generator(GeneratorState{seed, stream, 0}) {}
-  /// Continues where the state was taken.
+  /// Continues from a state.
   explicit Generator(const GeneratorState& state) : state_(state) {}
-  /// For a model whose weights come from a file: fills advance it and leave the tensors as they are.
+  /// A generator for models whose weights come from a file: fills advance it and leave the tensors as they
+  /// are.
   static Generator for_loading() {
     Generator random(0);
     random.fills_ = false;
@@ -45,7 +46,7 @@ class Generator {
   double normal();
   /// Uniform in [0, n) without bias. Throws: Error unless n > 0.
   Index below(Index n);
-  /// Puts the values into an order drawn uniformly (Fisher and Yates).
+  /// Shuffles the values uniformly (Fisher and Yates).
   template <class T, class A>
   void shuffle(std::vector<T, A>& values) {
     for (std::size_t left = values.size(); left > 1; --left) {
@@ -59,15 +60,15 @@ class Generator {
   /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
   void fill_normal(const Tensor& x, double mean, double standard_deviation);
 
-  /// A generator of the same seed on a stream of its own, which depends on this one's position. This one
+  /// A generator of the same seed with its own stream, which depends on this one's position. This one
   /// advances.
   Generator split();
   /// Reserves the next `words` words, for a kernel to compute in any order, as often as it likes.
   kernels::PhiloxStream reserve(Index words);
 
-  /// False for one that is for_loading().
+  /// False for a generator made by for_loading().
   bool fills() const { return fills_; }
-  /// For restore(), here or in another process.
+  /// The state for restore(), here or in another process.
   const GeneratorState& state() const { return state_; }
   /// Continues from the state, whatever was drawn before.
   void restore(const GeneratorState& state) { *this = Generator(state); }

@@ -45,7 +45,7 @@ class Shape {
 
   /// Equal in rank and every size.
   bool operator==(const Shape& other) const;
-  /// The opposite.
+  /// The negation of ==.
   bool operator!=(const Shape& other) const { return !(*this == other); }
 
   /// "[2,8,64]".
@@ -58,7 +58,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// The shape two operands broadcast to: aligned at the last axis, sizes equal or 1.
+/// The shape to which two operands broadcast: aligned at the last axis, sizes equal or 1.
 /// Throws: ShapeError naming `op` and both shapes.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 

@@ -20,7 +20,7 @@ namespace tapeformer {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kBypassed = true;  // every block its own allocation, so that the sanitizer sees each bound
+constexpr bool kBypassed = true;  // one allocation per block, so that the sanitizer checks each bound
 #else
 constexpr bool kBypassed = false;
 #endif
@@ -68,14 +68,14 @@ struct FreeList {
 constexpr std::size_t kLargestCached = 8 << 10;
 constexpr int kCachedClasses = 41;  // up to that of kLargestCached
 
-/// How many blocks a thread and the pool exchange at once: at most 16 KiB of them, or two.
+/// The number of blocks that a thread and the pool exchange at once: at most 16 KiB of them, or two.
 int batch_size(std::size_t block_bytes) {
   constexpr int kMost = 32;
   return std::min(static_cast<int>(2 * kLargestCached >> (64 - __builtin_clzll(block_bytes - 1))), kMost);
 }
 
-/// A thread's own small free blocks: it takes the pool's lock for every batch of them, and not for every
-/// block. Needs no construction, and so serves tensors in thread_local and static objects too.
+/// A thread's own small free blocks: it takes the pool's lock per batch of blocks, not per block. Needs no
+/// construction, and so works for tensors in thread_local and static objects too.
 class Cache {
  public:
   /// Null if there is none.
@@ -88,7 +88,7 @@ class Cache {
   /// False if there is no room.
   bool put(SizeClass size, void* block) {
     FreeList& free = free_[static_cast<std::size_t>(size.index)];
-    // Thanks to room for two batches, a thread that allocates and frees in turn seldom needs the pool.
+    // With room for two batches, a thread that alternately allocates and frees seldom needs the pool.
     if (!open_ || free.count >= 2 * batch_size(size.bytes)) return false;
     count(-static_cast<std::int64_t>(size.bytes));
     free.push(block);
@@ -117,7 +117,7 @@ class Pool {
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_ARENA_MAX, 1);
-    // When threads' scratch memory overlaps for the first time, the system is not asked again.
+    // Spare room, so that the first overlap of threads' scratch memory needs no request to the system.
     mallopt(M_TOP_PAD, 64 << 20);
   }
 
@@ -191,8 +191,8 @@ class Pool {
     note_peak();
   }
 
-  /// The peak is exact as long as one thread allocates. Of several it may be too high, by what caches hold,
-  /// because theirs need not have been at the same time.
+  /// The peak is exact as long as one thread allocates. With several it may be too high, by the caches'
+  /// peaks, which need not have been at the same time.
   void note_peak() {
     std::int64_t most = statistics_.in_use_bytes;
     for (const Cache* each : caches_) most += each->peak_.load(std::memory_order_relaxed);
@@ -228,7 +228,7 @@ class Pool {
   std::array<FreeList, kClasses> free_{};
   char* chunk_ = nullptr;
   std::size_t chunk_left_ = 0;
-  PoolStatistics statistics_;  // in_use_bytes: but for what the caches have counted
+  PoolStatistics statistics_;  // in_use_bytes: without the caches' counts
   std::vector<const Cache*> caches_;
 };
 

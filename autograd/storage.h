@@ -18,9 +18,9 @@ void* pool_allocate(std::size_t bytes);
 /// `bytes` must be as in the call of pool_allocate().
 void pool_free(void* block, std::size_t bytes);
 
-/// What the pool holds, in bytes, and how often it asked the system.
+/// Statistics of the pool.
 struct PoolStatistics {
-  std::int64_t held_bytes = 0;       ///< taken from the system and not given back
+  std::int64_t held_bytes = 0;       ///< bytes taken from the system and not given back
   std::int64_t in_use_bytes = 0;     ///< of those, in use now
   std::int64_t peak_bytes = 0;       ///< the most ever in use
   std::int64_t system_requests = 0;  ///< requests for memory from the system
@@ -106,8 +106,8 @@ struct Storage : Pooled {
   Storage& operator=(const Storage&) = delete;
 
   void* data = nullptr;           ///< the first byte, on the device
-  std::size_t bytes = 0;          ///< their number
-  Device device;                  ///< where they are
+  std::size_t bytes = 0;          ///< the number of bytes
+  Device device;                  ///< the device of the bytes
   std::function<void()> release;  ///< empty for pool memory
 };
 

@@ -55,7 +55,7 @@ class Tensor {
   /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
-  /// False for a default-constructed handle, for which all else throws TapeError or ShapeError.
+  /// False for a default-constructed handle, on which all other functions throw TapeError or ShapeError.
   bool defined() const { return static_cast<bool>(state_); }
   /// The sizes of the axes, outermost first.
   const Shape& shape() const { return checked().shape; }
@@ -65,22 +65,22 @@ class Tensor {
   Index size(int axis) const { return shape()[axis]; }
   /// The number of elements.
   Index elements() const { return shape().elements(); }
-  /// The memory that the elements take.
+  /// The size of the elements in bytes.
   Index bytes() const { return elements() * bytes_of(dtype()); }
   /// The type of the elements.
   DType dtype() const { return checked().dtype; }
-  /// Where the elements are.
+  /// The device of the elements.
   Device device() const { return checked().storage->device; }
 
   /// The elements, for the host to read and write.
-  /// Throws: DTypeError unless T is what the tensor stores, DeviceError when they are on a GPU.
+  /// Throws: DTypeError unless T is the type of the elements, DeviceError if they are on a GPU.
   template <class T>
   T* data() const {
     require_host_readable();
     return address<T>();
   }
   /// The address of the elements, for kernels: on a GPU the host cannot read it.
-  /// Throws:  DTypeError unless T is what the tensor stores
+  /// Throws:  DTypeError unless T is the type of the elements
   template <class T>
   T* address() const {
     require_dtype(dtype_of<T>());
@@ -129,7 +129,7 @@ class Tensor {
     ParameterState* parameter = nullptr;  ///< set while this is a parameter's value
     const std::string* parameter_name = nullptr;
   };
-  /// For the tape: what handles of this value share.
+  /// For the tape: the state that the handles of this value share.
   State* state() const { return state_.get(); }
 
  private:

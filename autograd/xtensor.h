@@ -32,7 +32,7 @@ Tensor from_xtensor(const xt::xexpression<E>& expression) {
 
 /// The tensor's elements as an xtensor array, which keeps their memory alive; on the CPU nothing is copied.
 /// As with data(), a value that a tape has recorded must not be changed.
-/// Throws:  DTypeError unless T is what the tensor stores
+/// Throws:  DTypeError unless T is the type of the elements
 template <class T>
 auto as_xtensor(const Tensor& tensor) {
   const Tensor x = tensor.to(Device::cpu());

@@ -11,7 +11,7 @@
 
 namespace tapeformer {
 
-/// Processes that train together cannot go on: one has died or hangs, or they do not fit together.
+/// Processes that train together cannot continue: one has died or hangs, or they do not match.
 class CommunicationError : public Error {
  public:
   using Error::Error;
@@ -22,12 +22,12 @@ class Communication {
  public:
   class State;
 
-  Communication() = default;  ///< one that is over
-  /// One that an engine has started and `state` watches.
+  Communication() = default;  ///< a finished one
+  /// An operation that an engine has started and `state` watches.
   explicit Communication(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Returns when the tensor holds the result. For a tensor on a GPU the host does not wait: the kernels that
-  /// are queued from now on do.
+  /// Returns when the tensor holds the result. For a tensor on a GPU the host does not wait, but the kernels
+  /// queued from now on do.
   /// Throws: CommunicationError
   void wait();
 
@@ -48,15 +48,15 @@ template <>
 inline constexpr EnumNames kNames<Collective>{"collective",
                                               {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}};
 
-/// The seconds that collective operations took, and those of them in which the caller waited.
+/// The duration of collective operations, and the part in which the caller waited.
 struct CommunicationTime {
-  /// In seconds.
+  /// Seconds in total, and seconds of waiting.
   double busy = 0, waited = 0;
 };
 
 /// The processes that train one model together, each with a rank in [0, size). All ranks must call the same
 /// collective operations in the same order, with tensors of the same sizes and types. An operation works in
-/// place and may go on while its caller computes: nobody may touch the tensor until wait() has returned.
+/// place and may continue while its caller computes: the tensor must not be used until wait() has returned.
 ///
 /// The engines are a process alone, MPI between processes' CPU tensors, and NCCL between GPUs; mpi.h chooses.
 /// Each sums in an order that depends only on the number of ranks and the size, and all ranks get the same
@@ -89,7 +89,7 @@ class Communicator {
   /// The texts of all ranks by rank; waits.
   std::vector<std::string> gather(const std::string& text);
 
-  /// So far; of an engine for GPUs it is what the host saw.
+  /// The times so far; those of an engine for GPUs as the host has seen them.
   virtual CommunicationTime time() const { return {}; }
   /// Names the training step that errors of this rank and the others report.
   virtual void set_step(Index) {}
@@ -101,11 +101,11 @@ class Communicator {
   };
 
  protected:
-  /// For engines: the number of this process, and of all.
+  /// For engines: the number of this process, and the number of processes.
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
   /// Called with a checked request of at least one element, and only where there is another rank.
   virtual Communication start(const Request& request) = 0;
-  friend class NcclCommunicator;  // hands tensors of the CPU on to the engine between processes
+  friend class NcclCommunicator;  // passes tensors of the CPU on to the engine between processes
 
  private:
   Communication checked(const Request& request);

@@ -10,11 +10,11 @@ namespace tapeformer {
 namespace {
 
 constexpr Index kAlignment = 64;           // bytes
-constexpr Index kLeastBucket = 256 << 10;  // bytes of a bucket whose latency costs little
+constexpr Index kLeastBucket = 256 << 10;  // bytes of a bucket whose latency matters little
 
 Index rounded_up(Index count, Index multiple) { return (count + multiple - 1) / multiple * multiple; }
 
-/// How many elements the alignment is.
+/// The alignment in elements.
 Index aligned_elements(DType type) { return kAlignment / bytes_of(type); }
 
 char* address_of(const Tensor& buffer, Index offset) {
@@ -29,12 +29,12 @@ Tensor view(const Tensor& buffer, Index offset, const Shape& shape) {
   return Tensor::adopt(storage, shape, buffer.dtype());
 }
 
-/// From now on x, and its parameter, are the elements of `buffer` from `offset` on.
+/// Makes x, and its parameter, the elements of `buffer` from `offset` on.
 void move_into(const Tensor& x, const Tensor& buffer, Index offset) {
   x.state()->storage = view(buffer, offset, x.shape()).state()->storage;
 }
 
-/// x keeps its shape, and has no memory.
+/// Releases the memory of x, which keeps its shape.
 void leave_memory(const Tensor& x) {
   const Device device = x.device();
   x.state()->storage = Handle<Storage>(new Storage(nullptr, 0, [] {}));
@@ -134,7 +134,7 @@ void DataParallel::make_shadow_views(Bucket& bucket) {
   }
 }
 
-/// Gives up the values that other ranks update.
+/// Releases the values that other ranks update.
 void DataParallel::hold_share(Bucket& bucket) {
   const Index share = bucket.elements / ranks_->size();
   bucket.share = view(bucket.values, share * ranks_->rank(), {share}).clone();
@@ -267,7 +267,7 @@ void DataParallel::visit_whole(const std::vector<Parameter>& parameters, const s
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Slot& slot = slot_of(parameters[i]);
     if (std::exchange(bucket, &buckets_[slot.bucket]) != &buckets_[slot.bucket]) {
-      all = Tensor();  // its memory serves the next
+      all = Tensor();  // its memory is reused by the next
       all = gathered(*bucket, parameters, pieces);
     }
     visit(i, view(all, slot.offset, parameters[i].value().shape()));

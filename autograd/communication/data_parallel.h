@@ -15,39 +15,33 @@ class Tape;
 
 struct DataParallelConfig {
   /// Gradients are sent in parts of about this size, each as soon as it is complete; those of a small model
-  /// in eighths, so that most of them go while the backward pass goes on.
+  /// in eighths, so that most of them are sent during the backward pass.
   Index bucket_bytes = Index{25} << 20;
-  /// Each rank updates its share of the elements, and keeps for that share only the optimizer's state and, of
-  /// parameters that operations read in bf16, the f32 values.
+  /// Each rank updates its share of the elements, and keeps the optimizer's state for that share alone, as
+  /// well as the f32 values of parameters that operations read in bf16.
   bool shard_optimizer = false;
 };
 
 /// Sums the gradients of processes that train one model, each on its part of every batch:
 ///
-///   DataParallel parallel(ranks, model.parameters(), config);
-///   AdamW optimizer(model.parameters());
-///   optimizer.set_shards(parallel);
-///   ...
-///   parallel.sum_during(tape);  // of several passes before a step, in the last one
-///   tape.backward(loss, seed);
-///   parallel.finish();
-///   optimizer.clipped_step(learning_rate, share, max_norm);
-///   parallel.gather_values();
-///   optimizer.clear_gradients();
+///   DataParallel parallel(ranks, model.parameters(), config); AdamW optimizer(model.parameters());
+///   optimizer.set_shards(parallel); ... parallel.sum_during(tape);  // only in the last of several passes
+///   before a step tape.backward(loss, seed); parallel.finish(); optimizer.clipped_step(learning_rate, share,
+///   max_norm); parallel.gather_values(); optimizer.clear_gradients();
 ///
 /// Values and gradients become views into buckets: flat buffers in the order in which a backward pass
 /// usually finishes, the last parameter first, each sent as a whole. Every rank must record the same graph,
 /// so that the same parameters have gradients. With one rank nothing is moved and nothing is done.
 ///
-/// All ranks have the same bits. Sharded, a step without a limit of the norm gives the bits of one that is
-/// not sharded, where the engine's reduce_scatter adds in the order of its all_reduce; a limit changes the
-/// gradients' factor by the rounding of a sum in f64 that is taken in another order.
+/// All ranks have the same bits. A sharded step without clipping gives the bits of one that is not sharded if
+/// the engine's reduce_scatter adds in the order of its all_reduce; with clipping, the factor of the
+/// gradients differs by the rounding of a sum in f64 in another order.
 /// Source:  Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704, section 3.2; Rajbhandari et al. 2020,
 ///          "ZeRO", arXiv:1910.02054, section 5.1
 class DataParallel {
  public:
-  /// Gives every rank the values of rank 0, and drops gradients. Later a value is changed in place
-  /// (copy_from): set_value() would put it elsewhere.
+  /// Gives every rank the values of rank 0, and drops gradients. Later changes of a value must be in place
+  /// (copy_from): set_value() would move it.
   /// Throws:  Error if a parameter is given twice or a bucket has no bytes, DTypeError unless parameters are
   ///          f32 or f64
   DataParallel(std::shared_ptr<Communicator> ranks, const std::vector<Parameter>& parameters,
@@ -55,13 +49,12 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// Has backward() of this tape start the sum of each bucket whose gradients, and those of the buckets
-  /// before it, are final. Gradients must not change then until finish() has returned. Where a pass is not
-  /// run but replayed, as a CUDA graph, finish() does it all.
+  /// Makes backward() of this tape start the sum of each bucket whose gradients, and those of the buckets
+  /// before it, are final. Gradients must then not change until finish() has returned. If the pass is
+  /// replayed as a CUDA graph, finish() starts all sums.
   void sum_during(Tape& tape);
-  /// Starts the sums that are left and waits for all. A gradient is the sum over all ranks then; sharded,
-  /// only in ParameterState::updated, and undefined elsewhere. A parameter without a gradient has none
-  /// afterwards either.
+  /// Starts the remaining sums and waits for all. A gradient is then the sum over all ranks; sharded, only in
+  /// ParameterState::updated, and undefined elsewhere. A parameter without a gradient still has none.
   /// Throws: Error if set_value() has moved a parameter, CommunicationError
   void finish();
   /// After a step, gives every rank all values that operations read. Does nothing unless sharded.
@@ -70,14 +63,14 @@ class DataParallel {
   /// shadow have no memory otherwise, and their data() throws. Collective.
   void with_whole_values(const std::function<void()>& use);
 
-  /// With one rank there are no shards.
+  /// True if the optimizer's work is divided; never with one rank.
   bool is_sharded() const { return is_sharded_; }
   /// True for a parameter that was given at construction.
   bool holds(const Parameter& parameter) const { return positions_.find(parameter.state()) >= 0; }
 
-  /// For optimizers: calls visit(i, whole) for each parameter, where `whole`, of its shape, is put together
-  /// from all ranks' pieces[i], which hold the elements that the rank updates; then pieces[i] takes over what
-  /// `whole` holds. Collective: every rank calls it, and gets the same.
+  /// For optimizers: calls visit(i, whole) for each parameter, where `whole`, of its shape, is gathered from
+  /// all ranks' pieces[i], which hold the elements that the rank updates; then copies `whole` back to
+  /// pieces[i]. Collective: every rank calls it, and gets the same.
   void visit_whole(const std::vector<Parameter>& parameters, const std::vector<Tensor>& pieces,
                    const std::function<void(std::size_t, const Tensor&)>& visit) const;
   /// The values x [1] of all ranks, by rank. Collective.

@@ -9,7 +9,7 @@
 namespace tapeformer {
 
 LaunchedRank launched_rank() {
-  // Open MPI's mpirun, MPICH's and Intel MPI's mpiexec, srun. In a Slurm job a program without srun has the
+  // Open MPI's mpirun, MPICH's and Intel MPI's mpiexec, srun. A program without srun in a Slurm job has the
   // job's variables, but not the step's.
   constexpr std::pair<const char*, const char*> kLaunchers[] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},

@@ -27,10 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kQuestion = 1, kAnswer = 2;  // tags
 constexpr std::chrono::seconds kMostForAnswers(2);
-constexpr std::chrono::milliseconds kIdle(5);  // between looks at other ranks' questions
-// While an operation runs: looks that follow at once, for small ones, and the pause between later ones. The
-// thread sleeps rather than yields, because it may share a processor with the computation: who has slept
-// comes first when it wakes, and who has yielded comes last.
+constexpr std::chrono::milliseconds kIdle(5);  // between checks for other ranks' questions
+// While an operation runs: checks without a pause, for small ones, and the pause between later ones. The
+// thread sleeps rather than yields, because it may share a processor with the computation: after a sleep a
+// thread is scheduled first, after a yield last.
 constexpr int kQuickLooks = 20;
 constexpr std::chrono::microseconds kPause(50);
 constexpr std::uint64_t kLeastSharedMemory =
@@ -40,12 +40,12 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Gives this thread a processor as soon as it wakes, among threads that compute, and no later than it asked
-/// for. Without it a step of ten buckets took 68 ms, with it 33.
+/// Makes this thread run as soon as it wakes, ahead of computing threads, and wake on time. Without it a step
+/// of ten buckets took 68 ms, with it 33.
 void ask_for_short_slices() {
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds
-  // Linux 6.12 and newer preempt for the thread that asks for the shorter slice; older ones refuse this, and
-  // preempt for any that has slept.
+  // Linux 6.12 and newer preempt for the thread with the shorter slice; older ones refuse this, and preempt
+  // for any that has slept.
   struct {
     std::uint32_t size = 48, policy = SCHED_OTHER;
     std::uint64_t flags = 0;
@@ -57,7 +57,7 @@ void ask_for_short_slices() {
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-/// Where a rank is, as it tells another one that waits for it.
+/// The progress of a rank, sent to another one that waits for it.
 struct Place {
   std::int64_t operation = 0;  ///< collective operations begun so far
   std::int64_t step = 0;
@@ -97,7 +97,7 @@ class MpiCommunicator : public Communicator {
     abort_code_ = code;
     order(aborts_);
     std::this_thread::sleep_for(kMostForAnswers);
-    _exit(code);  // MPI has not come to it
+    _exit(code);  // in case MPI has not
   }
 
  protected:
@@ -143,7 +143,7 @@ class MpiCommunicator : public Communicator {
     if (operation.error) std::rethrow_exception(operation.error);
   }
 
-  /// The life of the thread that calls MPI.
+  /// The loop of the thread that calls MPI.
   void serve() {
     try {
       begin();
@@ -203,7 +203,7 @@ class MpiCommunicator : public Communicator {
           "another MPI; try that of {:.40}",
           launched, found, std::string(version.data(), std::strcspn(version.data(), ","))));
     }
-    // Names of machines, all of one length.
+    // Names of machines, padded to one length.
     constexpr int kLength = 64;
     std::string own = host_name(), all(static_cast<std::size_t>(launched * kLength), '\0');
     own.resize(kLength);
@@ -212,7 +212,7 @@ class MpiCommunicator : public Communicator {
     for (int rank = 0; rank < launched; ++rank) hosts_.emplace_back(all.c_str() + rank * kLength);
   }
 
-  /// Open MPI and MPICH exchange through files there, and say little when it is full.
+  /// Open MPI and MPICH exchange data through files in /dev/shm, and give poor messages when it is full.
   void check_shared_memory() const {
     struct statvfs found {};
     if (statvfs("/dev/shm", &found) != 0) return;
@@ -225,7 +225,7 @@ class MpiCommunicator : public Communicator {
         free >> 20, size(), needed >> 20));
   }
 
-  /// Until MPI is done with `request`; meanwhile others' questions are answered.
+  /// Waits until MPI has finished `request`, and meanwhile answers other ranks' questions.
   void finish(MPI_Request request, const char* doing) {
     const Clock::time_point begin = Clock::now();
     for (int looks = 0;; ++looks) {
@@ -241,7 +241,7 @@ class MpiCommunicator : public Communicator {
     }
   }
 
-  /// Tells the ranks that ask where this one is; ends the launch if that was ordered.
+  /// Answers the ranks that ask for this one's progress; ends the launch if that was requested.
   void answer() {
     if (aborts_) MPI_Abort(MPI_COMM_WORLD, abort_code_);
     int asked = 0;

@@ -2,14 +2,14 @@
 
 #include <tapeformer/autograd/communication/communicator.h>
 
-// Without the C++ interface that MPI dropped in 2012, and some still have.
+// Leaves out the C++ interface, which MPI dropped in 2012 and some libraries still have.
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
 #include <mpi.h>
 
 #include <functional>
 
-/// The collective operations in MPI's; only mpi.cpp uses them.
+// The collective operations, in terms of MPI's; for mpi.cpp alone.
 namespace tapeformer {
 
 /// Throws: CommunicationError with MPI's text unless `status` is success

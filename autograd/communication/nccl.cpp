@@ -30,7 +30,7 @@ class Awaited : public Communication::State {
   std::shared_ptr<NcclOperation> operation_;
 };
 
-/// What each rank tells the others: why it cannot take part, or what it takes part with.
+/// A rank's message to the others: the reason why it cannot take part, or its library and GPU.
 struct Introduction {
   std::string problem, version, gpu;
 };

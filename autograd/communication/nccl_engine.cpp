@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// NCCL's own text says of full shared memory that a system call has failed.
+/// The remedy for a result of NCCL, whose own text for full shared memory is that a system call has failed.
 std::string remedy(ncclResult_t result) {
   if (result == ncclRemoteError) return "another rank has ended, see what it says";
   struct statvfs memory;
@@ -120,7 +120,7 @@ std::string NcclEngine::refusal(const NcclOperation& operation, ncclResult_t res
                 nccl_failure_text(result, communicator_));
 }
 
-/// Whether the last call has succeeded; ncclInProgress: not within the limit.
+/// The result of the last call; ncclInProgress if it has not ended within the limit.
 ncclResult_t NcclEngine::settled() {
   const Clock::time_point begin = Clock::now();
   for (int looks = 0;; ++looks) {
@@ -203,7 +203,7 @@ void NcclEngine::await(NcclOperation& operation) {
 void NcclEngine::abandon(NcclOperation& operation) noexcept {
   const cuda::DeviceState& state = cuda::used_device_state(device_);
   if (operation.is_awaited) return;
-  // Captured work does not wait, and memory that the host reads is not released in the stream's order.
+  // Captured work does not wait, and host-readable memory is not released in the stream's order.
   const bool host_waits = state.captured != nullptr || cuda::is_host_readable();
   static_cast<void>(host_waits ? cudaEventSynchronize(operation.done)
                                : cudaStreamWaitEvent(state.kernels, operation.done, 0));
@@ -221,7 +221,7 @@ CommunicationTime NcclEngine::time() {
   return time_;
 }
 
-/// Takes the times of operations that are over, without waiting.
+/// Collects the times of finished operations, without waiting.
 void NcclEngine::collect() {
   while (!operations_.empty() && operations_.front().use_count() == 1 &&
          has_happened(operations_.front()->done)) {
@@ -235,7 +235,7 @@ void NcclEngine::collect() {
   }
 }
 
-/// Ends the operations under way, so that nobody waits for them any longer.
+/// Ends the running operations, so that nothing waits for them any longer.
 void NcclEngine::fail(const std::string& message) {
   failure_ = std::make_exception_ptr(CommunicationError(message));
   cuda::set_failure(device_, failure_);

@@ -18,8 +18,8 @@
 /// For nccl.cpp alone.
 namespace tapeformer {
 
-/// What a GPU was asked for. Events tell when it began, when it was done, and when the kernels' stream had
-/// come to where it waits for it.
+/// A request to a GPU. Events mark when it began, when it was done, and when the kernels' stream reached its
+/// wait for it.
 struct NcclOperation {
   Collective collective{};
   DType type{};
@@ -37,7 +37,7 @@ struct NcclOperation {
   std::string got() const { return format("; got {}[{}] at step {}", name_of(type), elements, step); }
 };
 
-/// A rank of NCCL's, with a stream and a thread that looks after the operations under way.
+/// A rank of NCCL, with a stream and a thread that watches the running operations.
 class NcclEngine {
  public:
   NcclEngine(int rank, int size, int device, const ncclUniqueId& id, double limit_seconds);
@@ -46,9 +46,9 @@ class NcclEngine {
   NcclEngine& operator=(const NcclEngine&) = delete;
 
   std::shared_ptr<NcclOperation> start(const Communicator::Request& request, Index step);
-  /// Kernels that are queued from now on run behind the operation.
+  /// Makes kernels that are queued from now on wait for the operation.
   void await(NcclOperation& operation);
-  /// As await(), for an operation that nobody waits for, whose memory is about to be released.
+  /// As await(), for an operation without a wait, whose memory is about to be released.
   void abandon(NcclOperation& operation) noexcept;
   void throw_if_failed();
   CommunicationTime time();
@@ -82,7 +82,7 @@ class NcclEngine {
   std::thread watcher_;
 };
 
-/// NCCL's words for what has just failed, and what may help.
+/// NCCL's text for the failure, and a remedy.
 std::string nccl_failure_text(ncclResult_t result, ncclComm_t communicator);
 
 }  // namespace tapeformer

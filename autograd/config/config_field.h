@@ -38,12 +38,12 @@ inline constexpr const char* kFirstVersion = "0.1.0";
 
 struct Field {
   std::string name;                   ///< in files; the option is --name, with dashes
-  std::string help = {};              ///< of the option; without it the field is in files alone
+  std::string help = {};              ///< of the option; without help the field is only in files
   NumberRule rule = kAnyNumber;       ///< of a number
   const char* group = "";             ///< the heading of its option in --help
-  const char* since = kFirstVersion;  ///< the version that brought it
-  bool is_path = false;               ///< a text that names a file or folder, or a list of these
-  bool follows_kind = false;          ///< its default depends on the kind that another field names
+  const char* since = kFirstVersion;  ///< the version that added it
+  bool is_path = false;               ///< a path of a file or folder, or a list of these
+  bool follows_kind = false;          ///< its default depends on the kind in another field
 };
 
 /// The value of a field.
@@ -114,17 +114,17 @@ struct FieldMember {
 class ConfigField : public Field {
  public:
   ConfigField(Field field, const FieldMember& member);
-  /// None for an optional field that is not set.
+  /// The value; none for an optional field that is not set.
   std::optional<FieldValue> value() const { return property_.get(); }
-  /// The value must be of the field's type; none unsets an optional field and leaves others as they are.
+  /// Sets a value of the field's type; none unsets an optional field and leaves others as they are.
   void set(const std::optional<FieldValue>& value) { property_.set(value); }
-  /// The type's zero, whatever the value.
+  /// The zero of the field's type.
   const FieldValue& zero() const { return property_.zero; }
-  /// The value as messages and tables show it; "none" for one that is not set.
+  /// The value in messages and tables; "none" for one that is not set.
   std::string text() const;
   /// The choices of a Property.
   const std::vector<std::string>& choices() const { return property_.choices; }
-  /// None for a Property.
+  /// The member's address; nullptr for a Property.
   const void* member() const { return member_; }
 
  private:
@@ -140,12 +140,12 @@ class FieldVisitor {
 
   Field& operator()(const char* name, const FieldMember& member, const char* help,
                     NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
-  /// A field of files, which no program has an option for.
+  /// Describes a field that is only in files, without an option.
   void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
                   const char* since = kFirstVersion) const;
   void path(const char* name, const FieldMember& member, const char* help,
             const char* since = kFirstVersion) const;
-  /// For the options of a program.
+  /// A visitor for the options of a program under this heading.
   FieldVisitor in_group(const char* heading) const { return FieldVisitor(fields_, heading); }
 
  private:
@@ -163,13 +163,13 @@ FieldList fields_of(Config& config) {
   config.describe(FieldVisitor(fields));
   return fields;
 }
-/// To be read only.
+/// As above, for reading only.
 template <class Config>
 const FieldList fields_of(const Config& config) {
   return fields_of(const_cast<Config&>(config));
 }
 
-/// What a field holds, as messages and tables call it.
+/// The name of a field's type in messages and tables.
 template <class Value>
 constexpr const char* type_text() {
   if constexpr (std::is_same_v<Value, bool>) return "true or false";
@@ -180,11 +180,11 @@ constexpr const char* type_text() {
 }
 const char* type_text(const ConfigField& field);
 
-/// A value as messages and tables show it.
+/// A value in messages and tables.
 std::string value_text(const FieldValue& value);
 
-/// Throws: Error "NAME RULE; got VALUE" for a number that does not keep the field's rule, or a text that is
-/// not one of its choices
+/// Throws: Error "NAME RULE; got VALUE" for a number that violates the field's rule, or a text that is not
+///         one of its choices
 void check_value(const std::string& name, const ConfigField& field, const FieldValue& value);
 
 /// Checks every value of a configuration. Throws: Error "[op] NAME RULE; got VALUE"

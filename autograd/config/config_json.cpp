@@ -48,7 +48,7 @@ void read_fields(const nlohmann::ordered_json& json, FieldList&& fields,
     known.push_back(field.name);
     const auto found = json.find(field.name);
     if (found == json.end()) continue;
-    // Older files may have a flag instead of a name: off is the first name, on the second.
+    // Older files may have a flag instead of a name: false is the first name, true the second.
     if (!field.choices().empty() && found->is_boolean()) {
       field.set(field.choices()[found->get<bool>() ? 1 : 0]);
     } else {

@@ -9,13 +9,13 @@
 // Configurations as JSON, field by field.
 namespace tapeformer {
 
-/// Throws: Error naming a field of another type or one that does not keep its rule
+/// Throws: Error naming a field of another type or one that violates its rule
 void read_field(const nlohmann::ordered_json& json, ConfigField& field);
 
 void write_fields(nlohmann::ordered_json& json, const FieldList& fields);
 
-/// A missing field keeps its default. `beside` names keys of the same object that belong to others. A field
-/// that earlier versions had (see retired_fields.h) is left out if it has its default.
+/// Reads fields; a missing one keeps its default. `beside` names further keys of the object. A field of
+/// earlier versions (see retired_fields.h) is skipped if it has its default.
 /// Throws: Error that names an unusable, retired or unknown field
 void read_fields(const nlohmann::ordered_json& json, FieldList&& fields,
                  std::initializer_list<const char*> beside = {});

@@ -8,15 +8,15 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kMostShown = 200;  // of a key, or of what the parser says, in bytes
+constexpr std::size_t kMostShown = 200;  // of a key, or of the parser's message, in bytes
 
 std::string shortened(const std::string& text) {
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
-/// Builds a value from the parser's events. nlohmann's own builders take time that grows with the square of
-/// an object's size: one looks every key up among those before it, the other looks through a whole object
-/// whenever one of its values ends.
+/// Builds a value from the parser's events. nlohmann's own builders take time quadratic in an object's size:
+/// one looks every key up among those before it, the other scans a whole object whenever one of its values
+/// ends.
 template <class Json>
 class Builder : public nlohmann::json_sax<Json> {
  public:
@@ -66,7 +66,7 @@ class Builder : public nlohmann::json_sax<Json> {
   Json* append(nlohmann::json::object_t& object, Json&& value) {
     return &object.emplace(std::move(key_), std::move(value)).first->second;
   }
-  /// A vector of pairs, whose own emplace() looks for the key.
+  /// Appends to a vector of pairs, whose own emplace() searches for the key.
   Json* append(nlohmann::ordered_json::object_t& object, Json&& value) {
     using Pairs = nlohmann::ordered_json::object_t::Container;
     return &static_cast<Pairs&>(object).emplace_back(std::move(key_), std::move(value)).second;
@@ -82,7 +82,7 @@ class Builder : public nlohmann::json_sax<Json> {
   std::string what_, key_;
   std::size_t most_levels_;
   Json root_;
-  std::vector<Open> open_;  // what the next value lies in, outermost first
+  std::vector<Open> open_;  // objects and lists around the next value, outermost first
 };
 
 }  // namespace

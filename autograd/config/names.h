@@ -20,17 +20,18 @@ struct EnumNames {
 template <class Kind>
 inline constexpr EnumNames kNames{};
 
-/// "head" of OutputGate::head
+/// The name of a value: "head" for OutputGate::head.
 template <class Kind, class = std::enable_if_t<std::is_enum_v<Kind> && kNames<Kind>.what != nullptr>>
 const char* name_of(Kind kind) {
   return kNames<Kind>.names[static_cast<std::size_t>(kind)];
 }
 
 std::vector<std::string> all_names(const EnumNames& names);
-/// The place of a name. Throws: Error that lists the names
+/// The index of a name. Throws: Error that lists the names
 std::size_t place_of(const std::string& name, const EnumNames& names);
 
-/// OutputGate::head of "head". Throws: Error "WHAT must be none, head or element; got NAME"
+/// The value of a name: OutputGate::head for "head". Throws: Error "WHAT must be none, head or element; got
+/// NAME"
 template <class Kind>
 Kind kind_named(const std::string& name) {
   return static_cast<Kind>(place_of(name, kNames<Kind>));

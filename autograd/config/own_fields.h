@@ -11,8 +11,8 @@
 
 namespace tapeformer {
 
-/// A numeric option that only one kind has, such as SGD's momentum. A row of the table of kinds has a `name`
-/// and a list of these, `own`.
+/// A numeric option of a single kind, such as SGD's momentum. A row of the table of kinds has a `name` and a
+/// list of these, `own`.
 struct OwnField {
   Field field;
   double value;  ///< its default
@@ -20,7 +20,7 @@ struct OwnField {
 /// The values that differ from their defaults.
 using OwnValues = std::map<std::string, double>;
 
-/// None if the kind has no such field.
+/// The default of a kind's field; none if it has no such field.
 template <class Kind>
 std::optional<double> own_value(const Kind& kind, const OwnValues& values, const std::string& name) {
   for (const OwnField& own : kind.own) {
@@ -32,13 +32,13 @@ std::optional<double> own_value(const Kind& kind, const OwnValues& values, const
 }
 
 /// Describes the fields that the rows of `kinds` add, each once. They have a value if find(kind), the row of
-/// the kind that is set, has them.
+/// the chosen kind, has them.
 template <class Kinds, class Find>
 void describe_own_fields(const Kinds& kinds, const std::string& kind, Find* find, OwnValues& values,
                          const FieldVisitor& describe) {
   struct Described {
     Field field;
-    std::vector<std::pair<std::string, std::string>> meanings;  // a help, and the kinds that it is of
+    std::vector<std::pair<std::string, std::string>> meanings;  // a help text, and its kinds
   };
   std::vector<Described> all;
   for (const auto& row : kinds) {

@@ -6,8 +6,8 @@
 namespace tapeformer {
 namespace {
 
-/// By its name in config.json (of a model, of `training`, or of both) each field's default, or null where any
-/// value can be left out, and the last version that had it.
+/// For each field, by its name in config.json (of a model, of `training`, or of both), its default, or null
+/// if any value can be dropped, and the last version that had it.
 constexpr const char* kRetiredFields = R"({
   "beta2_decay":      [null,   "0.1.0"],
   "cautious_decay":   [0,      "0.1.0"],

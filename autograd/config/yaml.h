@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-// YAML of other programs, by libyaml; for sources only.
+// Other programs' YAML, by libyaml; for sources only.
 namespace tapeformer {
 
 /// The first document of a YAML text.
@@ -30,8 +30,8 @@ class YamlDocument {
 /// The text of a scalar; "" for any other node.
 std::string text_of(const yaml_node_t& node);
 
-/// A mapping of names to scalars and lists of scalars as an object. Scalars without quotes that JSON knows
-/// are numbers, flags or null, all others texts.
+/// A mapping of names to scalars and lists of scalars as an object. Unquoted scalars that are valid JSON
+/// become numbers, flags or null, all others texts.
 /// Throws:  DataError as above, and for any other YAML, or a name that comes twice
 nlohmann::ordered_json parse_yaml(const std::string& path, std::string text);
 

@@ -10,7 +10,7 @@
 
 namespace tapeformer::cuda {
 
-/// Memory of a device's graphs: segments that stay, divided into blocks by the host. A freed block may be
+/// Memory of a device's graphs: permanent segments, divided into blocks by the host. A freed block may be
 /// reused at once, since all its users are captured, and run, in one order. Thread-safe.
 class Arena {
  public:
@@ -20,16 +20,16 @@ class Arena {
 
   /// Takes the smallest free block that is large enough, or a new segment.
   void* allocate(std::size_t bytes, const MakeSegment& make);
-  /// False if the block is from elsewhere.
+  /// Frees a block; false if it is not the arena's.
   bool release(void* block);
   /// Adds a segment now, unless as many bytes are free.
   void reserve(std::size_t bytes, const MakeSegment& make);
   /// Gives back segments without a block in use.
   void drop_free(const DropSegment& drop);
 
-  /// Marks blocks in use as kept: they outlive the capture that made them, and no graph owns them any more.
+  /// Marks blocks in use as kept: they outlive the capture that made them, and no graph owns them anymore.
   void keep_used();
-  /// False for kept blocks.
+  /// True for an address within a block that is not kept.
   bool contains(const void* from) const;
   std::int64_t used_bytes() const;
 

@@ -12,7 +12,7 @@ bool is_sent(const StagingBuffer& buffer) {
   const cudaError_t status = cudaEventQuery(buffer.sent);
   if (status == cudaSuccess) return true;
   if (status != cudaErrorNotReady) check(status, "looking at an upload");
-  static_cast<void>(cudaGetLastError());  // or the next launch would seem to have failed
+  static_cast<void>(cudaGetLastError());  // otherwise the next launch would seem to have failed
   return false;
 }
 
@@ -52,7 +52,7 @@ StagingBuffer& buffer_for(Staging& staging, std::size_t size) {
   return buffer;
 }
 
-/// Copies through pinned buffers, so that the host goes on as soon as they are filled.
+/// Copies through pinned buffers, so that the host continues as soon as they are filled.
 void send(Staging& staging, cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += kBufferBytes) {
     const std::size_t size = std::min(kBufferBytes, bytes - at);
@@ -107,7 +107,7 @@ void copy(int device, void* to, const void* from, std::size_t bytes) {
 }
 
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes) {
-  // Copied through the host: it works between any two devices, and training steps do not need it.
+  // Copies through the host, which works between any two devices; training steps do not need it.
   std::vector<char> here(bytes);
   download(from_device, here.data(), from, bytes);
   overwrite(to_device, to, here.data(), bytes);
@@ -134,7 +134,7 @@ Readback::Readback(int device, const void* from, std::size_t bytes)
 
 Readback::~Readback() {
   DeviceState& state = used_device_state(device_);
-  // The bytes may still be on their way; the slot's next use must come after them.
+  // The bytes may still be in flight; the slot's next use must come after them.
   static_cast<void>(cudaEventSynchronize(slot_->arrived));
   const std::lock_guard<std::mutex> lock(state.sending);
   state.slots.push_back(*slot_);

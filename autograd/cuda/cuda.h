@@ -36,7 +36,7 @@ void copy(int device, void* to, const void* from, std::size_t bytes);
 /// From one device to another.
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
 
-/// For any type: bool becomes 0 and 1, a number becomes true unless it is 0.
+/// Fills with a value of any type; a bool is true unless the value is 0.
 void fill(int device, DType type, Index count, double value, void* to);
 void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count);
 
@@ -45,14 +45,14 @@ struct DeviceErrorSlot {
   std::int64_t position;  ///< -1: none
   std::int32_t value;
 };
-/// A place for the next kernel to leave its error. If it does, a later call of report_device_errors() throws
+/// A slot for the error of the next kernel. If it leaves one, a later call of report_device_errors() throws
 /// the result of `describe` as a ShapeError.
 DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe);
 /// Reads host memory only; called wherever the library waits for a device or is about to queue more.
 void report_device_errors(int device);
-/// From now on all that waits for the device, or queues work there, throws `failure`, since its memory holds
-/// nothing of use; nullptr: no longer. Any thread may call it.
+/// From now on every wait for the device, or work queued there, throws `failure`, since its memory is no
+/// longer valid; nullptr clears the failure. Any thread may call it.
 void set_failure(int device, std::exception_ptr failure);
 
 }  // namespace tapeformer::cuda

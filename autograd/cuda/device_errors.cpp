@@ -71,7 +71,7 @@ DeviceWatches& watches_of(int device) {
   return (*of_devices)[static_cast<std::size_t>(device)];
 }
 
-/// Apart from the watches, whose guard is held while kernels are waited for.
+/// Separate from the watches, whose guard is held during waits for kernels.
 struct Failures {
   std::atomic<bool> any{false};
   std::mutex guard;  // of what follows
@@ -95,7 +95,7 @@ void wait_for_kernels(int device) {
   check(status, "waiting for kernels");
 }
 
-/// After all kernels have run: throws if one has left a device error.
+/// To be called when all kernels have run: throws if one has left a device error.
 void settle(DeviceWatches& watches) {
   std::string message;
   if (watches.queued) {

@@ -10,8 +10,8 @@
 /// Work that is queued once and runs many times: CUDA graphs, in plain C++.
 namespace tapeformer::cuda {
 
-/// A capture cannot contain the requested work: waiting for the device, reading its memory, sending to it, or
-/// more memory than there is; or the device, or a library, has refused something in it.
+/// A capture cannot contain the requested work: waiting for the device, reading or writing its memory from
+/// the host, or more memory than there is; or the device, or a library, has refused a part of it.
 class NotCapturable : public Error {
  public:
   using Error::Error;
@@ -21,7 +21,7 @@ class NotCapturable : public Error {
 bool is_capturing();
 /// Throws:  NotCapturable while this thread captures; `what` reads "an upload"
 void refuse_in_capture(const char* what);
-/// True for the graphs' memory, which every graph that runs overwrites. Memory kept beyond the capture that
+/// True for the graphs' memory, which every running graph overwrites. Memory kept beyond the capture that
 /// allocated it is not part of it.
 bool is_graph_memory(int device, const void* from);
 
@@ -38,7 +38,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Queues it. Only while it is not evicted.
+  /// Queues the graph, which must not be evicted.
   void launch();
   /// True if an allocation took its memory, with results that were not copied from there; this is final.
   bool is_evicted() const;
@@ -62,7 +62,7 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Bytes that were allocated since the beginning and are still in use.
+  /// Bytes allocated since the beginning and still in use.
   std::int64_t kept_bytes() const;
   /// Ends the capture. Throws: NotCapturable if the driver cannot make a graph of it
   std::unique_ptr<Graph> finish();
@@ -75,8 +75,8 @@ class Capture {
   bool is_open_ = false;
 };
 
-/// The most memory in use at once since the last call, beyond that in use then, without the graphs' memory; 0
-/// at the first call.
+/// The peak of memory in use since the last call, beyond the memory in use then, without the graphs' memory;
+/// 0 at the first call.
 std::int64_t exchange_recent_peak(int device);
 
 /// Sets `count` numbers in the device's memory, in the order of its kernels and without any copy.

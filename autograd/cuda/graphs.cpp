@@ -8,7 +8,7 @@ thread_local GraphState* captured_here = nullptr;
 
 namespace {
 
-/// After a failed capture: the next work may need the memory as before.
+/// Drops unused memory after a failed capture: the next work may need it.
 void drop_without_graphs(DeviceState& state) noexcept {
   const std::lock_guard<std::mutex> lock(state.listing);
   if (!state.graphs.empty()) return;
@@ -39,7 +39,7 @@ Capture::Capture(int device, std::int64_t expected_bytes) {
   const auto with_holes = static_cast<std::size_t>(expected_bytes + expected_bytes / 16);
   try {
     state.arena.reserve(with_holes, [&](std::size_t bytes) {
-      // The memory that the pool holds is in pieces, so it is given back first.
+      // The pool's memory is in pieces, so it is given back first.
       check(cudaMemPoolTrimTo(state.pool, 0), "trimming the memory pool");
       return make_segment(state, bytes);
     });

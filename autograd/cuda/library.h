@@ -5,8 +5,8 @@
 
 namespace tapeformer::cuda {
 
-/// A library of the toolkit that is loaded when it is needed, and stays: programs start without it, also on
-/// machines that have none.
+/// A library of the toolkit that is loaded on demand, and stays loaded: programs also start on machines
+/// without it.
 class Library {
  public:
   /// A function, as a pointer of any type.
@@ -18,10 +18,10 @@ class Library {
     }
   };
 
-  /// Looks where programs find libraries, then in `folders`. `user` reads "[cublasLt] matrix products".
+  /// Searches the usual places of libraries, then `folders`. `user` reads "[cublasLt] matrix products".
   /// Throws:  DeviceError if it cannot be loaded
   Library(std::string user, std::string name, const std::vector<std::string>& folders);
-  /// Throws:  DeviceError if it has none of that name
+  /// Throws:  DeviceError if the library lacks the function
   Function find(const char* function) const;
 
  private:

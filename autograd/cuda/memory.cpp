@@ -70,7 +70,7 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
              mebibytes(static_cast<std::int64_t>(free_bytes()))));
 }
 
-/// For work outside graphs: it has precedence over graphs, which can be made again.
+/// Memory for work outside graphs, which has precedence: graphs can be made again.
 void* take_before_graphs(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = take(state, bytes, stream);
   if (block == nullptr && evict_graphs(state)) block = take(state, bytes, stream);
@@ -79,7 +79,7 @@ void* take_before_graphs(DeviceState& state, std::size_t bytes, cudaStream_t str
 }
 
 void give_back(DeviceState& state, void* block) noexcept {
-  // An error here has happened before, and is reported where something waits; or the process is ending.
+  // An error here is an earlier one, which the next wait reports; or the process is ending.
   static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
 }
 

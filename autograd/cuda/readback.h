@@ -21,7 +21,7 @@ class Readback {
   const void* wait();
 
  private:
-  [[maybe_unused]] int device_;  // a build without GPUs has no use for it
+  [[maybe_unused]] int device_;  // unused in a build without GPUs
   std::unique_ptr<ReadbackSlot> slot_;
 };
 

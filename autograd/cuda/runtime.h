@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-/// Devices, for this folder and the kernels; other sources include cuda.h.
+// Devices, for this folder and the kernels; other sources include cuda.h.
 namespace tapeformer::cuda {
 
 constexpr int kMostDevices = 64;
@@ -73,7 +73,7 @@ struct DeviceState {
   std::atomic<GraphState*> captured{nullptr};  ///< by any thread
 
   std::mutex listing;               ///< guards what follows
-  std::vector<GraphState*> graphs;  ///< those that can run
+  std::vector<GraphState*> graphs;  ///< graphs that can run
 
   std::mutex sending;  ///< held while a thread fills staging buffers or takes a slot; guards what follows
   Staging to_uploads, to_kernels;
@@ -97,19 +97,19 @@ void order_behind_uploads(DeviceState& state);
 void* make_segment(DeviceState& state, std::size_t bytes);
 /// Drops unused segments if no graph is left.
 void drop_unused_segments(DeviceState& state) noexcept;
-/// For an allocation that finds no memory: ends the graphs and frees their memory. None of their launches may
-/// be running. False if one belongs to another thread.
+/// Ends the graphs and frees their memory, for an allocation that finds none. None of their launches may be
+/// running. False if a graph belongs to another thread.
 bool evict_graphs(DeviceState& state) noexcept;
-/// Releases memory whose release() came during a capture.
+/// Frees memory that was released during a capture.
 void release_deferred(DeviceState& state) noexcept;
 /// Empty Watches, for one graph.
 std::shared_ptr<Watches> watches_for_graph(int device);
 /// Checks them until the kernels queued so far have run.
 void watch_launch(int device, const std::shared_ptr<Watches>& watches);
-/// In managed memory the host may read results as soon as a call returns, so this waits for queued work.
+/// Waits for queued work if memory is managed, as the host may then read results as soon as a call returns.
 void wait_if_host_readable(cudaStream_t stream, const char* doing);
 
-/// Makes `device` the current one; its stream of kernels.
+/// Makes `device` the current one and returns its stream of kernels.
 cudaStream_t stream_of(int device);
 /// Allows a kernel this much dynamic shared memory. Without the call the limit is 48 KiB, static included.
 void allow_shared(int device, const void* kernel, std::size_t bytes);

@@ -22,7 +22,7 @@ double largest_numeric(const std::vector<ComparedElement>& elements) {
   return largest;
 }
 
-/// The element with the largest error of those that are not extrapolated, or the end.
+/// The element with the largest error among those that are not extrapolated, or the end.
 std::vector<ComparedElement>::iterator worst_of(std::vector<ComparedElement>& elements) {
   auto worst = elements.end();
   for (auto at = elements.begin(); at != elements.end(); ++at)
@@ -61,7 +61,7 @@ NumericDerivative CentralDifferences::extrapolated_from(int coarsest, std::size_
   std::vector<double> row, best;  // the last row of T, and the best entry of each
   for (int halvings = coarsest; halvings <= kFinest; ++halvings) {
     const double slope = quotient(halvings)[i];
-    if (!std::isfinite(slope)) {  // a step out of where f is defined
+    if (!std::isfinite(slope)) {  // a step beyond the domain of f
       row.clear(), best.clear();
       continue;
     }
@@ -80,7 +80,7 @@ NumericDerivative CentralDifferences::extrapolated_from(int coarsest, std::size_
   const std::size_t rows = best.size();
   std::vector<double> off(rows, 0);
   for (std::size_t k = rows < 3 ? 0 : rows - 2; k > 0; --k) {
-    // Rounding errors are halved from row to row upward, whatever agrees by chance.
+    // Rounding errors at least halve from row to row upward, even where rows agree by chance.
     off[k] = std::max({std::fabs(best[k] - best[k - 1]), std::fabs(best[k] - best[k + 1]), off[k + 1] / 2});
   }
   NumericDerivative result{rows == 0 ? std::nan("") : best.back(), std::numeric_limits<double>::infinity()};
@@ -105,7 +105,7 @@ GradcheckInput compare_elements(
     const auto place = static_cast<std::size_t>(worst - elements.begin());
     const NumericDerivative again = extrapolated(place, wanted);
     worst->is_extrapolated = true;
-    // An element that passed at the usual step does not fail by a value that is known no better.
+    // An element that passed at the usual step does not fail by a value that is not known more exactly.
     if (again.uncertainty <= allowed || error_of(*worst) > allowed) worst->numeric = again.value;
     const double error = error_of(*worst);
     if (error <= allowed) continue;

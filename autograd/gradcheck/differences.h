@@ -10,9 +10,9 @@
 
 namespace tapeformer {
 
-/// A derivative by differences, and how far other steps are off it.
+/// A derivative by differences, and its uncertainty.
 struct NumericDerivative {
-  /// The derivative, and how far it may be off.
+  /// The derivative, and the largest difference from other steps' values.
   double value = 0, uncertainty = 0;
 };
 
@@ -25,7 +25,7 @@ class CentralDifferences {
   CentralDifferences(Function f, double step, bool four_point)
       : f_(std::move(f)), step_(step), four_point_(four_point) {}
 
-  /// With the step that was asked for.
+  /// The derivatives with the given step.
   /// Math:    D(h) = (f(h) - f(-h)) / 2h with error O(h^2), or (4 D(h) - D(2h)) / 3 with error O(h^4)
   std::vector<double> usual();
   /// The derivative of f_i, extrapolated to a step of 0 from steps of 2h to h / 256. Where these differ by
@@ -58,9 +58,9 @@ struct ComparedElement {
   bool is_extrapolated = false;
 };
 
-/// The comparison of `elements`, whose largest derivative is `scale`, or with 0 the largest numeric one.
-/// Elements that are off by more than a tenth of the limit are compared again, the worst first, with what
-/// `extrapolated(its place in elements, wanted uncertainty)` returns, until one fails.
+/// Compares `elements`, whose largest derivative is `scale`, or if that is 0, the largest numeric one.
+/// Elements that are off by more than a tenth of the limit are compared again, the worst first, with the
+/// result of extrapolated(index in elements, wanted uncertainty), until one fails.
 GradcheckInput compare_elements(
     const std::string& name, std::vector<ComparedElement> elements, double scale,
     const GradcheckOptions& options,

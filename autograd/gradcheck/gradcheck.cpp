@@ -110,7 +110,7 @@ class Check {
     for (const Tensor& x : tensors_) tape.watch(x);
   }
 
-  /// The gradient of each input's memory: what moves one of the inputs in it moves all.
+  /// The gradient of each input's memory: inputs that share memory move together.
   std::vector<Tensor> of_memory(const std::vector<Tensor>& gradients) const {
     std::vector<Tensor> totals = gradients;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -155,7 +155,7 @@ class Check {
     return {moved, options_.step, options_.four_point};
   }
 
-  /// With a `scale` of 0 against the numeric derivative itself.
+  /// Compares along v; a `scale` of 0 means the numeric derivative itself.
   GradcheckInput compare_along(const Directions& v, const Objective& objective, double analytic,
                                const std::string& name, double scale) const {
     CentralDifferences differences = along(v, [&] { return std::vector<double>{objective()}; });
@@ -332,7 +332,7 @@ class Check {
   const Inputs& inputs_;
   const GradcheckOptions& options_;
   std::vector<Tensor> tensors_;  // the inputs
-  // The inputs that differences move: one of those that share memory, and no constants.
+  // The inputs that differences move: one of each group with shared memory, and no constants.
   std::vector<std::size_t> moved_;
   mutable Generator random_;
   Tensor projection_;

@@ -12,7 +12,7 @@ namespace tapeformer {
 
 class Tape;
 
-/// The default of GradcheckOptions::most_elements; for devices on which checking all takes too long.
+/// The default of GradcheckOptions::most_elements; for devices on which checking all elements takes too long.
 inline Index gradcheck_most_elements = 0;
 
 /// How gradcheck() compares.
@@ -23,19 +23,19 @@ struct GradcheckOptions {
       1e-7;                ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
   double absolute = 1e-9;  ///< an input whose largest difference is below this passes
   bool second_order = false;  ///< also checks the gradient of the gradient
-  /// Also checks forward mode: J v, how the whole output changes along a random direction v of one input, or
-  /// with `directions` of all. Two passes back find it: v'(J'u) is linear in the seed u, and its gradient
-  /// by u is J v. It must agree with differences of the output, and u'(J v) with v'(J'u) of the backward
-  /// pass.
+  /// Also checks forward mode: J v, the change of the whole output along a random direction v of one input,
+  /// or with `directions` of all. Two backward passes compute it: v'(J'u) is linear in the seed u, and its
+  /// gradient by u is J v. It must agree with differences of the output, and u'(J v) with v'(J'u) of the
+  /// backward pass.
   /// Source:  Townsend 2017, j-towns.github.io, "A new trick for calculating Jacobian vector products"
   bool forward = false;
-  /// Also repeats the backward pass, on the same tape and from the start: gradients must be the same bits.
+  /// Also repeats the backward pass, on the same tape and from the start: gradients must have the same bits.
   bool repeats = false;
   /// Names of inputs whose gradient must be exactly zero although the output depends on them, such as those
   /// that the function detaches.
   std::vector<std::string> constants;
   std::uint64_t seed = 1;  ///< of the random projection of the output
-  /// Per input, an even sample of this many elements; 0 for all.
+  /// The size of an even sample of elements per input; 0 for all.
   Index most_elements = gradcheck_most_elements;
   /// For models with too many elements: instead of one after another, all inputs move together along this
   /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), the average
@@ -44,13 +44,14 @@ struct GradcheckOptions {
   /// moved alone, and reported by its name if the function depends on it. `skip` and `most_elements` do not
   /// apply.
   Index directions = 0;
-  /// Called with every tape before its pass: to plant faults.
+  /// Called with every tape before its pass, to plant faults.
   std::function<void(Tape&)> on_tape;
   /// Returns true for elements to skip, where the function has a kink.
   std::function<bool(std::size_t input, Index element)> skip;
 };
 
-/// The fault of an input whose differences prove nothing: they change with the step as much as they are off.
+/// The fault of an input whose differences are inconclusive: they change with the step as much as they are
+/// off.
 inline constexpr const char* kTooCoarse = "differences too coarse, try another step";
 
 /// The comparison for one input.
@@ -62,22 +63,22 @@ struct GradcheckInput {
   /// Where the difference is largest, and the number of elements that were compared.
   Index worst_element = -1, checked = 0;
   bool passed = true;  ///< within the tolerance, or below `absolute`
-  std::string fault;   ///< what is known of the error: "it gets no gradient", kTooCoarse
-  /// The derivative is zero in theory, as a softmax's key bias's is: the differences are rounding errors,
-  /// whose ratio means nothing.
+  std::string fault;   ///< the cause, if known: "it gets no gradient", kTooCoarse
+  /// True if the derivative is zero in theory, such as a softmax's key bias's: the differences are rounding
+  /// errors, whose ratio means nothing.
   bool zero_in_theory() const { return passed && scale < 1e-9; }
 
-  /// Takes in one more pair; NaN is the largest difference.
+  /// Adds a pair; NaN is the largest difference.
   void compare(Index element, double analytic, double numeric);
-  /// Takes in all elements of two tensors of one shape.
+  /// Adds all elements of two tensors of one shape.
   void compare(const Tensor& analytic, const Tensor& numeric);
-  /// After the last pair: sets the relative error, and whether it is small enough.
+  /// To be called after the last pair: sets the relative error, and whether it is small enough.
   void judge(const GradcheckOptions& options);
-  /// Instead of compare() and judge(): passes if two passes gave the same bits.
+  /// To be called instead of compare() and judge(): passes if two passes gave the same bits.
   void compare_bits(const Tensor& again, const Tensor& before);
 };
 
-/// What gradcheck() found.
+/// The result of gradcheck().
 struct GradcheckReport {
   std::vector<GradcheckInput> inputs;           ///< first derivatives
   std::vector<GradcheckInput> second_inputs;    ///< with second_order
@@ -107,13 +108,12 @@ struct GradcheckReport {
 /// Compares the tape's gradients with central differences in double. Both are of a random projection of the
 /// output, because a plain sum hides errors: a softmax's sum has no gradient.
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
-/// deterministic (freeze dropout). An element that is off by more than a tenth of what is allowed is compared
-/// again, by the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0,
+/// deterministic (freeze dropout). An element that is off by more than a tenth of the tolerance is compared
+/// again, with the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0,
 /// which removes errors of the differences, but not those of a gradient. An error that changes with the step
 /// as much as it is off is kTooCoarse, and does not pass. No step helps at a kink: see
-/// GradcheckOptions::skip. Values are perturbed in place and restored. Inputs may share memory, as the same
-/// tensor given twice or an alias of another shape does: what moves one moves all, and their gradients are
-/// added.
+/// GradcheckOptions::skip. Values are perturbed in place and restored. Inputs may share memory, like a tensor
+/// given twice or an alias of another shape: they move together, and their gradients are added.
 /// Throws:  DTypeError unless every input is f64, Error for a constant that is not an input
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,

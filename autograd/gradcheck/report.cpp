@@ -63,7 +63,7 @@ double GradcheckReport::worst_relative_error() const {
   double worst = 0;
   for_each_part([&](const char*, const std::vector<GradcheckInput>& part) {
     for (const GradcheckInput& input : part) {
-      // If the gradient is zero in theory, the ratio is of two rounding errors.
+      // If the gradient is zero in theory, the ratio is one of rounding errors.
       if (input.absolute_error < 1e-12 && input.scale < 1e-9) continue;
       worst = larger(worst, input.relative_error);
     }

@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// Attention with scores from a small network with one hidden layer. Everything else, including every option
-/// but the scale, is as in scaled_dot_product_attention. The hidden layer [T, S, D] is never stored.
+/// Attention with scores from a small network with one hidden layer. Everything else, including all options
+/// except the scale, is as in scaled_dot_product_attention. The hidden layer [T, S, D] is never stored.
 /// Math:    y = dropout(softmax(score + mask)) value, score(t, s) = weight_h . tanh(query_t + key_s)
 /// Grad:    with g = dscore, u = tanh(query_t + key_s): dquery_t = sum_s g weight_h (1 - u^2), dkey_s the
 ///          same summed over t, dweight_h = sum_t,s g u

@@ -9,7 +9,7 @@ namespace tapeformer {
 using kernels::AttentionWeighting;
 using kernels::ScoreFunction;
 
-/// Where the diagonal of a causal mask or a window lies if there are more keys than queries, or fewer.
+/// The alignment of the diagonal of a causal mask or a window if there are more or fewer keys than queries.
 enum class CausalAlignment {
   bottom_right,  ///< the last query has the position of the last key, as decoding with a cache needs
   top_left,      ///< the first query has the position of the first key, as in PyTorch's is_causal
@@ -33,7 +33,7 @@ struct AttentionMasks {
   /// Alignment of the positions of queries and keys.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, the first keys that all queries see
-  Index window_before = kUnlimited;  ///< keys that a query sees before its position
+  Index window_before = kUnlimited;  ///< the keys that a query sees before its position
   Index window_after = kUnlimited;   ///< and after it; with causal only in a prefix
   Tensor key_lengths;                ///< i32 [B] or [N]: the number of keys in use, as in a cache
   /// i32 [N + 1], with B = 1: sequence i of N packed ones is [starts[i], starts[i + 1]); key_starts
@@ -46,12 +46,12 @@ struct AttentionMasks {
 /// query's), and get gradients if they are recorded.
 struct AttentionModifiers {
   ScoreFunction score_function = ScoreFunction::none;  ///< of the scaled scores
-  Tensor score_parameter;                              ///< [1] or [H]: that function's, such as softcap's cap
+  Tensor score_parameter;  ///< [1] or [H]: of that function, such as softcap's cap
   /// [H, 2 R + 1] or [1, 2 R + 1], with R at least max(T, S) - 1: entry r + R is added to the scores of the
   /// keys that lie r after the query's position, s - p as in AttentionMasks. It must be finite.
   Tensor relative_bias;
   Tensor sinks;  ///< [H]: exp(sink) joins the sum that each row's weights are divided by
-  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of the changed scores
+  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< from changed scores to weights
 };
 
 /// The options of every kind of attention with scores.
@@ -68,10 +68,9 @@ struct AttentionOptions : AttentionMasks, AttentionModifiers {
 
 /// Scaled dot-product attention in tiles: no [T, S] is ever stored, and the backward pass computes the
 /// weights again. A query that may attend to nothing gives zeros, gets no gradient and passes none on. Keys,
-/// values and queries that the masks leave out for their whole sequence may hold anything, NaN included, and
-/// so may the gradients of such queries' outputs: they count as zero and get zero gradient. With fewer key
-/// than query heads, H / G neighbouring query heads share one.
-/// Uses the composed path if the weights are requested.
+/// values and queries that are masked for their whole sequence may hold anything, NaN included, as may the
+/// gradients of such queries' outputs: they count as zero and get zero gradient. With fewer key than query
+/// heads, H / G neighbouring query heads share one. Uses the composed path if the weights are requested.
 /// Math:    y = dropout(w) value, w = softmax(z), z = f(scale * query key^T) + relative_bias + mask, head by
 ///          head; with a sink w = exp(z) / (exp(sink) + sum exp(z)), with AttentionWeighting::sigmoid
 ///          w = 1 / (1 + exp(-z))
@@ -80,8 +79,8 @@ struct AttentionOptions : AttentionMasks, AttentionModifiers {
 ///          dmask and drelative_bias are sums of dz, dscore_parameter of df/dparameter * dz,
 ///          dsink = -sum over rows of w_sink * sum(y * dy)
 /// Shapes:  query [B, T, H, D], key [B, S, G, D], value [B, S, G, E] -> y [B, T, H, E]; H a multiple of G
-/// Saves:   query, key, value, y, the logarithm of the sum of exponentials of every row of scores, and what
-///          the options hold
+/// Saves:   query, key, value, y, the logarithm of the sum of exponentials of every row of scores, and the
+///          tensors of the options
 /// Throws:  ShapeError if the shapes do not fit, DTypeError for a mask or modifier of the wrong type
 /// Source:  Dao et al. 2022, arXiv:2205.14135; Dao 2023, arXiv:2307.08691; sinks: OpenAI 2025,
 ///          arXiv:2508.10925, section 2.3; sigmoid: Ramapuram et al. 2024, arXiv:2409.04431

@@ -9,7 +9,7 @@ namespace tapeformer {
 /// Adjacent axes are merged if each operand is contiguous or repeats along both.
 kernels::Broadcast broadcast_walk(const Shape& result, const Shape& a, const Shape& b, const Shape& c);
 
-/// Dense row-major strides of `x` seen as `result`: 0 where it repeats.
+/// Row-major strides of `x` broadcast to `result`: 0 where it repeats.
 void broadcast_strides(const Shape& result, const Shape& x, Index* strides);
 
 /// Merges adjacent axes whose strides are contiguous for all operands (an empty walk stays empty).

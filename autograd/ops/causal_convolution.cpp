@@ -22,7 +22,7 @@ kernels::Convolution check_convolution(const Tensor& x, const Tensor& weight) {
   return {x.size(0), x.size(1), width, taps};
 }
 
-/// The forward again in plain operations.
+/// The forward pass in plain operations.
 Tensor composed(const kernels::Convolution& s, const Tensor& x, const Tensor& weight) {
   const Tensor rows = reshape(weight, {s.taps, s.width});
   Tensor y = x;

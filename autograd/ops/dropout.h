@@ -15,7 +15,7 @@ struct DropoutKey {
   const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };
 
-/// An argument of every kernel that drops elements: it drops those whose random word is below `dropped`.
+/// The argument of kernels that drop elements: those whose random word is below `dropped`.
 struct DropoutDraw {
   kernels::PhiloxStream stream;
   std::uint32_t dropped = 0;

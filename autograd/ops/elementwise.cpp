@@ -85,7 +85,7 @@ kernels::WeightedSum check_weighted_sum(const Tensor& x, const Tensor& other, co
   return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
 }
 
-/// The forward again in plain operations.
+/// The forward pass in plain operations.
 Tensor composed_weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
   const Index n = other.size(-1), before = x.size(-1) - n;
   const Tensor mixed = slice(x, -1, before, n) * slice(weights, 0, 0, 1) + other * slice(weights, 0, 1, 1);

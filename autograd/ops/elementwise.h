@@ -33,7 +33,7 @@ inline Tensor operator-(const Tensor& x, double offset) { return affine(x, 1, -o
 inline Tensor operator-(double offset, const Tensor& x) { return affine(x, -1, offset); }
 inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
 
-/// A sum of two operands with weights that are learned. If x is wider, its first columns stay as they are.
+/// A sum of two operands with learned weights. If x is wider, its first columns stay as they are.
 /// Math:    y = w_0 x + w_1 other, in the last n columns
 /// Grad:    dx = w_0 dy (before those columns dy), dother = w_1 dy, dw_0 = sum dy x, dw_1 = sum dy other
 /// Shapes:  x [..., N], other [..., n] with n <= N, weights [2] -> y [..., N]
@@ -73,7 +73,7 @@ Tensor softcap(const Tensor& x, double cap);
 /// True for functions that feed-forward layers may use between their products.
 bool is_activation(Unary f);
 
-/// y = condition ? a : b.
+/// Math:    y = condition ? a : b
 /// Shapes:  condition bool, a and b floating, the three broadcast -> y
 /// Grad:    each element's gradient goes to the operand it came from; the other gets exactly zero
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -16,7 +16,7 @@ inline void require_i32(const char* op, const char* name, const Tensor& x) {
 }
 
 /// The number of ids that count by the rule, one of kernels/ids.h: i32 [1] on their device. If one is not
-/// allowed, throws the result of `describe(error)` as a ShapeError: on the CPU at once, on a GPU from one of
+/// allowed, throws the result of describe(error) as a ShapeError: on the CPU at once, on a GPU from one of
 /// the next operations, whose kernels must tolerate such ids.
 template <class Rule = kernels::IdRange, class Describe>
 Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {

@@ -46,12 +46,12 @@ kernels::LinearAttention check_linear_attention(const Tensor& query, const Tenso
   return sizes;
 }
 
-/// Products as the recurrence has them: of the state with a query and a key, and of a key with a value.
+/// Counts the products of the recurrence: of the state with a query and a key, and of a key with a value.
 void count_products(const kernels::LinearAttention& n, Index passes) {
   count_flops(kLinearAttention, 2 * passes * (n.deltas ? 3 : 2) * n.sequences() * n.length * n.state_size());
 }
 
-/// y and the last state as one row of numbers, in the wide type: one output, as a tape's fallback has.
+/// y and the last state as one row of numbers, in the wide type, because a tape's fallback has one output.
 Tensor joined(const Tensor& y, const Tensor& last) {
   return concat({reshape(cast(y, last.dtype()), {y.elements()}), reshape(last, {last.elements()})}, 0);
 }

@@ -10,14 +10,14 @@ struct LinearAttentionOptions {
   Tensor beta;       ///< [B, T, H]; defined, it makes the update a delta rule
   Tensor state;      ///< S_0 [B, H, D, E], in f32 with bf16; undefined: zeros
   double scale = 0;  ///< of the queries; 0 for 1 / sqrt(D)
-  Tensor* last_state = nullptr;  ///< receives S_T, for a call whose tokens follow these
+  Tensor* last_state = nullptr;  ///< receives S_T, for a call that continues these tokens
 };
 
 /// Attention without a softmax: each head keeps a state, a matrix of constant size that decays, takes in a
-/// key and a value with every token, and is read by its query. With a beta it is a memory that learns by the
-/// delta rule: it takes in the part of each value that it does not already recall for the key. One
-/// recurrence, in chunks of tokens, for gated linear attention (decays by channel), DeltaNet (beta), Gated
-/// DeltaNet (beta, one decay per head) and Kimi delta attention (beta, decays by channel).
+/// key and a value with every token, and is read by its query. With a beta it learns by the delta rule, which
+/// stores the part of each value that the state does not already recall for the key. One recurrence, in
+/// chunks of tokens, for gated linear attention (decays by channel), DeltaNet (beta), Gated DeltaNet (beta,
+/// one decay per head) and Kimi delta attention (beta, decays by channel).
 /// Math:    S_t = Diag(exp g_t) S_{t-1} + k_t u_t^T, y_t = scale S_t^T q_t; u_t = v_t, or with a beta
 ///          u_t = beta_t (v_t - (Diag(exp g_t) S_{t-1})^T k_t), which is
 ///          S_t = (I - beta_t k_t k_t^T) Diag(exp g_t) S_{t-1} + beta_t k_t v_t^T

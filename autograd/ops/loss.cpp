@@ -17,7 +17,7 @@
 namespace tapeformer {
 namespace {
 
-/// The loss of rows of `values`, named `name` in messages, of which each is the logits of one target.
+/// The checked loss of `values`, named `name` in messages, each row of which has the logits of one target.
 kernels::CrossEntropy checked_loss(const char* op, const char* name, const Tensor& values,
                                    const Tensor& targets, const CrossEntropyOptions& options) {
   require(values.rank() == targets.rank() + 1 &&
@@ -32,7 +32,7 @@ kernels::CrossEntropy checked_loss(const char* op, const char* name, const Tenso
   return {rows, n, n, options.ignored, options.smoothing, options.softcap};
 }
 
-/// The forward again in plain operations. Ignored rows are filled with zeros and have no weight.
+/// The forward pass in plain operations. Ignored rows are filled with zeros and have no weight.
 Tensor composed(const kernels::CrossEntropy& shape, const Tensor& logits, const Tensor& targets,
                 const Tensor& counts) {
   const Tensor picks = Tensor::empty({shape.rows, 1}, DType::i32, Device::cpu());
@@ -89,13 +89,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
 namespace {
 
 constexpr const char* kHeadLoss = "linear_cross_entropy";
-constexpr Index kChunkBytes = Index{64} << 20;  // more than a CPU's cache, but little memory
+constexpr Index kChunkBytes = Index{64} << 20;  // beyond a CPU's cache, but little memory
 // On a GPU each chunk reads and writes dweight: with 8 times the size that is a few percent of its products.
 constexpr Index kGpuChunkBytes = Index{512} << 20;
 constexpr Index kTileRows = 128;  // rows of a tile of products on a GPU
 
-/// Distance of two rows of logits. On a GPU rows begin at multiples of 16 bytes; otherwise, for a vocabulary
-/// of 50257 say, products use slow kernels.
+/// The distance of two rows of logits. On a GPU rows begin at multiples of 16 bytes; otherwise, as with a
+/// vocabulary of 50257, products use slow kernels.
 Index lead_of(Index out, const Tensor& x) {
   const Index step = x.device().is_cuda() ? 16 / bytes_of(x.dtype()) : 1;
   return std::max<Index>((out + step - 1) / step * step, 1);
@@ -134,7 +134,7 @@ struct Products {
     gemm.lda = lead, gemm.scale = scale;
     kernels::gemm(on, gemm, dz, weight, to);
   }
-  /// dbias is the sum of dz without the scale.
+  /// Computes dbias, the sum of dz without the scale.
   template <class T, class W = kernels::Wide<T>>
   void dweight(double scale, const T* dz, const T* x, kernels::Write<W> to, kernels::Write<W> dbias) const {
     if (to) {
@@ -164,8 +164,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const Index rows = shape.rows, out = shape.n, in = x.size(-1);
   const Index chunk = chunk_of(rows, shape.lead, options.chunk, x);
 
-  // For a single chunk dz is kept if it is smaller than dweight: the products are then computed when dloss is
-  // known. Not on a GPU: there the host passes products their factor, and would have to wait for it.
+  // For a single chunk dz is kept if it is smaller than dweight: the products are then computed once dloss is
+  // known. Not on a GPU, where the host passes products their factor, and would have to wait for it.
   const Device device = x.device();
   const DType type = wide(x.dtype());
   const bool wants_x = is_tracked(x), wants_weight = is_tracked(weight), wants_bias = is_tracked(bias);

@@ -97,7 +97,7 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
                             describe("a", a), describe("b", b), gemm.k, inner_b));
   }
   if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head && gemm.k > 0) {
-    // One large product is faster than a stack of small ones, and db needs no sum over the stack.
+    // A large product is faster than a stack of small ones, and db needs no sum over the stack.
     Shape shape = a.x.shape();
     shape.set(-1, gemm.n);
     return reshape(matmul(reshape(a.x, {-1, gemm.k}), b, scale), shape);

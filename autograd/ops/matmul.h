@@ -16,7 +16,7 @@ struct Factor {
   Factor(const Parameter& parameter) : x(parameter.used()) {}  // NOLINT
   /// @}
   Tensor x;                 ///< the matrices, [..., rows, columns]
-  bool transposed = false;  ///< whether the last two axes are swapped
+  bool transposed = false;  ///< swaps the last two axes
   bool by_head = false;  ///< whether it is stored [..., rows, H, columns] and read as [..., H, rows, columns]
 };
 /// The factor with its last two axes swapped.
@@ -28,7 +28,7 @@ Factor by_head(Factor factor);
 /// Math:    y = scale * a b
 /// Grad:    da = scale * dy b^T, db = scale * a^T dy
 /// Shapes:  a [..., M, K], b [..., K, N], leading axes broadcast -> y [..., M, N];
-///          with output_by_head y is stored [..., M, H, N], H being the last leading axis
+///          with output_by_head y is stored [..., M, H, N], where H is the last leading axis
 /// Saves:   a, b
 /// Throws:  ShapeError if the inner sizes differ or the leading axes do not broadcast
 Tensor matmul(const Factor& a, const Factor& b, double scale = 1, bool output_by_head = false);

@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-/// The forward again in plain operations.
+/// The forward pass in plain operations.
 Tensor composed(const Normalization& norm, const Tensor& x) {
   const Tensor deviation = norm.centred ? x - mean(x, {-1}, true) : x;
   Tensor y = deviation / sqrt(mean(deviation * deviation, {-1}, true) + norm.epsilon);
@@ -81,7 +81,7 @@ kernels::HeadNorms check_heads(const Tensor& x, Index queries, Index keys, const
   return {rows, x.size(-1), query_weight.size(0), queries, keys, epsilon};
 }
 
-/// The forward again in plain operations.
+/// The forward pass in plain operations.
 Tensor composed_heads(const kernels::HeadNorms& s, const Tensor& x, const Tensor& query_weight,
                       const Tensor& key_weight) {
   const auto normed = [&](Index first, Index heads, const Tensor& weight) {

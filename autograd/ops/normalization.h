@@ -42,7 +42,7 @@ struct Normalization {
 };
 /// Throws: ShapeError in the name of norm.op if the weights do not fit x.
 void check_normalization(const Normalization& norm, const Tensor& x);
-/// layer_norm() or rms_norm(), as `norm` says.
+/// layer_norm() or rms_norm(), by `norm`.
 Tensor normalize(const Normalization& norm, const Tensor& x);
 
 }  // namespace tapeformer

@@ -14,7 +14,7 @@ Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 /// `correction` 1 is the unbiased estimate (PyTorch's default), 0 is the population's variance.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, double correction = 1);
 
-/// Sums over the axes along which broadcasting `shape` to x's shape repeats; the gradient of broadcast_to.
+/// Sums over the axes along which `shape` is broadcast to x's shape; the gradient of broadcast_to.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace tapeformer

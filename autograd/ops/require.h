@@ -12,7 +12,7 @@
 
 namespace tapeformer {
 
-/// An argument of an operation for a message, such as "x=f32[2,3]", or several. The text is not built before
+/// An argument of an operation for a message, such as "x=f32[2,3]", or several. The text is built only if
 /// there is an error.
 class Named {
  public:

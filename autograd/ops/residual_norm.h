@@ -6,7 +6,7 @@ namespace tapeformer {
 
 /// The two results of add_layer_norm() and add_rms_norm().
 struct SumAndNorm {
-  /// The sum goes on to the next residual connection, y into the next sublayer.
+  /// The sum for the next residual connection, and y for the next sublayer.
   Tensor sum, y;
 };
 /// Dropout of a branch before it is added; none by default.

@@ -74,7 +74,7 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
   }
   for (Index i = 0; i < pairs; ++i) {
     const double plain = std::pow(config.base, -static_cast<double>(i) / static_cast<double>(pairs));
-    double kept = 0;  // the share of the frequency that is not scaled
+    double kept = 0;  // the unscaled share of the frequency
     if (config.yarn) {
       kept = 1 - std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
     } else if (config.original_context > 0) {

@@ -15,9 +15,9 @@ struct RotaryConfig {
   Index width = 0;          ///< the number of first components of every head to rotate, even; 0 for all
   Index max_positions = 0;  ///< positions from here on are refused; 0 for no limit
   double factor = 1;        ///< divides the angles: linear interpolation of positions
-  /// With a length given, Llama 3's scaling: pairs that rotate less than low_frequency times within that
-  /// length are divided by the factor, those that rotate more than high_frequency times stay, and the
-  /// frequencies between are blended.
+  /// If not 0, Llama 3's scaling: frequencies of pairs that rotate less than low_frequency times within this
+  /// length are divided by the factor, those of pairs that rotate more than high_frequency times stay, and
+  /// the frequencies between are blended.
   Index original_context = 0;
   /// Rotations over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
@@ -55,7 +55,7 @@ RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index f
 /// Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; interpolation: Chen et al. 2023, arXiv:2306.15595;
 ///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783; YaRN: Peng et al. 2023, arXiv:2309.00071
 Tensor rotary(Tensor x, const RotaryAngles& angles);
-/// rotary() for one call, with angles of its own.
+/// rotary() for a single call, which computes its angles.
 inline Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {}) {
   return rotary(x, rotary_angles(config, x.size(3), positions, x.dtype()));
 }

@@ -15,7 +15,7 @@ namespace tapeformer {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
 Tensor softmax(const Tensor& x, int axis = -1);
 
-/// The logarithm of softmax, without its underflow. A row of minus infinities stays one.
+/// The logarithm of softmax, without its underflow. A row of minus infinities stays as it is.
 /// Math:    y = x - max x - log sum exp(x - max x)
 /// Grad:    dx = dy - exp(y) * sum(dy)
 /// Shapes:  x [..., N, ...] -> y as x

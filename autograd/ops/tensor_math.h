@@ -7,7 +7,7 @@
 
 namespace tapeformer::kernels {
 
-/// Gradients in operations, for passes that are themselves recorded.
+// Gradients by operations, for passes that are themselves recorded.
 template <>
 struct Math<Tensor> {
   static double constant(double c) { return c; }

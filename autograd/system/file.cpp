@@ -22,7 +22,7 @@ template <class E>
   throw E(path + ": " + what + ": " + system_error_text(error));
 }
 
-/// What can be tried after an error of the system; "" where its own text says all.
+/// A remedy for an error of the system; "" where its own text is enough.
 const char* remedy(int error) {
   switch (error) {
     case ENOSPC: return "; try to free some space";
@@ -164,7 +164,7 @@ void AtomicFile<E>::finish() {
   flush();
   if (fsync(file_) != 0) fail(errno);
   const int file = std::exchange(file_, -1);
-  // Some network file systems tell of an error only here.
+  // Some network file systems report an error only here.
   int error = close(file) == 0 ? 0 : errno;
   if (error == 0 && std::rename((path_ + ".partial").c_str(), path_.c_str()) != 0) error = errno;
   if (error != 0) {

@@ -12,8 +12,8 @@
 // throws, with the path and the system's reason: DataError or CheckpointError.
 namespace tapeformer {
 
-/// A file that is read in parts, at any place, by any thread. It stays the same file, even if its path is
-/// given to another one in the meantime. Copies share it.
+/// A file that is read in parts, at any offset, by any thread. It stays the same file, even if its path is
+/// given to another one meanwhile. Copies share it.
 template <class E = DataError>
 class OpenedFile {
  public:
@@ -21,7 +21,7 @@ class OpenedFile {
   explicit OpenedFile(const std::string& path);
 
   const std::string& path() const { return path_; }
-  /// In bytes, when it was opened.
+  /// Its size in bytes when it was opened.
   std::uint64_t size() const { return size_; }
   /// Copies the bytes [first, first + count) to `to`.
   /// Throws:  E if they cannot be read, or are no longer there
@@ -33,9 +33,9 @@ class OpenedFile {
   std::uint64_t size_ = 0;
 };
 
-/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. For bytes in
-/// pieces, whose lengths (but for the last) are multiples of eight, pass the sum of each as `sum` of the
-/// next.
+/// A checksum that changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation.
+/// For bytes in pieces, whose lengths (except the last) are multiples of eight, pass the sum of each as `sum`
+/// of the next.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum = 0);
 
 /// Only small files are read whole: a file with holes may claim terabytes and take no space.
@@ -45,8 +45,7 @@ constexpr std::uintmax_t kMostBytesRead = std::uintmax_t{1} << 30;
 template <class E = DataError>
 std::string read_file(const std::string& path, std::uintmax_t most_bytes = kMostBytesRead);
 
-/// The system's reason, by its errno, and what can be tried: "No space left on device; try to free some
-/// space".
+/// The system's text for an errno, and a remedy: "No space left on device; try to free some space".
 std::string system_error_text(int error);
 
 /// A file that is written piece by piece to `path`.partial. finish() syncs that and renames it to `path`, so
@@ -62,7 +61,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// All throw E, for example when the disk is full.
+  /// These throw E, for example when the disk is full.
   void append(std::string_view bytes);
   void replace_head(std::string_view bytes);
   void finish();
@@ -78,19 +77,19 @@ class AtomicFile {
   int file_ = -1;
 };
 
-/// Makes what was written to a file, or was renamed within a folder, survive a power cut.
+/// Syncs a file, or the names in a folder, so that they survive a power cut.
 template <class E = DataError>
 void sync_to_disk(const std::string& path);
 
-/// Appends to a file, which it makes if there is none. After a failure, or a kill, only a beginning of `text`
-/// may be there. Throws: DataError
+/// Appends to a file, which it makes if there is none. After a failure or a kill, only a part of `text` may
+/// be there. Throws: DataError
 void append_to_file(const std::string& path, std::string_view text);
 
-/// Replaces the file by the parts, one after the other, as an AtomicFile. Throws: CheckpointError
+/// Replaces the file by the concatenated parts, by an AtomicFile. Throws: CheckpointError
 void write_atomically(const std::string& path, const std::vector<std::string_view>& parts);
 void write_atomically(const std::string& path, std::string_view text);
 
-/// Throws what write_atomically would throw, as far as that can be known before there is anything to write.
+/// Throws as write_atomically(), as far as can be known before there is anything to write.
 void check_writable(const std::string& path);
 
 }  // namespace tapeformer

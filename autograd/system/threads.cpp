@@ -15,8 +15,8 @@ namespace {
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
-/// Returns only if that fails, or cannot be done: with its owner's rights a program ignores its environment,
-/// and as an argument of ld.so it is not what would be executed.
+/// Executes the program again. Returns only if that fails or is impossible: a setuid program ignores its
+/// environment, and for a program run through ld.so another one would be executed.
 void execute_again() {
   const auto name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   if (name == nullptr || getauxval(AT_SECURE) != 0 || getauxval(AT_BASE) == 0) return;
@@ -60,8 +60,7 @@ int processor_quota(const std::string& root) {
     const std::string controllers = "," + line.substr(begin, end - begin) + ",";
     if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
     const std::string mount = root + "/sys/fs/cgroup" + (controllers == ",," ? "" : "/cpu");
-    // Every group above limits too. In a container the path may be the host's; the mount is then its own
-    // group.
+    // Every group above limits too. In a container the path may be the host's; its mount is then its group.
     std::string group = line.substr(end + 1);
     while (true) {
       const double quota = quota_of(mount + group);

@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// Lets OpenMP's threads get along with other programs, and with a container that may use only part of the
-/// machine. Call it first thing in main.
+/// Makes OpenMP's threads share the machine with other programs, and fit a container that may use only a part
+/// of it. Call it first in main.
 ///
 /// libgomp's threads spin for milliseconds while they wait for each other, even if another program has the
 /// processor of the awaited thread. From here on they spin 1,000 times and then sleep. libgomp reads that

@@ -3,7 +3,8 @@
 
 namespace tapeformer {
 
-/// The first run of a checkpointed body: no nodes are kept, and at its end the tape drops what it tracked.
+/// The first run of a checkpointed body: no nodes are kept, and at its end the tape drops its tracked
+/// tensors.
 class CheckpointedForward {
  public:
   explicit CheckpointedForward(Tape& tape)

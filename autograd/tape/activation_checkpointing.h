@@ -11,13 +11,12 @@ Tensor checkpoint(Tensors inputs, ComposedFallback body);
 
 }  // namespace detail
 
-/// y = body(), with only the inputs kept on the tape: a reverse pass runs the body again, recorded, and goes
-/// back through that. The results are the same to the last bit, and cost the time of a second forward pass;
-/// see README.md.
+/// y = body(), with only the inputs kept on the tape: a reverse pass records the body again and goes back
+/// through it. The results are the same to the last bit, at the cost of a second forward pass; see README.md.
 /// `inputs` are the tensors that the body captures and the tape tracks; parameters need not be named.
-/// The body and all that it refers to must live until the pass. It must compute the same again: draws from
+/// The body and everything it refers to must live until the pass. It must compute the same again: draws from
 /// Generators and Dropout layers are repeated, and everything else that it reads must be unchanged. It must
-/// leave nothing behind but y. Without a recording tape it runs once.
+/// have no effect except y. Without a recording tape it runs once.
 /// Throws:  TapeError, in the pass, if the body draws differently or returns another shape
 /// Source:  Chen et al. 2016, arXiv:1604.06174
 template <class F>

@@ -13,7 +13,7 @@ namespace {
 
 enum class Sought { nan, nan_or_infinity };
 
-/// The first position, or -1, also for tensors that are not floating.
+/// The first position; -1 if there is none, or x is not floating.
 Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
   Index found = -1;

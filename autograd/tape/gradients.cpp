@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-// Contributions to a gradient are added in a parameter's buffer, in a slot's, or in one of their own.
+// Contributions to a gradient are added in a parameter's buffer, in a slot's, or in a separate one.
 namespace tapeformer {
 
 void Tape::accumulate(std::int32_t index, const Tensor& gradient) {

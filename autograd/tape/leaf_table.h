@@ -8,12 +8,12 @@
 namespace tapeformer {
 
 /// The slot of a parameter or a watched tensor on a tape, by its address. Each tape has its own table, so
-/// that threads that share a model write nothing into it. Open addressing: a lookup takes a few nanoseconds.
+/// that threads can share a model without writing to it. Open addressing: a lookup takes a few nanoseconds.
 class LeafTable {
  public:
-  /// -1 if it is missing.
+  /// The slot of a leaf; -1 if there is none.
   std::int32_t find(const void* leaf) const { return entries_.empty() ? -1 : entries_[position(leaf)].slot; }
-  /// Adds it, or changes its slot.
+  /// Adds a leaf, or changes its slot.
   void put(const void* leaf, std::int32_t slot) {
     if (2 * (count_ + 1) > entries_.size()) grow();
     Entry& entry = entries_[position(leaf)];

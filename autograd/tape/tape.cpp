@@ -10,7 +10,7 @@ namespace tapeformer {
 namespace {
 
 thread_local Tape* recording_tape = nullptr;
-constexpr std::uint64_t kParts = std::uint64_t{1} << 28;  // ids of a tape: its own, then one for each part
+constexpr std::uint64_t kParts = std::uint64_t{1} << 28;  // ids of a tape: its own, then one per part
 std::atomic<std::uint64_t> last_id{0};
 
 /// While one lives, a Profile counts kernels as backward.
@@ -280,7 +280,7 @@ void Tape::list_final_gradients() {
   });
 }
 
-/// For the gradients to which no node before the node-th adds.
+/// Calls final_gradient_ for the gradients to which no node before the node-th adds.
 void Tape::call_final_gradients(std::size_t node) {
   for (; called_final_ < not_yet_final_.size(); ++called_final_) {
     const Slot& slot = slots_[static_cast<std::size_t>(not_yet_final_[called_final_])];

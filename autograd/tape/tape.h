@@ -45,7 +45,7 @@ class Tape {
   }
 
   /// Adds d loss / d parameter to every parameter that took part, and frees what each node saved as soon as
-  /// it has run. The tape is spent then: it records nothing more and has no second backward.
+  /// it has run. The tape is then spent: it records nothing more and has no second backward.
   /// `seed` is d objective / d loss; by default 1, for a loss of one element.
   /// Throws: TapeError when some parameters belong to an optimizer, and another that got a gradient belongs
   ///         to none and was named by no visit(): it would be neither trained nor saved
@@ -59,8 +59,8 @@ class Tape {
                                 bool recorded = false);
 
   /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
-  /// TapeError that names it; an infinity that an input already held, such as a mask's, does not. Costs a
-  /// pass over every result.
+  /// TapeError that names it, unless an input already held the infinity, as a mask does. Costs a pass over
+  /// every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
 
   /// From now on `wrapper` sees every contribution to a gradient before it is added, and its result, of the
@@ -70,12 +70,11 @@ class Tape {
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   /// backward() calls this once for every parameter that took part, as soon as nothing more is added to its
-  /// gradient: to sum it with those of other processes while the pass goes on. The order depends only on what
-  ///           was
-  /// recorded. Work on a GPU is queued by then, and may not have run.
+  /// gradient: to sum it with those of other processes during the pass. The order depends only on the
+  /// recorded operations. Work on a GPU is queued by then, and may not have run.
   void on_final_gradient(FinalGradient call) { final_gradient_ = std::move(call); }
 
-  /// One line per node: what it computes from what, parameters by name, and the bytes it keeps.
+  /// Prints a line per node: its operation and operands, parameters by name, and the bytes it keeps.
   void print(std::ostream& out) const;
   /// The memory that the nodes keep now.
   TapeMemory memory() const;
@@ -102,7 +101,7 @@ class Tape {
     Device device;
     bool keep = false;     // gradients() returns it
     bool written = false;  // the running node writes the parameter's gradient, which counts after it
-    std::int32_t first_use = kNoUse;  // the first node that takes it in, with which its gradient is final
+    std::int32_t first_use = kNoUse;  // the first node that reads it, after which its gradient is final
     Tensor gradient;
     Handle<ParameterState> parameter;
     Tensor leaf;  // a parameter's value or a watched tensor: kept, so that no other tensor gets its address
@@ -112,7 +111,7 @@ class Tape {
     const char* op = "";
     PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
     std::int32_t first_output = 0, outputs = 0;
-    Backward backward;  // without one, every pass records the fallback and goes back through it
+    Backward backward;  // if empty, every pass records the fallback and goes back through it
     ComposedFallback fallback;
     PooledVector<Handle<Storage>> saved;
   };
@@ -135,7 +134,7 @@ class Tape {
   void run_node(std::size_t index);
   void run_fallback(std::size_t index, Tensor dy);
   void check_unchanged(const Slot& slot) const;
-  /// Begins a part: what a composed fallback or a checkpointed body computes, which drop() removes again.
+  /// Begins a part: the operations of a composed fallback or a checkpointed body, which drop() removes.
   void begin_part();
   /// Ends the part: drops nodes and slots since begin_part(), except leaves.
   void drop(std::size_t first_node, std::size_t first_slot);
@@ -157,7 +156,7 @@ class Tape {
   FinalGradient final_gradient_;
   PooledVector<std::int32_t>
       not_yet_final_;             // the slots of parameters, by their first use, the last one in front
-  std::size_t called_final_ = 0;  // of these
+  std::size_t called_final_ = 0;  // number of these that were passed to final_gradient_
 };
 
 /// The memory that a tape keeps between forward and backward.
@@ -171,7 +170,7 @@ struct TapeMemory {
 struct Contribution {
   const char* op;       ///< the operation's name
   std::size_t node;     ///< its place on the tape, from 0
-  std::size_t input;    ///< which of the operation's inputs
+  std::size_t input;    ///< the index of the operation's input
   std::int32_t tensor;  ///< the id of the tensor whose gradient it adds to
   bool recorded;        ///< the pass is itself recorded, for second derivatives
 };
@@ -184,10 +183,10 @@ class GradientSlot {
   /// Adds `gradient`, summed over what broadcasting repeated.
   void operator+=(const Tensor& gradient) const;
 
-  /// Where a kernel writes.
+  /// The destination of a kernel.
   struct Target {
     Tensor buffer;  ///< the whole gradient
-    bool add;       ///< whether to add to what it holds, else assign
+    bool add;       ///< whether to add to its contents, else assign
   };
   /// For kernels: the whole buffer to write, of the input's type, and whether to add to its contents.
   Target target() const;
@@ -202,7 +201,7 @@ class GradientSlot {
   const Gradients& into_;
   std::size_t input_;
   std::int32_t slot_;
-  // A kernel gets a buffer of its own that is added later: because the same tensor is an earlier input too,
+  // A kernel gets a separate buffer that is added later, because the same tensor is also an earlier input,
   // and one buffer must not be written twice, or because the contributions are wrapped.
   bool separate_;
 };
@@ -246,7 +245,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                  std::size_t output_count, Backward backward, ComposedFallback fallback);
 
-/// Inputs of an operation, or what it saves.
+/// Inputs of an operation, or the tensors that it saves.
 using Tensors = std::initializer_list<Tensor>;
 
 /// Records an operation. Write `backward(dy, into)` in differentiable operations, and it serves every order

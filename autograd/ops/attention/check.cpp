@@ -45,8 +45,8 @@ void check_pair_mask(const Call& call, const Tensor& mask) {
                Named("mask", mask));
 }
 
-/// Checks numbers by a rule of kernels/ids.h. A GPU reports the first that is not allowed later, so the
-/// message is prepared here.
+/// Checks numbers by a rule of kernels/ids.h. A GPU reports the first forbidden one later, so the message is
+/// prepared here.
 template <class Rule>
 void check_numbers(const Call& call, const char* name, const Tensor& x, const Rule& allowed, const char* rule,
                    const char* remedy) {
@@ -61,7 +61,7 @@ void check_numbers(const Call& call, const char* name, const Tensor& x, const Ru
     count_by(allowed, x, [&](const auto& error) { return describe(error, operands()); });
 }
 
-/// i32 [count], allowed by the rule.
+/// Checks that x is i32 [count] and allowed by the rule.
 template <class Rule>
 void check_lengths(const Call& call, const char* name, const Tensor& x, Index count, const Rule& allowed,
                    const char* rule, const char* remedy) {
@@ -71,7 +71,7 @@ void check_lengths(const Call& call, const char* name, const Tensor& x, Index co
   check_numbers(call, name, x, allowed, rule, remedy);
 }
 
-/// Starts rise from 0 to `end`.
+/// Checks that starts rise from 0 to `end`.
 void check_starts(const Call& call, const char* name, const Tensor& starts, Index end) {
   call.require<DTypeError>(starts.dtype() == DType::i32, "query_starts and key_starts must be i32",
                            "to(DType::i32)", Named(name, starts));

@@ -12,7 +12,7 @@
 namespace tapeformer {
 namespace {
 
-/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out, and in its gradient: they may hold
+/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] hides, and in its gradient: they may hold
 /// anything, and their factors are exactly zero.
 Tensor without_masked(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return x;
@@ -56,7 +56,7 @@ Tensor softmax_with_sinks(const Tensor& scores_bhts, const Tensor& sinks) {
   return slice(weights, 3, 0, scores_bhts.size(3));
 }
 
-/// a and b; an undefined one keeps everything.
+/// The conjunction of a and b; an undefined one allows everything.
 Tensor both(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   return b.defined() ? logical_and(a, b) : a;

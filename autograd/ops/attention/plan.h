@@ -38,36 +38,36 @@ struct AttentionPlan {
 /// The factor of the scores for keys of width D.
 double attention_scale(const AttentionOptions& options, Index D);
 
-/// For queries, keys and values in one tensor each, on `device`; the options must have been checked.
+/// The plan for separate queries, keys and values on `device`; the options must have been checked.
 AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions& options, Device device);
 AttentionPlan plan_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options);
 
-/// True if this takes the composed path, which alone returns weights.
+/// True if the composed path is needed, the only one that returns weights.
 inline bool needs_composed(const AttentionOptions& options) { return options.weights != nullptr; }
 
-/// `key` and `value` are undefined if `query` is a projection that holds all three side by side; `weight` is
-/// undefined unless the scores are additive.
+/// The inputs. `key` and `value` are undefined if `query` is a projection that holds all three side by side;
+/// `weight` is undefined unless the scores are additive.
 struct AttentionTensors {
   Tensor query, key, value, weight;
 };
 /// The attention of a plan in plain operations.
 using ComposedAttention = Tensor (*)(const AttentionTensors& in, const AttentionPlan& plan);
-/// Attention by the tiled kernels, recorded; what the plan's options hold gets gradients too.
+/// Attention by the tiled kernels, recorded; tensors in the plan's options get gradients too.
 Tensor tiled_attention(const char* op, const AttentionPlan& plan, const AttentionTensors& in,
                        ComposedAttention fallback);
 
-/// Adds to a Profile this many products of the key's and the value's width for each pair within the ranges of
-/// visible keys. Pairs that a mask removes are computed all the same, and count. On a GPU a profile waits for
-/// the ranges.
+/// Adds to a Profile this many products over the key's and the value's width for each pair within the ranges
+/// of visible keys. Pairs that a mask removes are computed nevertheless, and count. On a GPU a profile waits
+/// for the ranges.
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width);
 
 /// query [B, T, H, D], key [B, S, H, D] -> scores [B, H, T, S]
 using AttentionScores = std::function<Tensor(const Tensor& query, const Tensor& key)>;
 
-/// Attention in plain operations around any scores. Rows that the masks leave out are first set to zero, and
-/// grouped heads are repeated; then come the additive mask, the masks, softmax, dropout and the values. The
-/// inputs must have been checked.
+/// Attention in plain operations around any scores. Masked rows are first set to zero, and grouped heads are
+/// repeated; then come the additive mask, the masks, softmax, dropout and the values. The inputs must have
+/// been checked.
 Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores);
 

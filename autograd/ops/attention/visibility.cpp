@@ -30,7 +30,7 @@ kernels::Visibility visibility_of(const AttentionMasks& masks, Index B, Index T,
   visibility.sequences = packed ? masks.query_starts.elements() - 1 : B;
   visibility.causal = masks.causal;
   visibility.top_left = masks.alignment == CausalAlignment::top_left;
-  const Index furthest = S + T;  // no two positions are further apart
+  const Index furthest = S + T;  // no two positions are farther apart
   visibility.before = std::min(masks.window_before, furthest);
   visibility.after = std::min(masks.window_after, furthest);
   visibility.key_lengths = address_of<std::int32_t>(masks.key_lengths);

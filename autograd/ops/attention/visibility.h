@@ -11,8 +11,8 @@ struct VisibleKeys {
   bool defined() const { return from.defined(); }
 };
 
-/// Everything in `masks` except mask and the holes of key_mask: ranges begin and end at real keys. A query
-/// that is not real, or that has no keys left, gets an empty range. `device` holds the masks and the ranges;
+/// The ranges of `masks`, without mask and the holes of key_mask: they begin and end at real keys. A query
+/// that is not real, or has no keys left, gets an empty range. `device` holds the masks and the ranges;
 /// nothing here waits for it.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
