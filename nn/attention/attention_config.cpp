@@ -140,6 +140,7 @@ AttentionConfig AttentionConfig::resolved() const {
 }
 
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
+  if (name == kind) return *this;
   const AttentionKind &own_kind = attention_kind(kind), &other = attention_kind(name);
   const auto drops = [&](const std::string& field) { return own_kind.uses(field) && !other.uses(field); };
   AttentionConfig config = *this, unchanged;

@@ -2,9 +2,12 @@
 #include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+
+#include <cmath>
 
 using namespace tapeformer;
 
@@ -67,11 +70,14 @@ TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients
 
 TEST_CASE("all ranks get the same bits, and a single process' values; dividing the work is refused") {
   RanksRun run;
-  run.to = 5;
+  run.to = 2;
   run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };
   const auto one = trained(1, run), three = trained(3, run);
+  // Roundings of sums of some twenty terms, which either step enlarges as the polynomial enlarges the smallest
+  // singular values.
+  const double bound = 20 * unit_roundoff(DType::f64) * std::pow(3.4445, 5 * run.to);
   for (std::size_t i = 0; i < one[0].size(); ++i) {
-    CHECK_BELOW(relative_error(three[0][i], one[0][i]), 1e-9);
+    CHECK_BELOW(relative_error(three[0][i], one[0][i]), bound);
     CHECK(absolute_error(three[1][i], three[0][i]) == 0);
     CHECK(absolute_error(three[2][i], three[0][i]) == 0);
   }

@@ -25,6 +25,8 @@ TranslationFamily mt5_family();
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
 void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
+/// All layers get attention of this kind, without the fields that only the other kinds of the model use.
+void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
 /// Biases of all attention projections, or of none.

@@ -27,8 +27,8 @@ void describe_gpt2(ConfigMap& map) {
 
   map.has({"attention", "head_width"});  // the width, divided by the heads
   if (!map.fits) return;
+  fit_kind(map.model, "mha");
   AttentionConfig& attention = map.model.attention;
-  if (attention.kind != "mha") attention = attention.of_kind("mha");
   map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
   if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
 }

@@ -20,7 +20,11 @@ void describe_heads(ConfigMap& map, Index key_heads) {
     (*map.writes)["num_key_value_heads"] = model.attention_config().resolved().key_heads();
   }
   if (!map.fits) return;
-  if (!(attention_kind(attention.kind).can & kCanExport)) attention = attention.of_kind("mha");
+  const auto can_export = [](const std::string& kind) {
+    return (attention_kind(kind).can & kCanExport) != 0;
+  };
+  const bool is_hybrid = !model.attention_pattern.empty() && can_export(model.full_attention);
+  fit_kind(model, can_export(attention.kind) ? attention.kind : is_hybrid ? model.full_attention : "mha");
   model.width = (model.width + attention.heads - 1) / attention.heads * attention.heads;
 }
 
@@ -35,6 +39,13 @@ void describe_head_width(ConfigMap& map, Index otherwise) {
 }
 
 }  // namespace
+
+void fit_kind(DecoderOnlyConfig& model, const std::string& kind) {
+  AttentionConfig& attention = model.attention;
+  attention = attention.of_kind(kind);
+  attention.kind = model.full_attention;  // whose fields are there as well
+  attention = attention.of_kind(kind);
+}
 
 Index head_width_of(const DecoderOnlyConfig& model) {
   return model.attention.key_width > 0 ? model.attention.key_width : model.width / model.attention.heads;

@@ -111,7 +111,7 @@ TEST_CASE("values, the last state and gradients are those of plain operations at
   }
 }
 
-TEST_CASE("in f32 errors are at most three times those of plain operations, of gradients five times") {
+TEST_CASE("in f32 errors are at most three times those of plain operations, of gradients six times") {
   Generator random(test_seed(2));
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.name);
@@ -141,7 +141,7 @@ TEST_CASE("in f32 errors are at most three times those of plain operations, of g
     CHECK_BELOW(errors[6], 3 * plain_errors[6]);
     for (std::size_t i = 0; i < 6; ++i) {
       CAPTURE(i);
-      CHECK_BELOW(errors[i], 5 * plain_errors[i]);
+      CHECK_BELOW(errors[i], 6 * plain_errors[i]);
     }
   }
 }

@@ -236,7 +236,8 @@ TEST_CASE("decays learn in f32 wherever their offsets are") {
           if (name == "decay_offset") of_offsets = parameter.gradient();
         return of_offsets;
       };
-      CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-4);
+      // Roundings, a hundred times as large where terms cancel; 1 where f32 loses the decay.
+      CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-3);
     }
   }
 }

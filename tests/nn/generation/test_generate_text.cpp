@@ -76,9 +76,11 @@ TEST_CASE("a sample depends on seed and number alone, not on the other samples o
   config.sampling.repetition_penalty = 1.2;
   std::vector<TokenIds> together;
   std::size_t ended = 0;
-  for (int end = 0; ended < 2 || ended == together.size(); ++end) {  // some come to it, not all
-    REQUIRE(end < kLanguageVocabulary);
-    config.ends = {end};
+  constexpr std::int32_t vocabulary = kLanguageVocabulary;
+  for (std::int32_t i = 0; ended < 2 || ended == together.size(); ++i) {  // some come to it, not all
+    REQUIRE(i < 20 * vocabulary);
+    config.ends = {i % vocabulary};
+    config.sampling.stream = 10 + 6 * static_cast<std::uint64_t>(i / vocabulary);
     together = generated(model, prompt, config);
     ended = static_cast<std::size_t>(std::count_if(
         together.begin(), together.end(), [](const TokenIds& sample) { return sample.size() < 30; }));
@@ -87,7 +89,7 @@ TEST_CASE("a sample depends on seed and number alone, not on the other samples o
     for (const std::int32_t token : together[i]) CHECK(token != config.ends[0]);
     TextGenerationConfig alone = config;
     alone.samples = 1;
-    alone.sampling.stream = 10 + i;
+    alone.sampling.stream += i;
     for (const auto& cache : kCaches) {
       alone.cache = cache;
       CHECK(generated(model, prompt, alone).front() == together[i]);
