@@ -1,5 +1,5 @@
-// Draws what each mechanism of nn/attention/README.md attends to: one layer of it with random weights, over
-// one sentence. Usage: attention_pictures FOLDER; writes NAME.svg for each row of the table below
+// Draws the attention weights of each mechanism of nn/attention/README.md: one layer with random weights,
+// over one sentence. Usage: attention_pictures FOLDER; writes NAME.svg for each row of the table below
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/translation/attention_svg.h>
@@ -15,10 +15,10 @@ using Words = std::vector<std::string>;
 
 constexpr Index kWidth = 16, kHeads = 4;  // C, H
 
-/// One word twice, so that one sees what tells its places apart.
+/// With one word twice, to show which mechanisms distinguish its places.
 const Words kSentence = {"the", "cat", "saw", "the", "dog", "and", "it", "slept"};
 
-/// One picture: a layer, and how it is called. Several heads get the first five words, to stay small.
+/// One picture: a layer and its call. With several heads only the first five words are drawn, to stay small.
 struct Row {
   std::string name, title;
   std::function<void(AttentionConfig&, AttentionContext&)> choose;
@@ -26,8 +26,7 @@ struct Row {
   std::string kind = "mha";
 };
 
-/// Variants of one head of multi-head attention, each with what it is about and nothing else. Kinds of
-/// attention_kinds() are added to them.
+/// Variants of one head of multi-head attention, each with a single feature. rows() adds attention_kinds().
 std::vector<Row> variants() {
   using Config = AttentionConfig;
   const auto causal = [](const std::function<void(Config&)>& change) {
@@ -83,7 +82,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-/// Standard normal components for each word, the same wherever it is. Shapes: [1, T, C]
+/// Standard normal components for each word, the same at all of its places. Shapes: [1, T, C]
 Tensor embedded(const Words& words) {
   TensorList rows;
   for (const std::string& word : words) {

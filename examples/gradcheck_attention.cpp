@@ -22,7 +22,7 @@ struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
   std::string json;
   ComputeOptions compute;
-  Index threads = 1;  // tensors this small gain nothing from more
+  Index threads = 1;  // such small tensors gain nothing from more
   bool list = false, self_test = false, cost = false;
 
   bool json_to_output() const { return json == "-"; }

@@ -16,7 +16,7 @@ using Ids = std::vector<std::int32_t>;
 constexpr Index kBatch = 16, kContext = 48, kWidth = 64, kHeads = 4, kLayers = 2;  // B, T, C, H, L
 
 /// One layer: attention gathers from the tokens before each one, and a feed-forward network works on every
-/// token by itself. Both add their result to what came in.
+/// token by itself. Both add their result to their input.
 struct Layer : Module {
   explicit Layer(Generator& random)
       : attention_norm({kWidth}),
@@ -27,7 +27,7 @@ struct Layer : Module {
 
   Tensor operator()(const Tensor& x_btc) const {
     AttentionOptions options;
-    options.causal = true;  // no token may see what it is to predict
+    options.causal = true;  // no token may see the one that it predicts
     const Index D = kWidth / kHeads;
     // {query heads, key/value heads, width of a key, width of a value}
     const Tensor heads_bthd =
@@ -35,7 +35,7 @@ struct Layer : Module {
     const Tensor y_btc = x_btc + output(reshape(heads_bthd, x_btc.shape()));
     return y_btc + feed_forward(feed_forward_norm(y_btc));
   }
-  /// Names the parameters, once: optimizers, files and devices all go by this.
+  /// Names the parameters, once: optimizers, files and devices all use this.
   void visit(ParameterVisitor& visitor) override {
     visitor.child("attention_norm", attention_norm);
     visitor.child("query_key_value", query_key_value);
@@ -94,7 +94,7 @@ std::pair<Tensor, Tensor> random_batch(const Ids& text, Generator& random) {
           from_xtensor(xt::view(windows, xt::all(), xt::range(1, kContext + 1)))};
 }
 
-/// Appends tokens to the text, each drawn from what the model predicts after the last kContext of them. There
+/// Appends tokens to the text, each drawn from the model's prediction after the last kContext of them. There
 /// is no tape here, so nothing is recorded.
 Ids generate(const LanguageModel& model, Ids text, Index count, Generator& random) {
   for (Index i = 0; i < count; ++i) {

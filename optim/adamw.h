@@ -35,7 +35,7 @@ struct AdamWConfig {
 class AdamW : public RuleOptimizer<kernels::AdamWStep> {
  public:
   using Config = AdamWConfig;
-  /// Throws: Error naming a field of the config that does not keep its rule
+  /// Throws: Error naming a field of the config that violates its rule
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {})
       : RuleOptimizer("adamw", std::move(parameters), {"first_moment", "second_moment"}),
         config_(config),

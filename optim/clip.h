@@ -21,7 +21,7 @@ GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, doub
 double gradient_norm(const std::vector<Parameter>& parameters);
 
 /// Scales the gradients so that their common norm is at most `max_norm` (0: no limit), and returns the norm
-/// before. Where that is not finite they stay as they are, and the caller decides what to do about the step.
+/// before. If that is not finite they stay as they are, and the caller decides what to do about the step.
 /// Optimizer::clipped_step() saves this pass over all gradients.
 /// Math:    gradient min(1, max_norm / (norm + 1e-6))
 /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063; the 1e-6 is torch.nn.utils.clip_grad_norm_'s

@@ -26,7 +26,7 @@ struct LionConfig {
 class Lion : public RuleOptimizer<kernels::LionStep> {
  public:
   using Config = LionConfig;
-  /// Throws: Error naming a field of the config that does not keep its rule
+  /// Throws: Error naming a field of the config that violates its rule
   explicit Lion(std::vector<Parameter> parameters, const LionConfig& config = {})
       : RuleOptimizer("lion", std::move(parameters), {"moment"}), config_(config) {
     check_fields("lion", fields_of(config));

@@ -29,7 +29,7 @@ bool MovingAverage::exchange_weights() {
   list.begin("moving_average");
   gather(0, list);
   list.end();
-  if (list.empty()) return true;  // ranks divide the work, and this one has none of it
+  if (list.empty()) return true;  // ranks divide the work, and this one has no share
   dispatch("moving_average", operands(wide(no_elements())), [&](auto on, auto* value) {
     using T = std::remove_pointer_t<decltype(value)>;
     kernels::exchange_values<T>(on, list.tensors());

@@ -24,13 +24,12 @@ class MovingAverage : private Optimizer {
   /// Throws: Error unless `decay` is in [0, 1)
   MovingAverage(std::vector<Parameter> parameters, double decay);
 
-  /// After each step of the optimizer. Where `norm`, that of the step's gradients as f64 [1] on the weights'
-  /// device, is not finite, the average and its count stay as if this step had not happened.
+  /// To be called after each step of the optimizer. If `norm`, that of the step's gradients as f64 [1] on the
+  /// weights' device, is not finite, the average and its count stay as if this step had not happened.
   void include_weights(const Tensor& norm = {});
-  /// Puts the average in the place of the weights, to evaluate and to save; the next call puts the weights
-  /// back, to the same bits. No step may come between. Returns whether anything has changed: nothing does
-  /// before the first include_weights(). Where ranks divide the work, DataParallel::gather_values() must
-  /// follow.
+  /// Swaps weights and average, to evaluate and to save; the next call restores the weights, to the same
+  /// bits. No step may come between. Returns whether anything has changed: nothing does before the first
+  /// include_weights(). If ranks divide the work, DataParallel::gather_values() must follow.
   bool exchange_weights();
   /// To be saved and restored with the optimizer's state.
   void visit_state(OptimizerVisitor& visitor) override;

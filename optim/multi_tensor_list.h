@@ -17,23 +17,23 @@ inline bool is_updated_whole(const Parameter& parameter) {
 /// Throws: ShapeError unless `state` has the elements of the parameter that this process updates
 void require_updated_elements(const char* op, const Parameter& parameter, const Tensor& state);
 
-/// The parameters of a step for kernels that update all of them at once. For a GPU it is a table in its
+/// The parameters of a step for kernels that update all of them at once. On a GPU it is a table in its
 /// memory, uploaded only when an address, a size or a setting changes, so that a usual training step uploads
 /// nothing.
 class MultiTensorList {
  public:
-  /// Between begin() and end(), the parameters that have gradients are added. `op` is for messages.
+  /// Begins a list, to which parameters with gradients are added until end(). `op` is for messages.
   void begin(const char* op) { op_ = op, count_ = 0; }
-  /// The elements that this process updates, if there are any. State, of these elements alone, that an
-  /// optimizer does not keep is undefined.
+  /// Adds the elements that this process updates, if any. State consists of these elements; it is undefined
+  /// if the optimizer keeps none.
   /// Throws: DTypeError or DeviceError unless all tensors are of the first value's type, on its device,
   ///         ShapeError unless state has the elements that are updated
   void add(const Parameter& parameter, const Tensor& state1, const Tensor& state2, Index setting);
-  /// A part of a parameter that this process updates whole: `count` elements from `first` on, of state1 too;
-  /// those of state2 begin at `first2`. Throws: also ShapeError if ranks have divided the parameter
+  /// Adds a part of a parameter that this process updates whole: `count` elements from `first` on, of state1
+  /// too; those of state2 begin at `first2`. Throws: also ShapeError if ranks have divided the parameter
   void add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                 const Tensor& state2, Index first2, Index setting);
-  /// For a norm: a gradient without a parameter.
+  /// Adds a gradient without a parameter, for a norm.
   void add(const Tensor& gradient);
   void end();
 

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// The rule of options that are a number of steps.
+/// The rule for numbers of steps.
 inline constexpr NumberRule kStepCount{"must be a whole number from 1 to 99",
                                        [](double x) { return x >= 1 && x <= 99 && x == std::floor(x); }};
 
@@ -17,12 +17,12 @@ struct MuonConfig {
   double momentum = 0.95;
   bool nesterov = true;  ///< whether the gradient is added to the momentum once more, as Nesterov does
   double weight_decay = 0.1;
-  /// Root mean square that an update is scaled to, about that of AdamW's; 0 for max(1, rows /
+  /// Root mean square to which an update is scaled, as 0.2 for AdamW's; 0 scales by max(1, rows /
   /// columns)^(1/2).
   double update_rms = 0;
   double newton_schulz_steps = 5;
-  double epsilon = 1e-7;  ///< the smallest norm that a matrix is divided by
-  /// Each part is orthogonalised by itself. A parameter that is not named is one matrix.
+  double epsilon = 1e-7;  ///< the smallest norm by which a matrix is divided
+  /// Each part is orthogonalised separately. A parameter that is not named is one matrix.
   RowParts row_parts = {};
 
   void describe(const FieldVisitor& field) {
@@ -38,8 +38,7 @@ struct MuonConfig {
   }
 };
 
-/// Momentum, made orthogonal, for the matrices of hidden layers; MuonAdamW has an optimizer for the others
-/// too.
+/// Orthogonalised momentum, for the matrices of hidden layers; MuonAdamW also optimizes the others.
 /// Math:    m = m + (1 - mu) (g - m);  u = g + mu (m - g), or without Nesterov m
 ///          u = newton_schulz(u), of each part of a parameter's rows (see kernels::newton_schulz)
 ///          x = x (1 - lr decay) - lr s u, with s = sqrt(max(1, rows / columns)) or
@@ -81,7 +80,7 @@ class Muon : public Optimizer {
   std::vector<Tensor> momenta_;
   std::vector<Stack> stacks_;
   std::vector<Part> parts_;
-  std::vector<kernels::MuonStep> settings_;  // of this step: one for each stack
+  std::vector<kernels::MuonStep> settings_;  // of this step, one per stack
 };
 
 }  // namespace tapeformer

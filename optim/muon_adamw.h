@@ -12,7 +12,7 @@ bool is_hidden_matrix(const Parameter& parameter);
 
 struct MuonAdamWConfig : MuonConfig {
   double adam_rate = 0.1;
-  AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};  ///< of the parameters that Muon does not take
+  AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};  ///< of the other parameters
 
   void describe(const FieldVisitor& field) {
     MuonConfig::describe(field);

@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// Refuses tensors that an optimizer shows past visit_tensors().
+/// Refuses tensors that an optimizer shows outside visit_tensors().
 struct RefuseOtherTensors : OptimizerVisitor {
   void tensor(const std::string& name, const Tensor&) override {
     throw Error(format(
@@ -66,7 +66,7 @@ void Optimizer::set_shards(const DataParallel& ranks) {
   shards_ = &ranks;
 }
 
-/// Throws: Error if parameters are divided between ranks, and this does not know how
+/// Throws: Error if parameters are divided between ranks and set_shards() was not called
 void Optimizer::require_shards() const {
   if (shards_ != nullptr) return;
   for (const Parameter& parameter : parameters_) {

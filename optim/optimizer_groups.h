@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// Several optimizers, each of its own parameters, that step as one: the norm that clipped_step() limits is
-/// that of all gradients.
+/// Several optimizers with separate parameters that step as one: clipped_step() limits the norm of all
+/// gradients together.
 class OptimizerGroups : public Optimizer {
  public:
   /// An optimizer and its share of the learning rate.

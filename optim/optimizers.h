@@ -17,11 +17,11 @@ namespace tapeformer {
 struct OptimizerKind {
   std::string name;           ///< in config.json and --optimizer
   std::vector<OwnField> own;  ///< its options
-  /// Makes it, with the options' values.
+  /// Makes the optimizer, with the options' values.
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&, const RowParts&)> make;
 };
 
-/// A row's options, from the fields of an algorithm's configuration, and their way back.
+/// A row's options, from the fields of an algorithm's configuration.
 std::vector<OwnField> own_fields(const FieldList& fields);
 void set_own_fields(FieldList&& fields, const OwnValues& values);
 
@@ -58,8 +58,8 @@ std::vector<OptimizerKind>& optimizer_kinds();
 /// Throws: Error that lists the known names
 const OptimizerKind& optimizer_kind_named(const std::string& name);
 
-/// An optimizer by name, with the options that differ from their defaults, and groups of parameters for which
-/// kind, options or learning rate are others.
+/// An optimizer by name, with the options that differ from their defaults, and groups of parameters with
+/// another kind, options or learning rate.
 struct OptimizerConfig {
   std::string kind = "adamw";               ///< a name in optimizer_kinds()
   OwnValues options = {};                   ///< of the kind's own options
@@ -69,7 +69,7 @@ struct OptimizerConfig {
   void set_kind(const std::string& name);
   /// The value of an option; none if the kind has no such option.
   std::optional<double> option(const std::string& name) const;
-  /// Throws: Error naming a kind that there is not, or an option that a kind does not have
+  /// Throws: Error naming an unknown kind, or an option that a kind lacks
   void check() const;
   /// Throws: as check(), and Error naming a group that has no parameter
   std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters, const RowParts& row_parts = {}) const;

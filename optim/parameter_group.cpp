@@ -19,7 +19,7 @@ namespace {
       text));
 }
 
-/// As a text of the least digits that are read to the same number, whatever the locale.
+/// The shortest text that is parsed to the same number, in any locale.
 std::string digits_of(double number) {
   char digits[32];
   return std::string(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr);

@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-/// Whether all of `text` is a number, which `value` becomes.
+/// Parses all of `text` as a number into `value`; false if that is impossible.
 template <class T>
 bool read_number(const std::string& text, T& value) {
   const char* const end = text.data() + text.size();

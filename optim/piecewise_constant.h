@@ -22,7 +22,7 @@ class PiecewiseConstant {
   /// Throws: Error unless the text is as above: shares rising from 0 to below 1, values above 0
   PiecewiseConstant(const std::string& text, Index before);
 
-  /// At step `step`, counted from 0, of `steps`.
+  /// The number at step `step`, counted from 0, of `steps`.
   Index at(Index step, Index steps) const;
   /// The steps at which it changes, rising.
   std::vector<Index> changes(Index steps) const;

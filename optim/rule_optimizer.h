@@ -18,7 +18,7 @@ class RuleOptimizer : public Optimizer {
   /// `states` are the names of the state tensors.
   RuleOptimizer(std::string algorithm, std::vector<Parameter> parameters,
                 const std::vector<const char*>& states);
-  /// The settings of a parameter that has a gradient, in the step that is gathered.
+  /// The settings of a parameter with a gradient, in the step that is gathered.
   virtual Step settings(std::size_t parameter, double learning_rate) = 0;
   /// Adds each parameter that has a gradient, with its states and its settings.
   void gather(double learning_rate, MultiTensorList& table) override;

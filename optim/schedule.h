@@ -9,7 +9,7 @@ namespace tapeformer {
 struct ScheduleConfig {
   std::string kind = "constant";  ///< or "inverse_square_root", "cosine", "warmup_stable_decay"
   double learning_rate = 1e-3;    ///< the highest, at the end of the warm-up
-  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; else 0 is as 1: the peak at once
+  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; else 0 acts as 1: the peak at once
   Index total_steps = 0;          ///< cosine, warmup_stable_decay: the step that reaches the minimum
   double minimum = 0;             ///< cosine, warmup_stable_decay: the learning rate from there on
   double cooldown = 0.4;          ///< warmup_stable_decay: the share of total_steps over which the rate falls
@@ -37,7 +37,7 @@ class Schedule {
   explicit Schedule(const ScheduleConfig& config);
   /// The learning rate of the step, counted from 0.
   double operator()(Index step) const;
-  /// The configuration that it was made from.
+  /// The configuration of the schedule.
   const ScheduleConfig& config() const { return config_; }
 
  private:

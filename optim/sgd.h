@@ -25,7 +25,7 @@ struct SgdConfig {
 class Sgd : public RuleOptimizer<kernels::SgdStep> {
  public:
   using Config = SgdConfig;
-  /// Throws: Error naming a field of the config that does not keep its rule
+  /// Throws: Error naming a field of the config that violates its rule
   explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {})
       : RuleOptimizer("sgd", std::move(parameters), states_of(config)), config_(config) {
     check_fields("sgd", fields_of(config));

@@ -14,9 +14,9 @@ namespace tapeformer {
 struct CheckCase {
   std::shared_ptr<Module> module;    ///< null for an operation
   NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
-  std::function<Tensor()> function;  ///< computes the output; every call gives the same
+  std::function<Tensor()> function;  ///< computes the output, the same in every call
   Index parameters = 0;
-  double magnifies = 1;  ///< the tolerance in f32, times that of the options
+  double magnifies = 1;  ///< factor of the options' tolerance in f32
 };
 
 /// One row of the table: a layer in a mode.
@@ -35,7 +35,7 @@ std::vector<AttentionCheck> attention_checks();
 std::vector<AttentionCheck> selected_checks(const std::vector<std::string>& layers,
                                             const std::vector<std::string>& modes);
 
-/// A layer of this kind, of these sizes.
+/// The configuration of a layer of this kind with these sizes.
 AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& kind);
 
 }  // namespace tapeformer

@@ -12,14 +12,13 @@ namespace tapeformer {
 struct NamedCost {
   std::string name;  ///< "mla, absorbed"
   AttentionCost cost;
-  Index decoding_flops = 0;  ///< of one more token in every row, with all before it in the cache
+  Index decoding_flops = 0;  ///< of one more token in every row, with all earlier ones in the cache
 };
 
-/// What self-attention of every kind takes at these sizes, where every query sees every key.
+/// The costs of every kind of self-attention at these sizes, where every query sees every key.
 std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type);
 
-/// Numbers that one token takes in the cache of one layer of DeepSeek-V2's widths, were its attention of this
-/// kind.
+/// The numbers per token in the cache of one layer with DeepSeek-V2's widths and this kind of attention.
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, table 1 and section 3.1.2
 struct CacheSize {
   std::string name, formula;

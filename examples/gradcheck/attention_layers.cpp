@@ -12,7 +12,7 @@
 namespace tapeformer {
 namespace {
 
-/// A layer to be checked in the modes that it takes.
+/// A layer to be checked in the modes that it supports.
 struct CheckedLayer {
   std::string name;
   std::function<bool(const AttentionMode&)> takes;
@@ -63,8 +63,8 @@ CheckCase one_tensor_case(CheckSetting& setting) {
   });
 }
 
-/// Key and value, and in self-attention the query, share their memory, which the tape does not know. The
-/// value has another shape.
+/// Key and value, and in self-attention the query, share their memory, unknown to the tape. The value has
+/// another shape.
 CheckCase aliases_case(CheckSetting& setting) {
   const CheckSizes& sizes = setting.sizes;
   const Shape shape{setting.batch, setting.keys, sizes.heads, sizes.head_width};
@@ -152,7 +152,7 @@ AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind
   return config;
 }
 
-/// `adjust` sets the options that a row of the table is about.
+/// `adjust` sets the options that a row of the table checks.
 std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind,
                                                   const std::function<void(AttentionConfig&)>& adjust = {}) {
   return [kind, adjust](CheckSetting& setting) {
@@ -161,7 +161,7 @@ std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind,
     if (adjust) adjust(config);
     CheckCase result = layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                                   config.sequence_first);
-    // The norm of a short vector divides what was rounded before by little.
+    // The norm of a short vector divides rounding errors by a small number.
     if ((row.can & kHasState) || row.uses("lambda_initial")) result.magnifies = 100;
     return result;
   };

@@ -6,7 +6,7 @@
 namespace tapeformer {
 namespace {
 
-/// bool [rows, columns], on the CPU like everything filled element by element here.
+/// A mask, bool [rows, columns], on the CPU like everything filled element by element here.
 template <class MayAttend>
 Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
   const Tensor mask = Tensor::empty(shape, DType::boolean, Device::cpu());
@@ -14,7 +14,7 @@ Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
   return mask;
 }
 
-/// Each row of the batch has two real tokens fewer than the next.
+/// A mask in which each row of the batch has two real tokens fewer than the next.
 Tensor real_tokens(Index batch, Index length) {
   return boolean_mask({batch, length}, [&](Index i) {
     return i % length < std::max<Index>(1, length - 2 * (batch - 1 - i / length));

@@ -13,7 +13,7 @@ namespace tapeformer {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Small and all different, so that a mix-up of two sizes is noticed.
+/// The sizes of a check, small and all different, so that a mix-up is noticed.
 struct CheckSizes {
   Index batch = 2, queries = 5, keys = 7, width = 6, memory_width = 5, heads = 4, groups = 2, head_width = 4,
         value_width = 3, latent_width = 5, hidden_width = 5;
@@ -43,7 +43,7 @@ struct AttentionMode {
   std::string name;    ///< "cross causal"
   bool cross = false;  ///< queries and keys come from different tensors
   bool plain = false;  ///< without masks or other options of AttentionContext
-  /// Sets the masks and options, of which some differ by head.
+  /// Sets the masks and options, some of which differ by head.
   std::function<void(CheckSetting&, Index heads)> apply = {};
   bool dropout = false;    ///< on the weights, with the same mask in every evaluation
   bool packed = false;     ///< sequences of several lengths packed in one row

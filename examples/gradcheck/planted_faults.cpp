@@ -70,10 +70,10 @@ GradientWrapper only_the_last(std::int32_t value) {
 struct Fault {
   std::string name, place;
   GradientWrapper wrapper;
-  bool forward = false, repeats = false;  // what it takes to notice
+  bool forward = false, repeats = false;  // the comparisons that must notice it
 };
 
-/// The largest contribution to each input of each operation, where a fault shows best.
+/// The largest contribution to each input of each operation, where a fault is most visible.
 std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
   std::map<std::string, Seen> largest;
   for (const Seen& one : seen) {
@@ -96,8 +96,8 @@ const Contribution& largest_of(const std::vector<Seen>& seen, std::size_t tensor
   return largest->contribution;
 }
 
-/// One of each kind, where the gradient is largest in the plain pass and in the recorded one of forward mode.
-/// Leaves, of which there are `inputs`, have the first ids.
+/// One fault of each kind, where the gradient is largest in the plain pass and in the recorded one of forward
+/// mode. The `inputs` leaves have the first ids.
 std::vector<Fault> faults_of_passes(const std::vector<Seen>& in_plain, const std::vector<Seen>& in_recorded,
                                     std::size_t inputs) {
   const Contribution leaf = largest_of(in_plain, inputs), recorded = largest_of(in_recorded),

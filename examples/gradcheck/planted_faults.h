@@ -16,7 +16,7 @@ struct PlantedFault {
   double error = 0;   ///< the largest relative error found
   std::string where;  ///< the gradient that has it, or the exception's message
   bool noticed = false;
-  bool threw = false;  ///< no fault may make a check throw
+  bool threw = false;  ///< never allowed, whatever the fault
 
   /// True if the fault was noticed, or there was none and nothing was reported.
   bool as_it_should() const { return !threw && noticed == (fault != "none"); }
@@ -32,7 +32,7 @@ struct PlantedFault {
 ///   lost gradient          an input gets none at all
 ///   off when recorded      in a recorded pass it is multiplied by 1.0001: forward mode must notice
 ///   other bits again       in every further pass its last bits differ: a repeated pass must notice
-/// No fault is planted where the gradient is zero anyway.
+/// No fault is planted where the gradient is zero.
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options);
 
 /// One causal self-attention and one cross-attention with padded keys for every layer, or its first mode.

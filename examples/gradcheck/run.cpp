@@ -85,7 +85,7 @@ GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase&
 
 const char* const kRow = "{:-30} {:-22} {:10} {:9} {:9} {:9} {:9}  {:-34} {:8}  {}\n";
 
-/// Nothing is worse than a NaN.
+/// NaN is the largest error.
 bool is_worse(double error, double than) { return error > than || std::isnan(error); }
 
 }  // namespace

@@ -62,9 +62,9 @@ struct CheckResult {
 /// The input with the largest error in some of the comparisons.
 struct WorstInput {
   double relative = 0, absolute = 0;
-  std::string where;  ///< "query.weight[12]", of second derivatives "second query.weight[12]"
+  std::string where;  ///< "query.weight[12]", for second derivatives "second query.weight[12]"
 };
-/// The worst of `worst` and these; `part` is what precedes their names.
+/// The worst of `worst` and these; `part` is a prefix of their names.
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs, const std::string& part = {},
                     WorstInput worst = {});
 /// The worst of all comparisons.

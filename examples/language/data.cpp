@@ -52,7 +52,7 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
   };
 }
 
-/// Trains on the training part alone, or on both for a kind that is closed: what has no id could not be
+/// Trains on the training part alone, or on both parts for a closed kind: text without ids could not be
 /// measured.
 std::shared_ptr<const Tokenizer> make_tokenizer(const LanguageDataOptions& options, const TextSplit& parts,
                                                 Progress& progress) {
@@ -63,7 +63,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const LanguageDataOptions& optio
   return kind.train(part(kind.is_closed), options.vocabulary);
 }
 
-/// Refuses bytes that are not text, unless the tokenizer is byte-level: then a note says so.
+/// Refuses bytes that are not text, or logs a note if the tokenizer is byte-level.
 void check_text(const std::vector<const TextCorpus*>& parts, const std::string& kind, Progress& progress) {
   try {
     for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
@@ -111,7 +111,7 @@ LanguageData prepare_instructions(const LanguageDataOptions& options,
   return prepare_tokens(train, validation, *tokenizer, folder);
 }
 
-/// Lets the tokens count that options.data.loss_on names.
+/// The data, with only the tokens that count by options.data.loss_on.
 LanguageData counted(const LanguageOptions& options, LanguageData data) {
   if (options.data.loss_on == "answers")
     data.train = data.train.with_answers(), data.validation = data.validation.with_answers();
@@ -141,7 +141,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
                                 const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
-    discard_language_data(folder);  // of a run that never reached its first checkpoint
+    discard_language_data(folder);  // left by a run that never reached its first checkpoint
     return counted(options, prepare_corpus(options.data, tokenizer, tokens, progress));
   }
   LanguageData result = open_language_data(options, folder);
@@ -180,7 +180,7 @@ void discard_language_data(const RunFolder& folder) {
   for (const char* name :
        {"tokenizer", "train.tokens", "validation.tokens", "train.answers", "validation.answers"})
     fs::remove(tokens / name, ignored);
-  if (fs::is_directory(tokens, ignored)) fs::remove(tokens, ignored);  // unless there are other files in it
+  if (fs::is_directory(tokens, ignored)) fs::remove(tokens, ignored);  // unless it has other files
 }
 
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {

@@ -23,7 +23,7 @@ class Interrupted : public Error {
 using LanguageData = PreparedTokens;
 
 /// Makes a tokenizer, unless one is given, and token files of a corpus in a new folder.
-/// Throws: DataError, Interrupted; nothing stays behind then
+/// Throws: DataError, Interrupted, and then leaves nothing behind
 LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
                             const std::string& folder, Progress& progress);
 
@@ -31,12 +31,12 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
 TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 
-/// The data of a new run: those that options.tokens names, or new ones in the folder `tokens` of the
-/// run. If the run fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
+/// The data of a new run: those in options.tokens, or new ones in the folder `tokens` of the run. If the run
+/// fine-tunes a model, `tokenizer` is the model's. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress);
 
-/// The token that ends documents if they are apart. Throws: Error if the tokenizer has none
+/// The token that ends documents with --documents apart. Throws: Error if the tokenizer has none
 std::optional<std::int32_t> document_end(const LanguageOptions& options, const Tokenizer& tokenizer);
 
 /// Removes the files of make_language_data from the run's folder.

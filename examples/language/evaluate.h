@@ -15,11 +15,11 @@ struct EvaluateOptions {
   std::string run, part = "validation", tokenizer_model;
   std::vector<std::string> corpus;  ///< files and folders instead of the run's data
   Index average = 0;
-  Index batch = 0, context = 0;       ///< 0: those of the run, or else 8 and at most 1024
-  Index validation_batches = 0;       ///< 0: those of the run, or else 20
-  std::optional<std::uint64_t> seed;  ///< without a value that of the run, or else 1
-  bool summary = false;               ///< only print the model's
-  bool json = false;                  ///< print for programs, with every digit
+  Index batch = 0, context = 0;       ///< 0: the run's, or else 8 and at most 1024
+  Index validation_batches = 0;       ///< 0: the run's, or else 20
+  std::optional<std::uint64_t> seed;  ///< without a value the run's, or else 1
+  bool summary = false;               ///< only print the model's summary
+  bool json = false;                  ///< print JSON, with every digit
   ComputeOptions compute;
 
   void add_to(const Command& command);

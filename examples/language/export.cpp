@@ -15,7 +15,7 @@ const std::vector<ExportFormat>& export_formats() {
   return formats;
 }
 
-/// An expression's changes as options of the program, or as fields of config.json where it has none.
+/// An expression's changes as options of the program, or as fields of config.json without an option.
 OptionChanges changed_options(const DecoderOnlyConfig& config, const Expression& expression) {
   LanguageOptions now, then;
   now.model = config, then.model = expression.nearest;
@@ -26,7 +26,7 @@ OptionChanges changed_options(const DecoderOnlyConfig& config, const Expression&
                           {"gated", "feed_forward_kind"}});
 }
 
-/// Throws: CheckpointError that says what the format wants instead
+/// Throws: CheckpointError with the options that the format wants instead
 void require_expressed(const DecoderOnlyConfig& config, const ModelFormat& models) {
   const Expression expression = expression_in(models, config);
   if (expression.changes.empty()) return;

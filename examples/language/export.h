@@ -13,25 +13,25 @@ struct ExportOptions {
   Index average = 0;
 
   void add_to(const Command& command);
-  /// Throws: Error naming an option that the format takes no notice of
+  /// Throws: Error naming an option that the format ignores
   void refuse_ignored(const Command& command) const;
 };
 
 /// A format that `export` writes, in a file of its own.
 struct ExportFormat {
-  const ModelFormat& models;                  ///< its name, and what it expresses
-  std::string help;                           ///< what --format calls it
+  const ModelFormat& models;                  ///< its name and its families
+  std::string help;                           ///< its description in --help
   std::vector<const char*> own_options = {};  ///< options of `export` for this format alone
-  /// False for a tokenizer that the format lacks, of a model with `rows` tokens.
+  /// True if the format can hold the tokenizer of a model with `rows` tokens.
   bool (*has_tokenizer)(const Tokenizer& tokenizer, Index rows);
-  /// Writes a model that the format expresses. Leaves nothing behind after an error.
+  /// Writes a model that the format can express. Leaves nothing behind after an error.
   void (*write)(LanguageRun& run, const ExportOptions& options);
 };
 ExportFormat transformers_export();
 ExportFormat gguf_export();
 
-/// The formats that a model is or would be exported to: "transformers (GPT-2); gguf only with
-/// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, whether the format has that too.
+/// The formats of a model's exports, with options that would be needed: "transformers (GPT-2); gguf only with
+/// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, also whether a format can hold that.
 std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* tokenizer = nullptr);
 
 /// Writes a trained model and its tokenizer as a folder that transformers loads, or as a GGUF file; returns

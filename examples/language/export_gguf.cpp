@@ -25,7 +25,7 @@ void write_gguf(LanguageRun& run, const ExportOptions& options) {
     throw DataError(options.output, 0, "already exists; remove it, or name another --output");
   const Index rows = run.model.config().vocabulary;
   if (run.tokenizer->kind() == std::string("tokenizer_json")) {
-    // As llama.cpp's converter does: the format has SentencePiece's models, and not most of tokenizer.json.
+    // As in llama.cpp's converter: the format can hold SentencePiece models, but not most of tokenizer.json.
     const std::string& folder = options.tokenizer_model.empty() ? options.run : options.tokenizer_model;
     const auto pieces = find_sentencepiece(folder);
     if (pieces && pieces->vocabulary_size() <= rows) run.tokenizer = pieces;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTokenizerConfig = "/tokenizer_config.json";
 
-/// The fields of an object that are not null; none if there is no such file.
+/// The fields of a file's object that are not null; none without the file.
 nlohmann::json fields_of(const std::string& path) {
   nlohmann::json fields = nlohmann::json::object();
   if (!std::filesystem::exists(path)) return fields;
@@ -24,13 +24,13 @@ nlohmann::json fields_of(const std::string& path) {
   return fields;
 }
 
-/// The name of a token, which may be an object with more about it; "" for anything else.
+/// The name of a token, a string or an object; "" for anything else.
 std::string name_in(const nlohmann::json& token) {
   if (token.is_string()) return token.get<std::string>();
   return token.is_object() && token.contains("content") ? name_in(token.at("content")) : "";
 }
 
-/// The name that the files of a folder give a special token; "" for none.
+/// The name of a special token in the files of a folder; "" if there is none.
 std::string named_in(const std::string& folder, const char* role) {
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
     const nlohmann::json fields = fields_of(folder + file);
@@ -77,7 +77,7 @@ std::vector<std::int32_t> ends_in(const std::string& path) {
   return ids;
 }
 
-/// The controls of a tokenizer that the files of a folder name.
+/// The controls of a tokenizer in the files of a folder.
 TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& given) {
   const Tokenizer& plain = *given.tokenizer;
   const std::string kind = plain.kind();

@@ -9,10 +9,10 @@
 
 namespace tapeformer {
 
-/// A tokenizer as its own file has it.
+/// A tokenizer from its own file.
 struct PlainTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;
-  /// The tokens that are to be found in every text and that `tokenizer` does not find, as in tokenizer.json.
+  /// Tokens that must be found in every text and that `tokenizer` does not find, as in tokenizer.json.
   nlohmann::json added = nlohmann::json::array();
 };
 
@@ -20,15 +20,14 @@ struct PlainTokenizer {
 /// Throws:  DataError, CheckpointError naming the file
 nlohmann::json tokens_added_in(const std::string& folder);
 
-/// The tokenizer with the added tokens, unless they are none but its own control tokens.
+/// The tokenizer with the added tokens, or as it is if these are only its own control tokens.
 /// Throws:  DataError naming `name`
 std::shared_ptr<const Tokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
 
-/// The tokenizer with the added tokens, and with what the folder says of its tokens as transformers takes it:
-/// whether texts begin with one, and what ends a generated text, by generation_config.json, else config.json,
-/// else tokenizer_config.json.
-/// Throws:  DataError, CheckpointError naming the file, or a switch that asks for what the tokenizer does not
-///          do
+/// The tokenizer with the added tokens and the folder's settings as in transformers: whether texts begin with
+/// a token, and the ends of a generated text, by generation_config.json, else config.json, else
+/// tokenizer_config.json.
+/// Throws:  DataError, CheckpointError naming the file, or a switch that the tokenizer does not support
 std::shared_ptr<const Tokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder);
 
 }  // namespace tapeformer

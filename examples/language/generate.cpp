@@ -25,7 +25,7 @@ namespace {
 
 constexpr Index kSideBySide = 32;  // samples that share each step of the model
 
-/// Standard input without a byte order mark and the line end that `echo` adds; empty if it is a terminal.
+/// Standard input without a byte order mark and a last line end, such as echo's; empty for a terminal.
 std::string prompt_from_input() {
   if (isatty(STDIN_FILENO) != 0) return {};
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
@@ -52,7 +52,7 @@ TokenIds prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
   try {
     return tokenizer.encode("\n");
   } catch (const DataError&) {
-    return {0};  // the tokenizer knows no line end
+    return {0};  // the tokenizer has no line end
   }
 }
 

@@ -30,22 +30,22 @@ struct GenerateOptions {
   void refuse_ignored(const Command& command) const;
 };
 
-/// Writes samples that are drawn side by side one after the other, with kSeparator between them: the first
+/// Writes samples, which are drawn side by side, one after the other, with kSeparator between them: the first
 /// as it is drawn, each other one as soon as those before it have ended. The output is valid UTF-8.
 class SampleWriter {
  public:
   static constexpr const char* kSeparator = "\n---------------\n";
-  /// Writes text at once; returns false if nobody reads it any more.
+  /// Writes text at once; returns false if the reader is gone.
   using Write = std::function<bool(std::string_view text)>;
 
-  /// Every sample begins with `prompt`, which is written with the first token, so that a failure to draw
-  /// that writes nothing. At the `start` of a text no space is written before its first word.
+  /// Every sample begins with `prompt`, which is written with the first token, so that nothing is written if
+  /// drawing that fails. At the `start` of a text no space is written before its first word.
   SampleWriter(const Tokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
                std::string prompt, bool start, Write write);
 
   /// Ends the current samples and begins others, numbered from 0 again. This bounds the memory.
   void next(Index samples);
-  /// Returns false if the sample is over: at a stop string, or if nobody reads it any more.
+  /// Adds a token; returns false if the sample is over: at a stop string, or if the reader is gone.
   bool add(Index sample, std::int32_t token);
   /// To be called after the last token of all samples.
   void finish();

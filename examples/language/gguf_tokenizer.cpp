@@ -25,7 +25,7 @@ struct Vocabulary {
     tokens.push_back(token);
     types.push_back(type);
   }
-  /// Up to `rows`, with the tokens that were added to the tokenizer's own.
+  /// Fills the vocabulary up to `rows`, with the tokens that were added to the tokenizer's own.
   void fill_up(Index rows, const Tokenizer& tokenizer) {
     while (static_cast<Index>(tokens.size()) < rows) add(format("[PAD{}]", tokens.size()), kUnused);
     for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
@@ -39,8 +39,8 @@ void add_id(GgufMetadata& metadata, const char* key, std::optional<std::int32_t>
   if (id) metadata.emplace_back(key, static_cast<std::uint32_t>(*id));
 }
 
-/// The tokens that texts begin and end with; the format has names for three ends, of a text, a turn and a
-/// message, at each of which a generated text ends.
+/// Adds the tokens with which texts begin and end; the format has names for three ends, of a text, a turn and
+/// a message, at each of which a generated text ends.
 void add_controls(GgufMetadata& metadata, std::optional<std::int32_t> begin,
                   const std::vector<std::int32_t>& ends, bool adds_begin) {
   constexpr const char* kNames[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -106,7 +106,7 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   return metadata;
 }
 
-/// Steps through the fields of a protocol buffer, which the library has parsed before.
+/// Steps through the fields of a protocol buffer that the library has already parsed.
 class ProtocolBufferFields {
  public:
   explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
@@ -142,8 +142,8 @@ class ProtocolBufferFields {
   std::string_view bytes_;
 };
 
-/// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto, whose types of
-/// pieces GGUF has taken over.
+/// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto; GGUF uses its
+/// types of pieces.
 struct SentencePieces {
   Vocabulary vocabulary;
   std::vector<float> scores;

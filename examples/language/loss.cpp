@@ -14,11 +14,11 @@ namespace tapeformer {
 namespace {
 
 constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
-constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which must not depend on the seed
+constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which do not depend on the run's seed
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the run's
 
-/// The standard errors on either side that hold 95 % of Student's distribution, by its degrees of freedom:
-/// by its table, then by its expansion.
+/// The half-width, in standard errors, of Student's 95 % interval, by its degrees of freedom: from the table,
+/// then by the expansion.
 double student_t(Index freedom) {
   constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
   const auto n = static_cast<double>(freedom);
@@ -26,7 +26,7 @@ double student_t(Index freedom) {
                                                           : 1.96 + (2.372 + (2.82 + 2.56 / n) / n) / n;
 }
 
-/// Lets each row begin with a prompt; returns the prompts' lengths.
+/// Makes each row begin with a prompt; returns the prompts' lengths.
 Tensor set_prefixes(const TokenBatch& batch, std::uint64_t seed, Index first) {
   const Index rows = batch.inputs.size(0), length = batch.inputs.size(1);
   const Tensor lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
@@ -41,8 +41,8 @@ Tensor set_prefixes(const TokenBatch& batch, std::uint64_t seed, Index first) {
   return lengths;
 }
 
-/// Cuts the rows at document ends, and joins them to one. Starts are as many as there might be, so that all
-/// batches of a shape are alike: for the documents that there are not, they are the end of the row.
+/// Cuts the rows at document ends, and joins them to one. The number of starts is the largest possible, so
+/// that all batches of a shape are alike: those of missing documents are the end of the row.
 PackedDocuments set_documents_apart(TokenBatch& batch, std::int32_t document_end) {
   const Index length = batch.inputs.size(1), tokens = batch.inputs.elements();
   batch = {reshape(batch.inputs, {1, tokens}), reshape(batch.targets, {1, tokens})};
@@ -91,7 +91,7 @@ std::string EstimatedLoss::error_text() const {
   return batches < 2 ? "" : format(" ± {:.4f}", student_t(batches - 1) * standard_error);
 }
 
-/// Accumulates the losses of batches, of whose rows each rank computes its share.
+/// Accumulates the losses of batches, of which each rank computes its share of the rows.
 class LanguageMeasure::Sum {
  public:
   Sum(const LanguageMeasure& measure, DecoderOnly& model, Communicator& ranks)
@@ -102,7 +102,7 @@ class LanguageMeasure::Sum {
   Sum(const Sum&) = delete;
   Sum& operator=(const Sum&) = delete;
 
-  /// A batch of `rows` rows, the first of which has the number `first` among all.
+  /// Adds a batch of `rows` rows, the first of which has the number `first` among all.
   void add(Index rows, std::uint64_t seed, Index first, const ReadRows& read) {
     const Share share = share_of(rows, ranks_.rank(), ranks_.size());
     if (share.size() == 0) {
@@ -176,7 +176,7 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Ind
   }
 }
 
-/// What `token` adds to the text behind `before`.
+/// The text that `token` adds after `before`.
 TextSize LanguageMeasure::size_of(std::int32_t token, std::int32_t before) const {
   const TokenText& text = texts_[static_cast<std::size_t>(token)];
   const bool after_white_space = texts_[static_cast<std::size_t>(before)].ends_with_white_space;

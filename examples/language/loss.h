@@ -13,16 +13,15 @@
 
 namespace tapeformer {
 
-/// A batch as a model trains on it: inputs and targets, i32 [B, T], where a target of -1 does not count;
-/// prefix lengths, i32 [B], and starts and positions of documents, or undefined. For a model with a prefix,
-/// each row begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in
-/// 1 .. T - 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
-/// `document_end`, all rows are one row of documents: each row begins one, and so does each token after an
-/// end, which is not a target itself.
-/// Uses the tensors of `batch` without a copy.
+/// The batch for a model: inputs and targets, i32 [B, T], where a target of -1 does not count; prefix
+/// lengths, i32 [B], and starts and positions of documents, or undefined. For a model with a prefix, each row
+/// begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in 1 .. T -
+/// 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
+/// `document_end`, all rows become one row of documents: each row begins one, as does each token after an
+/// end, which is not a target itself. Uses the tensors of `batch` without a copy.
 Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
                      std::optional<std::int32_t> document_end = {});
-/// Lets none of the batch's targets count.
+/// Makes all targets of the batch not count.
 void ignore_targets(Batch& batch);
 /// The mean loss of the targets that count.
 Tensor language_loss(const DecoderOnly& model, const Batch& batch, const HeadLossConfig& head = {});
@@ -32,7 +31,7 @@ struct EstimatedLoss : TextLoss {
   Index batches = 0;          ///< the number drawn
   double standard_error = 0;  ///< of the mean, from the variation between batches; 0 for fewer than two
 
-  /// " ± 0.0021", within which the exact mean is in 95 of 100 cases; empty if the standard error is unknown.
+  /// " ± 0.0021", the 95 % interval of the exact mean; empty if the standard error is unknown.
   std::string error_text() const;
 };
 
@@ -44,20 +43,20 @@ class LanguageMeasure {
   LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Index rows, Index length, std::uint64_t seed,
                   const HeadLossConfig& head, std::optional<std::int32_t> document_end = {});
 
-  /// Called before each batch; an exception from it ends the measurement, for a process alone: others would
+  /// Called before each batch; an exception from it ends the measurement. For a single process: others would
   /// wait for its sums.
   using Check = std::function<void()>;
-  /// The mean over the whole text, in adjacent windows; a token sees what precedes it in its window. Every
+  /// The mean over the whole text, in adjacent windows; a token sees those before it in its window. Every
   /// token except the first is a target once; for a model with a prefix, only those after the prefix of
   /// their window. Its length follows from the window's place and depends neither on the seed nor on the
   /// batch size.
   TextLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
                  Communicator& ranks = *communicator_alone()) const;
-  /// The mean over `batches` random batches, different ones for each `number`.
+  /// The mean over `batches` random batches, different for each `number`.
   EstimatedLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
                          const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
   /// A loss that is finite if the weights are: of the first `rows` rows of random batch `number`, by this
-  /// process alone, with the inputs as targets, since few rows may hold no answer.
+  /// process alone, with the inputs as targets, since a few rows may have no answer.
   double trial(DecoderOnly& model, Index number, Index rows) const;
   const TokenFile& file() const { return windows_.file(); }
 
@@ -67,8 +66,8 @@ class LanguageMeasure {
   TextSize size_of(std::int32_t token, std::int32_t before) const;
 
   TokenWindows windows_;
-  /// A token's text: whether it ends with white space, or is none, and its size by whether the one before
-  /// does.
+  /// A token's text: whether it ends with white space, or is empty, and its size, by whether the text before
+  /// ends with white space.
   struct TokenText {
     TextSize after_word, after_white_space;
     bool ends_with_white_space = true;

@@ -13,7 +13,7 @@ namespace tapeformer {
 struct LanguageDataOptions {
   std::vector<std::string> corpus;      ///< files and folders; empty for the built-in text
   std::vector<std::string> validation;  ///< files and folders instead of a share of the corpus
-  double validation_fraction = 0.1;     ///< the last part of the corpus
+  double validation_fraction = 0.1;     ///< share of the corpus, at its end
   std::string tokenizer = "character";  ///< character, byte, bpe or sentencepiece, where one is made
   std::string tokenizer_model;          ///< the file or folder of a tokenizer to use instead of making one
   Index vocabulary = 4096;              ///< most ids, where a bpe or sentencepiece tokenizer is made
@@ -30,13 +30,13 @@ struct LanguageDataOptions {
 /// The longest default row in tokens; the cost of attention grows with the square of the length.
 constexpr Index kMostUnaskedContext = 1024;
 
-/// The batches from a step on, to one before another.
+/// The shape of batches from one step to another.
 struct BatchShape {
   Index first_step = 0, end_step = 0, rows = 0, context = 0;
 };
 
-/// Everything that decides what a run of a language model computes. Kept in config.json and the
-/// checkpoint. Defaults are a preset's: see presets.h.
+/// Everything that determines the results of a language model's run. Kept in config.json and the checkpoint.
+/// Defaults are a preset's: see presets.h.
 struct LanguageOptions {
   std::string preset;
   // Data
@@ -45,24 +45,24 @@ struct LanguageOptions {
   std::string order = "random";      ///< of windows: random or sequential
   std::string documents = "joined";  ///< in a window: joined, or apart
   // Model
-  std::string from;         ///< a run or Hugging Face folder whose weights training starts from
+  std::string from;         ///< a run or Hugging Face folder with the initial weights
   DecoderOnlyConfig model;  ///< context: tokens of a run's rows, which may be fewer than those of `from`
   // Training
   TrainingOptions training;
   Index batch = 12;                              ///< rows of `context` tokens
-  std::string batch_schedule, context_schedule;  ///< changes of these, as PiecewiseConstant has them
+  std::string batch_schedule, context_schedule;  ///< changes of these, as in PiecewiseConstant
   bool fused_head = false;
   Index head_chunk = 0;
   Index validation_batches = 20;         ///< of the estimate; with auto, at most
   std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
 
-  /// As the preset of this name, for whatever it leaves open as the first preset. Throws: Error
+  /// The options of the preset of this name, completed by the first preset. Throws: Error
   explicit LanguageOptions(const std::string& preset_name = {});
-  /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
+  /// The model for a vocabulary of this size; not for a run that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
-  /// How batches change their shape in the course of the run, from step 0 on.
+  /// The shapes of batches over the course of the run, from step 0 on.
   std::vector<BatchShape> batch_shapes() const;
-  /// The loss that training computes.
+  /// The configuration of the training loss.
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.
   void check() const;
@@ -72,22 +72,22 @@ struct LanguageOptions {
   void describe(const FieldVisitor& field);
 };
 
-/// The first is the one that is used when none is named.
+/// The presets; the first one is the default.
 const std::vector<Preset>& language_presets();
 
-// Options that are not a field of the model one to one.
+// Options that are not single fields of the model.
 
 /// Sets activation and gating by one name: "gelu", or gated "swiglu".
 /// Throws: Error that lists the known names
 void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name);
-/// Biases of projections and layer norms.
+/// Sets the biases of projections and layer norms.
 void set_bias(DecoderOnlyConfig& model, bool bias);
-/// The dropout of embeddings, attention weights and sublayers' outputs.
+/// Sets the dropout of embeddings, attention weights and sublayers' outputs.
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
-/// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
-/// what only the preset's kind has away, another --context or --order its schedules, and the warm-up is at
-/// most a tenth of the steps.
+/// Fits options that were not given to `command` to the given ones: another --attention than the preset's
+/// drops the fields of the preset's kind alone, another --context or --order its schedules, and the warm-up
+/// is at most a tenth of the steps.
 void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context

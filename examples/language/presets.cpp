@@ -2,14 +2,14 @@
 
 namespace tapeformer {
 
-/// What nanoGPT's recipes for characters have in common.
+/// The common options of nanoGPT's recipes for characters.
 constexpr const char* kCharacters = R"({
   "tokenizer": "character",
   "learning_rate": 1e-3, "minimum_learning_rate": 1e-4, "warmup": 100, "schedule": "cosine",
   "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "clip": 1,
   "validate_every": 250, "log_every": 50, "samples": 1})";
 
-/// The best use of little time on a CPU: tests/bench/LOG.md says what was tried.
+/// The best use of little time on a CPU: tests/bench/LOG.md has the experiments.
 constexpr const char* kMinutes = R"({
   "layers": 4, "heads": 4, "context": 256, "batch": 8,
   "positions": "rotary", "norm": "rms", "qk_norm": "rms", "feed_forward_kind": "relu_squared",
@@ -19,7 +19,7 @@ constexpr const char* kMinutes = R"({
 
 const std::vector<Preset>& language_presets() {
   static const std::vector<Preset> presets = {
-      // nanoGPT's validations, every 250 steps, would halve the batches that little time is enough for.
+      // nanoGPT's validations, every 250 steps, would halve the number of batches in so little time.
       {"shakespeare-char-cpu",
        "characters; 4 layers, 4 heads, width 128, context 64, batch 12, 2000 steps: minutes on two cores",
        {kCharacters, R"({

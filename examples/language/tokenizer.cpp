@@ -36,7 +36,7 @@ std::string type_of(const SortedJson& json, const char* part) {
   return json.at(part).value("type", "no type");
 }
 
-/// True for GPT-2's kind, which has a tokenizer of its own here: byte-level BPE with its pattern, and nothing
+/// True for GPT-2's kind, which has its own tokenizer here: byte-level BPE with its pattern, and nothing
 /// else.
 bool is_gpt2(const SortedJson& json) {
   const SortedJson& model = json.at("model");
@@ -58,7 +58,7 @@ std::string merge_line(const SortedJson& merge) {
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
-/// Adds the tokens of `more` that `list` does not have.
+/// Adds the tokens of `more` that `list` lacks.
 void add_missing(SortedJson& list, const SortedJson& more) {
   for (const SortedJson& token : more) {
     const auto is_same = [&](const SortedJson& known) { return known.at("content") == token.at("content"); };
@@ -90,8 +90,8 @@ PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& m
   }
 }
 
-/// Refuses a tokenizer_config.json that does not describe GPT-2's pattern, which vocab.json and merges.txt
-/// do not tell.
+/// Refuses a tokenizer_config.json that does not describe GPT-2's pattern, which is not in vocab.json and
+/// merges.txt.
 void check_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!fs::exists(path)) return;
@@ -100,7 +100,7 @@ void check_tokenizer_config(const std::string& folder) {
   if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
 }
 
-/// nullptr if there is none.
+/// The tokenizer of a folder; nullptr if there is none.
 std::shared_ptr<const Tokenizer> tokenizer_in_folder(const std::string& folder) {
   const auto file = [&](const char* name) { return folder + "/" + name; };
   const auto has = [&](const char* name) { return fs::exists(file(name)); };

@@ -15,8 +15,8 @@ constexpr const char* kTokenizerFile = "tokenizer";
 /// Throws:  DataError naming what is missing, or an unsupported part of a tokenizer.json
 std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& path);
 
-/// The tokenizer.model in a Hugging Face folder with the folder's controls, also where tokenizer.json comes
-/// first; nullptr if there is none. Throws: as find_tokenizer
+/// The tokenizer.model in a Hugging Face folder with the folder's controls, even if there is a
+/// tokenizer.json; nullptr if there is none. Throws: as find_tokenizer
 std::shared_ptr<const Tokenizer> find_sentencepiece(const std::string& folder);
 
 /// True if find_tokenizer finds one in the folder. Throws: as find_tokenizer, if it is not supported

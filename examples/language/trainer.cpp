@@ -26,8 +26,8 @@ constexpr double kSampleTemperature = 0.8;
 // may take.
 constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
 
-/// The tokenizer for the weights in options.from: the one that --tokenizer-model names; else the weights'
-/// own; else, if they have none, the one that comes with --tokens.
+/// The tokenizer for the weights in options.from: that of --tokenizer-model, else the weights' own, else, if
+/// they have none, that of --tokens.
 /// Throws: DataError if it is not the weights' own and has another number of tokens than the model
 std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) {
   const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
@@ -276,7 +276,7 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
   return start_training(folder, control, [&](const Json*, Progress& progress) {
     std::shared_ptr<const Tokenizer> tokenizer;
     if (!options.from.empty()) tokenizer = tokenizer_from(options);
-    // Rank 0 has made the data by the time that the others come here.
+    // Rank 0 has made the data before the others reach this point.
     LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)
                                         : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());

@@ -25,8 +25,8 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
 /// Trains a DecoderOnly on windows of a token file.
 class LanguageTask : public TrainingTask {
  public:
-  /// Training starts from `model` as it is. Throws: DataError if the texts are too short, or the model has
-  /// fewer tokens than the data
+  /// Starts from `model` as it is. Throws: DataError if the texts are too short, or the model has fewer
+  /// tokens than the data
   LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
@@ -45,7 +45,7 @@ class LanguageTask : public TrainingTask {
   Json attention_example() override;
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
-  /// Throws: DataError if the checkpoint is of other data
+  /// Throws: DataError if the checkpoint belongs to other data
   void load_state(const Json& state) override;
   std::string summary() override { return summary_of(model_); }
   std::string exports() const override { return exports_text(model_.config(), data_.tokenizer.get()); }
@@ -67,7 +67,8 @@ class LanguageTask : public TrainingTask {
 /// A new run in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error
 int train_language_model(const RunFolder& folder, const LanguageOptions& options,
                          const TrainingControl& control);
-/// Resumes from the folder's checkpoint as if there had been no break. Throws: CheckpointError, DataError
+/// Resumes from the folder's checkpoint as if there had been no interruption. Throws: CheckpointError,
+/// DataError
 int resume_language_model(const RunFolder& folder, const TrainingControl& control);
 
 }  // namespace tapeformer

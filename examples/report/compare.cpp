@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestCell = 40;
 
-/// All options by name: the model's, which may differ from what was asked for, and the run's.
+/// All options by name: the model's, which may differ from the given ones, and the run's.
 Json options_in(const RunRecord& run) {
   Json options = Json::object();
   for (const auto& [name, value] : run.config.items())

@@ -8,7 +8,7 @@ namespace tapeformer {
 /// and "options". A value that a run lacks is null.
 Json comparison_json(const std::vector<RunRecord>& runs);
 
-/// A comparison as a table with a column for each run, in several tables where that is wider than `width`
+/// A comparison as a table with a column per run, or as several tables if that is wider than `width`
 /// characters; 0 for any width.
 std::string comparison_text(const Json& comparison, int width);
 

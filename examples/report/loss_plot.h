@@ -9,9 +9,9 @@ namespace tapeformer {
 /// A step and its loss.
 using LossPoints = std::vector<std::pair<double, double>>;
 
-/// The losses drawn with characters, of at most `columns`, in `rows` lines and one with the steps below; no
-/// lines where that is too little or there are less than two points. With `unicode` a curve is of dots in
-/// Braille patterns, else of "."; validations are "o".
+/// The losses drawn with characters, at most `columns` wide, in `rows` lines and one with the steps below; no
+/// lines where that is too small or there are fewer than two points. With `unicode` a curve consists of dots
+/// in Braille patterns, else of "."; validations are "o".
 std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints& validations, int columns,
                                    int rows, bool unicode);
 

@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-// The files of the folder page, which the build embeds: the page, with marks where style, script and data
-// come in, its style, and its script in two parts: charts, and what is below them.
+// The files of the folder page, which the build embeds: the page, with marks in place of style, script and
+// data, its style, and its script in two parts: charts, and the panels below them.
 std::string_view report_html();
 std::string_view report_css();
 std::string_view charts_js();

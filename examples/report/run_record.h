@@ -9,26 +9,26 @@ namespace tapeformer {
 constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
 constexpr const char* kEvaluationFile = "evaluation.json";  // what `evaluate` measured last
 
-/// A run as its folder records it, whatever version wrote it.
+/// The record of a run in its folder, from any version.
 struct RunRecord {
   std::string name;  ///< the last part of the folder's path
   Json config;
-  Json facts, evaluation;     ///< of report.json and evaluation.json; empty objects without these
+  Json facts, evaluation;     ///< report.json and evaluation.json; empty objects without these
   std::vector<Json> metrics;  ///< each an object
 };
 
-/// Throws: DataError or CheckpointError naming the folder, if it holds no training or one of these files
-///         is damaged. A damaged line of metrics is left out.
+/// Reads a run; a damaged line of metrics is left out.
+/// Throws: DataError or CheckpointError naming the folder, if it has no run or one of these files is damaged
 RunRecord read_run(const std::string& folder,
                    std::size_t most_lines = std::numeric_limits<std::size_t>::max());
-/// Reads several runs; where their last parts are alike, the names are the whole paths.
+/// Reads several runs; where the last parts of paths are equal, the names are the whole paths.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
 
-/// The loss of the best weights: as an end has measured it, or of a later validation that was better; NaN if
-/// there is none.
+/// The loss of the best weights: from an evaluation at an end, or a better later validation; NaN if there is
+/// none.
 double best_loss_of(const RunRecord& run);
 
-/// The finite number in that field of an object, or NaN.
+/// The finite number in a field of an object, or NaN.
 double number_in(const Json& object, const char* field);
 Json number_or_null(double number);
 

@@ -13,7 +13,7 @@ double now() {
 }
 
 template <class Number>
-std::string bytes_of(Number number) {  // little-endian, as every machine that this runs on
+std::string bytes_of(Number number) {  // little-endian, as is every supported machine
   std::string bytes(sizeof number, '\0');
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;

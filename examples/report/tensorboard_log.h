@@ -9,18 +9,17 @@
 
 namespace tapeformer {
 
-/// A file of events for TensorBoard, FOLDER/events.out.tfevents.SECONDS.PROCESS, which the first event makes.
-/// Every call is on the disk when it returns.
+/// A file of events for TensorBoard, FOLDER/events.out.tfevents.SECONDS.PROCESS, made by the first event.
+/// Events are on the disk when a call returns.
 /// Source:  TensorFlow's event.proto and summary.proto, and its framing of records, tfrecord
 class TensorBoardLog {
  public:
   explicit TensorBoardLog(const std::string& folder);
 
-  /// Numbers that an earlier call gave for the same step are left out: TensorBoard would draw both.
+  /// Adds a step's numbers, except those that an earlier call has given: TensorBoard would draw both.
   /// Throws: DataError if the file cannot be written
   void add(Index step, const std::vector<std::pair<std::string, double>>& scalars);
-  /// From here on the steps after `step` are written again: TensorBoard drops what it has of them. Throws:
-  /// the same
+  /// Makes TensorBoard drop the steps after `step`, which are written again. Throws: the same
   void restart(Index step);
 
   const std::string& path() const { return path_; }

@@ -70,7 +70,7 @@ void Checkpointer::resume(const Json& state, Index steps_before) {
   log_.load(state.value("tokens", Index{0}));                   // older checkpoints lack it
   if (state.contains("guard")) guard_.load(state.at("guard"));  // and this
   s.checkpointed_step = s.step;
-  s.folder.cut_metrics(s.step);  // the time that its lines tell of is spent all the same
+  s.folder.cut_metrics(s.step);  // the time of the dropped lines still counts
   const auto threads = state.at("threads").get<Index>();
   if (threads != omp_get_max_threads())
     s.progress.log("note: the run began with " + number_of(threads, "thread") +
@@ -82,7 +82,7 @@ void Checkpointer::resume(const Json& state, Index steps_before) {
   if (steps_before > 0 && (is_finished || steps_before != s.options.steps)) change_steps(steps_before);
 }
 
-/// Goes on to options.steps instead, whether the run is finished or not.
+/// Continues to options.steps instead, whether or not the run is finished.
 void Checkpointer::change_steps(Index before) {
   const Session& s = session_;
   TrainingOptions old = s.options;

@@ -6,29 +6,29 @@
 
 namespace tapeformer {
 
-/// Saves a run whole, and restores it: model, optimizer, task, and the state of the run's parts.
+/// Saves and restores a whole run: model, optimizer, task, and the state of the run's parts.
 class Checkpointer {
  public:
   Checkpointer(Session& session, Guard& guard, TrainingLog& log, Validator& validator)
       : session_(session), guard_(guard), log_(log), validator_(validator) {}
 
-  /// Makes the folder of a new run, and saves what it begins with. Throws: DataError
+  /// Makes the folder of a new run, and saves its initial state. Throws: DataError
   void start();
-  /// Goes on from the folder's checkpoint, which has this state, and says what is different now. If a number
-  /// of steps was asked for, which the task's options then hold, `steps_before` is the former one; else it
-  /// is 0. Throws: CheckpointError
+  /// Resumes from the folder's checkpoint, which has this state, and logs differences. If a number of steps
+  /// was given, which is then in the task's options, `steps_before` is the former one; else it is 0.
+  /// Throws: CheckpointError
   void resume(const Json& state, Index steps_before = 0);
-  /// Whether the step just done is one to save after.
+  /// Whether to save after the step just done.
   bool is_due() const;
-  /// The checkpoint of a GPU's weights is written while that computes on. Throws: BadStep if the weights are
+  /// Saves; on a GPU, the checkpoint is written while it computes on. Throws: BadStep if the weights are
   /// ruined
   void save();
-  /// Until what save() began is on the disk.
+  /// Waits until the checkpoint of save() is on the disk.
   void wait();
-  /// Whether the weights as they are now have been saved.
+  /// Whether the present weights have been saved.
   bool is_saved() const { return session_.checkpointed_step == session_.step; }
 
-  bool is_finished = false;  ///< whether the run has come to its end; in the checkpoint too
+  bool is_finished = false;  ///< whether the run has reached its end; in the checkpoint too
 
   void describe(const FieldVisitor& field) {
     field("step", session_.step);

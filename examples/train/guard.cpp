@@ -50,7 +50,7 @@ void Guard::require_finite(double value, const char* name) const {
   if (!std::isfinite(value)) throw bad_step(session_.step, not_finite(name, value));
 }
 
-/// Takes the step's loss, which is finite, into the last ones, the first time.
+/// Adds the step's loss, which is finite, to the last ones, at the first call.
 bool Guard::is_far_above(QueuedStep& step) {
   if (!step.is_far) {
     step.mean_before = loss_watch_.mean();
@@ -72,7 +72,7 @@ bool Guard::is_good(QueuedStep& step) {
     handle_bad_step(options.non_finite, step.number, what + passes_.anomaly_in(step.passes));
     return false;
   }
-  if (step.counted == 0) return false;  // no answers: a loss of 0 that says nothing
+  if (step.counted == 0) return false;  // no answers: a meaningless loss of 0
   if (is_far_above(step)) {
     handle_bad_step(
         options.loss_spike, step.number,

@@ -17,18 +17,18 @@ struct QueuedStep {
   AsyncReadback norm;
   std::optional<double> loss;  // mean over all ranks, once it was read
   double counted = 0;          // tokens of all ranks in that mean
-  double mean_before = 0;      // mean of the losses before, once the guard has seen this one
+  double mean_before = 0;      // mean of the earlier losses, once the guard has seen this one
   std::optional<bool> is_far;  // whether the loss is far above that
-  bool is_left_out = false;    // the update was, because of that
+  bool is_left_out = false;    // whether the update was, because of that
 };
 
-/// Finds losses that are far above those before them, by the mean and the variance of about the last 50. The
-/// first 50 are never far. A loss that is far enters them as the bound that it exceeds, so that a higher
-/// level becomes usual after a while.
+/// Finds losses far above earlier ones, by the mean and the variance of about the last 50. The first 50 are
+/// never far. A loss that is far enters them as the bound that it exceeds, so that a higher level becomes
+/// usual after a while.
 class LossWatch {
  public:
-  /// True if a finite `loss` lies more than `deviations` standard deviations above the mean; takes it in.
-  /// With 0 deviations none does.
+  /// Adds a finite `loss`; true if it is more than `deviations` standard deviations above the mean. With 0
+  /// deviations none is.
   bool is_far_above(double loss, double deviations);
   double mean() const { return mean_; }
 
@@ -43,17 +43,16 @@ class LossWatch {
   double mean_ = 0, variance_ = 0;
 };
 
-/// Watches the losses and gradients of steps, and does what options.non_finite and loss_spike say about bad
-/// ones.
+/// Watches the losses and gradients of steps, and treats bad ones by options.non_finite and loss_spike.
 class Guard {
  public:
   Guard(Session& session, Passes& passes) : session_(session), passes_(passes) {}
 
-  /// Whether the step, whose loss was read, must be left out before its update.
+  /// Whether to leave out the update of a step whose loss was read.
   bool leaves_out(QueuedStep& step);
   /// False if the step's loss does not count in the log's mean. Throws: BadStep if the run must stop
   bool is_good(QueuedStep& step);
-  /// Throws: BadStep, unless `value`, which was computed from the weights as they are now, is finite
+  /// Throws: BadStep unless `value`, which was computed from the present weights, is finite
   void require_finite(double value, const char* name) const;
   Index bad_steps() const { return bad_steps_; }
 
@@ -71,14 +70,14 @@ class Guard {
   Index bad_steps_ = 0, bad_in_a_row_ = 0;
 };
 
-/// Names parameters that the first steps do not train, as their gradients are missing or exactly zero.
+/// Names parameters that the first steps do not train, because gradients are missing or exactly zero.
 class GradientWatch {
  public:
-  /// Looks at the gradients of a step before its update. Collective.
+  /// Checks the gradients of a step before its update. Collective.
   void see(Session& session);
 
  private:
-  /// Two: what lies behind matrices of zeros (--zero-init) gets its first gradient in the second step.
+  /// Two: parameters before matrices of zeros (--zero-init) get their first gradient in the second step.
   static constexpr Index kSteps = 2;
   Index steps_ = 0;
   std::vector<double> with_gradient_;  // for each parameter, where and when it was not zero

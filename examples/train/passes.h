@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// A batch that was run forward and backward, and what is needed to run it again.
+/// A batch that was run forward and backward, with the state to run it again.
 struct Pass {
   AsyncReadback loss;
   Batch batch;
@@ -23,7 +23,7 @@ class Passes {
   /// weighted by its number of counted tokens, and the update divides by their sum. The backward pass of a
   /// step's last batch starts to sum the ranks' gradients.
   Pass run(Index number, bool is_last);
-  /// Makes batch `number` now, so that run() need not. Shows nowhere else.
+  /// Makes batch `number` now, so that run() need not; has no other effect.
   void prepare(Index number);
   bool weighs_batches() const { return session_.options.accumulate > 1 || !session_.is_alone(); }
 
@@ -31,7 +31,7 @@ class Passes {
   /// is not finite: ": [op] ...". Empty if there is none now.
   std::string anomaly_in(const std::vector<Pass>& passes);
 
-  /// Costs of the first pass, for the report; 0 for what was not measured.
+  /// Costs of the first pass, for the report; 0 if not measured.
   struct Cost {
     bool is_known = false;
     Index flops = 0, tokens = 0;  // on a CPU
@@ -46,7 +46,7 @@ class Passes {
 
   Session& session_;
   CudaGraphCache graphs_;
-  std::optional<std::pair<Index, Batch>> ahead_;  // the number and the batch that was made ahead
+  std::optional<std::pair<Index, Batch>> ahead_;  // number and batch, made ahead
   bool has_told_refusal_ = false;
   Cost cost_;
 };

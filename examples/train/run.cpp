@@ -50,7 +50,7 @@ int TrainingRun::train() {
   }
   log_.begin();
   report_.begin();
-  if (is_over) return finish();  // stopped during its last measurement
+  if (is_over) return finish();  // stopped during its final evaluation
   s.task.model().train();
   say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   while (true) {
@@ -73,7 +73,7 @@ int TrainingRun::train() {
 }
 
 /// One step of the optimizer. Returns false if it was stopped before one of its batches; the model's random
-/// draws are then as they were before the step.
+/// draws are then those before the step.
 bool TrainingRun::train_step() {
   Session& s = session_;
   s.ranks.set_step(s.step + 1);

@@ -5,18 +5,17 @@
 
 namespace tapeformer {
 
-/// The loop that trains in a run folder; its parts do what is due between the steps. A resumed run computes
-/// bit for bit what it would have without the break: a step that was stopped between its batches is computed
-/// again.
+/// The loop that trains in a run folder; its parts do the work between the steps. A resumed run has the bits
+/// of one that was never interrupted: a step that was stopped between its batches is computed again.
 class TrainingRun {
  public:
-  /// A number of steps that was chosen by a plan is corrected once.
+  /// With a plan, its number of steps is corrected once.
   explicit TrainingRun(Session& session, TimePlan plan = {});
 
-  /// Once `checkpointer` has started or resumed it: runs to the end, to a limit or to Ctrl-C; returns the
-  /// exit code.
+  /// Runs to the end, a limit or Ctrl-C, once `checkpointer` has started or resumed the run; returns the exit
+  /// code.
   /// Throws: BadStep if a bad step stops it; DataError or CheckpointError if a file cannot be read or
-  ///         written, which ends the run rather than to let it go on unsaved; the last checkpoint stays
+  ///         written: the run does not continue unsaved, and the last checkpoint stays
   int run();
 
  private:

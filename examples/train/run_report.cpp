@@ -26,7 +26,7 @@ Index bytes_in(const Tensor& tensor) {
   return tensor.defined() ? tensor.elements() * bytes_of(tensor.dtype()) : 0;
 }
 
-/// The name of the processor as Linux has it; else what kind it is.
+/// The name of the processor in Linux, or else its kind.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -58,7 +58,7 @@ constexpr const char* kCompiler =
     "g++ " __VERSION__;
 #endif
 
-/// The session: when it began, this version, its compiler, the processor and the machine.
+/// The session: its start, this version, its compiler, the processor and the machine.
 Json session_json(const std::string& command) {
   const double pages = static_cast<double>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
   return {{"began", time_text()},
@@ -80,7 +80,7 @@ void RunReport::begin() {
   report_ = std::make_shared<Json>(Json::object());
   try {
     *report_ = read_run(s.folder.path(), 1).facts;
-  } catch (const Error&) {  // older runs have none, and where it is damaged it is written again
+  } catch (const Error&) {  // older runs have none, and a damaged one is written again
   }
   Json sessions = Json::array();
   for (const Json& before : report_->value("sessions", Json::array()))

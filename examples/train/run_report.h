@@ -9,19 +9,19 @@ class RunReport {
  public:
   RunReport(Session& session, const Passes& passes) : session_(session), passes_(passes) {}
 
-  /// Adds this session to what the folder's report says.
+  /// Adds this session to the folder's report.
   void begin();
   /// Whether writing it again would take only a small share of the time.
   bool is_due() const;
-  /// Notes what the model attends to now.
+  /// Records the model's present attention weights.
   void show_attention();
   void write();
 
  private:
   Session& session_;
   const Passes& passes_;
-  std::shared_ptr<Json> report_;      // what report.json holds
-  double written_ = 0, seconds_ = 0;  // when it was written last, and how long that took
+  std::shared_ptr<Json> report_;      // the content of report.json
+  double written_ = 0, seconds_ = 0;  // time and duration of the last writing
 };
 
 /// The model's size, its operations per token, and its memory by kind, in bytes.

@@ -15,8 +15,8 @@
 namespace tapeformer {
 namespace {
 
-/// A task whose model is ready to compute as `compute` says, with the control's ranks; between GPUs these
-/// then communicate by NCCL.
+/// A task with the control's ranks, whose model has been set up by `compute`; between GPUs the ranks then
+/// communicate by NCCL.
 std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& control, Compute& compute,
                                    const Json* checkpoint, Progress& progress) {
   if (control.ranks->rank() > 0) progress.be_silent();

@@ -6,30 +6,30 @@
 
 namespace tapeformer {
 
-/// How a run is carried out. Nothing here changes what it computes, except last bits by threads and device,
-/// and the rounding of the precision.
+/// The conditions of a run. They do not change its results, except last bits by threads and device, and the
+/// rounding of the precision.
 struct TrainingControl {
   double max_minutes = 0;  ///< time limit, after which it saves and stops; 0 for none
-  Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
+  Index steps = 0;         ///< on resuming: the new last step; 0 for the run's own
   bool summary = false;    ///< only print the model's summary
   Index profile = 0;       ///< steps whose operations are timed; 0 for none
-  bool dry_run = false;    ///< only say what memory and time the run would take
+  bool dry_run = false;    ///< only report the memory and time of the run
   bool plot = false;       ///< draw the losses on a terminal
   std::string command;     ///< the command line, for the report
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;                   ///< asked before every batch
   std::shared_ptr<Communicator> ranks = communicator_alone();  ///< the processes that train together
-  bool shard_optimizer = false;    ///< each of them keeps its share of the optimizer's state
-  double collective_minutes = 10;  ///< the longest that they wait for each other; 0 for no limit
+  bool shard_optimizer = false;    ///< each rank keeps its share of the optimizer's state
+  double collective_minutes = 10;  ///< the longest wait of ranks for each other; 0 for no limit
 };
 
 /// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.
 using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpoint, Progress& progress)>;
 
-/// A new run in `folder`; returns the exit code. Throws: DataError if the folder holds one already
+/// Starts a new run in `folder`; returns the exit code. Throws: DataError if the folder already has one
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
-/// Goes on from the folder's checkpoint; where the control names another number of steps, `make_task` finds
-/// it in the checkpoint's options. Throws: CheckpointError; Error if the run has come to that step already
+/// Resumes from the folder's checkpoint; if the control has another number of steps, `make_task` finds it in
+/// the checkpoint's options. Throws: CheckpointError; Error if the run has already reached that step
 int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
 
 }  // namespace tapeformer

@@ -10,11 +10,11 @@ namespace tapeformer {
 
 /// The input of one pass of the model.
 struct Batch {
-  std::vector<Tensor> tensors;  ///< on the model's device, in an order of the task's own
+  std::vector<Tensor> tensors;  ///< on the model's device, in the task's own order
   Index counted = 0;            ///< tokens in the loss, which is their mean
   Index tokens = 0;             ///< tokens computed, for the speed
 
-  /// Batches are made on the CPU and moved by this. Undefined tensors stay undefined.
+  /// A copy on another device; batches are made on the CPU. Undefined tensors stay undefined.
   Batch to(Device device) const {
     Batch moved = *this;
     for (Tensor& x : moved.tensors)
@@ -39,37 +39,37 @@ class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
 
-  /// The processes that share batches, validations and conclude(), which all of them must call alike.
+  /// Sets the processes that share batches, validations and conclude(), which all of them must call alike.
   /// Validations are the same for all. Without a call, this process is alone.
   void set_ranks(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
   Communicator& ranks() const { return *ranks_; }
 
   virtual const TrainingOptions& options() const = 0;
-  /// options().set_steps() and what follows from it.
+  /// Calls options().set_steps() and adapts to it.
   virtual void set_steps(Index steps, bool is_begun) = 0;
   virtual Module& model() = 0;
 
   /// This process's part of a batch of the run, by its number from 0: step s takes the options().accumulate
-  /// batches from number s * accumulate on. A process for which there is nothing gets a batch of the same
-  /// tensors that counts no tokens.
+  /// batches from number s * accumulate on. A process whose share is empty gets a batch of the same tensors
+  /// that counts no tokens.
   virtual Batch batch(Index number, BatchShare share) = 0;
   /// The model's mean loss on a batch, in nats, in training mode. Called with an open tape; computed from the
   /// model and the batch's tensors alone, so that a GPU can replay it on others of the same shapes.
   virtual Tensor loss(const Batch& batch) = 0;
   /// Called with the gradients of a step's batches, before they are clipped and used.
   virtual void adjust_gradients() {}
-  /// The steps, rising, from which on batches have another shape; they are shares of options().steps.
+  /// The steps, rising, at which batches change their shape; they are shares of options().steps.
   virtual std::vector<Index> batch_changes() const { return {}; }
   /// Passes over the training data after `batches` batches, for metrics.jsonl.
   virtual Index epoch(Index batches) const = 0;
 
   virtual Validation validate(Progress& progress) = 0;
-  /// About how many tokens the model computes for that, or for conclude(); any unit if all are alike.
+  /// About the number of tokens computed for that, or for conclude(); in any unit if all are alike.
   virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
   /// A loss that is quick to compute and not finite if the weights are ruined, after `batches` batches.
   virtual double trial_loss(Index batches, Progress& progress) = 0;
-  /// Outputs of the model for people to read, after `batches` batches: options().samples of them, at least
-  /// one. `graphs` is as in Compute.
+  /// Readable outputs of the model after `batches` batches: options().samples of them, at least one. `graphs`
+  /// is as in Compute.
   virtual std::vector<std::string> samples(Index batches, bool graphs) = 0;
   /// Attention weights of an example, for the report: {"rows": labels, "columns": labels, "layers":
   /// [{"name": text, "heads": [a row of weights for each label of `rows`, ...]}, ...]}; null for nothing.
@@ -77,9 +77,9 @@ class TrainingTask {
 
   /// Writes the files of a new run: config.json, vocabularies.
   virtual void describe(const RunFolder& folder) = 0;
-  /// Adds what the task is made from to the state in a checkpoint.
+  /// Adds the task's options and state to a checkpoint's.
   virtual void save_state(Json& state) const = 0;
-  /// Throws: DataError if the checkpoint is of other data
+  /// Throws: DataError if the checkpoint belongs to other data
   virtual void load_state(const Json& /*state*/) {}
   /// The model's configuration and parameters, for --summary.
   virtual std::string summary();

@@ -15,10 +15,10 @@ namespace {
 constexpr double kTrialShare = 0.03;     // of the budget, for steps that are only timed
 constexpr double kLongestTrial = 15;     // seconds of that
 constexpr double kLongestTurn = 0.25;    // seconds that are timed as one
-constexpr std::size_t kFewestTurns = 3;  // of which the first also fills caches and pools, and is left out
-constexpr double kReserve = 0.015;       // of the budget, for what is not timed here: the log, files, samples
-constexpr Index kFewestFirstSteps = 10;  // that tell how long the others take
-constexpr double kDryRunTrial = 3;       // seconds, which a step may take to be timed as a whole
+constexpr std::size_t kFewestTurns = 3;  // the first one, which fills caches and pools, is left out
+constexpr double kReserve = 0.015;       // of the budget, for untimed work: the log, files, samples
+constexpr Index kFewestFirstSteps = 10;  // from which the duration of others is predicted
+constexpr double kDryRunTrial = 3;       // seconds of the longest step that is timed as a whole
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -26,7 +26,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Where steps whose batches have the same shape begin, and the end of the last ones.
+/// The first steps of each shape of batches, and the end of the last ones.
 std::vector<Index> bounds_of_shapes(const TrainingTask& task) {
   std::vector<Index> bounds = task.batch_changes();
   bounds.insert(bounds.begin(), 0);
@@ -39,20 +39,21 @@ double mean_of(Communicator& ranks, double value) {
   return ranks.sum({value})[0] / static_cast<double>(ranks.size());
 }
 
-/// How a run of as many steps is started, which has the same weights to the bit.
+/// The options of a run of as many steps, which has the same weights to the bit.
 std::string repeat_text(const TrainingOptions& options) {
   return "; the same again, on any machine: --steps " + std::to_string(options.steps) + " --warmup " +
          std::to_string(options.warmup) + " --validate-every " + std::to_string(options.validate_every);
 }
 
-/// How many steps do not depend on how many there are: the rate still rises, and nothing was validated.
+/// The number of first steps that do not depend on their total: the rate still rises, and nothing was
+/// validated.
 Index first_steps(const Session& session) {
   Index count = std::min(session.options.warmup, session.options.validate_every - 1);
   for (const Index step : session.task.batch_changes()) count = std::min(count, step / 2);
   return count;
 }
 
-/// Returns a function that puts weights and random draws back as they are now.
+/// Returns a function that restores the present weights and random draws.
 std::function<void()> saved_model(Session& session) {
   std::vector<Tensor> values;
   session.parallel.with_whole_values([&] {
@@ -97,7 +98,7 @@ std::vector<double> measured_steps(Session& s, Passes& passes, double longest, I
   s.task.model().train();
   const std::vector<Index> bounds = bounds_of_shapes(s.task);
   const std::size_t shapes = bounds.size() - 1;
-  const auto is_over = [&](double begun, double seconds) {  // for all ranks alike
+  const auto is_over = [&](double begun, double seconds) {  // the same for all ranks
     return s.ranks.sum({now_seconds() - begun > seconds ? 1.0 : 0.0})[0] > 0;
   };
   std::vector<std::vector<double>> turns(shapes);
@@ -120,7 +121,7 @@ std::vector<double> measured_steps(Session& s, Passes& passes, double longest, I
   return medians;
 }
 
-/// The mean of a step's seconds over the run, whose batches may change their shape.
+/// The mean duration of a step over the run, whose batches may change their shape.
 double average_over_run(const TrainingTask& task, const std::vector<double>& seconds) {
   const std::vector<Index> bounds = bounds_of_shapes(task);
   double sum = 0;
@@ -129,7 +130,7 @@ double average_over_run(const TrainingTask& task, const std::vector<double>& sec
   return sum / static_cast<double>(bounds.back());
 }
 
-/// Gives the task as many steps as fit into `seconds`, with the validations that they bring.
+/// Gives the task as many steps as fit into `seconds`, with their validations.
 void fit_steps(Session& session, double seconds, double per_step, double per_validation_token,
                bool is_begun) {
   TrainingTask& task = session.task;

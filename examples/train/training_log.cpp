@@ -29,7 +29,7 @@ void TrainingLog::begin() {
   }
 }
 
-/// From here on the next line counts tokens, seconds and waiting.
+/// Begins to count tokens, seconds and waiting for the next line.
 void TrainingLog::begin_line() {
   line_tokens_ = 0;
   line_started_ = now_seconds();
@@ -128,7 +128,7 @@ void TrainingLog::show_profile(const TrainingProfile& profile) {
   profile.report(session_.progress, session_.folder);
 }
 
-/// In one go: a run that was ended before writes the line when it is resumed.
+/// Writes the line at once: a run that ended before writes it when it is resumed.
 void TrainingLog::write_summary(const Json& line, const Passes& passes) {
   const Session& s = session_;
   s.progress.log("time: " + s.clock.text());

@@ -7,9 +7,9 @@
 
 namespace tapeformer {
 
-/// Tells how a run goes: the progress line, the lines of the log and of metrics.jsonl about steps, the plot
-/// of the losses, and where the time went. Steps are queued here until their losses are read, checked by the
-/// guard and logged: a GPU has the next step to do while the host does that.
+/// Reports the course of a run: the progress line, the lines of the log and of metrics.jsonl about steps, the
+/// plot of the losses, and where the time went. Steps are queued here until their losses are read, checked by
+/// the guard and logged: meanwhile a GPU computes the next step.
 class TrainingLog {
  public:
   TrainingLog(Session& session, Guard& guard) : session_(session), guard_(guard) {}
@@ -17,9 +17,9 @@ class TrainingLog {
   /// Begins to count time and tokens, at the session's first step.
   void begin();
   void push(QueuedStep step);
-  /// Handles all queued steps but the last `most`. Throws: BadStep
+  /// Handles all queued steps except the last `most`. Throws: BadStep
   void flush_pending(std::size_t most = 0);
-  /// Waits for a step's loss: the mean over the tokens that all ranks counted. Collective, the first time.
+  /// Waits for a step's loss: the mean over all ranks' counted tokens. Collective at the first call.
   void read_loss(QueuedStep& step);
   /// Shows that batch `part` of the next step, from 0, is computed.
   void show_batch(Index part) const;
@@ -30,7 +30,7 @@ class TrainingLog {
   void write_summary(const Json& line, const Passes& passes);
 
   Index tokens() const { return tokens_; }
-  /// Seconds of training, those before a break included.
+  /// Seconds of training, those before an interruption included.
   double elapsed() const { return elapsed_before_ + now_seconds() - session_.started; }
 
   /// While it exists, time does not count in the speed of the next line of the log.
@@ -53,7 +53,7 @@ class TrainingLog {
     field("logged_loss", loss_sum_);
     field("logged_steps", summed_);
   }
-  /// Goes on from a checkpoint after `tokens` tokens; the folder still has all lines of metrics.
+  /// Continues from a checkpoint after `tokens` tokens; the folder still has all lines of metrics.
   void load(Index tokens);
 
  private:
@@ -68,12 +68,12 @@ class TrainingLog {
   std::deque<QueuedStep> pending_;
   double loss_sum_ = 0;  // over the steps since the last line
   Index summed_ = 0;
-  Index tokens_ = 0;           // of all steps, before a break too
-  double elapsed_before_ = 0;  // seconds before a break
-  double line_started_ = 0;    // when the next line began
+  Index tokens_ = 0;           // of all steps, before an interruption too
+  double elapsed_before_ = 0;  // seconds before an interruption
+  double line_started_ = 0;    // beginning of the next line
   Index line_tokens_ = 0;      // since then
-  double line_waited_ = 0;     // the seconds that this rank had waited for others then
-  double waited_before_ = 0;   // and when the session began
+  double line_waited_ = 0;     // this rank's seconds of waiting for others until then
+  double waited_before_ = 0;   // and until the session began
   std::string status_;         // the progress line between steps
   std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss
 };

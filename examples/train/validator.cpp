@@ -14,7 +14,7 @@ constexpr const char* kFinishingValidation =
 constexpr const char* kMeasuringFirst =
     "saved; measuring the weights, as there was no validation yet; once more leaves at once";
 
-/// Indents every line of `text`, as the log shows it.
+/// Indents every line of `text`, for the log.
 std::string indented(const std::string& text) {
   std::string result = "  ";
   for (const char c : text) result += c == '\n' ? "\n  " : std::string(1, c);
@@ -72,7 +72,7 @@ void Validator::measure() {
   say_at_interrupt(said_in_steps);
 }
 
-/// Keeps the weights that had `loss`, as the best ones if they are, and among the last ones.
+/// Keeps the weights that had `loss` among the last ones, and as the best ones if they are.
 bool Validator::keep_if_best(double loss) {
   const bool is_best = !has_best_ || loss < best_loss_;
   if (is_best) best_loss_ = loss;

@@ -13,19 +13,19 @@ class Validator {
   Validator(Session& session, const Guard& guard, TrainingLog& log, RunReport& report)
       : session_(session), guard_(guard), log_(log), report_(report) {}
 
-  /// Whether the step just done is one to validate after.
+  /// Whether to validate after the step just done.
   bool is_due() const;
   /// Throws: BadStep if the loss is not finite
   void validate();
-  /// Before the first validation, keeps the weights so that there are some to work with. The checkpoint does
-  /// not know of it: a resumed run finds the same best weights as one without a break.
+  /// Keeps the weights before the first validation, so that there are some to use. The checkpoint has no
+  /// record of it: a resumed run finds the same best weights as one without an interruption.
   void keep_first_weights();
   /// Gives the model the best weights.
   void load_best_weights();
 
   bool has_best() const { return has_best_; }
   double best_loss() const { return best_loss_; }
-  /// Whether options.patience lets the run go on.
+  /// Whether the run may continue by options.patience.
   bool is_patient() const;
   void renew_patience() { since_best_ = 0; }
 

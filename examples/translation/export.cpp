@@ -110,7 +110,7 @@ const std::vector<TranslationFormat>& translation_formats() {
   return formats;
 }
 
-/// Throws: CheckpointError that says what the format wants instead
+/// Throws: CheckpointError with the options that the format wants instead
 void require_expressed(const ModelFormatOf<EncoderDecoderConfig>& format,
                        const EncoderDecoderConfig& config) {
   const ExpressionOf<EncoderDecoderConfig> expression = expression_in(format, config);
