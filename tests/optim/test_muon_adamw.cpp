@@ -73,7 +73,7 @@ TEST_CASE("all ranks get the same bits, and a single process' values; dividing t
   run.to = 2;
   run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };
   const auto one = trained(1, run), three = trained(3, run);
-  // Roundings of sums of some twenty terms, which either step enlarges as the polynomial enlarges the smallest
+  // Roundings of sums of some twenty terms, which each step enlarges as the polynomial does the smallest
   // singular values.
   const double bound = 20 * unit_roundoff(DType::f64) * std::pow(3.4445, 5 * run.to);
   for (std::size_t i = 0; i < one[0].size(); ++i) {
