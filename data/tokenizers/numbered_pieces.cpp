@@ -21,7 +21,11 @@ NumberedPieces::NumberedPieces(Vocabulary vocabulary, std::string model, const s
   nlohmann::json controls = nlohmann::json::array();
   for (const std::int32_t id : words_.controls)
     controls.push_back({{"id", id}, {"content", piece(id)}, {"special", true}});
-  controls_.emplace(controls, ids_, [](const std::string& text) { return text; });
+  try {
+    controls_.emplace(controls, ids_, [](const std::string& text) { return text; });
+  } catch (const tokenizer_json::UnsupportedPart& part) {
+    throw DataError(name, 0, format("goes with {}, which is not supported; restore its files", part.what));
+  }
 }
 
 void NumberedPieces::encode(std::string_view text, std::vector<std::int32_t>& ids) const {

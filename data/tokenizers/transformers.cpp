@@ -19,10 +19,12 @@ using Files = std::map<std::string, std::string>;
 
 constexpr const char *kConfigFile = "config.json", *kGenerationFile = "generation_config.json",
                      *kJsonFile = "tokenizer.json", *kTokenizerConfigFile = "tokenizer_config.json",
-                     *kSpecialFile = "special_tokens_map.json", *kVocabularyFile = "vocab.json",
-                     *kModelFile = "spiece.model", *kFairseqFile = "sentencepiece.bpe.model";
-constexpr const char* kAllFiles[] = {kConfigFile,  kGenerationFile, kJsonFile,  kTokenizerConfigFile,
-                                     kSpecialFile, kFairseqFile,    kModelFile, kVocabularyFile};
+                     *kSpecialFile = "special_tokens_map.json", *kAddedFile = "added_tokens.json",
+                     *kVocabularyFile = "vocab.json", *kModelFile = "spiece.model",
+                     *kFairseqFile = "sentencepiece.bpe.model";
+constexpr const char* kAllFiles[] = {kConfigFile,          kGenerationFile, kJsonFile,
+                                     kTokenizerConfigFile, kSpecialFile,    kFairseqFile,
+                                     kModelFile,           kVocabularyFile, kAddedFile};
 
 /// Settings of generation.
 constexpr const char *kStart = "decoder_start_token_id", *kForced = "forced_bos_token_id";
@@ -213,7 +215,9 @@ class TransformersTokenizer : public Tokenizer {
   /// file gives them, or the token is a piece.
   std::map<std::string, std::int32_t> added_ids(const std::vector<std::string>& pieces) const {
     std::map<std::string, std::int32_t> ids;
-    const Json decoder = options_.value("added_tokens_decoder", Json::object());
+    const Json added = object_in(kAddedFile),
+               decoder = options_.value("added_tokens_decoder", Json::object());
+    for (const auto& [token, id] : added.items()) ids[token] = id.get<std::int32_t>();
     for (const auto& [id, token] : decoder.items())
       ids[token_text(token)] = parse_json<Json>(id).get<std::int32_t>();
     std::vector<std::string> listed;

@@ -75,6 +75,7 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
       "m2m100", {{"vocab.json", ""},
                  {"special_tokens_map.json", R"({"additional_special_tokens":
                                           ["</s>", "fr_XX", {"content": "de_DE"}]})"},
+                 {"added_tokens.json", R"({"<y>": 73})"},
                  {"tokenizer_config.json", R"({"tokenizer_class": "MBartTokenizer", "src_lang": "de_DE"})"}});
   const auto words = folder.load(), other = load_transformers_tokenizer(kFamilyFolders + "nllb");
   for (const std::string text : family_cases().at("sentences")) {
@@ -83,12 +84,13 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
     if (!has("  ") && !has("▁")) CHECK(words->encode(text) == other->encode(text));
   }
   const SentenceFrame frame = frame_of(*words, *words, {"", "fr_XX"});
-  const auto first = static_cast<std::int32_t>(words->vocabulary_size()) - 2;
+  const auto first = static_cast<std::int32_t>(words->vocabulary_size()) - 3;
   CHECK(first == 71);  // "</s>" keeps its own
   CHECK(frame.source({9}) == FrameIds{9, 2, first + 1});
   CHECK(frame.target({9}) == FrameIds{9, 2, first});
   CHECK(frame.begin == first);
   CHECK(words->encode("the fr_XX cat") == FrameIds{35, first, 21});
+  CHECK(words->encode("the <y> cat") == FrameIds{35, 73, 21});
   CHECK(words->decode({first, 35, 21, 2}) == "the cat");
 }
 
@@ -143,6 +145,11 @@ TEST_CASE("folders and files that lack something are refused by name") {
   CHECK(ChangedFolder("t5", {{"tokenizer_config.json", R"({"eos_token": "<end>"})"}})
             .refusal()
             .find("has no token <end> among its control tokens, the eos_token") != std::string::npos);
+  for (const char* added : {R"({"50": "▁the"})", R"({"50": {}})"}) {
+    const std::string config = std::string(R"({"added_tokens_decoder": )") + added + "}";
+    CHECK(ChangedFolder("m2m100", {{"tokenizer_config.json", config}}).refusal().find(" added token") !=
+          std::string::npos);
+  }
   const std::string file = load_transformers_tokenizer(kFamilyFolders + "t5")->serialize();
   const auto cut = [&](std::size_t bytes) {
     const TokenizerFile parts = read_tokenizer_file(file, "it");
