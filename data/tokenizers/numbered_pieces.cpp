@@ -9,8 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// More ids than any vocabulary has.
-constexpr std::int32_t kMostIds = 1 << 24;
+constexpr std::size_t kMostGaps = 1 << 16;  // ids without a piece
 
 }  // namespace
 
@@ -84,7 +83,7 @@ std::string token_text(const nlohmann::json& token) {
 std::vector<std::string> pieces_by_id(const nlohmann::json& ids, const std::string& name) {
   std::vector<std::string> pieces;
   for (const auto& [piece, id] : ids.items()) {
-    if (!ids.is_object() || !id.is_number_integer() || id < 0 || id >= kMostIds)
+    if (!ids.is_object() || !id.is_number_integer() || id < 0 || id >= ids.size() + kMostGaps)
       throw DataError(name, 0, format("is not an object of pieces and ids; got {}: {}", piece, id.dump()));
     const auto at = id.get<std::size_t>();
     if (at >= pieces.size()) pieces.resize(at + 1);

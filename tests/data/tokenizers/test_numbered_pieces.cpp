@@ -26,7 +26,8 @@ TEST_CASE("pieces have the ids of a vocabulary, and names of control tokens are 
 
 TEST_CASE("a file of ids is an object of pieces and ids") {
   CHECK(pieces_by_id({{"b", 2}, {"a", 0}}, "it") == std::vector<std::string>{"a", "", "b"});
-  CHECK(message_of<DataError>([] {
-          pieces_by_id({{"a", -1}}, "it");
-        }) == "it: is not an object of pieces and ids; got a: -1");
+  for (const int id : {-1, 70000})
+    CHECK(message_of<DataError>([&] {
+            pieces_by_id({{"a", id}}, "it");
+          }) == "it: is not an object of pieces and ids; got a: " + std::to_string(id));
 }
