@@ -32,7 +32,7 @@ std::string AsyncAccesses::describe(std::uint32_t number) const {
          std::to_string(operation.place.line) + ")";
 }
 
-/// What of the piece may be under way to who knows what is `done`, and is in the way of reads or writes.
+/// An access to the piece that is not known to be `done` and races with a read or a write; "" if none.
 std::string AsyncAccesses::unordered(const Piece& piece, bool writes, const Progress& done) const {
   if (piece.block != block_) return "";
   if (piece.write != kNone && !is_done(piece.write, done)) return describe(piece.write) + " writes";

@@ -9,8 +9,8 @@
 
 namespace tapeformer::emulator {
 
-/// Agents do operations besides the threads, one after the other: the products of a warp, the loads of a
-/// barrier, the stores of a thread. The number of operations that an agent has done can be known.
+/// Agents carry out operations next to the threads, one after the other: the products of a warp, the loads of
+/// a barrier, the stores of a thread. The number of operations that an agent has done can be known.
 constexpr unsigned kAgents = 64;
 using Progress = std::array<std::uint32_t, kAgents>;
 
@@ -23,7 +23,7 @@ struct Knowledge {
   void keep_common(const Knowledge& other);
 };
 
-/// Done when number `number` of each of its agents is.
+/// Done when operation `number` of each of its agents is.
 struct AsyncOperation {
   const char* name;
   Place place;
@@ -31,18 +31,18 @@ struct AsyncOperation {
   std::uint32_t number;
 };
 
-/// Which 16 bytes of a block's dynamic shared memory operations besides its threads read and wrote last. They
-/// may happen at any time from when they are begun until somebody knows that they are done.
+/// The last asynchronous reads and writes of each 16 bytes of a block's dynamic shared memory. They may
+/// happen at any time between their start and the moment when a thread knows that they are done.
 class AsyncAccesses {
  public:
   void begin_block() { ++block_, operations_.clear(); }
   /// The number of an operation that has begun.
   std::uint32_t add(const AsyncOperation& operation);
 
-  /// It reads or writes the bytes from `offset` on, a multiple of 16; who began it knows what is `done`.
-  /// Returns what is wrong; empty: nothing.
+  /// It reads or writes the bytes from `offset` on, a multiple of 16; its thread knows what is `done`.
+  /// Returns the fault; empty: none.
   std::string touch(std::uint32_t operation, std::size_t offset, bool writes, const Progress& done);
-  /// A thread does. Returns the operation that may be under way, and what it does there; empty: none is.
+  /// A thread does. Returns the operation that may be under way, and its access; empty: none.
   std::string under_way(std::size_t offset, std::size_t bytes, bool writes, const Progress& done) const;
   std::string describe(std::uint32_t operation) const;
 

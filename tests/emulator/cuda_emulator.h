@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA's names for kernels compiled as C++ for the host: what a kernel may use, and `launch`, which runs it,
-// blocks in turn and the threads of a block as fibres. README.md next to it says what is emulated.
+// CUDA's names for kernels compiled as C++ for the host, and `launch`, which runs a kernel: blocks in turn,
+// and the threads of a block as fibres. README.md next to it says what is emulated.
 
 #include <math.h>
 
@@ -48,7 +48,7 @@ constexpr int warpSize = 32;
 
 namespace tapeformer::emulator {
 
-/// A kernel did what is undefined on the device: a barrier or a warp operation not all reach, a race.
+/// Undefined behaviour of a kernel: a barrier or a warp operation that not all reach, or a race.
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -77,7 +77,7 @@ enum class Operation {
   registers
 };
 
-/// One thread's part in something threads do together, and where its source stands.
+/// One thread's part in a collective operation, and its place in the source.
 struct Call {
   Operation operation;
   const char* file;
@@ -139,7 +139,7 @@ T* dynamic_shared() {
 
 }  // namespace tapeformer::kernels
 
-// Default arguments know where the caller stands; faults name it.
+// Default arguments know the caller's line; faults name it.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   tapeformer::emulator::meet({tapeformer::emulator::Operation::sync, file, line, 0, 0, 0, 0});
 }

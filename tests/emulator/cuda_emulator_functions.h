@@ -2,14 +2,14 @@
 
 // The part of CUDA's functions that needs no other threads; included by cuda_emulator.h.
 
-/// Integers alone: the order in which floats are added would show in the result.
+/// Only for integers: the order in which floats are added would show in the result.
 template <class T>
 using EmulatedAtomic = std::enable_if_t<std::is_same<T, int>::value || std::is_same<T, unsigned>::value ||
                                             std::is_same<T, unsigned long long>::value,
                                         T>;
 template <class T>
 struct EmulatedSame {
-  using type = T;  // T follows from the address alone
+  using type = T;  // T follows only from the address
 };
 
 template <class T>
@@ -47,7 +47,7 @@ std::common_type_t<A, B> max(A a, B b) {
     return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
-// Rounded alone; through memory, so that the host's compiler fuses nothing either.
+// Rounded on its own; through memory, so that the host's compiler fuses nothing either.
 inline float __fmul_rn(float a, float b) {
   volatile float product = a * b;
   return product;

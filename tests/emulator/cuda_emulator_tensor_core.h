@@ -11,7 +11,7 @@ namespace tapeformer::emulator {
 struct MmaFactors {
   unsigned a[4], b[2];
 };
-/// The pointer that `lane` shares. What lanes share is nobody's memory: kernels never read it themselves.
+/// The pointer that `lane` shares. Kernels never read the shared values themselves.
 const void* shared_pointer(const char* shared, unsigned lane);
 /// c of one lane, from what all lanes share.
 void add_products(float (&c)[4], const char* factors, unsigned lane);
@@ -24,7 +24,7 @@ struct PendingCopy {
 /// This thread's copies: of closed groups, and of the one that is open.
 void begin_copy(const PendingCopy& copy);
 void close_group();
-/// One copy of those that must be there when only `pending` groups may be missing; false when all are.
+/// One of the copies that must be done when only `pending` groups may be missing; false when all are.
 bool next_due(std::size_t pending, PendingCopy& copy);
 
 unsigned linear_thread();
@@ -52,7 +52,7 @@ inline int most_of_warp(int x, const char* file = __builtin_FILE(), int line = _
   return x;
 }
 
-/// Rows of 16 bytes that the lanes point at, of four matrices.
+/// Rows of 16 bytes of four matrices, to which the lanes point.
 template <class Read>
 void emulated_load_matrix(unsigned (&r)[4], const void* own_row, const char* file, int line, Read&& read) {
   emulator::require_aligned(own_row, "a row that ldmatrix reads");

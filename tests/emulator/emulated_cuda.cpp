@@ -53,7 +53,7 @@ bool is_device_memory(const void* from, std::size_t bytes) {
   return block != nullptr && block->kind != Kind::pinned;
 }
 
-/// A large block's beginning is enough, and leaves the rest to the system.
+/// The beginning of a large block is enough, and leaves the rest to the system.
 void poison(void* from, std::size_t bytes) {
   std::memset(from, 0xFF, std::min<std::size_t>(bytes, std::size_t{16} << 20));
 }

@@ -3,7 +3,8 @@
 // The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is
 // queued and runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when
 // it is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes
-// a device, 4 GiB) say what there is. What is undefined on a real device ends the program with a message.
+// per device, 4 GiB) describe the devices. Undefined behaviour of a real device ends the program with a
+// message.
 
 #include <atomic>
 #include <cstddef>
@@ -89,9 +90,9 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 
-// While a stream is captured, what is queued on it becomes part of a graph and does not run. What CUDA
-// forbids then fails and spoils the capture; what it allows and the library does not use (memory of the
-// graph's own, other streams that join) does so too.
+// While a stream is captured, work queued on it becomes part of a graph and does not run. Calls that CUDA
+// forbids then fail and invalidate the capture; so do those that it allows and the library does not use
+// (memory of the graph's own, other streams that join).
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count);
@@ -102,20 +103,20 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 namespace tapeformer::emulator {
 
-/// What events see pass: matrix products (emulated_cublaslt.h) and communication (emulated_nccl.h) take time,
-/// nothing else does.
+/// The time that events measure: matrix products (emulated_cublaslt.h) and communication (emulated_nccl.h)
+/// take time, nothing else does.
 inline std::atomic<std::int64_t> microseconds{0};
 
 /// Runs what is queued on a stream, and on others as far as it waits for them.
 void finish(cudaStream_t stream);
-/// A kernel's work: runs at once, behind what was queued before; or, while the stream is captured, whenever
+/// A kernel's work: runs at once, after the work queued before; or, while the stream is captured, whenever
 /// the graph runs.
 void perform(cudaStream_t stream, std::function<void()> work);
-/// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s
+/// Ends the program unless a kernel may use these bytes: nullptr, or within one allocation of `stream`'s
 /// device.
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);
 /// Ends the program unless a kernel was allowed so much dynamic shared memory on the stream's device, or may
-/// have it unasked: 48 KiB, from which comes what the kernel declares, here taken to be 16.
+/// have it unasked: 48 KiB, less the static shared memory of the kernel, here taken to be 16.
 void require_allowed(const char* user, cudaStream_t stream, const void* kernel, std::size_t shared_bytes);
 
 }  // namespace tapeformer::emulator

@@ -2,7 +2,7 @@
 
 using namespace tapeformer::emulator;
 
-constexpr std::size_t kNodeBytes = 8192;  // about what an instance takes of a device's memory
+constexpr std::size_t kNodeBytes = 8192;  // about the device memory of an instance
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const Lock lock(world().mutex);

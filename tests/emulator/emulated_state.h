@@ -12,10 +12,10 @@
 #include <mutex>
 #include <vector>
 
-// What the emulated runtime knows of devices, streams and graphs.
+// The state of the emulated runtime: devices, streams and graphs.
 
 struct EmulatedPool {
-  std::size_t in_use = 0, held = 0;  // bytes, those of graphs too
+  std::size_t in_use = 0, held = 0;  // bytes, including graphs'
 };
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
@@ -28,8 +28,8 @@ struct EmulatedGraphExec {
 };
 struct EmulatedWork {
   std::function<void()> run;
-  /// What must have happened first. It runs other streams and may wait for other threads, which may run this
-  /// one meanwhile; so it may be called more than once.
+  /// Makes everything happen that must come first. It runs other streams and may wait for other threads,
+  /// which may run this one meanwhile; so it may be called more than once.
   std::function<void()> before;
 };
 /// Work in order: the first `done` pieces have run, `queued` have been asked for.
@@ -59,7 +59,7 @@ constexpr int kMostDevices = 16;
 
 struct World {
   std::recursive_mutex mutex;
-  std::condition_variable_any changed;  // what a piece of work waits for may have happened
+  std::condition_variable_any changed;  // some piece of work may be able to run now
   std::map<const char*, Block> blocks;
   EmulatedPool pools[kMostDevices];
   std::map<const void*, std::size_t> allowed[kMostDevices];  // dynamic shared memory of kernels
@@ -74,7 +74,7 @@ extern thread_local int current_device;
 cudaError_t failed(cudaError_t error);
 void queue(EmulatedStream& stream, std::function<void()> work, std::function<void()> before = {});
 void run_until(EmulatedStream& stream, std::uint64_t position);
-/// True, and the capture spoilt, for a call that must not be made on a stream that is captured.
+/// For calls that are forbidden during a capture: true, and the capture invalid, if the stream is captured.
 bool spoils_capture(cudaStream_t stream);
 /// False if the device has less left.
 bool take(EmulatedPool& pool, std::size_t bytes);

@@ -20,7 +20,7 @@ thread_local Fibre* arriving = nullptr;
 }  // namespace
 
 #if defined(__x86_64__)
-// Pushes what a call must keep, leaves the stack pointer at *rdi, and pops the same from the stack at rsi.
+// Pushes callee-saved registers, leaves the stack pointer at *rdi, and pops the same from the stack at rsi.
 extern "C" void tapeformer_change_stack(void** from, void* to);
 asm(R"(
 .text
@@ -105,7 +105,7 @@ Fibre& FibreArena::add(void (*entry)()) {
   Fibre& fibre = fibres_.emplace_back();
   fibre.bottom = bottom;
   fibre.bytes = kStackBytes;
-  // Stacks begin in different cache sets: else the frames of a block's threads would drive each other out.
+  // Stacks begin in different cache sets: else the frames of a block's threads would evict each other.
   prepare(fibre, bottom + kStackBytes - number % 16 * 256, entry);
   return fibre;
 }

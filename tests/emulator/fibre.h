@@ -8,7 +8,7 @@
 
 namespace tapeformer::emulator {
 
-/// A stack and where execution stands on it. The host's own stack is one too.
+/// A stack and the state of execution on it. The host's own stack is one too.
 struct Fibre {
 #if defined(__x86_64__)
   void* stack_pointer = nullptr;
@@ -20,12 +20,12 @@ struct Fibre {
   void* fake_stack = nullptr;
 };
 
-/// Goes on with `to`; returns when somebody goes on with `from`.
+/// Continues `to`; returns when `from` is continued.
 void change(Fibre& from, Fibre& to);
 /// The first thing a new fibre does.
 void entered();
 
-/// Fibres whose stacks lie in one mapping, each above a page that nobody may touch.
+/// Fibres whose stacks lie in one mapping, each above a guard page.
 class FibreArena {
  public:
   explicit FibreArena(std::size_t most);

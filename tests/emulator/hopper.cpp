@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-// Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are looked at elsewhere.
+// Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are checked elsewhere.
 namespace tapeformer::emulator {
 
 constexpr int kRegisters = 65536, kBoxRowBytes = 128, kSwizzleBytes = 1024;
-// A device promises no more alignment of dynamic shared memory than 16 bytes.
+// A device aligns dynamic shared memory to no more than 16 bytes.
 constexpr unsigned kFirstAddress = 1024 + 16;
 
 void HopperBlock::begin() {
@@ -98,7 +98,7 @@ void HopperBlock::arrive(std::uint64_t* key, int bytes) {
   end_phase_if_complete(key, barrier);
 }
 
-/// Loads happen when somebody would wait for them.
+/// Loads happen when a thread would wait for them.
 void HopperBlock::wait(std::uint64_t* key, unsigned parity, Place place) {
   if (parity > 1) machine_.fail("a parity is 0 or 1");
   Barrier& barrier = barrier_at(key);
@@ -134,7 +134,7 @@ void HopperBlock::load_box(void* to, const CUtensorMap& map, std::uint64_t* key,
   Barrier& barrier = barrier_at(key);
   const Box box{map, static_cast<char*>(to), {at[0], at[1], at[2], at[3]}, barrier.begun++};
   touch_box({"a load", place, barrier.agent, 1, box.number}, box, true);
-  std::memset(to, 0xFF, map.box[1] * kBoxRowBytes);  // nobody may use what stood there
+  std::memset(to, 0xFF, map.box[1] * kBoxRowBytes);  // its old contents are undefined
   barrier.loads.push_back(box);
   machine_.wake(key);
 }
@@ -149,7 +149,7 @@ void HopperBlock::store_box(const CUtensorMap& map, const void* from, const int 
             false);
 }
 
-/// Shared memory may change now. When the numbers come to global memory nobody in the block can know.
+/// Shared memory may change now. No thread of the block can know when the numbers reach global memory.
 void HopperBlock::finish_stores() {
   Thread& thread = own();
   for (const Box& box : thread.stores) move(box, false);

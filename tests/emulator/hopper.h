@@ -92,7 +92,7 @@ class HopperBlock {
     char* global;
     std::array<char, 2> bytes;
   };
-  /// The true numbers of an accumulator that products are changing; NaN stands there meanwhile.
+  /// The true numbers of an accumulator that products are changing; it holds NaN meanwhile.
   struct InFlight {
     std::vector<float> values;
     int products;
@@ -109,7 +109,7 @@ class HopperBlock {
     Progress beside{};  ///< what it knows to be done
     int registers = 0;  ///< 0: as at the start
   };
-  /// A product that not all threads have begun yet, and what those that have all knew then.
+  /// A product that not all threads have begun yet, and the common knowledge of those that have.
   struct Issue {
     unsigned threads = 0;
     Knowledge known;
@@ -135,12 +135,12 @@ class HopperBlock {
   Knowledge known();
   void tell(Knowledge& to);
   void learn(unsigned thread, const Knowledge& from);
-  /// 16 bytes of shared memory that an operation reads or writes, begun by who knows `known`.
+  /// 16 bytes of shared memory that an operation reads or writes, begun by a thread that knows `known`.
   void touch_piece(std::uint32_t operation, std::size_t offset, bool writes, const Knowledge& known);
   void touch_box(const AsyncOperation& operation, const Box& box, bool is_load);
   void touch_product(const Product& product, unsigned first_agent, const Knowledge& known);
   void multiply(unsigned first_thread);
-  /// The 16-bit number at `offset` bytes behind a matrix's beginning, where the swizzle has it.
+  /// The 16-bit number at `offset` bytes after a matrix's beginning, where the swizzle puts it.
   float number_at(std::uint64_t matrix, unsigned offset) const;
   std::size_t place_of(std::uint64_t matrix, unsigned offset) const;
 

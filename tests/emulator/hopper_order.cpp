@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-// What orders operations beside the threads, and what they touch. Barriers tell those who wait what those who
-// arrived know; a wait for products or stores is what one thread learns by itself.
+// The order and the accesses of asynchronous operations. Barriers pass the knowledge of threads that arrive
+// to those that wait; a wait for products or stores only tells the thread itself.
 namespace tapeformer::emulator {
 
 constexpr unsigned kPiece = 16, kRowBytes = 128;
@@ -81,8 +81,8 @@ void HopperBlock::touch_piece(std::uint32_t operation, std::size_t offset, bool 
   if (!wrong.empty()) machine_.fail(wrong + "; got dynamic shared memory + " + std::to_string(offset));
 }
 
-/// A row of a box is one of shared memory, and of global memory as far as the tensor goes. What a store
-/// writes there nobody can wait for.
+/// A row of a box is one of shared memory, and of global memory as far as the tensor goes. No thread can wait
+/// for the writes of a store to global memory.
 void HopperBlock::touch_box(const AsyncOperation& operation, const Box& box, bool is_load) {
   const std::uint32_t number = accesses_.add(operation);
   const Knowledge now = known();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Products of warpgroups: done when they are waited for, from what shared memory holds then.
+// Products of warpgroups: computed when a thread waits for them, from the contents of shared memory then.
 namespace tapeformer::emulator {
 namespace {
 
@@ -38,7 +38,7 @@ __attribute__((no_sanitize("address"))) std::vector<std::uint32_t> words_at(cons
 
 }  // namespace
 
-/// Remembers what registers of products hold: they must not change until the next product begins.
+/// Remembers the registers of products: they must not change until the next product begins.
 void HopperBlock::wgmma_fence() {
   Thread& thread = own();
   thread.is_fenced = true;

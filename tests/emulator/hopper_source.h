@@ -12,7 +12,7 @@ using namespace kernels;
 
 inline float number(int i) { return static_cast<float>(i * 37 % 61 - 30); }
 
-/// Rows of a tensor [batch][row][head][column], of which the copy engine sees some.
+/// Rows of a tensor [batch][row][head][column], some of which the copy engine sees.
 struct Source {
   Source(int rows_, int columns_) : rows(rows_), columns(columns_) {
     for (int i = 0; i < 2 * rows * kHeads * columns; ++i) data.emplace_back(number(i));
@@ -40,7 +40,7 @@ struct Source {
   CUtensorMap map;
 };
 
-/// Shared memory of the kernels below: tiles that begin where the swizzle does, and barriers behind them.
+/// Shared memory of the kernels below: tiles that begin where the swizzle does, then barriers.
 constexpr int kTileBytes = 4 * Source::kBoxBytes, kSharedBytes = kSwizzleBytes + kTileBytes + 64;
 inline char* tile() {
   char* shared = dynamic_shared<char>();

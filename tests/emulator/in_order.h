@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// While it lives, blocks and threads of the emulated GPU run in the order of a seed, whatever the
-/// environment says; those of a real one as they like.
+/// During its lifetime, blocks and threads of the emulated GPU run in the order of a seed, whatever the
+/// environment says; those of a real one in any order.
 class InOrder {
  public:
 #if __has_include(<cuda_emulator.h>)

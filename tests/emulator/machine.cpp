@@ -157,7 +157,7 @@ void Machine::run_block() {
          " of " + std::to_string(shared_bytes_));
 }
 
-/// The next thread that can go on; none: all have returned or wait.
+/// The next thread that can continue; none: all have returned or wait.
 Machine::Thread* Machine::take() {
   if (next_ == ready_.size()) return nullptr;
   if (options().order != 0) std::swap(ready_[next_], ready_[next_ + random_() % (ready_.size() - next_)]);

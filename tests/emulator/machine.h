@@ -15,7 +15,7 @@ namespace tapeformer::emulator {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kWarp = 32;
-// Behind the shared memory: found changed, somebody wrote past its end.
+// After the shared memory: if it has changed, a thread wrote past the end.
 constexpr std::size_t kFenceBytes = 256;
 
 /// Runs launches on one host thread: one block at a time, whose threads take turns whenever one has to wait.
@@ -29,7 +29,7 @@ class Machine {
   void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
               void* arguments);
   std::uint64_t meet(const Call& call);
-  /// Waits until somebody wakes those who wait for `key`.
+  /// Waits until the threads that wait for `key` are woken.
   void park(const void* key, const Call& call);
   void wake(const void* key);
   unsigned running_thread() const { return current_->number; }
@@ -78,7 +78,7 @@ class Machine {
   Thread* current_ = nullptr;
   unsigned size_ = 0;            ///< threads in a block
   unsigned at_barrier_ = 0;      ///< how many wait there
-  unsigned predicates_ = 0;      ///< how many of them said yes
+  unsigned predicates_ = 0;      ///< how many of them passed true
   const Call* first_ = nullptr;  ///< of those at the barrier
   unsigned returned_ = 0;
   std::array<unsigned, kMaxThreads / kWarp> waiting_lanes_{};
@@ -96,7 +96,7 @@ class Machine {
 
   Shadow shadow_;
   bool watched_ = false;  ///< whether accesses are looked at, in this launch
-  std::string race_;      ///< what was found wrong
+  std::string race_;      ///< the fault that was found
   HopperBlock hopper_{*this};
   Call last_barrier_{};  ///< all threads of the block passed; without a file: none yet
   std::vector<std::pair<const char*, std::size_t>> thread_locals_;
@@ -105,13 +105,13 @@ class Machine {
 /// Throws: std::logic_error outside of launches
 Machine& running_machine();
 
-/// threadIdx, blockIdx, blockDim and gridDim to those who may change them.
+/// threadIdx, blockIdx, blockDim and gridDim, for code that may change them.
 extern __thread uint3 thread_index __asm__("threadIdx"), block_index __asm__("blockIdx");
 extern __thread dim3 block_size __asm__("blockDim"), grid_size __asm__("gridDim");
 
 /// Drops the asynchronous copies that threads of a block left unfinished.
 void forget_copies();
-/// Whether any code was compiled so that it tells of its accesses.
+/// Whether any code was compiled to report its accesses.
 inline bool instrumented = false;
 /// Such code touches memory.
 void touched(const void* address, std::size_t bytes, Access kind, const void* code);

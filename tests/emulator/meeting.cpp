@@ -15,10 +15,10 @@ void Machine::arrive_at_barrier(Thread& self) {
   if (++at_barrier_ < size_) return;
   const std::uint64_t result = predicates_ != 0;
   at_barrier_ = predicates_ = 0;
-  last_barrier_ = first;  // a copy: that thread goes on to other calls
+  last_barrier_ = first;  // a copy: that thread makes other calls
   if (watched_) shadow_.begin_interval();
   hopper_.join_threads();
-  ready_.clear();  // nobody is left in it: all were waiting here
+  ready_.clear();  // all of them were waiting here
   next_ = 0;
   for (unsigned i = 0; i < size_; ++i) {
     threads_[i].result = result;
@@ -54,7 +54,7 @@ void Machine::arrive_in_warp(Thread& self) {
   exchange(first, mask);
 }
 
-/// Gives each lane of the mask what it came for.
+/// Gives each lane of the mask its result.
 void Machine::exchange(Thread* lanes, unsigned mask) {
   unsigned votes = 0;
   for (unsigned lane = 0; lane < kWarp; ++lane)

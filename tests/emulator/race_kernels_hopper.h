@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// A kernel of 256 threads whose accesses are seen, and what is wrong with it; nullptr: nothing.
+/// A kernel of 256 threads whose accesses are seen, and its fault; nullptr: none.
 struct HopperRaceCase {
   const char* name;
   const char* fault;

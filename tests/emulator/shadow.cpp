@@ -7,7 +7,7 @@ namespace tapeformer::emulator {
 namespace {
 
 using Verbs = std::array<const char*, 3>;  // of Access
-// At the end of the count, rather blind than wrong.
+// At the end of the count, better blind than wrong.
 constexpr std::uint16_t kLastTime = 0xffff;
 
 bool knows(const Known& known, unsigned thread, unsigned time) {
@@ -115,7 +115,7 @@ inline Shadow::Cell& Shadow::cell(std::uintptr_t address) {
   return (*page)[address % kPageBytes / 4];
 }
 
-/// Whether everybody sees `old` done when `now` happens; both of this launch.
+/// Whether all threads see `old` done when `now` happens; both of this launch.
 inline bool Shadow::before(const Record& old, const Record& now) const {
   if (old.interval() != now.interval()) return old.interval() >= block_begin_;
   if (old.thread() == now.thread()) return true;
@@ -136,7 +136,7 @@ inline bool Shadow::touch_cell(Cell& cell, const Record& now, bool shared, Recor
     }
     const bool conflict =
         (old.bytes() & now.bytes()) != 0 && (now.kind() != old.kind() || now.kind() == Access::write);
-    // Whatever would race with the old one will race with the new one too.
+    // Any access that would race with the old one will race with the new one too.
     const bool replaced =
         (old.bytes() & ~now.bytes()) == 0 && (now.kind() == Access::write || now.kind() == old.kind());
     if (!conflict && !replaced) continue;

@@ -16,7 +16,7 @@ enum class Access : unsigned { read, write, atomic };
 /// True while the code of a kernel runs, whose accesses matter; false within the emulator and on the host.
 inline thread_local bool watching = false;
 
-/// How much somebody knows of what each thread of a block did in an interval: what it did before a time.
+/// For each thread of a block, the time in an interval before which its accesses are known to be done.
 struct Known {
   std::uint32_t interval = 0;  ///< in others: nothing
   std::vector<std::uint16_t> before;
@@ -25,27 +25,27 @@ struct Known {
   void keep_common(const Known& other);
 };
 
-/// What is known of the last accesses to each four bytes of memory. Barriers divide time into intervals,
+/// The last known accesses to each four bytes of memory. Barriers divide time into intervals,
 /// numbered over all launches, so that old records need no clearing: the interval of a record says whether it
 /// belongs to this launch, to this block, and to the time since its last barrier.
 class Shadow {
  public:
   void begin_launch();
   void begin_block(const uint3& block, unsigned threads);
-  /// A barrier all threads of the block passed.
+  /// A barrier that all threads of the block passed.
   void begin_interval();
-  /// A __syncwarp of the lanes in `mask`: what one did before it, all others see after it.
+  /// A __syncwarp of the lanes in `mask`: all see after it what each did before it.
   void join_lanes(unsigned warp, unsigned mask);
-  /// What `thread` has done and knows, others may learn; what it does after this they do not know.
+  /// Others may learn what `thread` has done and knows so far, but not what it does after this.
   const Known& release(unsigned thread);
   void acquire(unsigned thread, const Known& known);
-  /// A proxy fence: what `thread` has done, copies and products may follow once they know of the fence.
+  /// A proxy fence: copies and products that know of it may follow all that `thread` has done before.
   void publish(unsigned thread);
 
-  /// Records an access and returns what is wrong with it; empty: nothing. `shared`: the block's own memory.
+  /// Records an access and returns its fault; empty: none. `shared`: the block's own memory.
   std::string touch(unsigned thread, const void* address, std::size_t bytes, Access kind, bool shared);
-  /// An operation beside the threads, begun by who knows `known`, reads or writes 16 bytes of shared memory.
-  /// Returns which thread did what there that it may not follow; empty: none did.
+  /// An asynchronous operation, begun by a thread that knows `known`, reads or writes 16 bytes of shared
+  /// memory. Returns the thread's access there that it may not follow; empty: none.
   std::string touch_beside(const void* address, bool writes, const Known& known);
 
  private:

@@ -1,7 +1,7 @@
 #include <cuda_emulator_tensor_core.h>
 #include <tapeformer/tests/emulator/machine.h>
 
-// Never instrumented: fragments are a lane's registers, and what they hold is nobody's memory.
+// Never instrumented: fragments are registers of a lane, not memory.
 namespace tapeformer::emulator {
 namespace {
 

@@ -127,7 +127,7 @@ TEST_CASE("a caller outside its own mask, a mask with lanes outside the block, a
 }
 
 TEST_CASE("a write beyond the dynamic shared memory") {
-  if (is_sanitized()) return;  // which would stop the program itself, with the line that wrote
+  if (is_sanitized()) return;  // a sanitizer stops the program itself, and names the line that wrote
   contains(fault_of(
                8, [] { kernels::dynamic_shared<int>()[threadIdx.x + 1] = 0; }, 32),
            "a thread wrote behind the dynamic shared memory; got byte 32 of 32");

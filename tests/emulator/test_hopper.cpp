@@ -244,7 +244,7 @@ TEST_CASE("no more registers are taken than there are") {
   CHECK(hopper_fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<232>(); }) ==
         "nothing was thrown");
   CHECK(hopper_fault_of(384, [] { threadIdx.x < 256 ? take_registers<232>() : give_up_registers<40>(); }) ==
-        "nothing was thrown");  // those who take wait for the others
+        "nothing was thrown");  // threads that take more wait for the others
   CHECK(has(hopper_fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<240>(); }),
             "at setmaxnreg ("));
   CHECK(has(hopper_fault_of(384, [] { give_up_registers<36>(); }), "a multiple of 8"));

@@ -166,7 +166,7 @@ TEST_CASE("a thread that uses a barrier has met the one that initialised it") {
       });
     });
   };
-  const InOrder order(0);  // in others a thread may come before there is a barrier
+  const InOrder order(0);  // in others a thread may arrive before the barrier exists
   CHECK(text_with(true) == "nothing was thrown");
   CHECK(
       text_with(false).find("a thread comes to a barrier that was made and published, and nothing orders") !=

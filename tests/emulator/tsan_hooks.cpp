@@ -1,11 +1,11 @@
-// What compilers call in code compiled with -fsanitize=thread, in place of the sanitizer's own library: of
-// what kernels access the emulator hears, of what other code accesses nobody.
+// The functions that code compiled with -fsanitize=thread calls, in place of the sanitizer's own library:
+// they tell the emulator of the accesses of kernels, and ignore those of other code.
 
 #include <tapeformer/tests/emulator/machine.h>
 
 #include <cstring>
 
-// The names differ by the size alone, and a macro is the only way to spell them so.
+// The names differ only by the size, and only a macro can spell them so.
 #define TAPEFORMER_PLAIN(SIZE)                                                                              \
   void __tsan_read##SIZE(void* address) { note(address, SIZE, Access::read, __builtin_return_address(0)); } \
   void __tsan_write##SIZE(void* address) { note(address, SIZE, Access::write, __builtin_return_address(0)); }

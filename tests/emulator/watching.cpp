@@ -8,8 +8,8 @@
 // Checks the accesses that instrumented kernels report.
 namespace tapeformer::emulator {
 
-/// Looks at an access of the running thread. What is wrong is told when the thread next meets others or
-/// returns: the compiler does not expect an exception here.
+/// Checks an access of the running thread. A fault is thrown when the thread next meets others or returns:
+/// the compiler does not expect an exception here.
 void Machine::touch(const char* address, std::size_t bytes, Access kind, const void* code) {
   const char* stack = static_cast<const char*>(current_->fibre->bottom);
   if (address >= stack && address < stack + current_->fibre->bytes) return;

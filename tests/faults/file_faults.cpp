@@ -1,4 +1,4 @@
-// A library to be preloaded into a program, that makes its calls on the files of one folder fail, as a disk,
+// A library to be preloaded into a program; it makes calls on the files of one folder fail, as a disk,
 // a quota, a network file system, a kill or a power cut would. Environment:
 //   FAULTS_FOLDER  the folder, absolute; calls on the files in it are numbered from 1
 //   FAULTS_LOG     a file elsewhere, to which each of these calls is written: "NUMBER NAME PATH"
@@ -6,14 +6,14 @@
 // Kinds:
 //   fail        the call does nothing and fails with ERRNO; a close closes, and fails
 //   fail_on     so does every later one
-//   short       a write writes half of what it was given and says so
+//   short       a write writes half of its bytes and says so
 //   kill        the process is killed before the call
 //   torn        a write writes half, any other call all, and the process is killed
-//   lost        a rename says that it was done, and is not; the process is killed at the next call
-//   power       the power is cut before the call: of what was not synced half is lost, and renames in folders
+//   lost        a rename reports success without being done; the process is killed at the next call
+//   power       the power is cut before the call: bytes not synced are half lost, and renames in folders
 //               that were not synced are undone
-//   end         the power is cut so when the process has ended, whatever NUMBER is
-// FAULTS_CLOCK=backwards makes the time of day run backwards, a day with every look.
+//   end         the same when the process has ended, whatever NUMBER is
+// FAULTS_CLOCK=backwards makes the time of day run backwards, by a day with every look.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ struct Rename {
   std::string from, to, kept;  // kept: another link to the file that was replaced; "" if there was none
 };
 
-/// What is known of the folder's files. Never destroyed: calls come until the very end of the process.
+/// The state of the folder's files. Never destroyed: calls come until the very end of the process.
 struct State {
   std::mutex mutex;
   std::string folder, kind;
@@ -72,12 +72,12 @@ State& state() {
   return only;
 }
 
-/// The next definition of a function, the C library's.
+/// The next definition of a function: the C library's.
 template <class F>
 F real(const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
 }
-// A macro, because a name becomes a text here.
+// A macro, to make a string of the name.
 #define REAL(name) real<decltype(&::name)>(#name)
 
 bool is_inside(const std::string& path) {
@@ -119,7 +119,7 @@ off_t size_of(const std::string& path) {
 
 enum class Fate { done, fails, is_cut, is_killed_after, is_lost };
 
-/// Counts a call and decides what becomes of it.
+/// Counts a call and decides its fate.
 Fate fate(const char* name, const std::string& path) {
   State& s = state();
   ++s.calls;
@@ -152,7 +152,7 @@ int on_path(const char* name, const char* given, const Act& act) {
   return result;
 }
 
-/// One call on an open file: `act` does it with a part of what was asked for: all, or half.
+/// One call on an open file: `act` does it for all of the bytes, or half.
 template <class Act>
 ssize_t on_file(const char* name, int file, bool writes, const Act& act) {
   State& s = state();
@@ -250,7 +250,6 @@ struct End {
 
 int mode_of(int flags, va_list arguments) { return (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0; }
 
-/// Runs backwards, a day with every look.
 time_t backwards(time_t now) {
   static std::atomic<long> looks{0};
   static const bool is_asked = std::getenv("FAULTS_CLOCK") != nullptr;

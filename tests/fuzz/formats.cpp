@@ -20,7 +20,7 @@ std::string safetensors_of(const std::vector<std::pair<std::string, Tensor>>& te
   return content_of(input_path("seed.safetensors"));
 }
 
-/// A file of another program, without the checksum that would refuse nearly everything that a fuzzer makes.
+/// Another program's file, without the checksum, which would refuse nearly every input of a fuzzer.
 std::string foreign_safetensors(std::string header, const std::string& data) {
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::string bytes;
@@ -83,7 +83,7 @@ Seeds token_file_seeds() {
 
 void read_token_file(const std::string& input) {
   constexpr std::size_t kVersionAt = 8, kIdsChecksumAt = 40, kChecksumAt = 56, kHeader = 64;
-  std::string repaired = input;  // whoever writes hostile files writes fitting checksums
+  std::string repaired = input;  // authors of hostile files write fitting checksums
   const auto put = [&](std::size_t at, std::uint64_t sum) {
     for (std::size_t i = 0; i < 8; ++i) repaired[at + i] = static_cast<char>(sum >> (8 * i) & 255);
   };

@@ -19,7 +19,7 @@ namespace {
 
 const tapeformer::Parser* chosen = nullptr;
 
-/// Tells the processes that libFuzzer starts which parser it is: they are given its own arguments alone.
+/// Names the parser to the processes that libFuzzer starts: they get only its own arguments.
 constexpr const char* kParser = "TAPEFORMER_FUZZ_PARSER";
 
 [[noreturn]] void write_seeds(const std::string& folder) {
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (*argc > 3 && std::strcmp((*argv)[2], "--seeds") == 0) write_seeds((*argv)[3]);
   if (started_by_libfuzzer) return 0;
   setenv(kParser, name.c_str(), 1);
-  // libFuzzer would take it for a folder of inputs.
+  // libFuzzer would take the name for a folder of inputs.
   std::copy(*argv + 2, *argv + *argc, *argv + 1);
   --*argc;
   return 0;

@@ -6,13 +6,13 @@
 
 namespace tapeformer {
 
-/// What reads bytes that somebody else wrote, for the fuzzer and for tests. A new one is two functions, in
-/// the file of its family, and a line of the table in parsers.cpp.
+/// A reader of untrusted bytes, for the fuzzer and for tests. A new one is two functions, in the file of its
+/// family, and a line of the table in parsers.cpp.
 struct Parser {
   const char* name;
   /// Small inputs that are accepted.
   std::vector<std::string> (*seeds)();
-  /// Reads an input, and what a program then does with what it has read. May throw a tapeformer::Error.
+  /// Reads an input and uses the result as a program would. May throw a tapeformer::Error.
   void (*read)(const std::string& input);
 };
 
@@ -20,21 +20,21 @@ const std::vector<Parser>& parsers();
 /// Throws: Error that lists the names
 const Parser& parser_named(const std::string& name);
 
-/// True if the parser accepts the input, and false if it throws an Error that names it. Everything else that
-/// is thrown goes on: nobody expects it.
+/// True if the parser accepts the input, and false if it throws an Error that names it. Passes on all other
+/// exceptions.
 bool accepts(const Parser& parser, const std::string& input);
 
 // For the parsers.
 
-/// A folder of this process, which is gone when it ends; the empty name is the folder itself.
+/// A file in a temporary folder of this process; the empty name is the folder itself.
 std::string input_path(const std::string& name = {});
-/// Replaces a file in it, and returns its path.
+/// Replaces a file in that folder, and returns its path.
 std::string put_input(const std::string& name, const std::string& bytes);
 std::string content_of(const std::string& path);
 /// Makes a folder there with copies of files of tests/golden, and returns its path.
 std::string golden_copy(const std::string& folder, const std::vector<std::string>& files);
 
-/// An input of several files, and the files again, of which the last ones may be missing, and then are empty.
+/// An input of several files, and the files again; the last ones may be missing, and then are empty.
 std::string joined(const std::vector<std::string>& files);
 std::vector<std::string> separated(const std::string& input, std::size_t count);
 

@@ -17,7 +17,7 @@ constexpr const char *kLanguageRuns[] = {"language_mha", "language_gqa", "langua
 
 std::string in_run(const char* run, const char* file) { return content_of(kRuns + std::string(run) + file); }
 
-/// A copy of a run, whose file of that name the input replaces.
+/// A copy of a run in which the input replaces the file of that name.
 std::string run_with(const char* run, const char* file, const std::string& input) {
   static std::map<std::string, std::string> copies;
   std::string& folder = copies[run];
@@ -31,7 +31,7 @@ std::string run_with(const char* run, const char* file, const std::string& input
   return folder;
 }
 
-/// Without the checksum, so that what a fuzzer changes of the tensors is read.
+/// Without the checksum, so that a fuzzer's changes to the tensors are read.
 std::string without_checksum(std::string checkpoint) {
   const std::size_t found = checkpoint.find("\"checksum\"");
   if (found != std::string::npos) checkpoint[found + 1] = 'C';

@@ -21,7 +21,7 @@ namespace {
 const std::size_t kMostChanges =
     static_cast<std::size_t>(random_cases(40));  // of one kind of a seed; a stride apart
 
-/// What is neither success nor an error of ours.
+/// An outcome that is neither success nor an Error.
 std::string surprise(const Parser& parser, const std::string& input) {
   try {
     accepts(parser, input);
@@ -31,7 +31,7 @@ std::string surprise(const Parser& parser, const std::string& input) {
   }
 }
 
-/// Where the numbers of a text begin.
+/// The positions at which the numbers of a text begin.
 std::vector<std::size_t> numbers_in(const std::string& text) {
   const auto is_digit = [&](std::size_t at) { return text[at] >= '0' && text[at] <= '9'; };
   std::vector<std::size_t> places;
@@ -40,8 +40,8 @@ std::vector<std::size_t> numbers_in(const std::string& text) {
   return places;
 }
 
-/// While it lives, memory beyond a gibibyte more than now is refused, as on a machine that has no more. Under
-/// a sanitizer, which has reserved terabytes, it does nothing.
+/// During its lifetime, memory beyond a gibibyte more than now is refused, as on a machine that has no more.
+/// Under a sanitizer, which has reserved terabytes, it does nothing.
 class MemoryLimit {
  public:
   MemoryLimit() {

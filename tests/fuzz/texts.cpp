@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-/// What a program does with pairs that it has read.
+/// Uses pairs as a program does after reading them.
 void use(std::vector<TextPair> pairs) {
   filter_by_words(pairs, 4, "pairs");
   split_by_source(pairs, count_sources(pairs) / 2, 1, "pairs");

@@ -23,7 +23,7 @@ TextSource source() {
   };
 }
 
-/// What a program does with a tokenizer that it has read.
+/// Uses a tokenizer as a program does after reading it.
 void use(const Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     tokenizer.bytes_of(id);
@@ -36,7 +36,7 @@ void use(const Tokenizer& tokenizer) {
   tokenizer.decode(tokenizer.encode(kText));
 }
 
-/// With the size and the checksum that fit: whoever writes hostile files writes those too.
+/// With a fitting size and checksum: authors of hostile files write those too.
 std::string repaired(const std::string& input) {
   const std::size_t end = std::min(input.find('\n'), input.size());
   const std::size_t kind = std::min(input.find(' '), end),

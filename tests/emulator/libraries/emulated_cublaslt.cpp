@@ -41,8 +41,8 @@ float rounded_to_tf32(float x) {
 }
 
 /// As choosy as any version of the library is known to be: an epilogue wants f32 or bf16, addresses and
-/// leading dimensions of 16 bytes; products of bf16 pairs of numbers. `addresses` are all of them, or their
-/// alignments, in one word.
+/// leading dimensions of 16 bytes; products of bf16 pairs of numbers. `addresses` are all of them or their
+/// alignments, combined by "or".
 bool is_possible(const StridedProducts& p, std::uintptr_t addresses, bool has_bias) {
   const auto fits = [&](std::size_t bytes) {
     const auto size = static_cast<std::uintptr_t>(bytes_of(p.factors)),

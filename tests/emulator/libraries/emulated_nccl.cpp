@@ -57,7 +57,7 @@ struct EmulatedNcclRank {
   std::size_t number;
   int device;
   std::size_t calls = 0;
-  std::function<void()> pending = nullptr;  // what the last call asked for, until the caller has asked twice
+  std::function<void()> pending = nullptr;  // the last call's work, until the caller has asked twice
   bool was_asked = false, is_aborted = false, is_finalized = false;
   ncclResult_t error = ncclSuccess;
 };
@@ -182,7 +182,7 @@ void queue_call(EmulatedNcclRank& rank, Call call) {
       *call.stream,
       [meeting, &rank, to = call.to, bytes = call.to_bytes] {
         if (!rank.is_aborted || meeting->is_done) return perform_once(*meeting);
-        std::memset(to, 0xFF, bytes);  // of an operation that was broken off nothing is known
+        std::memset(to, 0xFF, bytes);  // the result of an aborted operation is undefined
       },
       [meeting, clique, &rank] { meet(*meeting, *clique, rank); });
   call.position = call.stream->queued;

@@ -3,7 +3,7 @@
 // The part of NCCL that the library uses, played by the host for the emulated devices of one process: each
 // rank is a thread with a device of its own. Sums are taken in the order of the ranks, in the type of the
 // elements. Communicators are not blocking, and a call has happened only when ncclCommGetAsyncError says so.
-// What differs between the ranks, comes too early or goes on too long ends the program with a message.
+// Calls that differ between the ranks, come too early or take too long end the program with a message.
 
 #include <emulated_cuda.h>
 
@@ -58,13 +58,13 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
 
 namespace tapeformer::emulator {
 
-/// What tests say of the library.
+/// The behaviour that tests choose for the library.
 struct NcclLibrary {
   std::array<int, 3> versions{22809, 22809, 22809};  ///< for each device
   std::string why_missing;                           ///< it cannot be loaded; empty: it can
   /// True: operations happen as soon as all ranks have called them and their streams have come so far, which
-  /// finds work that does not wait for what is before it. False: as late as the rules allow, which finds what
-  /// does not wait for them.
+  /// finds operations that do not wait for earlier work. False: as late as the rules allow, which finds work
+  /// that does not wait for them.
   bool is_early = false;
   std::int64_t microseconds = 0;  ///< that an operation takes
   /// A call of `function` by `rank` that fails; ncclCommGetAsyncError tells it of an operation under way.
@@ -75,7 +75,7 @@ struct NcclLibrary {
     std::string text;
   };
   Fault fault;
-  /// Called with what is undefined on a real device; empty: ends the program.
+  /// Called on undefined behaviour of a real device; empty: ends the program.
   std::function<void(const std::string&)> complain;
 };
 inline NcclLibrary& nccl_library() {
