@@ -67,7 +67,7 @@ struct Course {
       return y;
     });
     optimizer->step(0.1);
-    return total.item();  // waits, and would tell what was wrong
+    return total.item();  // waits, and would report an error
   }
   std::string refused(const std::vector<Tensor>& batch) {
     return message_of<ShapeError>([&] { step(batch); });
@@ -80,7 +80,7 @@ struct Course {
   std::optional<CudaGraphCache> replay;
 };
 
-/// Steps as graphs give the same losses and weights as plain ones, and all batches are one graph: the first
+/// Steps as graphs give the same losses and weights as plain ones, and all batches share one graph: the first
 /// step has no memory for gradients yet, the third is captured.
 void check_one_graph(Course& plain, Course& graphs, const std::vector<std::vector<Tensor>>& batches) {
   for (const std::vector<Tensor>& batch : batches) CHECK(plain.step(batch) == graphs.step(batch));

@@ -23,7 +23,7 @@ const char* const kNoUse =
 
 void other_work() { FullDevice::block(kOfOthers); }
 
-/// A model whose steps draw, next to one that goes the same way without graphs.
+/// A model whose steps draw, next to one that takes the same steps without graphs.
 struct Pair {
   explicit Pair(Index most_graphs = CudaGraphCache::kMostGraphs) : replay(model.state(), most_graphs) {}
 
@@ -61,8 +61,8 @@ TEST_CASE("graphs are evicted when other work finds no memory, and captured agai
     if (i % 6 == 5) other_work();
   }
   pair.check(1, 5, 24, 4);
-  CHECK(pair.replay.refusal() == "");  // each graph was of use before it was evicted
-  Pair again;                          // what was computed has not changed under other work
+  CHECK(pair.replay.refusal() == "");  // each graph was used before it was evicted
+  Pair again;                          // other work has not changed the results
   for (Index i = 0; i < 30; ++i) CHECK(same(again.step(), results[static_cast<std::size_t>(i)]));
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("an evicted graph makes room for another") {
   other_work();
   for (Index i = 0; i < 3; ++i) pair.step("b");
   pair.check(2, 2, 2, 1);
-  for (Index i = 0; i < 2; ++i) pair.step("a");  // and now there is none left
+  for (Index i = 0; i < 2; ++i) pair.step("a");  // and now no memory is left
   pair.check(4, 2, 2, 1);
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("graphs that are evicted too early to pay are no longer captured, and 
 }
 
 TEST_CASE("a result that finds no room next to its graph evicts it, and is right") {
-  // How much memory a graph takes on a real device is not known.
+  // The memory of a graph on a real device is unknown.
   if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
   constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
   const Index rows = static_cast<Index>(kOfResult * FullDevice::unit() / sizeof(double)) / 40;

@@ -31,7 +31,7 @@ Tensor random_tokens(const Shape& shape, Generator& random, Index below = kTrain
 DecoderOnly language_model() {
   DecoderOnlyConfig config;
   config.vocabulary = kTrainedVocabulary, config.context = 8, config.layers = 2, config.attention.heads = 2;
-  config.width = 32, config.feed_forward = 32;  // heads of 16, as tensor cores take them
+  config.width = 32, config.feed_forward = 32;  // heads of 16, as tensor cores need
   config.embedding_dropout = config.attention.dropout = config.residual_dropout = 0.25;
   Generator random(test_seed(5));
   DecoderOnly model(config, random);

@@ -57,7 +57,7 @@ TEST_CASE("a multiply-add counts as 2, and each gradient is a product of its own
   CHECK(profile.flops(true) == 0);
   tape.gradients(sum(z) + sum(w), {x, weight, shared});
   CHECK(profile.flops(false) == 420 + 2 * 336);
-  // z gives dy alone, for nobody wants the gradient of `stack`; w gives two, linear gives two.
+  // z gives only dy, as the gradient of `stack` is not wanted; w gives two, linear gives two.
   CHECK(profile.flops(true) == 336 + 2 * 336 + 2 * 420);
   for (const ProfileLine& line : profile.lines()) {
     if (line.op == "linear" && line.backward) CHECK(line.flops == 840);

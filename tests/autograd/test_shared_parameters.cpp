@@ -59,7 +59,7 @@ TEST_CASE("tensors go from thread to thread, which read them, record them again 
   });
   const Parameter weight(values({3}));
   for (int i = 0; i < kTensors; ++i) {
-    Tape tape;  // of this thread; what it has computed leaves without it
+    Tape tape;  // of this thread; its results outlive it
     const Tensor x = (weight * static_cast<double>(i)).detach();
     const std::lock_guard<std::mutex> lock(mutex);
     queue.push_back(x);

@@ -37,7 +37,7 @@ inline void on_gpus(int size, const OnGpu& body, double limit_seconds = 20) {
   });
 }
 
-/// While it lives, the emulated NCCL is as a test wants it.
+/// During its lifetime, the emulated NCCL behaves as a test wants.
 struct EmulatedNccl {
   ~EmulatedNccl() { emulator::nccl_library() = {}; }
   emulator::NcclLibrary* operator->() { return &emulator::nccl_library(); }

@@ -90,7 +90,7 @@ inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
                                                 const std::vector<Tensor>& start = {}) {
   std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
   reference::as_ranks(size, [&](Communicator& ranks) {
-    const RanksCase model(run.type, ranks.rank());  // of which those of rank 0 count
+    const RanksCase model(run.type, ranks.rank());  // rank 0's parameters count
     for (std::size_t i = 0; i < start.size() && ranks.rank() == 0; ++i)
       model.parameters()[i].value().copy_from(start[i]);
     DataParallel parallel(shared(ranks), model.parameters(), {256, run.sharded});

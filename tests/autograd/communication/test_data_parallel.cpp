@@ -18,7 +18,7 @@ namespace {
 
 using Log = std::vector<std::string>;
 
-/// One of two ranks, of which the other has the same tensors: sums are twice as large. Notes what starts.
+/// One of two ranks with the same tensors: sums are twice as large. Notes the calls that start.
 class Twins : public Communicator {
  public:
   explicit Twins(Log& log) : Communicator(0, 2), log_(log) {}
@@ -106,7 +106,7 @@ TEST_CASE("buckets are sent in order while backward continues") {
     pass(parallel);
     CHECK(log == Log{"third", "second", "all_reduce 32", "all_reduce 48", "first", "all_reduce 16", "end"});
   }
-  {  // a frozen parameter is nothing to wait for, one that the loss does not depend on is
+  {  // frozen parameters are not waited for; parameters that the loss does not depend on are
     Parameter frozen(Tensor::full({60}, 1, DType::f64)), unused(Tensor::full({80}, 1, DType::f64));
     frozen.set_trainable(false);
     DataParallel parallel(std::make_shared<Twins>(log), {first, unused, second, third, frozen}, {64, false});

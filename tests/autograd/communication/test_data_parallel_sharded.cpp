@@ -32,7 +32,7 @@ double error_of(const std::vector<std::vector<Tensor>>& ranks, const std::vector
   return error;
 }
 
-/// Shows what an optimizer keeps.
+/// Shows the state of an optimizer.
 struct Keeper : Sgd {
   explicit Keeper(std::vector<Parameter> parameters) : Sgd(std::move(parameters), {0.9, 0}) {}
   Index bytes() const {

@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// An environment with these variables of launchers and no others, until it goes.
+/// During its lifetime, the environment has these variables of launchers and no others.
 class Environment {
  public:
   explicit Environment(const std::vector<std::pair<const char*, const char*>>& variables) {

@@ -30,7 +30,7 @@ double sum_at(int size, Index i) {
 }
 Values read(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64).to_vector<double>(); }
 
-/// Why the ranks of `size` threads cannot come together; `device_of` chooses their GPUs.
+/// Why the ranks of `size` threads cannot meet; `device_of` chooses their GPUs.
 std::string refusal(int size, const std::function<int(int)>& device_of) {
   return message_of<CommunicationError>([&] {
     as_ranks(size,
@@ -100,7 +100,7 @@ TEST_CASE("operations run after the kernels before them, and before the kernels 
         const Tensor twice = add(x, x);
         of_y.wait();
         const Tensor both = add(twice, y);
-        x.copy_from(Tensor::zeros({kCount}, DType::f64, Device::cpu()));  // is behind all of that
+        x.copy_from(Tensor::zeros({kCount}, DType::f64, Device::cpu()));  // comes after all of that
         const Values got = read(both);
         for (Index i = 0; i < kCount; ++i)
           CHECK(got[static_cast<std::size_t>(i)] == (2 * round + 1) * sum_at(2, i) + 2 * round);
@@ -148,7 +148,7 @@ TEST_CASE("a graph holds no communication; the step runs kernel by kernel and sa
     }
     CHECK(graphs.counts().captured == 0);
     CHECK(graphs.refusal() == "[cuda] a graph cannot hold communication between processes");
-    // Nor does one wait for what was started outside, which a replay would not wait for.
+    // Nor does one wait for operations started outside, for which a replay would not wait.
     const Tensor x = own_numbers(gpus.rank(), DType::f64, device);
     Communication communication = gpus.all_reduce(x);
     {

@@ -5,7 +5,7 @@
 
 using namespace tapeformer;
 
-// On machines of one GPU no other case calls NCCL.
+// On machines with one GPU no other case calls NCCL.
 TEST_CASE("a rank that is alone keeps its numbers") {
   if (cuda::device_count() == 0) {
     MESSAGE("skipped: " << cuda::availability());

@@ -12,7 +12,7 @@ constexpr double kLimit = 0.3;  // seconds
 
 Tensor ones(Device device) { return Tensor::full({4}, 1, DType::f32, device); }
 
-/// True if the device works, and holds what it is told to.
+/// True if the device computes correctly.
 bool is_well(Device device) {
   const Tensor x = ones(device);
   return add(x, x).to_vector<float>() == std::vector<float>(4, 2);
@@ -27,7 +27,7 @@ TEST_CASE("a rank that waits longer than the limit throws from then on, wherever
       [](Communicator& gpus, Device device) {
         const Tensor x = ones(device);
         gpus.all_reduce(x).wait();
-        if (gpus.rank() == 1) return;  // and comes no more
+        if (gpus.rank() == 1) return;  // and takes no further part
         gpus.set_step(7);
         const std::string message =
             "[all_reduce] rank 0 has waited 0.3 s for all 2 ranks to take part; got f32[4] at step 7; see "

@@ -51,7 +51,7 @@ TEST_CASE("a configuration is an object of its fields, except those without a va
   read_fields(Json::parse(R"({"closed":true,"none":2,"sign":"minus","list":["x"]})"), fields_of(read));
   CHECK_FALSE(read.open);
   CHECK(read.sign == Sign::minus);
-  read_fields(Json::parse(R"({"sign":false})"), fields_of(read));  // of a file from before it had a name
+  read_fields(Json::parse(R"({"sign":false})"), fields_of(read));  // from an older file
   CHECK(read.sign == Sign::plus);
   CHECK(read.none == 2);
   CHECK(read.list == std::vector<std::string>{"x"});

@@ -35,7 +35,7 @@ inline Tensor numbers(double value) { return Tensor::full({kCount}, value, DType
 inline double* on_device(const Tensor& x) { return x.address<double>(); }
 inline void fill(void* to, double value) { cuda::fill(0, DType::f64, kCount, value, to); }
 
-/// The graph of what `work` queues.
+/// A graph of the work that `work` queues.
 inline std::unique_ptr<cuda::Graph> captured(const std::function<void()>& work,
                                              std::int64_t expected_bytes = 0) {
   cuda::Capture capture(0, expected_bytes);

@@ -86,7 +86,7 @@ TEST_CASE("a block that does not fit a hole of a few percent costs little more m
         void* const hole = cuda::allocate(0, kHole);
         void* const behind = cuda::allocate(0, 512);
         cuda::release(0, hole, kHole);
-        cuda::release(0, cuda::allocate(0, kLarge), kLarge);  // it does not fit before what is behind
+        cuda::release(0, cuda::allocate(0, kLarge), kLarge);  // it does not fit before the next block
         cuda::release(0, behind, 512);
       },
       kLarge + 512);

@@ -48,7 +48,7 @@ TEST_CASE("the source of an upload may be changed at once, however many uploads 
     std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
   }
   const DeviceBlock other(4);
-  CHECK_NOTHROW(cuda::fill(0, DType::f32, 1, 0, other.memory));  // that some are not done is not an error
+  CHECK_NOTHROW(cuda::fill(0, DType::f32, 1, 0, other.memory));  // unfinished copies are not an error
   for (std::size_t i = 0; i < kUploads; ++i) {
     CHECK(downloaded(0, blocks[i]->memory, kBytes) == pattern(kBytes, i));
   }

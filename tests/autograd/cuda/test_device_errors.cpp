@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Does what a kernel does when it finds an error.
+/// Reports an error as a kernel does.
 void leave_error(cuda::DeviceErrorSlot* watch, std::int64_t position, std::int32_t value) {
   watch->value = value;
   watch->position = position;

@@ -27,7 +27,7 @@ TEST_CASE("captured work does not run, and a graph runs as often as it is launch
   graph->launch();
   CHECK(y.at(999) == 1);
   CHECK(z.at(0) == 2);
-  fill(on_device(x), 7);  // behind the first launch, before the second
+  fill(on_device(x), 7);  // after the first launch, before the second
   graph->launch();
   CHECK(y.at(0) == 7);
   CHECK(z.at(0) == 1);
@@ -66,7 +66,7 @@ TEST_CASE("a capture that needs too much memory is refused, and nothing is captu
 }
 
 TEST_CASE("a graph that finds no memory is not made, and the device keeps working") {
-  // How much memory a graph takes on a real device is not known.
+  // The memory of a graph on a real device is unknown.
   if (!FullDevice::is_possible() || cuda::device_name(0).find("emulated") != 0) return;
   const Tensor x = numbers(1), y = numbers(2);
   const FullDevice full(1);
@@ -97,7 +97,7 @@ TEST_CASE("an allocation that finds no memory evicts graphs, and their results s
     const auto one = captured([&] { works(x, 7); });
     const auto other = captured([&] { works(y, 8); });
     one->launch();
-    other->launch();  // both may be running yet
+    other->launch();  // both may still be running
     CHECK_FALSE(one->is_evicted());
     const std::size_t bytes = 6 * FullDevice::unit();
     void* const block = for_upload ? cuda::allocate_for_upload(0, bytes) : cuda::allocate(0, bytes);

@@ -18,7 +18,7 @@ NumericDerivative derivative_of(const std::function<double(double)>& f, double w
   return differences_of(f).extrapolated(0, wanted);
 }
 
-/// Four elements with derivatives of 1, of which the differences are off by 1e-6, 3e-8, 3e-9 and 0.
+/// Four elements with derivatives of 1, whose differences are off by 1e-6, 3e-8, 3e-9 and 0.
 std::vector<ComparedElement> four_elements() {
   return {{10, 1, 1 + 1e-6}, {11, 1, 1 + 3e-8}, {12, 1, 1 + 3e-9}, {13, 1, 1}};
 }

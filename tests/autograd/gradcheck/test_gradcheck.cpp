@@ -112,7 +112,7 @@ TEST_CASE("a right gradient passes where the function bends too much for the ste
   const Tensor x = values({-0.05, 0.02, 0.01});
   for (const double sharpness : {10., 100., 1000.})
     CHECK(gradcheck([&] { return softmax(sharpness * x); }, {{"x", x}}, options).passed());
-  const Tensor positive = values({5e-4});  // the step leads to where there is no logarithm
+  const Tensor positive = values({5e-4});  // the step leads to a negative number
   CHECK(gradcheck([&] { return log(positive); }, {{"x", positive}}).passed());
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is repo
   CHECK(text.find("first  shift                                    zero in theory     absolute ") !=
         std::string::npos);
   CHECK(text.find("relative", text.find("shift")) == std::string::npos);
-  const auto wrong = [&] {  // the same derivative, and a backward that takes it for another
+  const auto wrong = [&] {  // the same derivative, with a backward of another
     return record("wrong", {shift}, {}, softmax(x.detach() + shift.detach()),
                   [](const Tensor& dy, const Gradients& into) { into[0] += sum(dy); });
   };

@@ -37,7 +37,7 @@ Parts failed_parts(const GradcheckReport& report) {
   return parts;
 }
 
-/// "x: it gets no gradient; " for each fault that is known.
+/// "x: it gets no gradient; " for each reported fault.
 std::string faults(const GradcheckReport& report) {
   std::string all;
   report.for_each_part([&](const char*, const std::vector<GradcheckInput>& part) {
@@ -47,7 +47,7 @@ std::string faults(const GradcheckReport& report) {
   return all;
 }
 
-/// y = x^3 whose plain backward has the slope a x^2, and whose recorded pass takes it for b x^3.
+/// y = x^3 whose plain backward has the slope a x^2, and whose recorded pass computes b x^3.
 Tensor cube(const Tensor& x, double a, double b) {
   return record_fused(
       "cube", {x}, {x}, pow(x.detach(), 3),
@@ -141,7 +141,7 @@ TEST_CASE("a pass that gives other bits the next time is reported with the input
     CHECK_BELOW(report.repeated_inputs[0].absolute_error, 1e-14);
   }
   passes = 0;
-  CHECK(gradcheck(function, {{"x", x}, {"y", y}}).passed());  // unless it is not asked for
+  CHECK(gradcheck(function, {{"x", x}, {"y", y}}).passed());  // it is optional
 }
 
 TEST_CASE("an input that gets no gradient although the function depends on it is reported by name") {
@@ -194,7 +194,7 @@ TEST_CASE("inputs that share memory are checked by the sum of their gradients") 
     const Shared s;
     GradcheckOptions options = every_mode(directions);
     options.second_order = true;
-    const auto function = [&] {  // the tape knows nothing of what x and row share
+    const auto function = [&] {  // the tape does not know that x and row share memory
       return matmul(s.x, s.weight) * s.x + reshape(exp(s.row), {2, 2});
     };
     const GradcheckReport report =

@@ -20,7 +20,7 @@ using namespace tapeformer;
 namespace {
 
 /// One to four random pieces, one after another, each smooth and with parameters of its own. Temperatures go
-/// up to e^4 and what is divided by down to 0.05, so that many differences are too coarse at the usual step.
+/// up to e^4 and divisors down to 0.05, so that many differences are too coarse at the usual step.
 class RandomLayer {
  public:
   explicit RandomLayer(std::uint64_t seed) : random_(seed) {
@@ -117,7 +117,7 @@ GradcheckOptions options_for(std::uint64_t seed) {
   return options;
 }
 
-/// None may be called wrong. Pieces that cancel what others blew up may round too much to tell: that is rare.
+/// None may be called wrong. Rarely, pieces that cancel the growth of others round too much to tell.
 void check_random_layers(int count) {
   int untold = 0;
   for (int i = 0; i < count; ++i) {

@@ -11,7 +11,7 @@
 
 namespace tapeformer {
 
-/// Another TAPEFORMER_ATTENTION for as long as it lives.
+/// Another TAPEFORMER_ATTENTION during its lifetime.
 class AttentionBy {
  public:
   explicit AttentionBy(const char* path) {

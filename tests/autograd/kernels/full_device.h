@@ -14,7 +14,7 @@ namespace tapeformer {
 /// Make it before there are graphs, which it would evict.
 class FullDevice {
  public:
-  /// False where there is no GPU, or memory is managed: such does not run out.
+  /// False where there is no GPU, or memory is managed, which does not run out.
   static bool is_possible() {
     if (cuda::device_count() == 0) MESSAGE("skipped: " << cuda::availability());
     return cuda::device_count() > 0 && !cuda::is_host_readable();

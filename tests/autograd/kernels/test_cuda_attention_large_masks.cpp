@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-// Finite masks over whole rows, in bf16: beside them the logarithm of a row's sum is rounded away.
+// Finite masks over whole rows, in bf16: the logarithm of a row's sum is rounded away.
 using namespace tapeformer;
 
 namespace {
@@ -35,7 +35,7 @@ TEST_CASE("rows under a large finite mask have the gradients of the plain formul
         options.mask = thirds_covered(by, shape[0], keys);
         if (modifies) options.score_function = ScoreFunction::softcap, options.score_parameter = values({2});
         const Tensor seed = as_type(host_normal({1, shape[0], 2, 16}, random), DType::bf16);
-        // Scores in f32 are rounded beside the mask as the kernels round them.
+        // Scores in f32 are rounded after adding the mask, as in the kernels.
         const auto by_formula = [&](const std::vector<Tensor>& x) {
           AttentionOptions single = moved(options, Device::cpu());
           for (Tensor* modifier : modifiers_of(single)) *modifier = modifier->to(DType::f32);

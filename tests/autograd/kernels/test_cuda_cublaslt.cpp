@@ -7,7 +7,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// While it lives, the emulated library answers so.
+/// During its lifetime, the emulated library answers so.
 class Library {
  public:
   explicit Library(const emulator::MatmulLibrary& answers) { emulator::matmul_library() = answers; }

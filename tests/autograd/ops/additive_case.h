@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// f(i, query, key, weight) for every pair of every head: its place in [B, H, T, S], and where the rows of D
-/// numbers begin that it is made of.
+/// f(i, query, key, weight) for every pair of every head: its place in [B, H, T, S], and the beginnings of
+/// its rows of D numbers.
 template <class F>
 void each_pair(const AttentionInputs& in, const F& f) {
   const Index T = in.T(), H = in.H(), S = in.S(), G = in.G(), D = in.query.size(3);
@@ -57,7 +57,7 @@ inline AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tens
   return result;
 }
 
-/// The most by which what is computed in `type` may be off from the oracle's.
+/// The largest allowed differences between results computed in `type` and the oracle's.
 inline AttentionOracle additive_rounding(const AttentionInputs& inputs, const Tensor& weights,
                                          const AttentionOptions& options, const Tensor& dy,
                                          const AttentionOracle& exact, DType type) {

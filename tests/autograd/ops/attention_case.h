@@ -105,7 +105,7 @@ class LeftIn {
   }
 
  private:
-  /// What query (b, t) sees but for the mask.
+  /// The keys that query (b, t) sees, apart from the mask.
   std::vector<bool> keys_of(const AttentionMasks& masks, Index b, Index t) const {
     std::vector<bool> seen(static_cast<std::size_t>(S_));
     if (masks.query_mask.defined() && masks.query_mask.at(b * T_ + t) == 0) return seen;
@@ -134,8 +134,7 @@ struct AttentionOracle : OpResult {
   std::vector<Tensor> modifiers;
 };
 
-/// `raw` [B, H, T, S] are scores made otherwise than from products, if defined: queries and keys then get no
-/// gradient.
+/// `raw` [B, H, T, S], if defined, are scores that are not products: queries and keys then get no gradient.
 inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                         const Tensor& seed, const Tensor& raw = {}) {
   const AttentionInputs in = on_cpu(inputs);
@@ -218,8 +217,8 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
 using AttentionFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 inline constexpr AttentionFunction kAttentionPaths[] = {scaled_dot_product_attention, composed_attention};
 
-/// The operation; inputs after query, key and value replace modifiers_of(options), and without such those of
-/// the options are converted.
+/// The operation; inputs after query, key and value replace modifiers_of(options); without them, those of the
+/// options are converted.
 inline Op attention_by(AttentionFunction function, const AttentionOptions& options) {
   return [=](const std::vector<Tensor>& in) {
     return function(in[0], in[1], in[2], with_modifiers(options, in, 3));
@@ -228,8 +227,8 @@ inline Op attention_by(AttentionFunction function, const AttentionOptions& optio
 
 inline double largest(const Tensor& x) { return absolute_error(x, Tensor::zeros(x.shape(), x.dtype())); }
 
-/// The worst of y's error and the gradients', each max |a - b| over max |b|. A gradient below `least` of the
-/// largest one, which theory cancels (dq where one key is seen), is measured by that.
+/// The worst error of y and the gradients, each max |a - b| over max |b|. The error of a gradient below
+/// `least` of the largest one, which cancels in theory (dq where one key is seen), is relative to that.
 inline double attention_error(const OpResult& got, const OpResult& expected, double least = 1e-9) {
   double worst = relative_error(got.y, expected.y), most = 0;
   for (const Tensor& dx : expected.gradients) most = std::max(most, largest(dx));

@@ -47,9 +47,8 @@ inline ScoreValue score_value(const AttentionOptions& options, Index head, doubl
   }
 }
 
-/// The most by which a function of a score that is off by `off` may be off in arithmetic of roundoff u, its
-/// parameter rounded too: |f'| is at most 1 or c, and an argument of tanh off by e moves its derivatives by
-/// at most e.
+/// The largest error of a function of a score that is off by `off` in arithmetic of roundoff u, its parameter
+/// rounded too: |f'| is at most 1 or c, and an argument of tanh off by e moves its derivatives by at most e.
 inline ScoreValue score_rounding(const AttentionOptions& options, Index head, double score, double off,
                                  double u) {
   constexpr double kFew = 8;
@@ -67,7 +66,7 @@ inline ScoreValue score_rounding(const AttentionOptions& options, Index head, do
   }
 }
 
-/// What is added to the function of the score of pair i of `scores` [B, H, T, S], whose key lies `distance`
+/// The terms added to the function of the score of pair i of `scores` [B, H, T, S], whose key lies `distance`
 /// after the query's position.
 inline double added_at(const AttentionOptions& options, const Shape& scores, Index i, Index distance) {
   const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
@@ -92,7 +91,7 @@ class ModifierSums {
     sinks_ = zeros(options.sinks);
   }
 
-  /// For pair i: what goes to biases, and to the parameter.
+  /// For pair i: the gradients of biases and of the parameter.
   void add(Index i, Index distance, double of_value, double of_parameter) {
     const Index h = i / (scores_[2] * scores_[3]) % scores_[1];
     if (mask_.defined()) {

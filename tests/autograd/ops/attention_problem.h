@@ -13,7 +13,7 @@ inline Index any_of(std::initializer_list<Index> choices, Generator& random) {
 
 inline bool once_in(Index n, Generator& random) { return random.below(n) == 0; }
 
-/// Starts of N sequences, some of them empty, that rise from 0 to `end`; often at borders of tiles.
+/// Starts of N sequences, some of them empty, from 0 to `end`; often at borders of tiles.
 inline Tensor random_starts(Index N, Index end, Generator& random) {
   const Tensor starts = random_ids({N + 1}, end + 1, random);
   const auto step = static_cast<std::int32_t>(any_of({1, 32, 64}, random));
@@ -24,7 +24,8 @@ inline Tensor random_starts(Index N, Index end, Generator& random) {
   return starts;
 }
 
-/// bool or additive, of size 1 along the axes whose bits `repeated` has, some rows and elements left out.
+/// bool or additive, of size 1 along the axes whose bits are set in `repeated`, some rows and elements
+/// masked.
 inline Tensor random_pair_mask(const Shape& scores, bool additive, Index repeated, Generator& random) {
   Shape shape = scores;
   for (int axis = 0; axis < 4; ++axis) {
@@ -50,12 +51,12 @@ inline Tensor random_row_mask(const Shape& shape, Generator& random) {
   return mask;
 }
 
-/// One attention in a few numbers, which one line of text holds: what they leave open, the seed decides.
+/// One attention as a few numbers, written as one line of text; the seed decides the rest.
 struct AttentionProblem {
   Index seed = 0;
   Index batch = 1, groups = 1, repeats = 1;  // B, G, H / G
   Index queries = 1, keys = 1, key_width = 1, value_width = 1;
-  Index sequences = 0, own_keys = 0;  // packed, none for 0; and with starts of their own for the keys
+  Index sequences = 0, own_keys = 0;  // packed, 0: not; and with starts of their own for the keys
   Index causal = 0, top_left = 0, prefix = 0, before = kUnlimited, after = kUnlimited, lengths = 0;
   Index key_mask = 0, query_mask = 0;
   Index mask = 0, repeated = 0;                              // 1 bool, 2 additive; see random_pair_mask()
@@ -74,7 +75,7 @@ struct ProblemField {
   Index simplest;
 };
 
-/// What shrinks best comes first.
+/// Fields that are best shrunk come first.
 inline constexpr ProblemField kProblemFields[] = {
     {"B", &AttentionProblem::batch, 1},
     {"G", &AttentionProblem::groups, 1},
@@ -109,7 +110,7 @@ inline constexpr ProblemField kProblemFields[] = {
     {"block_size", &AttentionProblem::block_size, 0},
 };
 
-/// "seed=3 T=5 causal=1": what is not simplest.
+/// "seed=3 T=5 causal=1": the fields that are not simplest.
 inline std::string text_of(const AttentionProblem& problem) {
   std::string text = "seed=" + std::to_string(problem.seed);
   for (const ProblemField& field : kProblemFields) {
@@ -119,7 +120,7 @@ inline std::string text_of(const AttentionProblem& problem) {
   return text;
 }
 
-/// Throws: std::invalid_argument naming what text_of() does not write.
+/// Throws: std::invalid_argument naming any part that text_of() does not write.
 inline AttentionProblem problem_of(const std::string& text) {
   AttentionProblem problem;
   std::istringstream words(text);
@@ -182,7 +183,7 @@ struct AttentionCase {
   AttentionOptions options;
 };
 
-/// Each part is drawn from a stream of its own, so that it stays as it is when another part goes.
+/// Each part is drawn from a stream of its own, so that it does not change when another part is removed.
 inline AttentionCase case_of(const AttentionProblem& p) {
   std::uint64_t part = 0;
   const auto stream = [&] { return Generator(static_cast<std::uint64_t>(p.seed), part++); };

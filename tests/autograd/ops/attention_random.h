@@ -29,7 +29,7 @@ inline std::string description(const AttentionCase& c) {
          std::to_string(o.dropout);
 }
 
-/// Per query [B, T, H] and per key [B, S, G]: is any pair of it left in?
+/// Per query [B, T, H] and per key [B, S, G]: is any of its pairs unmasked?
 struct Touched {
   std::vector<bool> queries, keys;
 };
@@ -49,7 +49,7 @@ inline Touched touched(const AttentionCase& c) {
   return result;
 }
 
-/// Copies of the inputs with junk in the rows that the masks leave out.
+/// Copies of the inputs with junk in the masked rows.
 inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
   const Touched real = touched(c);
   const auto spoil = [&](const Tensor& x, const std::vector<bool>& is_real) {
@@ -61,7 +61,7 @@ inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
   return {spoil(c.in.query, real.queries), spoil(c.in.key, real.keys), spoil(c.in.value, real.keys)};
 }
 
-/// The gradients of query, key and value are exactly zero in the rows that the masks leave out.
+/// The gradients of query, key and value are exactly zero in masked rows.
 inline void check_untouched(const AttentionCase& c, const std::vector<Tensor>& gradients) {
   const Touched real = touched(c);
   for (std::size_t k = 0; k < 3; ++k) {

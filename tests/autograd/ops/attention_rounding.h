@@ -8,21 +8,21 @@
 
 namespace tapeformer {
 
-/// Unit roundoffs where a kernel rounds to bf16 what it has computed in `type`; 0 where it does not.
+/// Unit roundoffs where a kernel rounds values computed in `type` to bf16; 0 where it does not.
 struct RoundedToBf16 {
   double weights = 0;  ///< of the forward pass, before they are multiplied by values
   double factors = 0;  ///< weights and gradients of scores in the backward pass, before their products
   double results = 0;
 };
 
-/// The most by which outputs, gradients, weights and gradients of scores that are computed in `type` from
-/// rounded inputs may be off from the oracle's: whatever the tiles, their order, and what is fused. Scores
-/// that are made otherwise than from products are `raw`, and may be off by `of_scores` [B, H, T, S] besides.
+/// The largest errors, relative to the oracle, of outputs, gradients, weights and gradients of scores that
+/// are computed in `type` from rounded inputs: whatever the tiles, their order, and the fused operations.
+/// `raw` are scores that are not products; they may be off by another `of_scores` [B, H, T, S].
 ///
-/// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum that it is
-/// divided by; what is made of weights adds up their errors and its own roundings. Rounding a factor to bf16
+/// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum by which it is
+/// divided; sums over weights add up their errors and their own roundings. Rounding a factor to bf16
 /// moves each product by its share: an output by sum w |v|, for example. The kernels take the row's sum of
-/// weights times their gradients as dy y, so it is off by what y is off, and with it each score's gradient.
+/// weights times their gradients as dy y, so the error of y is that of it and of each score's gradient.
 inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                           const Tensor& seed, const AttentionOracle& exact, DType type,
                                           const Tensor& of_scores = {}, const RoundedToBf16& rounded = {},
@@ -79,7 +79,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       function[i] = score_value(options, h, score);
       function_error[i] = score_rounding(options, h, score, of_score, u);
       if (options.score_function != ScoreFunction::none) size = std::fabs(function[i].value);
-      // The score with what is added, and as an argument of exp: less the largest, to base 2 perhaps.
+      // The score with added terms, and as an argument of exp: less the largest, perhaps to base 2.
       const double bias = added_at(options, scores, row * S + s, s - place.first - place.position),
                    added = std::fabs(bias);
       if (function[i].value + bias > largest) largest = function[i].value + bias, likeliest = s;
@@ -97,7 +97,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       weight_error[i] = is_softmax ? w[s] * std::expm1(off[i] + of_total) + underflow
                                    : w[s] * ((1 - w[s]) * std::expm1(off[i]) + kFew * u) + underflow;
       bound.weights.data<double>()[row * S + s] = weight_error[i];
-      spread[i] = 0;  // sum |dy v|: the size of what its dscore is made of
+      spread[i] = 0;  // sum |dy v|: the size of the terms of its dscore
       for (Index e = 0; e < E; ++e) {
         const double v = std::fabs(value[at_s(s, E) + e]), d = std::fabs(seed_at[at_t(E) + e]);
         y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights) * w[s]);
@@ -111,7 +111,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       of_y += rounded.results * (std::fabs(exact.y.at(at_t(E) + e)) + of_y);
       if (rounded.results > 0) of_product += of_y * std::fabs(seed_at[at_t(E) + e]);
     }
-    double total = 0;  // sum w |dy v|, an upper bound of what all have in common
+    double total = 0;  // sum w |dy v|, an upper bound of their common part
     for (const Index s : seen) total += w[s] * spread[static_cast<std::size_t>(s)];
     for (const Index s : seen) {
       const auto i = static_cast<std::size_t>(s);

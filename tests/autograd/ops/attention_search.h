@@ -14,13 +14,13 @@
 namespace tapeformer {
 
 // Random attention problems, as many as the environment asks for, by each way of computing them, against
-// plain loops in f64. A problem that comes out wrong is replaced by simpler ones that do too, and printed as
-// a line that runs it again:
-//   TAPEFORMER_ATTENTION_CASES  how many by each way; as many as a test run has time for without it
-//   TAPEFORMER_ATTENTION_SEED   the first problem's; others count on from it
-//   TAPEFORMER_ATTENTION_CASE   what such a line says: a way and its only problem
+// plain loops in f64. A problem with a wrong result is replaced by simpler ones that also fail, and printed
+// as a line that runs it again:
+//   TAPEFORMER_ATTENTION_CASES  their number by each way; without it, as many as a test run has time for
+//   TAPEFORMER_ATTENTION_SEED   of the first problem; others count up from it
+//   TAPEFORMER_ATTENTION_CASE   the text of such a line: a way and its only problem
 
-/// What plain loops compute, and how far off roundings may lead.
+/// The results of plain loops, and bounds of the errors of rounding.
 struct ExpectedAttention {
   OpResult exact, bound;
 };
@@ -37,9 +37,9 @@ inline ExpectedAttention expected_attention(const AttentionCase& c, const Tensor
 struct AttentionPath {
   std::string name;
   DType type;
-  /// Output and gradients, or the output alone.
+  /// Output and gradients, or only the output.
   std::function<OpResult(const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem)> run;
-  /// Makes any problem one that this path supports, and leaves alone one that it does.
+  /// Makes any problem one that this path supports, and leaves supported ones unchanged.
   std::function<void(AttentionProblem&)> fit = [](AttentionProblem&) {};
   RoundedToBf16 rounded = {};
   /// Whether it takes modifiers of the scores, as inputs after the others.
@@ -73,8 +73,8 @@ inline AttentionPath path_by(const std::string& name, DType type, Device device,
   return path;
 }
 
-/// Some keys and some of the queries that do not see them get one entry each whose product overflows, where
-/// all others have a zero: scores of masked pairs are infinite.
+/// Some keys, and some queries that do not see them, get one entry each whose product overflows, where all
+/// others have a zero: scores of masked pairs are infinite.
 inline void overflow_masked(const AttentionCase& c, double large, Generator& random) {
   const AttentionInputs& in = c.in;
   const LeftIn left_in(moved(c.options, Device::cpu()), in);
@@ -90,7 +90,7 @@ inline void overflow_masked(const AttentionCase& c, double large, Generator& ran
   }
 }
 
-/// x with something that is not a number to compute with in the rows of its last axis that are not real.
+/// x with unusable numbers in the rows of its last axis that are not real.
 inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const AttentionProblem& problem) {
   constexpr double kJunk[] = {kNan, kInfinity, -kInfinity, 3e38};
   constexpr Index kKinds = 4;
@@ -148,8 +148,8 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
   return wrong_in(got, expected, path);
 }
 
-/// The simplest problem found that the path still gets wrong: number by number, as simple as it may be, or
-/// half as far from there, or one less, with the same seed or another.
+/// The simplest problem found on which the path still fails: each number in turn is made as simple as it may
+/// be, or half as far from there, or one less, with the same seed or another.
 inline AttentionProblem simplest_wrong(const AttentionPath& path, AttentionProblem problem) {
   const auto replace = [&](const ProblemField& field, Index value) {
     AttentionProblem next = problem;
@@ -158,7 +158,7 @@ inline AttentionProblem simplest_wrong(const AttentionPath& path, AttentionProbl
     const auto distance = [&](const AttentionProblem& p) {
       return std::abs(p.*field.value - field.simplest);
     };
-    if (distance(next) >= distance(problem)) return false;  // what fits is no simpler
+    if (distance(next) >= distance(problem)) return false;  // no simpler once it is supported
     for (const bool other : {false, true}) {
       if (other) next.seed = problem.seed % 1000 + 1;
       if (wrong_with(path, next).empty()) continue;
@@ -179,7 +179,7 @@ inline AttentionProblem simplest_wrong(const AttentionPath& path, AttentionProbl
   return problem;
 }
 
-/// Says what is wrong, and how to see it again.
+/// Reports a failure and how to reproduce it.
 inline void report_wrong(const AttentionPath& path, const AttentionProblem& problem) {
   const std::string line = path.name + " " + text_of(problem);
   FAIL_CHECK(wrong_with(path, problem) << "\n  TAPEFORMER_ATTENTION_CASE='" << line << "'");

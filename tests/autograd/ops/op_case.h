@@ -54,7 +54,7 @@ inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Te
   return result;
 }
 
-/// The output and the gradients are no farther from `exact` than `bound` allows each element.
+/// Each element of the output and the gradients is within `bound` of `exact`.
 inline void check_within(const OpResult& got, const OpResult& exact, const OpResult& bound) {
   CHECK_BELOW(over_bound(got.y, exact.y, bound.y), 1);
   for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
@@ -63,8 +63,8 @@ inline void check_within(const OpResult& got, const OpResult& exact, const OpRes
   }
 }
 
-/// Compares `op`, in f64 and in f32, with an f64 result worked out another way, and gradients that are added
-/// to those of another use.
+/// Compares `op`, in f64 and in f32, with an f64 result found in another way, and gradients that are added to
+/// those of another use.
 inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed,
                      const OpResult& expected, double tolerance = 1e-11, double tolerance_f32 = 1e-5) {
   for (const DType type : {DType::f64, DType::f32}) {

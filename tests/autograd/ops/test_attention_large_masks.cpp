@@ -6,7 +6,7 @@
 #include <array>
 #include <limits>
 
-// Finite masks so large that the scores, and the logarithm of their sum, are rounded away beside them.
+// Finite masks so large that the scores, and the logarithm of their sum, are rounded away.
 using namespace tapeformer;
 
 namespace {

@@ -94,7 +94,7 @@ TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
     const AttentionOracle expected = attention_oracle(in, options, seed);
     const OpResult got = run_op(attention_by(scaled_dot_product_attention, options),
                                 joined(in.list(), list_of_modifiers(options)), seed);
-    // What a softmax's row adds up to is zero in theory.
+    // Gradients along a row of a softmax add up to zero in theory.
     const double size = std::max(largest(expected.modifiers[0]), largest(expected.dvalues));
     CHECK_BELOW(absolute_error(got.gradients[3], expected.modifiers[0]), 1e-12 * size);
   }

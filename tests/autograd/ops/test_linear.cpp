@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// The most by which linear() and its gradients may be off in f32. No activation's slope is above 1.13
+/// The largest errors of linear() and its gradients in f32. No activation's slope is above 1.13
 /// (gelu's), none bends by more than 1.2; its value for z is off by some last places of z and of 1.
 OpResult linear_rounding(const std::vector<Tensor>& in, bool is_active, const Tensor& seed) {
   const Index inner = in[1].size(1), outer = in[1].size(0), rows = seed.elements() / outer;
@@ -21,7 +21,7 @@ OpResult linear_rounding(const std::vector<Tensor>& in, bool is_active, const Te
   Tensor z = matmul(x, transposed(weight));
   if (in.size() > 2) z = z + magnitude(in[2]);
   const double last = 8 * unit_roundoff(DType::f32), of_z = gamma_of(inner + 5, DType::f32);
-  // By how much dz is off, and its size; of which sums are made.
+  // The error and the size of dz, over which sums are taken.
   const Tensor off = is_active ? dy * affine(z, 1.2 * of_z, last) : affine(dy, last, 0);
   const auto dz = [&](Index terms) {
     return off + affine(dy, (is_active ? 1.13 : 1) * gamma_of(terms + 4, DType::f32), 0);

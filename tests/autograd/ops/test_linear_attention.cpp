@@ -29,7 +29,7 @@ struct Sizes {
   Index B, T, H, D, E;
 };
 
-/// query, key (normal / sqrt(D), so that recalled values stay small), value, and what the kind has besides.
+/// query, key (normal / sqrt(D), so that recalled values stay small), value, and the kind's other inputs.
 std::vector<Tensor> random_inputs(const Kind& kind, const Sizes& n, Generator& random) {
   const Shape keys{n.B, n.T, n.H, n.D};
   const double deviation = 1 / std::sqrt(static_cast<double>(n.D));

@@ -200,7 +200,7 @@ TEST_CASE("nothing but ignored rows, and no rows, give no loss and zero gradient
 TEST_CASE("logits never exist all at once, and without a tape nothing is kept") {
   constexpr Index kClasses = 4096, kWidth = 3;
   const PoolStatistics before = pool_statistics();
-  // Enough rows for the logits to exceed whatever this process has had in use so far.
+  // Enough rows for the logits to exceed the largest memory of this process so far.
   const Index row_bytes = kClasses * 4;
   const Index rows = std::max<Index>(512, 2 * (before.peak_bytes - before.in_use_bytes) / row_bytes);
   Generator random(test_seed(8));

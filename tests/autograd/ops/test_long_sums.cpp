@@ -17,7 +17,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr double kTenth = 0.1F;  // as f32 has it: each sum's rounding errors have the same sign for long
+constexpr double kTenth = 0.1F;  // rounded to f32: a sum's rounding errors keep their sign for long
 
 /// The largest relative error of a sum of `count` positive numbers: some tens of roundings one after
 /// another, and one for each halving (kernels/cpu/sum_by_halves.h).
@@ -35,7 +35,7 @@ Index many() { return default_device().is_cuda() ? 30000 : 4000001; }
 
 }  // namespace
 
-// However many numbers are added up in f32, the error grows with the logarithm of how many.
+// The error of a sum in f32 grows only with the logarithm of its length.
 TEST_CASE("sums and means, of everything, along the last axis and along the first") {
   const Index count = many();
   const Tensor x = Tensor::full({count}, kTenth);

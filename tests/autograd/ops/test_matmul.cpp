@@ -9,8 +9,8 @@ using namespace tapeformer;
 
 namespace {
 
-/// The most by which a product in f32 of rounded factors may be off: gamma sum |a b|, of as many roundings as
-/// there are products, and of those of the factors and the scale.
+/// The largest error of a product in f32 of rounded factors: gamma sum |a b|, of a rounding for each product,
+/// and those of the factors and the scale.
 Tensor product_rounding(const Tensor& a, const Tensor& b, double scale = 1) {
   return affine(oracle(magnitude(a), magnitude(b), scale), gamma_of(a.size(-1) + 4, DType::f32), 0);
 }

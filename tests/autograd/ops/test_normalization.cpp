@@ -50,7 +50,7 @@ TEST_CASE("a missing weight counts as one, a missing bias as zero") {
 }
 
 TEST_CASE("a large mean does not spoil the variance") {
-  // The one-pass formula, mean of squares less square of mean, would lose every digit of it in f32.
+  // The one-pass formula, mean of squares less square of mean, would lose every digit in f32.
   const Tensor x = values({4096, 4097, 4098, 4099}, {1, 4}).to(DType::f32);
   const Tensor expected = layer_norm(values({0, 1, 2, 3}, {1, 4}), {}, {});
   CHECK_BELOW(relative_error(layer_norm(x, {}, {}), expected), 1e-6);

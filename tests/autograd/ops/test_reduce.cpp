@@ -29,7 +29,7 @@ const std::vector<std::vector<int>> kAxes = {{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 
 
 Axes axes_of(const std::vector<int>& axes) { return Axes(axes.begin(), axes.end()); }
 
-/// The most by which two ways to reduce `count` numbers may differ in f64: gamma sum |x| each. A variance
+/// The largest difference of two ways to reduce `count` numbers in f64: gamma sum |x| each. A variance
 /// sums squares of at most (|x| + mean |x|), whose mean is at most four times that of the squares of x.
 Tensor rounding_of(const std::string& name, const Tensor& x, const std::vector<int>& axes, Index count) {
   const double gamma = 2 * gamma_of(count + 6, DType::f64);

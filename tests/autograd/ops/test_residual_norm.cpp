@@ -20,7 +20,7 @@ TEST_CASE("sum and norm, and their gradients, are those of the single steps to t
         const Tensor weight = random_normal({n}, random, DType::f32),
                      bias = random_normal({n}, random, DType::f32);
         const DropoutKey key{5, 1, 9};
-        // Both results go on, so that two gradients meet in the sum.
+        // Both results are used, so that two gradients meet in the sum.
         const auto fused = [&](const auto& in) {
           const SumAndNorm both = centred
                                       ? add_layer_norm(in[0], in[1], in[2], in[3], 1e-5, {probability, key})

@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Turns x's pairs by `sign` times their angles, as complex numbers.
+/// Rotates x's pairs by `sign` times their angles, as complex numbers.
 Tensor turned(const Tensor& x, const Tensor& positions, double base, RotaryLayout layout, double sign) {
   const Index T = x.size(1), H = x.size(2), D = x.size(3);
   return filled(x.shape(), [&](Index element) {

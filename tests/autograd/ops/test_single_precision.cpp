@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The draws of golden_accuracy.py: uniform numbers of deviation `scale` that are exact in f32.
+/// The draws of golden_accuracy.py: uniform numbers of standard deviation `scale` that are exact in f32.
 Tensor numbers(std::uint64_t stream, const Shape& shape, double scale) {
   const Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   for (Index i = 0; i < x.elements(); ++i) {
@@ -47,7 +47,7 @@ AttentionOptions masked(const Json& one) {
   return moved(options, default_device());
 }
 
-/// The inputs after query, key and value are what the modifier learns.
+/// The inputs after query, key and value are the modifier's parameters.
 Op modified_by(AttentionFunction function, const Json& one) {
   AttentionOptions options = masked(one);
   const std::string modifier = one.at("modifier");
@@ -105,8 +105,8 @@ std::vector<Tensor> drawn_inputs(const Json& one, std::uint64_t stream) {
   return inputs;
 }
 
-/// sqrt(sum (f32 - f64)^2 / sum f64^2) of the output and of each gradient, over all draws of a case: of a
-/// maximum, or of a single draw, another processor's roundings make another.
+/// sqrt(sum (f32 - f64)^2 / sum f64^2) of the output and of each gradient, over all draws of a case: a
+/// maximum, or a single draw, would depend on the processor's roundings.
 std::vector<double> root_mean_squares(const Json& one, const Op& op) {
   std::vector<double> errors(one.at("errors").size()), squares(errors.size());
   const auto add = [&](std::size_t i, const Tensor& got, const Tensor& exact) {

@@ -11,7 +11,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Wherever the largest of a row stands, and where all are minus infinity.
+/// Wherever the largest element of a row is, and where all are minus infinity.
 template <class T>
 void check_max_simd() {
   for (Index n = 1; n <= 40; ++n) {

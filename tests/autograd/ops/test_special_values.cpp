@@ -19,8 +19,8 @@ Tensor function(const std::string& name, const Tensor& x) {
   throw ShapeError("there is no function " + name);
 }
 
-/// Both NaN, both the same infinity, or equal but for rounding, `slack` and what is below the type's normal
-/// numbers.
+/// Both NaN, both the same infinity, or equal apart from rounding, `slack` and numbers below the type's
+/// normal ones.
 bool agree(double got, double expected, double slack, DType type) {
   if (std::isnan(expected) || std::isinf(expected))
     return std::isnan(expected) ? std::isnan(got) : got == expected;
@@ -48,7 +48,7 @@ TEST_CASE("zeros, infinities, NaN and the ends of the range give what PyTorch gi
           const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
           INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",
                got.item(), " for ", wanted);
-          // PyTorch's gelu adds erf to one, which leaves nothing of what is far below.
+          // PyTorch's gelu adds erf to one, which loses all of a far smaller result.
           const double slack = name == "gelu" && number(0) < 0 ? 1e-16 : 0;
           CHECK(agree(got.item(), wanted, slack, type));
         };

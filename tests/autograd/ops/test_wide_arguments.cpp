@@ -16,7 +16,7 @@ namespace {
 constexpr Index kArguments = 10007, kLosses = 97;
 
 /// A function of each of N numbers, and the sizes that are added to those of values and slopes before errors
-/// are divided by them: 1 where a slope comes from the distance of a value to 1, of which f32 keeps 6e-8.
+/// are divided by them: 1 where a slope comes from the distance of a value to 1, which f32 rounds by 6e-8.
 struct WideFunction {
   std::string name;
   std::function<Tensor(const Tensor&)> of;
@@ -67,7 +67,7 @@ std::vector<WideFunction> wide_functions() {
   return all;
 }
 
-/// max |a - b| / (|b| + size), in units of f32's roundoff. What f32 cannot hold does not count.
+/// max |a - b| / (|b| + size), in units of f32's roundoff. Numbers that f32 cannot hold do not count.
 double roundings(const Tensor& a, const Tensor& b, double size) {
   double most = 0;
   for (Index i = 0; i < b.elements(); ++i) {

@@ -14,7 +14,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Files as a system has them about itself, until this goes.
+/// During its lifetime, replaces the files that describe the system.
 class SystemFiles {
  public:
   /// With /proc/self/cgroup.

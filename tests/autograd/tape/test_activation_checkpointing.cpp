@@ -34,7 +34,7 @@ Tensor maybe(bool recompute, Tensors inputs, const F& body) {
   return recompute ? checkpoint(inputs, body) : body();
 }
 
-/// Two layers that read a memory too, with residuals, dropout and a weight that both share: each way in which
+/// Two layers that also read a memory, with residuals, dropout and a shared weight: each way in which
 /// gradients meet.
 struct Stack {
   explicit Stack(DType type) {
@@ -291,7 +291,7 @@ TEST_CASE("the activations of a body are freed, until a pass needs them, layer b
   };
   const auto empty = in_use();
   const Parameter a(Tensor::full({kElements}, 0.5, DType::f64));
-  if (in_use() == empty) return;  // under the address sanitizer the pool counts nothing
+  if (in_use() == empty) return;  // with the address sanitizer the pool does not count
   {
     Tape first;
     first.backward(sum(a * 1.0));  // the parameter's gradient stays from here on

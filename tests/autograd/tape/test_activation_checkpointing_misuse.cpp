@@ -61,7 +61,7 @@ TEST_CASE("a body cannot go back over its own tape, but over a tape of its own")
       "Tape of its own inside the body";
   CHECK(refused([&](const Tensor& y) { tape.gradients(y, {a}); }) == "[gradients] " + expected);
   CHECK(refused([&](const Tensor& y) { tape.backward(y); }) == "[backward] " + expected);
-  tape.backward(a * 3.0);  // as if nothing had been
+  tape.backward(a * 3.0);  // as if nothing had happened
   CHECK(a.gradient().item() == 3);
 }
 

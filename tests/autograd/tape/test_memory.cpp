@@ -19,7 +19,7 @@ std::int64_t in_use() {
                           : pool_statistics().in_use_bytes;
 }
 
-/// Under the address sanitizer the pool stands aside and counts nothing.
+/// With the address sanitizer the pool is not used and counts nothing.
 bool pool_counts_tensors() {
   const auto before = in_use();
   const Tensor x = Tensor::zeros({1});
