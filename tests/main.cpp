@@ -9,14 +9,14 @@
 #include <cstdlib>
 #include <iostream>
 
-/// Files of which every case needs a GPU, real or emulated.
+/// Files whose cases all need a GPU, real or emulated.
 constexpr char kOfGpus[] =
     "*/kernels/test_cuda_*,*/cuda/test_arena.cpp,*/cuda/test_copies.cpp,*/cuda/test_device_errors.cpp,"
     "*/cuda/test_graphs.cpp,*/cuda/test_memory.cpp,*/cuda/test_runtime.cpp,*/test_cuda_graph_cache_masks.cpp,"
     "*/test_cuda_graph_cache_training.cpp,*/ops/test_matmul_bf16.cpp,*/nn/test_across_devices.cpp";
 
 /// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it. 77: it is not there.
-/// TAPEFORMER_GRADCHECK_ELEMENTS bounds how many elements of an input a gradient check looks at.
+/// TAPEFORMER_GRADCHECK_ELEMENTS bounds the number of elements of an input that a gradient check compares.
 int main(int count, char** arguments) {
   if (const char* device = std::getenv("TAPEFORMER_TEST_DEVICE"); device != nullptr) {
     try {

@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-// The benches, each a command of the program `bench` with a file of its own name. They take what follows
-// "bench" on the command line, with "bench NAME" as the first argument, and return the exit code.
+// The benches, each a command of the program `bench` with a file of its own name. They take the arguments
+// after "bench" on the command line, with "bench NAME" as the first one, and return the exit code.
 int bench_decoding(int argc, char** argv);
 int bench_device_agreement(int argc, char** argv);
 int bench_ops(int argc, char** argv);
@@ -25,8 +25,8 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// In MiB, of this process: "VmHWM:" the most it ever held, "VmRSS:" what it holds. Unlike getrusage's, the
-/// most does not begin with what the program held that started this one.
+/// Memory of this process in MiB: "VmHWM:" its peak, "VmRSS:" now. Unlike getrusage's, the peak does not
+/// include the program that started this one.
 inline double resident_mib(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

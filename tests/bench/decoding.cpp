@@ -1,5 +1,5 @@
-// How fast a translation model, or a language model, writes, with each cache and without; on a GPU also with
-// the steps queued kernel by kernel instead of as graphs.
+// The speed of generation by a translation model, or a language model, with each cache and without; on a GPU
+// also with the steps queued kernel by kernel instead of as graphs.
 // Usage: bench decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [COMMON...]
 //        bench decoding --language ... --ask: every line of input is a number of samples, which are written,
 //                       with the contiguous cache, and answered with the seconds that took
@@ -33,7 +33,7 @@ struct Workload {
   ComputeOptions compute{"cpu", "f32"};
 };
 
-/// A way to write.
+/// A way to generate.
 struct Way {
   const char* name;
   std::optional<CacheConfig> cache = CacheConfig{};
@@ -52,8 +52,8 @@ double seconds_now(Device device) {
   return now();
 }
 
-/// Times each way to write, and prints a line for it. `write(way)` returns the tokens; `graph(way)` takes
-/// some steps that are alike, and returns what they were replayed from.
+/// Times each way to generate, and prints a line for it. `write(way)` returns the tokens; `graph(way)` takes
+/// some equal steps, and returns the graph that they replayed.
 template <class Write, class Graph>
 void compare_ways(const Workload& w, const Compute& compute, const Write& write, const Graph& graph) {
   double without = 0;

@@ -17,8 +17,8 @@ using namespace tapeformer;
 
 namespace {
 
-// What is allowed: differences relative to the loss. No f32 run is asked to be nearer to double than the
-// rounding of a few values is.
+// Allowed differences, relative to the loss. No f32 run need be nearer to double than the rounding of a few
+// values.
 constexpr double kInDouble = 1e-9, kTimesTheCpus = 2, kRounding = 2.5e-7, kFollowing = 0.05;
 
 struct Run {
@@ -34,7 +34,7 @@ Run trained(Run run, int steps, const Workload& workload) {
   TrainingVariant variant;
   variant.type = run.type;
   variant.compute = {run.device, run.precision, false};
-  // Not relu: at its kink a rounding decides whether an element has a gradient, and the losses go apart.
+  // Not relu: at its kink a rounding decides whether an element has a gradient, and the losses diverge.
   variant.activation = Unary::gelu;
   variant.redraws = false;
   Training training(workload, variant);
@@ -45,7 +45,7 @@ Run trained(Run run, int steps, const Workload& workload) {
   return run;
 }
 
-/// The largest of |a - b| / |b|, infinite when a number is none.
+/// The largest of |a - b| / |b|, infinite when a value is NaN.
 double distance(const Run& a, const Run& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.losses.size(); ++i) {

@@ -41,7 +41,7 @@ inline double gpu_matrix_rate(Device device, DType type, Index size) {
   return 2 * n * n * n / gpu_seconds(device, 7, 5, [&] { matmul(a, b); });
 }
 
-/// Bytes a second, those read and those written, of a copy of `bytes` bytes within the device's memory.
+/// Bytes per second, read and written, of a copy of `bytes` bytes within the device's memory.
 inline double gpu_copy_bandwidth(Device device, Index bytes) {
   const Tensor from = Tensor::full({bytes / 4}, 1.5, DType::f32, device), to = Tensor::empty_like(from);
   return 2 * static_cast<double>(bytes) / gpu_seconds(device, 7, 5, [&] { to.copy_from(from); });
@@ -64,7 +64,7 @@ inline double gemm_rate() {
   return best;
 }
 
-/// What a phase of a training step cannot do without.
+/// The least work of a phase of a training step.
 struct PhaseWork {
   double flops = 0, bytes = 0;
 };
@@ -82,7 +82,7 @@ inline std::array<PhaseWork, kPhases.size()> step_work(double flops, double para
            {0, (8 * std::max(bytes, 4.0) + copies) * parameters}}};
 }
 
-/// What the machine can do, measured now: operations and bytes a second.
+/// The machine's rates, measured now: operations and bytes per second.
 struct SpeedOfLight {
   double flops = 0, bytes = 0;
 

@@ -1,4 +1,4 @@
-// Usage: bench NAME [ARGUMENTS...]; bench --help lists the names, bench NAME --help what each takes.
+// Usage: bench NAME [ARGUMENTS...]; bench --help lists the names, bench NAME --help the arguments of each.
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/bench/bench.h>
 

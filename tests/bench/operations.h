@@ -28,7 +28,7 @@ using Sizes = std::vector<Index>;
 struct Work {
   double flops = 0, numbers = 0;  // numbers of the case's type: read and written
   std::function<void()> run;
-  bool in_place = false;   // nothing is written that was not read
+  bool in_place = false;   // writes only numbers that it has read
   double other_bytes = 0;  // of other types
 };
 
@@ -46,7 +46,7 @@ inline void* address_of(const Tensor& x, Index first) {
   }
 }
 
-/// A GPU's large tensors repeat what was drawn: the host would take seconds.
+/// A GPU's large tensors repeat the drawn numbers: the host would take seconds.
 inline Tensor random_tensor(const Shape& shape, DType type) {
   static Generator random(1);
   constexpr Index kDrawn = Index{1} << 22;
@@ -84,7 +84,7 @@ inline std::function<void()> forward(const Function& f, const std::vector<Tensor
   };
 }
 
-/// The gradients of `f` with respect to `of` alone, as often as one likes.
+/// The gradients of `f` only with respect to `of`, any number of times.
 inline std::function<void()> backward(const Function& f, const std::vector<Tensor>& of) {
   const auto tape = std::make_shared<Tape>();
   for (const Tensor& x : of) tape->watch(x);
@@ -182,7 +182,7 @@ inline Operation cross_entropy_operation(Pass which) {
           }};
 }
 
-/// Rows of a table that `ids` read; on a GPU each counts once, since its memory need give it only once.
+/// Rows of a table that `ids` read; on a GPU each counts once, since its memory is read only once.
 inline Index looked_up(const Tensor& ids) {
   if (!ids.device().is_cuda()) return ids.elements();
   const Tensor here = ids.to(Device::cpu());
@@ -202,7 +202,7 @@ inline Operation embedding_operation(Pass which) {
           }};
 }
 
-/// What causal attention may do to its scores; sinks and a relative bias get a gradient.
+/// Modifiers of the scores of causal attention; sinks and a relative bias get a gradient.
 enum class Change { sinks, softcap, relative, sigmoid };
 
 /// Query, key and value packed in one tensor, as in layers.
@@ -230,7 +230,7 @@ inline Operation attention_operation(Pass which, bool is_causal, std::optional<C
           }};
 }
 
-/// The parameters of nanoGPT's model, each with a gradient; beside bf16 in f32, with a shadow.
+/// The parameters of nanoGPT's model, each with a gradient; for bf16, in f32 with a shadow.
 inline std::vector<Parameter> language_model_parameters(const Sizes& n, DType type) {
   const Index layers = n[0], width = n[1], vocabulary = n[2], context = n[3];
   std::vector<Parameter> parameters;

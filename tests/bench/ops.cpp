@@ -1,15 +1,14 @@
-// Single operations at the sizes that training has: time, rate, and how near that is to what the machine can
-// do. One line of JSON a case: median milliseconds of a call, GFLOP/s of its products, GB/s of what it must
-// read and write, and its share of the bound: the least time that products at the machine's peak, or a sum
-// over as many bytes, would take, divided by the time. Operands stay where the call before left them, in the
-// caches if they fit.
-// Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [CASE...]
+// Single operations at the sizes of training: time, rate, and how near that is to the machine's limits. One
+// line of JSON per case: median milliseconds of a call, GFLOP/s of its products, GB/s that it must read and
+// write, and its share of the bound: the least time that products at the machine's peak, or a sum over as
+// many bytes, would take, divided by the time. Operands stay where the call before left them, in the caches
+// if they fit. Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [CASE...]
 //          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
 //          of --list
 //        bench ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]
 //          the bound is a copy of a gibibyte and a product of 8192-wide matrices, both measured; --tiny: a
 //          rehearsal at small sizes
-//        bench ops [...] --ask: reads cases from its input, a line each, and answers each at once
+//        bench ops [...] --ask: reads cases from its input, one per line, and answers each at once
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/machine_rates.h>
@@ -153,7 +152,7 @@ double time_of(const Work& work, double seconds) {
   return median(times);
 }
 
-/// FLOP/s that the machine can do with matrices.
+/// The machine's FLOP/s for products of matrices.
 double matrix_rate(DType type) {
   if (device.is_cuda()) {
     static const double rate = gpu_matrix_rate(device, type, is_tiny ? 64 : 8192);

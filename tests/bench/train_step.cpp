@@ -1,11 +1,10 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
-// torch_step.py times in PyTorch, through the library as its users have it. One line of JSON.
+// torch_step.py times in PyTorch, through the library's public interface. One line of JSON.
 // Usage: bench train_step [WORKLOAD[:BATCH]] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 //                         [--shard-optimizer] [--bucket-bytes N]
-// Under mpirun the ranks share the rows of a batch; the line then has what the slowest, or largest, rank
-// took.
+// Under mpirun the ranks share the rows of a batch; the line then describes the slowest, or largest, rank.
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/storage.h>
@@ -126,7 +125,7 @@ void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
   line["share_of_peak"] = rounded(rate / peak, 3), line["share_of_gemm"] = rounded(rate / gemm, 3);
 }
 
-/// What each rank found, largest first.
+/// The results of the ranks, largest first.
 double largest(Communicator& ranks, double own) {
   std::vector<double> all(static_cast<std::size_t>(ranks.size()));
   all[static_cast<std::size_t>(ranks.rank())] = own;

@@ -24,7 +24,7 @@ inline Tensor random_ids(Index rows, Index length, Index below, Generator& rando
   return ids.to(device);
 }
 
-/// How a workload runs.
+/// The setting of a workload.
 struct TrainingVariant {
   DType type = DType::f32;  ///< of the parameters
   Compute compute;
@@ -36,7 +36,7 @@ struct TrainingVariant {
   bool redraws = true;             ///< each step has a batch of its own
 };
 
-/// A model with what draws a batch, and the loss of one.
+/// A model, a function that draws a batch, and the loss of a batch.
 struct Trainee {
   std::shared_ptr<Module> model;
   std::function<std::vector<Tensor>(Generator&)> draw;
@@ -127,8 +127,8 @@ class Training {
   /// The loss of the last step.
   double loss() const { return loss_.item(); }
 
-  /// A GPU is waited for at the step's end, and if so asked after each phase too; else its phases are only
-  /// those of queueing work.
+  /// Waits for a GPU at the step's end and, if asked, after each phase; otherwise its phases only measure
+  /// the queueing of work.
   PhaseSeconds step(bool waits_for_phases = false) {
     PhaseSeconds seconds{};
     double mark = now();

@@ -17,7 +17,7 @@ struct Workload {
 
   Index tokens() const { return batch * (length + source_length); }
 
-  /// Floating-point operations of a step: 2 a multiply-add, a backward pass counted as two forward ones.
+  /// Floating-point operations of a step: 2 per multiply-add, a backward pass counted as two forward ones.
   /// Language model: 6 * parameters * tokens + 6 * L * B * T^2 * C of causal attention, half of a square.
   /// Translation: tables that are only looked up multiply nothing, and no matrix multiplies the tokens of the
   /// other side. So 6 * B * (S * (L (4 C^2 + 2 C F) + L 2 C^2 of cross-attention's keys and values)

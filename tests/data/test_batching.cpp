@@ -15,7 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// Pairs of random lengths up to 20; the first source token tells them apart.
+/// Pairs of random lengths up to 20; the first source token identifies them.
 std::vector<EncodedPair> random_pairs(std::int32_t count) {
   std::vector<EncodedPair> pairs;
   for (std::int32_t i = 0; i < count; ++i) {
@@ -64,7 +64,7 @@ TEST_CASE("a batch of two pairs, written out") {
 TEST_CASE("a batch may take the whole budget, and no token more") {
   BatchingConfig config;
   config.shuffle = false;
-  const std::vector<EncodedPair> pairs(4, {{5, 6}, {7, 8}});  // with an end each: 3 by 3
+  const std::vector<EncodedPair> pairs(4, {{5, 6}, {7, 8}});  // each with an end: 3 by 3
   for (const Index budget : {6, 7, 8}) {
     config.token_budget = budget;
     CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 2);

@@ -14,8 +14,8 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// One id a line, from all of its bytes and whether it is a text's first: where a text is cut shows. Its file
-/// is that of a byte tokenizer, which has as many ids.
+/// One id per line, from all of its bytes and whether it is a text's first: it shows where a text is cut. Its
+/// file is that of a byte tokenizer, which has as many ids.
 class LineTokenizer : public Tokenizer {
  public:
   explicit LineTokenizer(std::optional<std::int32_t> begin = {}, std::optional<std::int32_t> end = {})

@@ -49,7 +49,7 @@ std::string joined(const Strings& texts) {
   return all;
 }
 
-/// The text that `bytes` show in the end: replaced, then cut before the stop string that is complete first.
+/// The final text of `bytes`: invalid bytes replaced, then cut before the first complete stop string.
 std::string shown_at_once(std::string_view bytes, const Strings& stops) {
   std::string text;
   for (; !bytes.empty(); bytes.remove_prefix(next_utf8(bytes).length)) {

@@ -23,7 +23,7 @@ std::string little_endian(std::uint64_t number, int bytes) {
   return text;
 }
 
-/// A token file put together by hand, with checksums that are right.
+/// A token file put together by hand, with right checksums.
 std::string file_of(std::uint64_t version, std::uint64_t id_bytes, std::uint64_t vocabulary,
                     std::uint64_t size, const std::string& ids) {
   const std::string header =
@@ -45,7 +45,7 @@ Ids ids_in(const TokenFile& file) {
   return ids;
 }
 
-/// Opening what `bytes` would be as a file says `what`.
+/// Opening a file of `bytes` fails with the message `what`.
 void check_refused(const std::string& bytes, const std::string& what) {
   const TemporaryFolder folder;
   const std::string path = folder.file("tokens");
@@ -186,7 +186,7 @@ TEST_CASE("a header that contradicts itself or the file's length is refused, tho
   check_refused(file_of(2, 2, 10, 3, std::string(5, '\0')), message("3", "2", "10", "5"));  // cut in an id
   check_refused(file_of(2, 2, 10, 3, std::string(4, '\0')), message("3", "2", "10", "4"));  // between ids
   check_refused(file_of(2, 2, 10, 3, std::string(7, '\0')), message("3", "2", "10", "7"));
-  // Sizes whose bytes would overflow to those that are there.
+  // Sizes whose bytes would overflow to those of the file.
   for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     const TemporaryFolder folder;
     write_bytes(folder.file("it"), file_of(2, 2, 10, size, ""));

@@ -24,7 +24,7 @@ inline std::vector<std::string> words_of(const std::string& arguments) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-/// Arguments, and how the refusal that they get begins; "nothing was thrown" for none.
+/// Arguments, and the beginning of their refusal; "nothing was thrown" for none.
 struct Refused {
   const char *arguments, *beginning;
 };
@@ -36,7 +36,7 @@ void check_refused(const std::vector<Refused>& table, const Refusal& refusal) {
   }
 }
 
-/// The message of `Options` for arguments of which one has no effect.
+/// The message of `Options` for arguments one of which has no effect.
 template <class Options>
 std::string refusal_of_ignored(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {

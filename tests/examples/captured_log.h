@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// Captures standard error (or output) while it lives.
+/// Captures standard error (or output) during its lifetime.
 class CapturedLog {
  public:
   explicit CapturedLog(std::FILE* stream = stderr)
@@ -41,7 +41,7 @@ class CapturedLog {
   int screen_;
 };
 
-/// The fixture of cases that run something, whose log is captured.
+/// The fixture of cases that capture the log of a run.
 struct Logged {
   const CapturedLog log;
   const TemporaryFolder temporary;

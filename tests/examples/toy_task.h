@@ -192,7 +192,7 @@ inline void check_same_files(const RunFolder& a, const RunFolder& b) {
   CHECK(metrics(a, "step") == metrics(b, "step"));
 }
 
-/// Runs a task that stops after every step and goes on as another of its kind.
+/// Runs a task that stops after every step and continues in another of its kind.
 template <class MakeTask>
 void run_in_steps(const RunFolder& folder, const MakeTask& make_task) {
   auto first = make_task();
@@ -205,7 +205,7 @@ void run_in_steps(const RunFolder& folder, const MakeTask& make_task) {
   }
 }
 
-/// Expects the same files of a run at once and of one that stops after every step.
+/// Expects the same files from a whole run and from one that stops after every step.
 template <class MakeTask>
 void check_resumes(const MakeTask& make_task) {
   const CapturedLog log;

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <new>
 
-// glibc's own allocator, which the definitions below stand in front of.
+// glibc's own allocator, which the definitions below wrap.
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -47,7 +47,7 @@ __attribute__((noinline)) void note_allocation(const char* function) {
   inside = true;
   void* frames[24];
   const int depth = backtrace(frames, 24);
-  int caller = 2;  // behind this function and the allocation function
+  int caller = 2;  // after this function and the allocation function
   while (caller < depth && is_standard_library(frames[caller])) ++caller;
   if (caller < depth && is_ours(frames[caller]) && counted++ < kShown) {
     char line[80];

@@ -2,9 +2,8 @@
 
 namespace tapeformer {
 
-/// Counts the heap allocations that this program's own code asks for, in any thread, while one lives. What
-/// a shared library allocates inside a call is not counted, except the C++ library on our behalf, e.g. for a
-/// std::string.
+/// Counts the heap allocations of this program's own code, in any thread, during its lifetime. Allocations
+/// by shared libraries are not counted, except by the C++ library on our behalf, e.g. for a std::string.
 class AllocationWatch {
  public:
   AllocationWatch();

@@ -1,5 +1,5 @@
 // After the first step of a shape, a training step makes no mmap, mremap, munmap or brk call, and our own
-// code asks the heap for nothing.
+// code allocates nothing on the heap.
 // Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
 
 #include <tapeformer/autograd/error.h>
@@ -69,7 +69,7 @@ Batch random_batch(Index batch, Index source, Index target, Index vocabulary, Ge
   return {ids({batch, source}), mask, ids({batch, target}), ids({batch, target})};
 }
 
-/// Language models that have, between them, every kind of attention and all that its scores may have.
+/// Language models that have, between them, every kind of attention and every modifier of its scores.
 std::deque<DecoderOnly> language_models(Generator& random) {
   std::deque<DecoderOnly> models;
   const auto add = [&](const char* kind, const auto& choose) {

@@ -46,7 +46,8 @@ GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std:
     if (name.find("key.bias") == std::string::npos) inputs.emplace_back(name, parameter.value());
   }
   GradcheckOptions finer = options;
-  // Norms and softmaxes of numbers like 0.1 bend within a hundredth: differences are 625 times nearer.
+  // Norms and softmaxes of numbers like 0.1 bend within a hundredth: differences have 625 times smaller
+  // steps.
   finer.step *= 0.2;
   return gradcheck(
       [&] {
@@ -126,7 +127,7 @@ void check_layer_against_golden(const std::string& name_of_case, Module& module,
     }
     module.clear_gradients();
     tape.backward(y, seed);
-    // The rounding noise of a key bias in f32 is that of the sums which its weight's gradient is made of.
+    // The rounding noise of a key bias in f32 is that of the sums in its weight's gradient.
     const auto largest_beside = [&](const std::string& bias) {
       const std::string weight = bias.substr(0, bias.rfind('.')) + ".weight";
       const Tensor gradient = golden.tensor(name_of_case, "grad." + weight);

@@ -18,7 +18,7 @@ namespace tapeformer {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// As many tokens as caches are tested with; fewer in an emulated GPU, which takes a second for twenty.
+/// The number of tokens for tests of caches; fewer in an emulated GPU, which takes a second for twenty.
 inline Index cached_tokens() { return default_device().is_cuda() ? 40 : 200; }
 
 /// Standard normal values, in f32 those of f64 rounded.
@@ -83,9 +83,9 @@ inline void rewind(Module& module) {
   for (auto& [name, counter] : module.named_counters()) *counter = 0;
 }
 
-/// Gradcheck of every parameter of a module in double, and of `inputs`. Only key biases are left out: they
-/// add the same to all scores of a row, so a gradient of theirs is zero, and a ratio to it says nothing
-/// (check_layer_against_golden looks at it).
+/// Gradcheck of every parameter of a module in double, and of `inputs`, except key biases: they add the same
+/// to all scores of a row, so their gradient is zero, and a ratio to it says nothing
+/// (check_layer_against_golden checks it).
 GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
                                  const GradcheckOptions& options = {});
 

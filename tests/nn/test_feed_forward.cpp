@@ -40,7 +40,7 @@ TEST_CASE("the hidden width is four times the width unless it is given") {
 TEST_CASE("a gated network worked by hand") {
   Generator random(test_seed(1));
   FeedForward layer({2, 2, Unary::relu, 0, true, true}, random);
-  // The first two rows are what relu gets, the other two what it gates.
+  // The first two rows are the inputs of relu, the other two the gated values.
   set(layer, "up.weight", Tensor::from<float>({1, 0, 0, 1, 1, 1, 1, -1}, {4, 2}));
   set(layer, "up.bias", Tensor::from<float>({0, 0, 0, 10}));
   set(layer, "down.weight", Tensor::from<float>({1, 10, 100, 1000}, {2, 2}));

@@ -24,8 +24,8 @@ void append(Numbers& all, const Tensor& x) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-/// What a thread computes with a model that others use too: states with a cache of its own, and all gradients
-/// on a tape of its own.
+/// A thread's results with a model that others use too: states with a cache of its own, and all gradients on
+/// a tape of its own.
 Numbers use(const DecoderOnly& model, const std::vector<Tensor>& parameters, std::uint64_t seed) {
   Numbers all;
   LayerCaches caches = model.start();

@@ -46,7 +46,7 @@ TEST_CASE("swapping weights and average twice restores every bit, shadows includ
   if (narrows) model.weight.set_shadow(DType::bf16);
   AdamW optimizer(model.parameters());
   MovingAverage average(model.parameters(), 0.9);
-  CHECK_FALSE(average.exchange_weights());  // there is none yet
+  CHECK_FALSE(average.exchange_weights());  // no average yet
   CHECK(model.weight.value().at(0) == 0.5);
   for (int step = 0; step < 5; ++step) {
     model.run(optimizer, step, step + 1);

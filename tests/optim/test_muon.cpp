@@ -22,7 +22,7 @@ namespace {
 
 const char* const kMatrices[] = {"wide", "tall", "square", "packed"};
 
-/// What tests/golden/golden_muon.py trains.
+/// The parameters that tests/golden/golden_muon.py trains.
 struct MuonCase {
   explicit MuonCase(DType element) : golden("muon"), type(element) {
     for (const char* name : kMatrices) {
@@ -66,7 +66,7 @@ struct MuonCase {
   std::vector<Parameter> parameters;
 };
 
-/// What five steps make of a singular value.
+/// The result of five steps for a singular value.
 double orthogonalized(double s) {
   for (int step = 0; step < 5; ++step) s = 3.4445 * s - 4.7750 * std::pow(s, 3) + 2.0315 * std::pow(s, 5);
   return s;
@@ -75,7 +75,7 @@ double orthogonalized(double s) {
 /// The root of the sum of squares.
 double norm_of(const Tensor& x) { return std::sqrt(sum(x * x).item()); }
 
-/// The update alone that Muon makes of a gradient.
+/// Muon's update for a gradient.
 Tensor update_of(const Tensor& gradient, double steps = 5) {
   MuonConfig config;
   config.newton_schulz_steps = steps;
@@ -128,7 +128,7 @@ TEST_CASE("an update has the singular vectors of its gradient, and a polynomial 
 
 TEST_CASE("roundings do not grow where singular values are zero, however many steps there are") {
   // Roundings of the four products of each of five steps, each of a sum of `side` terms, enlarged as the
-  // polynomial enlarges the smallest singular values, beside the 0.68 that the large one becomes at least.
+  // polynomial enlarges the smallest singular values, relative to the large one, which becomes at least 0.68.
   const auto of_roundings = [](Index side) {
     return std::sqrt(20.0 * static_cast<double>(side)) * unit_roundoff(DType::f32) * std::pow(3.4445, 5) /
            0.68;

@@ -21,7 +21,7 @@ namespace {
 /// Bytes that malloc has handed out: equal before and after only if nothing was kept.
 std::size_t malloc_bytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
 
-/// Two layers and a factor, of which visit() names what it is told to.
+/// Two layers and a factor; visit() names only the chosen ones.
 struct Forgetful : Module {
   explicit Forgetful(Generator& random)
       : first({3, 4, true, {}}, random), second({4, 2, true, {}}, random), factor(Tensor::full({2}, 1)) {}
@@ -86,7 +86,7 @@ TEST_CASE("a step after the first allocates no memory that stays, from the pool 
     adamw.step(0.1);
     sgd.step(0.1);
   }
-  if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's numbers are made by its driver
+  if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's driver allocates, too
   CHECK(pool_statistics().in_use_bytes == used);
 }
 

@@ -171,7 +171,7 @@ TEST_CASE("steps whose norms are not finite leave no trace, whatever the kind") 
       MovingAverage average(model.parameters(), 0.9);
       const auto step = [&] { average.include_weights(optimizer->clipped_step(0.1, 1, 1)); };
       for (int good = 0; good < 5; ++good) {
-        for (int bad = 0; stumbles && bad < good; ++bad) {  // before the second step once, then more often
+        for (int bad = 0; stumbles && bad < good; ++bad) {  // once before the second step, then more often
           model.set_gradients(good + bad);
           model.weight.gradient().copy_from(Tensor::full({2, 3}, bad % 2 == 0 ? NAN : INFINITY));
           if (bad == 1) model.bias.clear_gradient();

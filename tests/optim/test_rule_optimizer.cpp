@@ -46,7 +46,7 @@ std::vector<Rule> rules() {
           {{"lion", betas}, lion}};
 }
 
-/// A random column of `size` values, the gradients of four steps at a scale of 0.5, and what they lead to.
+/// A random column of `size` values, the gradients of four steps at a scale of 0.5, and the results.
 std::vector<Tensor> trained(const OptimizerConfig& config, Index size, DType type, int threads) {
   Generator random(test_seed(3));
   std::vector<Tensor> all{Tensor::randn({size, 1}, random).to(type)};

@@ -106,6 +106,6 @@ TEST_CASE("a config that makes no sense is refused") {
           "[schedule] cooldown must be above 0 and at most 1; got 0");
   refused({"warmup_stable_decay", 1, 0, 10, 0, std::nan("")},
           "[schedule] cooldown must be above 0 and at most 1; got nan");
-  CHECK_NOTHROW(Schedule({"constant", 1, 0, 10, 2}));  // which has no use for a minimum
+  CHECK_NOTHROW(Schedule({"constant", 1, 0, 10, 2}));  // it does not use a minimum
   refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2");
 }

@@ -25,7 +25,7 @@ struct Margins {
     std::ostringstream lines;
     for (const auto& [place, ratio] : worst) lines << seed_of_tests() << ' ' << ratio << ' ' << place << '\n';
     const std::string text = lines.str();
-    if (write(file, text.data(), text.size()) < 0) std::abort();  // a margin that is lost would seem kept
+    if (write(file, text.data(), text.size()) < 0) std::abort();  // a lost margin would go unnoticed
     close(file);
   }
 

@@ -14,14 +14,14 @@ void check_below(double error, double bound, const char* text, const char* file,
 /// case to FILE when it ends, in lines of "SEED RATIO PLACE CASE", which shake.sh reads.
 void note_margin(double error, double bound, const std::string& place);
 
-/// How far `x` is from `expected`, as doctest's Approx measures it: relatively where they are large,
-/// absolutely where they are small.
+/// The difference of `x` and `expected`, measured as by doctest's Approx: relative where they are large,
+/// absolute where they are small.
 inline double deviation(double x, double expected) {
   return x == expected ? 0 : std::fabs(x - expected) / (1 + std::max(std::fabs(x), std::fabs(expected)));
 }
 
-/// How many standard deviations a mean of many draws may be off: it is half as far off once in 500 million
-/// times.
+/// The allowed error of a mean of many draws in standard deviations: half of it is exceeded once in 500
+/// million times.
 constexpr double kDeviations = 12;
 
 /// The value that chi square of `freedom` degrees of freedom exceeds once in 10^15: k + 2 sqrt(k t) + 2 t, at
@@ -31,7 +31,7 @@ inline double most_chi_square(double freedom) { return freedom + 2 * std::sqrt(3
 
 }  // namespace tapeformer
 
-/// CHECK(error <= bound) of what depends on roundings or on draws; the margin is noted.
+/// CHECK(error <= bound) for errors that depend on roundings or on draws; notes the margin.
 #define CHECK_BELOW(error, bound) \
   tapeformer::check_below(error, bound, #error " <= " #bound, __FILE__, __LINE__, false)
 /// REQUIRE(error <= bound), likewise.

@@ -33,15 +33,15 @@ class Golden {
   std::shared_ptr<SafetensorsFile> file_;
 };
 
-/// The worst relative error of `function`'s output, and of its gradients, against what PyTorch computed, in
-/// `type`. `names` are the arguments of the case, in the order in which `function` gets them.
+/// The worst relative error of `function`'s output and gradients in `type` against PyTorch's. `names` are the
+/// arguments of the case, in the order in which `function` gets them.
 double golden_error(const Golden& golden, const std::string& name_of_case,
                     const std::vector<std::string>& names,
                     const std::function<Tensor(const std::vector<Tensor>&)>& function,
                     DType type = DType::f64);
 
 /// The error of `got` against the f64 values, relative to the error of PyTorch's f32 ("CASE/NAME_f32"), both
-/// as root mean squares: a maximum is another on another processor.
+/// as root mean squares: a maximum depends on the processor.
 double times_error_of_pytorch(const Golden& golden, const std::string& name_of_case, const std::string& name,
                               const Tensor& got);
 

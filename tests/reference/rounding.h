@@ -4,9 +4,9 @@
 
 namespace tapeformer {
 
-// How far rounding may lead a result away from the exact one: from sizes and magnitudes alone, and so on
-// every processor, with every compiler, library and number of threads, in whatever order they add and
-// whichever products they fuse with sums.
+// Bounds of the rounding errors of a result, only from sizes and magnitudes, and so for every processor,
+// compiler, library and number of threads, in whatever order they add and whichever products they fuse with
+// sums.
 // Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 /// u: the largest relative error of one rounding to the nearest.

@@ -12,8 +12,8 @@ inline std::uint64_t seed_of_tests() {
   return seed;
 }
 
-/// The seed that a test draws from, where `own` is what stands in the test: `own` itself unless the
-/// environment has a seed for all tests. For the first two thousand of those an int holds it.
+/// The seed that a test draws from, where `own` is the number in the test: `own` itself unless the
+/// environment has a seed for all tests. For the first two thousand of those it fits an int.
 inline std::uint64_t test_seed(std::uint64_t own) { return own + 1'000'003 * seed_of_tests(); }
 
 }  // namespace tapeformer

@@ -73,9 +73,9 @@ Tensor filled(const Shape& shape, const F& f) {
 /// max |a - b| / max |b|: the error of one tensor against its reference. 0 if there is no difference, NaN if
 /// one tensor holds a NaN. Throws: ShapeError if the shapes differ.
 double relative_error(const Tensor& a, const Tensor& b);
-/// sqrt(sum (a - b)^2 / sum b^2), to compare two ways of rounding by: a maximum of one draw is luck.
+/// sqrt(sum (a - b)^2 / sum b^2), to compare two ways of rounding: a maximum of one draw is luck.
 double rms_error(const Tensor& a, const Tensor& b);
-/// max |a - b|, for what is zero in theory.
+/// max |a - b|, for values that are zero in theory.
 double absolute_error(const Tensor& a, const Tensor& b);
 
 }  // namespace tapeformer

@@ -34,7 +34,7 @@ class Meeting {
     all_here_.notify_all();
   }
 
-  std::vector<Tensor> tensors;  // what each rank brought
+  std::vector<Tensor> tensors;  // of each rank
   std::exception_ptr failure;
 
  private:
@@ -85,7 +85,7 @@ class ThreadCommunicator : public Communicator {
         for (const Tensor& x : meeting.tensors)
           for (Index i = 0; i < count; ++i) sums[static_cast<std::size_t>(i)] += x.at(i);
         result.copy_from(Tensor::from(sums, result.shape()).to(result.dtype()));
-        if (request.collective == Collective::reduce_scatter) {  // who reads another's share must notice
+        if (request.collective == Collective::reduce_scatter) {  // so that reading another's share shows
           for (std::size_t other = 0; other < size; ++other)
             if (other != static_cast<std::size_t>(rank))
               std::memset(bytes(result) + other * share, 0xFF, share);

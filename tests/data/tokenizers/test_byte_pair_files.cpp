@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-/// The bytes alone, with more tokens behind them.
+/// Only the bytes, followed by more tokens.
 std::string vocabulary_with(const std::vector<std::string>& more) {
   json vocabulary;
   for (const unsigned char byte : byte_pair_order()) {

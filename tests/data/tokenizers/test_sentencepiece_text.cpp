@@ -63,7 +63,7 @@ std::string random_text(std::uint64_t seed, std::size_t most) {
   return text;
 }
 
-/// The ids of a text that comes in pieces of random sizes.
+/// The ids of a text given in pieces of random sizes.
 Ids in_parts(const Tokenizer& tokenizer, std::string_view text, std::uint64_t seed) {
   Ids ids;
   std::string waiting;

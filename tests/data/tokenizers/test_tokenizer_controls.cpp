@@ -15,7 +15,7 @@ using Ids = std::vector<std::int32_t>;
 
 const TextSource kCats = [](const auto& reader) { reader("the cat sat on the mat, the cat\n"); };
 
-/// "<|x|>" as id 300, printed, and "<|y|>" as 302, with the white space behind it and silent.
+/// "<|x|>" as id 300, printed, and "<|y|>" as 302, silent and with the white space after it.
 nlohmann::json two_tokens() {
   return nlohmann::json::array({{{"id", 300}, {"content", "<|x|>"}},
                                 {{"id", 302}, {"content", "<|y|>"}, {"special", true}, {"rstrip", true}}});

@@ -31,7 +31,7 @@ TEST_CASE("text holds no NUL, though UTF-8 does: UTF-16 would read as such") {
 
 TEST_CASE("invalid UTF-8 is found at its first byte") {
   const char* const invalid[] = {
-      "\x80",              // a continuation byte alone
+      "\x80",              // a lone continuation byte
       "\xbf",              //
       "\xc0\x80",          // NUL in two bytes
       "\xc1\xbf",          // overlong, two bytes

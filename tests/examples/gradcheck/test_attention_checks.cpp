@@ -50,7 +50,7 @@ TEST_CASE("every mode that hides pairs hides some of them, but not all") {
 TEST_CASE("modes are told apart by their weights") {
   std::vector<Tensor> seen;
   for (const AttentionMode& mode : attention_modes()) {
-    if (mode.dropout || mode.positions) continue;  // which do not show in weights
+    if (mode.dropout || mode.positions) continue;  // weights do not show them
     INFO(mode.name);
     const Tensor weights = weights_in(mode);
     for (const Tensor& other : seen) {

@@ -13,7 +13,7 @@
 
 namespace tapeformer {
 
-/// A walk over the letters a to f and é: each is followed by the next one or the one behind it, as likely.
+/// A walk over the letters a to f and é: each is followed by the next one or the one after, equally often.
 inline std::string walk(std::size_t letters, std::uint64_t seed) {
   const std::vector<std::string> alphabet = {"a", "b", "c", "d", "e", "f", "é"};
   Generator random(test_seed(seed));
@@ -60,7 +60,7 @@ inline DecoderOnly tiny_model(const LanguageOptions& options) {
   return DecoderOnly(options.model_config(7), random);
 }
 
-/// A model with large weights: what a token sees tells.
+/// A model with large weights: its outputs depend strongly on each visible token.
 inline DecoderOnly strong_model(const LanguageOptions& options) {
   DecoderOnly model = tiny_model(options);
   Generator random(test_seed(11));

@@ -38,7 +38,7 @@ ExportOptions exported(const TemporaryFolder& temporary) {
   return options;
 }
 
-/// Writes an untrained run of these options, with a small model; returns what is said of its exports.
+/// Writes an untrained run of these options, with a small model; returns the line on its exports.
 std::string saved_run(const TemporaryFolder& temporary, const std::vector<std::string>& arguments) {
   std::vector<const char*> raw = {"program"};
   for (const std::string& argument : arguments) raw.push_back(argument.c_str());
@@ -59,7 +59,7 @@ std::string saved_run(const TemporaryFolder& temporary, const std::vector<std::s
   return exports_text(model.config(), data.tokenizer.get());
 }
 
-/// The message of an export that is refused, or nothing.
+/// The message if the export is refused, or nothing.
 std::string export_refusal(const TemporaryFolder& temporary, const std::string& format) {
   const CapturedLog output(stdout);
   ExportOptions options = exported(temporary);

@@ -9,7 +9,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Collects the output piece by piece; the reader goes away after `most` pieces.
+/// Collects the output piece by piece; the reader leaves after `most` pieces.
 struct Reader {
   std::vector<std::string> pieces;
   std::size_t most = 1000;

@@ -123,7 +123,7 @@ TEST_CASE("targets that do not count add nothing to the loss, and those within p
 
 TEST_CASE_FIXTURE(LanguageCase,
                   "the exact loss is the mean over all tokens but the first, window by window") {
-  set_dropout(options.model, 0.5);  // must not be felt
+  set_dropout(options.model, 0.5);  // must have no effect
   const LanguageData data = tiny_data(options, temporary);
   DecoderOnly model = tiny_model(options);
   for (const bool fused : {false, true}) {
@@ -212,7 +212,7 @@ TEST_CASE_FIXTURE(LanguageCase, "the estimate is the mean of random batches, the
   CHECK(reseeded.estimate(model, 2, 4, progress).mean() != two.mean());
   const EstimatedLoss many = measure.estimate(model, 60, 0, progress);
   CHECK(many.standard_error > 0);
-  // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both stray alike.
+  // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both vary alike.
   CHECK_BELOW(std::fabs(many.mean() - measure.exact(model, progress).mean()),
               kDeviations * std::sqrt(2) * many.standard_error);
 }

@@ -34,7 +34,7 @@ std::vector<std::string> arguments_of(const std::vector<Choice>& choices) {
   return arguments;
 }
 
-/// The model that the program makes; none if it refuses the options. `refusal` receives its words.
+/// The model that the program makes; none if it refuses the options. `refusal` receives the message.
 std::optional<DecoderOnlyConfig> model_of(const std::vector<Choice>& choices,
                                           std::string* refusal = nullptr) {
   LanguageOptions options;
@@ -58,7 +58,7 @@ std::string text_of(DecoderOnlyConfig config) {
   return config.to_json();
 }
 
-/// What an option may change: parameters, and what they make of tokens in a step of training.
+/// The possible effects of an option: parameters, and their results in a step of training.
 struct Traits {
   std::string parameters;
   Tensor states;
@@ -84,7 +84,7 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   return at->second;
 }
 
-/// Other arguments of an option than it has: for names all that its refusal lists.
+/// Other arguments of an option than its own: for names, all that its refusal lists.
 std::vector<std::string> other_arguments(const ConfigField& field) {
   const FieldValue zero = field.zero();
   if (std::holds_alternative<bool>(zero)) return {""};
@@ -104,7 +104,7 @@ std::vector<Choice> all_choices() {
   std::vector<Choice> choices;
   LanguageOptions options;
   for (const ConfigField& field : fields_of(options)) {
-    // The length of rows, and what is seen only in what parameters are at first, or in another folder's.
+    // The length of rows, and effects that show only in the first parameters, or in another folder's.
     if (field.name == "context" || field.name == "zero_init" || field.name == "from") continue;
     if (std::string(field.group) != "Model" || field.help.empty()) continue;
     for (const std::string& value : other_arguments(field)) choices.emplace_back(flag_of(field.name), value);

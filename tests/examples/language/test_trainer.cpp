@@ -16,7 +16,7 @@ double last(const RunFolder& folder, const std::string& field) {
   return metrics(folder, field).back().at(field).get<double>();
 }
 
-/// A run that stops and goes on after every step.
+/// A run that is interrupted and resumed after every step.
 void train_in_steps(const RunFolder& folder, const LanguageOptions& options) {
   TrainingControl one_step;
   one_step.max_minutes = 1e-12;

@@ -60,7 +60,7 @@ TEST_CASE("the best loss is the last measurement of the best weights, not the es
   CHECK(best() == 2);
   run.metrics.push_back({{"step", 3}, {"best_loss", 2.125}, {"best_estimated_loss", 2.0}});
   CHECK(best() == 2.125);
-  run.metrics.push_back({{"step", 4}, {"validation_loss", 2.5}});  // it was gone on with
+  run.metrics.push_back({{"step", 4}, {"validation_loss", 2.5}});  // it was resumed
   CHECK(best() == 2.125);
   run.metrics.push_back({{"step", 5}, {"validation_loss", 1.75}});
   CHECK(best() == 1.75);

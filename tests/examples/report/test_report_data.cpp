@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// A run folder as far as reports read it.
+/// The parts of a run folder that reports read.
 std::string run_folder(const TemporaryFolder& temporary, const char* name, const std::string& config,
                        const std::string& metrics) {
   const std::string folder = temporary.file(name);

@@ -20,7 +20,7 @@ std::uint32_t number_at(const std::string& bytes, std::size_t at) {
   return number;
 }
 
-/// The events in a file, each without its time, which is its first nine bytes.
+/// The events in a file, each without its first nine bytes, the time.
 std::vector<std::string> events_in(const std::string& path) {
   const std::string bytes = read_bytes(path);
   std::vector<std::string> events;

@@ -21,10 +21,10 @@ namespace {
 
 constexpr const char* kRuns[] = {"language_mha",    "language_gqa",    "language_mla",
                                  "translation_mha", "translation_mla", "translation_additive"};
-constexpr Index kTrained = 6, kResumed = 9;  // as make.sh has them
+constexpr Index kTrained = 6, kResumed = 9;  // as in make.sh
 
 // Losses are means of f32 numbers. About ten sums in a row of at most 64 products each, rounded to 2^-24 of
-// their terms, put a logit off by at most 4e-5 and usually 1e-6; a step's update is no more exact than that.
+// their terms, move a logit by at most 4e-5 and usually 1e-6; a step's update is not more exact.
 constexpr double kRounding = 1e-5;
 
 /// A copy of a run that an earlier version trained; resuming changes it, and the number of threads.

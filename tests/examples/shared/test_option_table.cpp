@@ -50,7 +50,7 @@ TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; ol
     CHECK(json.at(name) == value);
     CHECK(Json(json.template get<Options>()) == json);
     if (name == "optimizer") continue;                              // whose options would be unknown
-    if (name == "dropout" || name == "residual_dropout") continue;  // which set, and tell, each other
+    if (name == "dropout" || name == "residual_dropout") continue;  // each of which sets the other
     json.erase(name);
     CHECK(Json(json.template get<Options>()) == unchanged);
   }

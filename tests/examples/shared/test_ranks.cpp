@@ -17,7 +17,7 @@ using reference::as_ranks;
 
 namespace {
 
-/// The first of two processes, of which the other has nothing to add.
+/// The first of two processes; the other contributes nothing.
 struct FirstOfTwo : Communicator {
   FirstOfTwo() : Communicator(0, 2) {}
   CommunicationTime time() const override { return {waited, waited}; }
@@ -25,7 +25,7 @@ struct FirstOfTwo : Communicator {
   double waited = 0;
 };
 
-/// Waits for a long time, as it seems, when it is restored and when it validates.
+/// Seems to wait for a long time when it is restored and when it validates.
 struct WaitingTask : ToyTask {
   explicit WaitingTask(FirstOfTwo& all) : waiting(all) {}
   void load_state(const Json& state) override {

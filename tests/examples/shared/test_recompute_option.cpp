@@ -7,7 +7,7 @@
 
 using namespace tapeformer;
 
-// Results do not show whether a program recomputes; what its models' tapes keep does.
+// Only the memory of tapes shows whether a program recomputes, not its results.
 
 TEST_CASE_FIXTURE(LanguageCase, "--recompute-layers reaches the language model") {
   const LanguageData data = tiny_data(options, temporary);

@@ -124,7 +124,7 @@ TEST_CASE("a folder that was moved, or whose lock is gone, is no longer written 
                            "nothing more is written there; what was saved is whole, and --resume goes on "
                            "in a moved folder";
   CHECK(written() == gone);
-  const RunLock other(run);  // of another training, in the place of the first
+  const RunLock other(run);  // of another training, at the old path
   CHECK(written() == gone);
   CHECK(message_of<DataError>([&] { folder.write("config.json", "{}"); }) == gone);
   CHECK_FALSE(fs::exists(run + "/metrics.jsonl"));
@@ -184,5 +184,5 @@ TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused 
   CHECK(has(state(R"({"step": 1, "step": 2})"), "checkpoint.safetensors: the state has \"step\" twice"));
   write_bytes(folder.file("metrics.jsonl"), "{\"step\":1}\n{\"step\":2}\0\n{\"step\":9}\n{\"st"s);
   folder.cut_metrics(2);
-  CHECK(read_bytes(folder.file("metrics.jsonl")) == "{\"step\":1}\n");  // of sound lines those up to step 2
+  CHECK(read_bytes(folder.file("metrics.jsonl")) == "{\"step\":1}\n");  // intact lines up to step 2
 }

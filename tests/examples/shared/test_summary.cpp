@@ -29,7 +29,7 @@ struct Described {
   }
 };
 
-/// The columns behind `name`, as one text with single spaces.
+/// The columns after `name`, as one text with single spaces.
 std::string columns_of(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

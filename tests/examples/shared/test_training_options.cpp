@@ -8,7 +8,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Options as read from arguments between spaces.
+/// Options read from arguments separated by spaces.
 struct Given {
   TrainingOptions options;
   CommandLine line;
@@ -20,7 +20,7 @@ struct Given {
   explicit Given(const std::string& arguments) : Given(words_of(arguments)) {}
 };
 
-/// Refused when it is read, or because it would change nothing.
+/// Refused on reading, or because it would change nothing.
 std::string refusal_of(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {
     const Given given(arguments);

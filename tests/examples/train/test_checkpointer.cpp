@@ -85,7 +85,7 @@ TEST_CASE_FIXTURE(
       const auto step = line.at("step").get<Index>();
       CHECK(line.at("learning_rate") == (step <= 12 ? before : now)(step - 1));
     }
-    // The number of steps is nothing to the other schedules.
+    // The other schedules do not depend on the number of steps.
     if (schedule != "cosine")
       for (const char* name : {"weights.safetensors", "checkpoint.safetensors"})
         CHECK((read_file(whole.file(name)) == read_file(longer.file(name))));

@@ -13,7 +13,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 const std::string kAdvice = "; try a lower --learning-rate or a longer --warmup";
 
-/// A task whose ninth step goes wrong, with checkpoints at steps 5 and 10.
+/// A task whose ninth step fails, with checkpoints at steps 5 and 10.
 ToyTask spoilt(const std::string& policy, double factor = kNan) {
   ToyTask task(0.3);
   task.training.checkpoint_every = 5;
@@ -24,7 +24,7 @@ ToyTask spoilt(const std::string& policy, double factor = kNan) {
   return task;
 }
 
-/// A task that goes wrong from its ninth step on.
+/// A task that fails from its ninth step on.
 ToyTask spoilt_for_good() {
   ToyTask task = spoilt("skip");
   task.training.steps = task.training.validate_every = task.training.checkpoint_every = 40;
@@ -216,7 +216,7 @@ TEST_CASE_FIXTURE(Logged, "a loss far above the last ones is logged, skipped or 
         }).find("step 70: the loss is ") == 0);
   check_resumes([] { return spiked("skip"); });
 
-  // Each loss counts once among the last ones, whatever is done about spikes.
+  // Each loss counts once among the last ones, whatever happens on spikes.
   const auto watched = [](const RunFolder& folder) {
     return folder.checkpoint_state().at("guard").at("loss_watch");
   };

@@ -12,7 +12,7 @@
 
 using namespace tapeformer;
 
-// Several ranks that share batches and validations get what one gets, whose results are in f64.
+// Several ranks that share batches and validations get the results of a single one, which are in f64.
 
 namespace {
 
@@ -43,7 +43,7 @@ BatchSums sums_of(TrainingTask& task, Index number) {
     const Tensor gradient = parameter.gradient().clone();
     result.gradients.push_back(gradient);
     if (counted > 0) continue;
-    // A rank for which there is nothing has computed the same graph.
+    // A rank without rows has computed the same graph.
     CHECK(loss.item() == 0);
     CHECK(batch.tokens == 0);
     CHECK(largest(gradient) == 0);
@@ -67,7 +67,7 @@ void check_same(const BatchSums& got, const BatchSums& expected) {
   }
 }
 
-/// What validations say: their numbers, and their words.
+/// The results of validations: numbers and texts.
 struct Validated {
   std::vector<double> numbers;
   std::string remark;
@@ -84,7 +84,7 @@ Validated validate(TrainingTask& task) {
 }
 
 /// Compares the first batches, the validation and the end of a training by 2 to 5 ranks, and by `most`, with
-/// those of a process alone.
+/// those of a single process.
 void check_ranks(const MakeSharedTask& make, int most) {
   constexpr Index kBatches = 4;
   const CapturedLog log;

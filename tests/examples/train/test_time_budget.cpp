@@ -24,7 +24,7 @@ struct Ending {
   std::vector<double> weights;
 };
 
-/// A toy whose batches change their size in mid-run, and take a time that the test sets.
+/// A toy whose batches change their size during a run, and take a time that the test sets.
 class TimedToy : public ToyTask {
  public:
   explicit TimedToy(TurnedClock& clock, Ending* ending = nullptr)

@@ -8,7 +8,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// A task whose parts take some seconds each, of a clock that goes only meanwhile.
+/// A task whose parts take some seconds each, on a clock that stops otherwise.
 class SlowTask : public ToyTask {
  public:
   explicit SlowTask(TurnedClock& clock) : clock_(clock) {}

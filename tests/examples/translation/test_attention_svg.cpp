@@ -19,7 +19,7 @@ struct Cell {
   std::string fill, title;
 };
 
-/// The cells in the order in which they stand in the file.
+/// The cells in the order of the file.
 std::vector<Cell> cells_of(const std::string& svg) {
   std::vector<Cell> cells;
   const std::string fill = "height=\"1\" fill=\"", title = "\"><title>";
@@ -48,7 +48,7 @@ std::vector<std::string> labels(const std::string& prefix, Index count) {
   return result;
 }
 
-/// Every element is closed by its own name, and nothing but elements holds markup.
+/// Every element is closed by its own name, and only elements hold markup.
 void check_nesting(const std::string& svg) {
   std::vector<std::string> open;
   for (std::size_t at = svg.find('<', svg.find("?>")); at != std::string::npos; at = svg.find('<', at + 1)) {
@@ -97,7 +97,7 @@ TEST_CASE("more weight is darker at every step, in about equal steps") {
   CHECK(luminance(cells.back().fill) < 0.06);
   for (std::size_t i = 1; i < cells.size(); ++i) {
     CAPTURE(i);
-    // The cube root of luminance is nearly what the eye takes for lightness.
+    // The cube root of luminance is close to perceived lightness.
     const double step = std::cbrt(luminance(cells[i - 1].fill)) - std::cbrt(luminance(cells[i].fill));
     CHECK(step > 0.006);
     CHECK(step < 0.03);
@@ -133,8 +133,8 @@ TEST_CASE("labels and title hold any text; long ones are cut, and whole in the t
       {std::string("a\0b", 3), "a␀b"},
       {"\x01\t\n\r\x1f\x7f", "␁␉␊␍␟␡"},
       {"\u0085\uFFFE\U0001FFFF", "���"},  // a C1 control, and what XML forbids
-      {"a\u202Eb\u2066", "a�b�"},         // these turn the direction of what follows
-      {"\xff\xe7\x8c<", "���&lt;"},       // what is cut off swallows no markup
+      {"a\u202Eb\u2066", "a�b�"},         // these turn the direction of the text
+      {"\xff\xe7\x8c<", "���&lt;"},       // truncated characters swallow no markup
       {"\xed\xa0\x80\xf4\x8f\xbf\xbd", "���\xf4\x8f\xbf\xbd"},
       {std::string(24, 'i'), std::string(24, 'i')}};
   for (const auto& [label, text] : shown) {

@@ -47,7 +47,7 @@ TEST_CASE("the weights are the layer's own, whatever the kind of attention") {
     CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
     CHECK(absolute_error(weights, cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 0, kBegin)) >
           1e-4);
-    // Causal: the first rows do not depend on what is written after them.
+    // Causal: the first rows do not depend on later tokens.
     const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, 1, kBegin);
     for (Index i = 0; i < 12; ++i) CHECK_BELOW(deviation(longer.at(i), weights.at(i)), 1e-5);
   }

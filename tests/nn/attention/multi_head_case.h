@@ -47,7 +47,7 @@ inline MultiHeadAttention taken_apart(AttentionConfig config, MultiHeadAttention
   return apart;
 }
 
-/// The inputs of a layer, and values of a first layer for it.
+/// The inputs of a layer, and a first layer's values.
 struct LayerInputs {
   Tensor x, first;
   LayerInputs(const AttentionConfig& config, Index length, Index batch = 2)
@@ -89,7 +89,7 @@ struct HeadFormula {
   std::function<Tensor(Parameters& p, const LayerInputs& in, const Tensor& y, const Tensor& own)> output = {};
 };
 
-/// A layer's output by its formulas, in operations that keep all weights.
+/// A layer's output by its formulas, in operations that store all weights.
 inline Tensor by_formula(MultiHeadAttention& layer, const AttentionConfig& given, const LayerInputs& in,
                          const HeadFormula& formula) {
   const AttentionConfig config = given.resolved();
@@ -117,8 +117,8 @@ inline Tensor by_formula(MultiHeadAttention& layer, const AttentionConfig& given
   return linear(reshape(y, {B, T, H * E}), p["output.weight"], p["output.bias"]);
 }
 
-/// Compares layers with a piece with its formula: packed and, with one head for keys each, apart; turning by
-/// positions or not; lengths around a tile.
+/// Compares layers that have a piece with its formula: packed and, with a key head per head, apart; with
+/// rotary positions or not; lengths around a tile.
 inline void check_formula(const ChooseOptions& choose, const HeadFormula& formula) {
   for (const char* const kind : {"mha", "gqa", "mqa"}) {
     for (const bool rotary : {false, true}) {

@@ -58,7 +58,7 @@ AttentionKind mean_kind() {
   return kind;
 }
 
-/// For one case: the other tests know the built-in kinds alone.
+/// For one case: the other tests know only the built-in kinds.
 struct MeanIsRegistered {
   MeanIsRegistered() { register_attention_kind(mean_kind()); }
   ~MeanIsRegistered() { unregister_attention_kind(); }

@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Its attention, and a sublayer of an attention with the same parameters.
+/// An attention, and a sublayer around an attention with the same parameters.
 std::pair<std::unique_ptr<Attention>, AttentionSublayer> both_of(Index memory_width, double dropout) {
   AttentionConfig config("mha", 3);
   config.width = 6, config.memory_width = memory_width, config.cross = memory_width > 0;

@@ -249,7 +249,7 @@ TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
     Generator random(test_seed(4));
     layer.eval();
     CacheConfig config;
-    config.capacity = call.cached + call.queries;  // no room that the naive form would project
+    config.capacity = call.cached + call.queries;  // no unused tokens for the naive form to project
     const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
     AttentionContext context;
     context.cache = cache.get();

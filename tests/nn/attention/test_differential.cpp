@@ -58,7 +58,7 @@ TEST_CASE("its weights are differences, which sum to 1 - lambda") {
   context.weights = nullptr;
   CHECK_BELOW(relative_error(layer(x, x, context), y), 1e-11);
   REQUIRE(weights.shape() == Shape{2, 4, 5, 5});
-  // The first token sees itself alone: 1 - lambda.
+  // The first token sees only itself: 1 - lambda.
   for (Index row = 0; row < 2 * 4 * 5; ++row) {
     double total = 0;
     for (Index s = 0; s < 5; ++s) total += weights.at(5 * row + s);
@@ -79,7 +79,7 @@ TEST_CASE("a mask of each head is of both of its queries") {
     masked.mask = allowed;
     CHECK_BELOW(relative_error(layer(x, x, masked), expected), 1e-13);
   }
-  // Another mask for one head changes what that head gives.
+  // Another mask for one head changes the output of that head.
   masked.mask = Tensor::full({4, 5, 5}, 0, DType::f64);
   const Tensor before = layer(x, x, masked);
   masked.mask.data<double>()[5 * 5 * 3] = 2;

@@ -40,7 +40,7 @@ std::unique_ptr<KvCache> used_cache(const AttentionProblem& problem, const Packe
   return cache;
 }
 
-/// The outputs of queries that come some at a time, each with its key and value.
+/// The outputs of queries given some at a time, each with its key and value.
 AttentionPath decoding(DType type) {
   AttentionPath path{std::string("cached ") + name_of(type), type, {}};
   path.run = [=](const AttentionCase& c, const Tensor&, const AttentionProblem& problem) {
@@ -80,7 +80,7 @@ TEST_CASE("a width that is left out is the heads' share of the whole") {
   const PackedHeads values = resolved_heads("op", 12, 0, {4, 4, 5, 0});
   CHECK(values.key_width == 5);
   CHECK(values.value_width == 3);
-  CHECK(resolved_heads("op", 10, 0, {4, 4, 5, 6}).value_width == 6);  // nothing is left to the width
+  CHECK(resolved_heads("op", 10, 0, {4, 4, 5, 6}).value_width == 6);  // no size follows from the width
   const PackedHeads wider = resolved_heads("op", 3, 20, {4, 4, 0, 0});
   CHECK(wider.key_width == 5);
   CHECK(wider.value_width == 5);

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// Writing beyond `bytes` into a file fails while one lives, as on a full disk.
+/// During its lifetime, writing beyond `bytes` into a file fails, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

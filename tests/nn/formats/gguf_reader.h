@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// A reader of GGUF files for tests, which shares nothing with the writer.
+/// A reader of GGUF files for tests that shares no code with the writer.
 struct GgufReader {
   struct Stored {
     std::vector<std::uint64_t> sizes;  // the innermost first

@@ -25,7 +25,7 @@ inline std::string folder_of(const std::string& name) {
   return TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/" + name;
 }
 
-/// A copy of a golden folder, to be spoilt.
+/// A copy of a golden folder, to be damaged.
 template <class Model = DecoderOnly>
 struct Copy : TemporaryFolder {
   explicit Copy(const std::string& name) {
@@ -60,7 +60,7 @@ struct Copy : TemporaryFolder {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Exports to a folder that stays if TAPEFORMER_EXPORT_FOLDER names one, for tests/golden/check_export.py.
+/// Exports to a folder, which is kept for tests/golden/check_export.py if TAPEFORMER_EXPORT_FOLDER names it.
 struct Export : TemporaryFolder {
   explicit Export(const std::string& name) {
     const char* const kept = std::getenv("TAPEFORMER_EXPORT_FOLDER");

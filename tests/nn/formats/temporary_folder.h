@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// An empty folder that is gone, with what is in it, at the end of the scope.
+/// An empty folder that is removed with its contents at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -40,7 +40,7 @@ TEST_CASE("a description reads, writes and fits its fields; others take their de
   model.gated = false, model.activation = Unary::relu;
   model.embedding_scale = 1, model.head_bias = true, model.window = 3, model.attention.softcap = 5;
   model.attention.rotations.base = expected.attention.rotations.base = 7;
-  model.residual_dropout = expected.residual_dropout = 0.5;  // of training alone
+  model.residual_dropout = expected.residual_dropout = 0.5;  // only for training
   CHECK(ConfigMap::fit(describe_example, model).to_json() == expected.to_json());
   CHECK(ConfigMap::fit(describe_example, expected).to_json() == expected.to_json());
   CHECK(message_of<CheckpointError>([] {

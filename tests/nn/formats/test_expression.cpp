@@ -20,14 +20,14 @@ DecoderOnlyConfig expressible_llama() {
   return config;
 }
 
-/// Fields that a file need not have: its weights or other fields say them, or nothing is computed with them.
+/// Fields that a file need not have: they follow from weights or other fields, or nothing depends on them.
 const std::string kNotInFiles =
     " attention groups attention_bias attention_output_bias norm_bias feed_forward_bias rotary_layout "
     "rotary_low_frequency rotary_high_frequency rotary_max_positions zero_init embedding_dropout "
     "residual_dropout feed_forward_dropout attention_dropout qk_norm_epsilon full_attention bias_buckets "
     "bias_distance windows ";
 
-/// The first field that `read` has otherwise than `config`.
+/// The first field that differs between `read` and `config`.
 std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig& read) {
   const FieldList ours = fields_of(config), theirs = fields_of(read);
   for (std::size_t i = 0; i < ours.size(); ++i) {

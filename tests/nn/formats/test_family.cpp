@@ -16,7 +16,7 @@ Json file_of(const char* type, const Json& more) {
   return json;
 }
 
-/// The fields of which `config` has other values than `usual`, without sizes.
+/// The fields whose values differ between `config` and `usual`, without sizes.
 std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
   const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
   std::string text;

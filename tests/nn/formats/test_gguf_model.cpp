@@ -26,7 +26,7 @@ DecoderOnlyConfig llama_model() {
   return config;
 }
 
-/// A model with different values everywhere, and the file that is written of it.
+/// A model with different values everywhere, and its file.
 GgufReader saved(const DecoderOnlyConfig& config, std::map<std::string, std::vector<float>>& weights,
                  GgufType type = GgufType::f32) {
   Generator random(test_seed(3));

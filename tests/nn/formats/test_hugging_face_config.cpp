@@ -153,7 +153,7 @@ TEST_CASE("models that transformers' types cannot express are refused, every fie
       hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
   gemma.attention.rotations.factor = 2;
   CHECK_NOTHROW(hugging_face_json(gemma));
-  for (const double n : {1.0, 7.0, 168.0, 256.0, 12345.0}) {  // transformers takes whole numbers alone
+  for (const double n : {1.0, 7.0, 168.0, 256.0, 12345.0}) {  // transformers takes only whole numbers
     gemma.attention.score_scale = 1 / std::sqrt(n);
     CHECK(parse_json(hugging_face_json(gemma)).at("query_pre_attn_scalar").dump() ==
           std::to_string(static_cast<int>(n)));

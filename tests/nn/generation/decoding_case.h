@@ -8,7 +8,7 @@ namespace tapeformer {
 
 constexpr std::int32_t kBeginId = 2, kEndId = 3;
 
-/// An attention kind as a decoder may have it.
+/// An attention kind as used in a decoder.
 struct DecoderKind {
   std::string attention;
   bool rotary;
@@ -49,8 +49,8 @@ inline EncoderDecoderConfig decoding_config(const DecoderKind& kind, Index max_l
   return config;
 }
 
-/// An untrained model whose next token depends on everything before it. `end_bias` decides how long its
-/// outputs become.
+/// An untrained model whose next token depends on everything before it. `end_bias` decides the lengths of
+/// outputs.
 inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, DType type, double end_bias) {
   Generator random(test_seed(1));
   EncoderDecoder model(decoding_config(kind, max_length), random);

@@ -11,7 +11,7 @@ namespace tapeformer {
 
 using TokenIds = std::vector<std::int32_t>;
 
-/// A kind of language model that generation has to do with; with a prefix it has short convolutions, too.
+/// A kind of language model for generation; with a prefix it also has short convolutions.
 struct LanguageKind {
   std::string attention;
   PositionKind positions;
@@ -40,7 +40,7 @@ inline std::vector<LanguageKind> language_kinds() {
   // Biases by the distance of query and key.
   kinds.push_back({"gqa", PositionKind::alibi});
   kinds.push_back({"mha", PositionKind::buckets});
-  // States beside keys, whose positions turn or not.
+  // States and keys, with rotary positions or without.
   kinds.push_back({"kda", PositionKind::rotary, false, "DF"});
   kinds.push_back({"gla", PositionKind::learned, false, "FD"});
   kinds.push_back({"gqa", PositionKind::rotary, false, "", 4});
@@ -82,12 +82,12 @@ inline TokenIds random_tokens(Index count, std::uint64_t seed) {
   return tokens;
 }
 
-/// [1, V]: what the model thinks of the last of these tokens, computed at once from the context that it has;
+/// [1, V]: the model's logits at the last of these tokens, computed at once from the context that it has;
 /// `prompt` of the row's first tokens are the prefix where there is one.
 inline Tensor whole_logits(const DecoderOnly& model, const TokenIds& row, Index prompt) {
   const DecoderOnlyConfig& config = model.config();
   const auto length = static_cast<Index>(row.size());
-  // Half of the context goes when it is full, but a prompt fills it.
+  // Half of the context is dropped when it is full, but a prompt fills it.
   Index dropped = 0;
   if (has_table(config.positions))
     while (length - dropped > config.context)

@@ -99,7 +99,7 @@ TEST_CASE("translations of sources of several lengths continue as graphs to the 
     steps(6);  // the first fills the caches, then one is queued, one captured
     CHECK(twins.captured == 1);
     CHECK(twins.replayed == 3);
-    twins.reorder({0, 1, 2, 2, 0});  // rows change places, and the memory that they read
+    twins.reorder({0, 1, 2, 2, 0});  // rows move, and so does the memory that they read
     steps(3);
     twins.reorder({4, 3, 1, 0, 2});
     steps(3);
@@ -112,7 +112,7 @@ TEST_CASE("translations of sources of several lengths continue as graphs to the 
     twins.reorder({2});
     steps(4);
     CHECK(twins.replayed == 2);
-    twins.reorder({0, 0});  // and beams of what is left
+    twins.reorder({0, 0});  // and beams of the rest
     // Beyond the context; with rotary positions the cache grows.
     steps(kind.positions == PositionKind::rotary ? 16 : 6);
     twins.reorder({1, 0});

@@ -105,8 +105,8 @@ std::vector<TokenIds> random_sources(Index count, Index longest, Index vocabular
   return sources;
 }
 
-/// Changes the end token's bias so that it is the likeliest first token of about half of the sources: of as
-/// many as leave it farthest from being as likely as another.
+/// Changes the end token's bias so that it is the likeliest first token of about half of the sources: of so
+/// many that its probability is farthest from another token's.
 void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& sources) {
   std::vector<double> leads;
   for (const TokenIds& source : sources) {

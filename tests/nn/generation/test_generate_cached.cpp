@@ -13,7 +13,7 @@ std::vector<Hypothesis> found(const EncoderDecoder& model, const std::vector<Tok
                               Method method, const std::optional<CacheConfig>& cache, Index max_tokens) {
   SearchConfig config;
   config.max_tokens = max_tokens;
-  config.batch = 2;  // sources of different lengths side by side
+  config.batch = 2;  // sources of different lengths in one batch
   config.cache = cache;
   config.beam = method == Method::beams ? 3 : 1;
   if (method != Method::samples) return beam_search(model, sources, config);

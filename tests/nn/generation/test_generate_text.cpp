@@ -77,7 +77,7 @@ TEST_CASE("a sample depends on seed and number alone, not on the other samples o
   std::vector<TokenIds> together;
   std::size_t ended = 0;
   constexpr std::int32_t vocabulary = kLanguageVocabulary;
-  for (std::int32_t i = 0; ended < 2 || ended == together.size(); ++i) {  // some come to it, not all
+  for (std::int32_t i = 0; ended < 2 || ended == together.size(); ++i) {  // some reach it, not all
     REQUIRE(i < 20 * vocabulary);
     config.ends = {i % vocabulary};
     config.sampling.stream = 10 + 6 * static_cast<std::uint64_t>(i / vocabulary);
@@ -133,7 +133,7 @@ TEST_CASE("a sample ends at the end token or when the caller says so, and the ot
     return std::find_if(expected.begin(), expected.end(),
                         [&](std::int32_t token) { return token != expected[0]; });
   };
-  for (std::uint64_t seed = 7; other_token() == expected.end(); ++seed) {  // some go on with one token
+  for (std::uint64_t seed = 7; other_token() == expected.end(); ++seed) {  // some continue with one token
     REQUIRE(seed < 100);
     prompt = random_tokens(4, seed);
     expected = plain_greedy(model, prompt, 12);

@@ -63,7 +63,7 @@ TableModel::Table certain(bool ends_at_once) {
   return TableModel::Table(6, row);
 }
 
-/// One row, whose next token depends on the last one plus its place.
+/// One row whose next token depends on the sum of the last one and its position.
 class PlacedTableModel : public NextTokenModel {
  public:
   explicit PlacedTableModel(std::vector<double> logits) : logits_(std::move(logits)) {}
@@ -233,7 +233,7 @@ TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, howev
   TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
   table[5] = {0, 0, 0, 0, 1, 0};
   SearchConfig config = config_of(1);
-  config.end = 0;  // the first of those that cannot come
+  config.end = 0;  // the first impossible one
   for (config.beam = 1; config.beam < 50; ++config.beam) {
     TableModel model({table});
     const Hypothesis best = found(model, {4}, config)[0];

@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// A configuration from a golden case's options, which bear the names of its fields; others stay as they are.
+/// A configuration from a golden case's options, named as its fields; other fields keep their values.
 inline DecoderOnlyConfig decoder_only_config(const nlohmann::ordered_json& options) {
   DecoderOnlyConfig config;
   config.vocabulary = 1;
@@ -32,7 +32,7 @@ inline void set_golden_parameters(const Golden& golden, const std::string& name_
   REQUIRE(parts == golden.names(name_of_case, "param.").size());
 }
 
-/// Sizes that all differ, without biases; the rest as it stands.
+/// Sizes that all differ, without biases; otherwise the defaults.
 inline DecoderOnlyConfig tiny_config() {
   DecoderOnlyConfig config;
   config.vocabulary = 7;

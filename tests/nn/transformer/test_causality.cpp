@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-// No logit of any model may depend on a later token, by one bit.
+// No bit of any model's logits may depend on a later token.
 using namespace tapeformer;
 
 namespace {
@@ -23,7 +23,7 @@ Tensor tokens(Index length) {
   return ids_of(ids, {kRows, length});
 }
 
-/// Another token at a place of the first row.
+/// Another token at a position of the first row.
 Tensor with_other_token(const Tensor& ids, Index at) {
   const Tensor changed = ids.clone();
   std::int32_t& token = changed.data<std::int32_t>()[at];
@@ -31,8 +31,8 @@ Tensor with_other_token(const Tensor& ids, Index at) {
   return changed;
 }
 
-/// Changes the tokens `at` of the first row one after another, and says what moved that must not, or did not
-/// though it must: "" if all is well. With `prefix`, the row's first tokens may see each other.
+/// Changes the tokens `at` of the first row one after another, and names logits that wrongly change or stay:
+/// "" if all is well. With `prefix`, the row's first tokens may see each other.
 std::string leaks(const Logits& logits, const Tensor& ids, const std::vector<Index>& at, Index prefix = 0) {
   const Tensor before = logits(ids);
   const Index length = ids.size(1);
@@ -77,7 +77,7 @@ Tensor in_portions(const Step& step) {
   return concat({step(0, 2), step(2, 3), step(5, 1)}, 1);
 }
 
-/// With a cache, in portions: what comes later in a portion is there already.
+/// With a cache, in portions: later tokens of a portion are already there.
 std::string cached_leaks(const DecoderOnly& model, CacheKind cache) {
   const Logits logits = [&](const Tensor& ids) {
     LayerCaches caches = model.start({cache, 0, 3});
@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(SingleThread, "in single precision, over the kernels' tiles, i
 TEST_CASE("the decoder of a translation model of any kind and options sees no later token") {
   const SingleThread guard;
   for (const AttentionKind& kind : attention_kinds()) {
-    if (kind.can & kHasState) continue;  // encoders see in both directions
+    if (kind.can & kHasState) continue;  // encoders attend in both directions
     for (const auto& [name, config] : variants_of(translation_config(kind.name))) {
       if (name == kTooShort) continue;
       INFO(kind.name, " ", name);

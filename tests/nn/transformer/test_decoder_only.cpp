@@ -33,7 +33,7 @@ struct Variant {
 
 void every_bias(DecoderOnlyConfig& c) { c.attention.bias = c.norm_bias = c.feed_forward_bias = true; }
 
-/// Every choice there is, most of them in two companies.
+/// Every choice, most of them in two combinations.
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> all = {
       {"mha layer learned gelu tied", false, true, [](auto& c) { c.activation = Unary::gelu; }},
@@ -101,7 +101,7 @@ const std::vector<Variant>& variants() {
        [](auto& c) {
          c.attention.kind = "mqa", c.norm = NormKind::rms, c.positions = PositionKind::rotary;
          c.sublayer_norms = SublayerNorms::output, c.value_residual = true;
-         c.epsilon = 0.1, c.attention.key_width = 6;  // what a sublayer adds may be short
+         c.epsilon = 0.1, c.attention.key_width = 6;  // a sublayer's output may be short
          c.window = 3, c.windows = "SS";
          c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
        }},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Index kLengths[] = {3, 1, 5};
 
-/// The losses of documents that each have a row to themselves, weighted by their targets.
+/// The losses of documents in rows of their own, weighted by their targets.
 Tensor mean_of_documents(const DecoderOnly& model, const Tensor& ids, const Tensor& targets) {
   Tensor sum;
   Index first = 0;
@@ -24,11 +24,11 @@ Tensor mean_of_documents(const DecoderOnly& model, const Tensor& ids, const Tens
   return sum;
 }
 
-/// How far the packed loss and its gradients are from those of the documents alone.
+/// The error of the packed loss and its gradients relative to those of separate documents.
 double packed_deviation(const DecoderOnlyConfig& config) {
   DecoderOnly model = language_model(config);
   const Tensor ids = ids_of(random_tokens(9, 3), {1, 9}), targets = ids_of(random_tokens(9, 4), {1, 9});
-  // The empty document behind the others is what makes all batches alike.
+  // The empty document after the others makes all batches alike.
   const PackedDocuments documents{ids_of({0, 3, 4, 9, 9}, {5}), ids_of({0, 1, 2, 0, 0, 1, 2, 3, 4}, {1, 9})};
   const auto gradients_of = [&](const auto& loss_of) {
     Tape tape;

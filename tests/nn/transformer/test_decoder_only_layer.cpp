@@ -22,7 +22,7 @@ void fill(Module& module, const std::string& name, double value) {
   FAIL("no parameter is called " << name);
 }
 
-/// A layer that adds `attention` and then `feed_forward` to whatever comes.
+/// A layer that adds `attention` and then `feed_forward` to any input.
 DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, double feed_forward) {
   config.attention.bias = config.feed_forward_bias = true;
   DecoderOnlyLayer layer = layer_of(config);

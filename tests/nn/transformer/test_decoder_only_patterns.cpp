@@ -18,7 +18,7 @@ DecoderOnlyConfig pattern_config(const std::string& kind, const std::string& ful
   return config;
 }
 
-/// A step of training, and what caches give in portions beside all tokens at once: "" if all is well.
+/// Checks a step of training, and caches in portions against all tokens at once: "" if all is well.
 std::string faults(const DecoderOnlyConfig& config, const Tensor& ids) {
   DecoderOnly model = language_model(config);
   const Tensor prefix = config.prefix ? ids_of({2, 3}, {2}) : Tensor();
@@ -41,7 +41,7 @@ std::string faults(const DecoderOnlyConfig& config, const Tensor& ids) {
   return found;
 }
 
-/// Whether it can be in a model with rotary positions and caches.
+/// Whether a model with rotary positions and caches can have it.
 bool is_fit(const AttentionKind& kind) {
   return (kind.can & kCanModelLanguage) && (kind.can & kCanCache) && (kind.can & (kCanRotate | kHasState));
 }
@@ -63,7 +63,7 @@ TEST_CASE("two kinds with any option train and agree with their caches, or are r
     for (const AttentionKind& full : attention_kinds()) {
       if (!is_fit(kind) || !is_fit(full)) continue;
       for (const auto& variant : variants_of(pattern_config(kind.name, full.name))) {
-        if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than there are
+        if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than the sequences have
         if (!variant.name.empty() && random.below(one_in) >= random_cases(5)) continue;
         CAPTURE(kind.name + ", " + full.name + ": " + variant.name);
         std::string found;

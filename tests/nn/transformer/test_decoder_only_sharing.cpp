@@ -15,7 +15,7 @@ struct SharingVariant {
   std::function<void(DecoderOnlyConfig&)> change;
 };
 
-/// What layers do differently from each other, or hand on to each other.
+/// Differences between layers, and values that they pass to each other.
 const std::vector<SharingVariant>& sharing_variants() {
   static const std::vector<SharingVariant> all = {
       {"windows", [](auto& c) { c.window = 7; }},

@@ -14,7 +14,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Trains as tests/golden/golden_decoder_only.py does and compares with what it wrote.
+/// Trains as tests/golden/golden_decoder_only.py does and compares with its file.
 void check_recipe(DType type, const HeadLossConfig& head) {
   INFO(std::string(name_of(type)), ", fused: ", head.fused);
   const bool is_double = type == DType::f64;

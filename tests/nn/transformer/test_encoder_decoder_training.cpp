@@ -39,7 +39,7 @@ EncoderDecoderConfig config_of(const nlohmann::ordered_json& options) {
   return config;
 }
 
-/// Trains as tests/golden/golden_train.py does and compares with what it wrote.
+/// Trains as tests/golden/golden_train.py does and compares with its file.
 void check_training(const std::string& name, DType type) {
   INFO(name, " in ", name_of(type));
   const bool is_double = type == DType::f64;

@@ -40,7 +40,7 @@ struct Run : TemporaryFolder {
     REQUIRE(said.find(file("") + ": ") == 0);
     return said.substr(file("").size() + 2);
   }
-  /// No size, however large, ends otherwise than in a model or a CheckpointError.
+  /// Any size, however large, gives a model or a CheckpointError.
   void try_huge_sizes() const {
     for (const auto& [name, value] : json.items()) {
       const std::string& field = name;

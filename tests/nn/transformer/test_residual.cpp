@@ -33,7 +33,7 @@ TEST_CASE("a stream is the sums and norms of its steps to the last bit, with the
     ResidualStream stream(input(1));
     CHECK(same_bits(stream.normed(parts.layer), parts.layer(input(1))));
     stream.add(input(2), parts.dropout);
-    stream.add(input(3), parts.dropout);  // before a norm took what waits
+    stream.add(input(3), parts.dropout);  // before a norm took the pending sum
     Tensor sum = input(1) + plain.dropout(input(2));
     sum = sum + plain.dropout(input(3));
     CHECK(same_bits(stream.normed(parts.layer), plain.layer(sum)));

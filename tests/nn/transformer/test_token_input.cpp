@@ -14,7 +14,7 @@ TEST_CASE("a token enters as sqrt(C) times its embedding plus its sinusoid") {
   const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 1, 1}, {1, 3}));
   const Tensor table = input.embedding().weight().value();
   CHECK(x_btc.shape() == Shape{1, 3, 4});
-  // Token 1 stands at position 2: angles 2 / 10000^0 and 2 / 10000^(2/4).
+  // Token 1 is at position 2: angles 2 / 10000^0 and 2 / 10000^(2/4).
   const double sinusoid[4] = {std::sin(2.0), std::cos(2.0), std::sin(0.02), std::cos(0.02)};
   for (Index i = 0; i < 4; ++i) {
     CHECK_BELOW(deviation(x_btc.at(8 + i), 2 * table.at(4 + i) + sinusoid[i]), 1e-6);

@@ -22,7 +22,7 @@ ConcatenatedHeadsConfig config_of(bool causal) {
   return config;
 }
 
-/// Multi-head attention whose projections are the heads' stacked.
+/// Multi-head attention with the stacked projections of the heads.
 MultiHeadAttention stacked(ConcatenatedHeads& heads, bool packed) {
   AttentionConfig config;
   config.width = 6;

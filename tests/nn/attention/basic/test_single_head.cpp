@@ -118,7 +118,7 @@ TEST_CASE("dropout zeroes weights and scales the rest; evaluation does not drop"
   const Tensor whole = attention(x, x, context);
   CHECK(same_bits(whole, attention(x, x, context)));
   CHECK(relative_error(dropped, whole) > 0.1);
-  // The first token sees itself alone, so it is dropped as a whole, or doubled.
+  // The first token sees only itself, so it is dropped as a whole, or doubled.
   const double ratio = dropped.at(0) / whole.at(0);
   CHECK((ratio == 0 || ratio == doctest::Approx(2)));
 }

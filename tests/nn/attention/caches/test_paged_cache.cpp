@@ -34,7 +34,7 @@ TEST_CASE("rows that begin alike share blocks until they are written to, and giv
     cache.reorder({0, 0, 0});
     cache.reorder({1});
   }
-  append(blocks * 4 - 9, 30);  // every block that was given back is there again
+  append(blocks * 4 - 9, 30);  // uses every block that was given back
   CHECK(cache.pool_blocks() == blocks);
   CHECK(cache.bytes() == blocks * 4 * 16);
   append(1, 0);
