@@ -77,11 +77,14 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   };
   const bool is_headless = !files.contains(embedding) && has_prefix(embedding) &&
                            files.contains(embedding.substr(prefix.size()));  // such models have no prefix
+  const auto strip = [&](std::string& name) {
+    if (is_headless && has_prefix(name)) name.erase(0, prefix.size());
+  };
   std::vector<std::pair<std::string, Shape>> wanted;
   std::set<std::string> tied;
   for (ForeignParameter& parameter : parameters) {
-    for (ForeignPart& part : parameter.parts)
-      if (is_headless && has_prefix(part.name)) part.name.erase(0, prefix.size());
+    for (ForeignPart& part : parameter.parts) strip(part.name);
+    for (std::string& other : parameter.same) strip(other);
     choose_tied(files, parameter);
     for (const ForeignPart& part : parameter.parts)
       if (!may_lack(files, part)) wanted.emplace_back(part.name, part.shape);
