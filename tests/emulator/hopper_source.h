@@ -28,7 +28,6 @@ struct Source {
       throw std::logic_error("a map that the emulator takes");
   }
   float at(int batch, int row, int head, int column) const {
-    if (row < 0 || row >= rows || column >= columns) return 0;
     return static_cast<float>(
         data[static_cast<std::size_t>(((batch * rows + row) * kHeads + head) * columns + column)]);
   }

@@ -13,8 +13,6 @@
 
 using namespace tapeformer;
 using emulator::launch;
-using emulator::Operation;
-using emulator::Options;
 
 namespace {
 
@@ -56,17 +54,6 @@ std::vector<int> shuffled(const std::function<int(int)>& shuffle) {
   return got;
 }
 
-template <class T>
-void check_shuffle_of(T low, T step) {
-  std::vector<T> got(32);
-  launch("shuffle", 1, 32, 0, [&] {
-    const T own = static_cast<T>(low + step * static_cast<T>(threadIdx.x));
-    got[threadIdx.x] = __shfl_xor_sync(kAll, own, 1);
-  });
-  for (int lane = 0; lane < 32; ++lane)
-    CHECK(got[lane] == static_cast<T>(low + step * static_cast<T>(lane ^ 1)));
-}
-
 struct Counted {
   explicit Counted(int& count_) : count(count_) { ++count; }
   ~Counted() { --count; }
@@ -75,40 +62,6 @@ struct Counted {
 };
 
 }  // namespace
-
-TEST_CASE("every thread of every block runs once and knows where it is") {
-  for (const std::uint64_t seed : {0, 1}) {
-    const InOrder order(seed);
-    const dim3 grid(3, 2, 2), block(5, 3, 4);
-    std::vector<int> runs(12 * 60);
-    launch("places", grid, block, 0, [&] {
-      const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-      const unsigned number = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-      if (thread < 32) __syncwarp();  // others run in between
-      const volatile uint3& now = threadIdx;
-      CHECK(now.x + 5 * now.y + 15 * now.z == thread);
-      ++runs[number * 60 + thread];
-    });
-    CHECK(runs == std::vector<int>(runs.size(), 1));
-  }
-}
-
-TEST_CASE("after a barrier threads see what others wrote before it") {
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    const InOrder order(seed);
-    std::vector<unsigned> got(2 * 1024);
-    launch("reverse", 2, 1024, 1024 * sizeof(unsigned), [&] {
-      unsigned* shared = kernels::dynamic_shared<unsigned>();
-      for (unsigned round = 1; round <= 3; ++round) {
-        shared[threadIdx.x] = round * (blockIdx.x * 1024 + threadIdx.x);
-        __syncthreads();
-        got[blockIdx.x * 1024 + threadIdx.x] = shared[1023 - threadIdx.x];
-        __syncthreads();
-      }
-    });
-    for (unsigned i = 0; i < got.size(); ++i) REQUIRE(got[i] == 3 * (i / 1024 * 1024 + 1023 - i % 1024));
-  }
-}
 
 TEST_CASE("dynamic shared memory starts as NaNs in each block and is aligned to 16 bytes") {
   int nans = 0;
@@ -142,13 +95,6 @@ TEST_CASE("shuffles within segments of each width") {
       }
     }
   }
-}
-
-TEST_CASE("shuffles carry every type of 4 and 8 bytes") {
-  check_shuffle_of<int>(-5, 3);
-  check_shuffle_of<long long>(-(1LL << 40), 1LL << 33);
-  check_shuffle_of<float>(-0.5f, 1.25f);
-  check_shuffle_of<double>(-0.5, 1e-12);
 }
 
 TEST_CASE("lanes of a part of a warp work together") {

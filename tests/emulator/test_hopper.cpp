@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <vector>
 
 using namespace tapeformer;
@@ -17,124 +18,7 @@ std::string hopper_fault_of(unsigned threads, const std::function<void()>& kerne
 }
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-/// A box in each of the first `boxes` places, side by side in columns; row `row` of `head` and `batch` first.
-void load_boxes(const Source& source, int boxes, int column, int row, int head, int batch) {
-  if (threadIdx.x == 0) {
-    arrive_expecting(barrier(), boxes * Source::kBoxBytes);
-    for (int i = 0; i < boxes; ++i)
-      load_box(tile() + i * Source::kBoxBytes, &source.map, barrier(), column + 64 * i, row, head, batch);
-  }
-}
-
-int row_of(int i) {
-  return static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 + i % 4 / 2 * 8;
-}
-int column_of(int i) { return i / 4 * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2; }
-
 }  // namespace
-
-TEST_CASE("boxes are swizzled, end where the tensor does, and come back") {
-  const Source source(70, 72);
-  Source copy(70, 72);
-  for (BFloat16& x : copy.data) x = BFloat16(0.0f);
-  int wrong = 0;
-  launch("kernel", 1, 32, kSharedBytes, [&] {
-    make_barrier(1);
-    load_boxes(source, 2, 0, 40, 2, 0);
-    wait(barrier(), 0);
-    for (int row = 0; row < 64; ++row) {
-      for (int column = static_cast<int>(threadIdx.x); column < 128; column += 32) {
-        const char* at = tile() + column / 64 * Source::kBoxBytes + row * 128 +
-                         ((column % 64 / 8 ^ row % 8) * 16 + column % 8 * 2);
-        BFloat16 got;
-        std::memcpy(&got, at, 2);
-        wrong += static_cast<float>(got) != source.at(0, 40 + row, 2, column);
-      }
-    }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int box = 0; box < 2; ++box)
-      store_box(&copy.map, tile() + box * Source::kBoxBytes, 64 * box, 40, 2, 0);
-    finish_stores();
-  });
-  CHECK(wrong == 0);
-  for (int b = 0; b < 2; ++b) {
-    for (int row = 0; row < 70; ++row) {
-      for (int head = 0; head < 3; ++head) {
-        for (int column = 0; column < 72; ++column)
-          wrong += copy.at(b, row, head, column) !=
-                   (b == 0 && row >= 40 && head == 2 ? source.at(b, row, head, column) : 0);
-      }
-    }
-  }
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("products of matrices along k in shared memory") {
-  const Source source(256, 64);
-  int wrong = 0;
-  launch("kernel", 1, 128, kSharedBytes, [&] {
-    make_barrier(1);
-    if (threadIdx.x == 0) {
-      arrive_expecting(barrier(), 3 * Source::kBoxBytes);
-      for (int i = 0; i < 3; ++i)
-        load_box(tile() + i * Source::kBoxBytes, &source.map, barrier(), 0, 64 * i, 1, 1);
-    }
-    wait(barrier(), 0);
-    float d[64];
-    for (int i = 0; i < 64; ++i) d[i] = static_cast<float>(i);
-    for (const bool adds : {true, false}) {
-      wgmma_fence();
-      for (int k = 0; k < 4; ++k)
-        wgmma(d, matrix_at(tile(), 16, 1024) + static_cast<unsigned>(2 * k),
-              matrix_at(tile() + Source::kBoxBytes + 32 * k, 16, 1024), adds || k > 0);
-      wgmma_commit();
-      wgmma_wait<0>();
-      for (int i = 0; i < 64; ++i) {
-        float expected = adds ? static_cast<float>(i) : 0;
-        for (int k = 0; k < 64; ++k)
-          expected += source.at(1, row_of(i), 1, k) * source.at(1, 64 + column_of(i), 1, k);
-        wrong += d[i] != expected;
-      }
-    }
-  });
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("products of registers with a matrix across k") {
-  const Source source(128, 128);
-  int wrong = 0;
-  launch("kernel", 1, 128, kSharedBytes, [&] {
-    make_barrier(1);
-    load_boxes(source, 2, 0, 3, 0, 0);
-    wait(barrier(), 0);
-    const auto a_at = [](int row, int k) { return number(row * 16 + k); };
-    const int row = row_of(0), k = static_cast<int>(threadIdx.x) % 4 * 2;
-    unsigned a[4];
-    for (int i = 0; i < 4; ++i)
-      a[i] = pack_bf16(a_at(row + i % 2 * 8, k + i / 2 * 8), a_at(row + i % 2 * 8, k + 1 + i / 2 * 8));
-    float d[64] = {}, half[32] = {};
-    wgmma_fence();
-    wgmma(d, a, matrix_at(tile() + 32 * 128, Source::kBoxBytes, 1024), true);
-    wgmma_commit();
-    wgmma(half, a, matrix_at(tile() + 16 * 128, Source::kBoxBytes, 1024), true);
-    wgmma_commit();
-    wgmma_wait<1>();
-    wrong += half[0] == half[0];  // not there yet
-    for (int i = 0; i < 64; ++i) {
-      float expected = 0;
-      for (int j = 0; j < 16; ++j) expected += a_at(row_of(i), j) * source.at(0, 3 + 32 + j, 0, column_of(i));
-      wrong += d[i] != expected;
-    }
-    wgmma_wait<0>();
-    for (int i = 0; i < 32; ++i) {
-      float expected = 0;
-      for (int j = 0; j < 16; ++j) expected += a_at(row_of(i), j) * source.at(0, 3 + 16 + j, 0, column_of(i));
-      wrong += half[i] != expected;
-    }
-  });
-  CHECK(wrong == 0);
-}
 
 TEST_CASE("a read before the wait for a box finds NaN, and waiting for a wrong number of bytes never ends") {
   const Source source(64, 64);
@@ -208,6 +92,9 @@ TEST_CASE("products that are touched before they are done, or begin without a fe
     });
   };
   CHECK(fault([](auto&, auto&) {}) == "nothing was thrown");
+  CHECK(fault([](auto& d, auto&) {
+          if (!std::isnan(d[0])) throw std::runtime_error("there before the wait");
+        }) == "nothing was thrown");
   CHECK(has(fault([](auto& d, auto&) { d[5] += 1, d[7] = 0; }), "an accumulator was changed before"));
   const auto again = [&](int place) {
     return fault([place](auto& d, auto& a) {
@@ -288,13 +175,13 @@ TEST_CASE("a store reaches global memory only after the block has ended") {
   float within = -1;
   launch("kernel", 1, 1, kSharedBytes, [&] {
     make_barrier(1);
-    load_boxes(source, 1, 0, 0, 1, 0);
+    load_tile(source.map);
     wait(barrier(), 0);
-    store_box(&copy.map, tile(), 0, 0, 1, 0);
+    store_box(&copy.map, tile(), 0, 0, 0, 0);
     finish_stores();
-    within = copy.at(0, 1, 1, 5);
+    within = copy.at(0, 1, 0, 6);
   });
   CHECK(within == 0);
-  CHECK(copy.at(0, 1, 1, 5) == source.at(0, 1, 1, 5));
-  CHECK(source.at(0, 1, 1, 5) != 0);
+  CHECK(copy.at(0, 1, 0, 6) == source.at(0, 1, 0, 6));
+  CHECK(source.at(0, 1, 0, 6) != 0);
 }
