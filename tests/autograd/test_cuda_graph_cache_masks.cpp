@@ -30,13 +30,6 @@ constexpr Index kVocabulary = 11, kPackedTokens = 40;
 
 using Ids = std::vector<std::int32_t>;
 
-Tensor ids(const Shape& shape, Generator& random) {
-  const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());
-  for (Index i = 0; i < x.elements(); ++i)
-    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(kVocabulary));
-  return x;
-}
-
 Tensor id_tensor(const Ids& values) {
   const Tensor x = Tensor::empty({static_cast<Index>(values.size())}, DType::i32, Device::cpu());
   std::copy(values.begin(), values.end(), x.data<std::int32_t>());
@@ -149,10 +142,12 @@ std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& rando
     lengths.push_back(tokens - tokens / 3);
     for (std::int32_t t = 0; t < tokens; ++t) positions.push_back(t);
   }
-  std::vector<Tensor> batch{ids({1, kPackedTokens}, random), ids({1, kPackedTokens}, random),
-                            id_tensor(starts), id_tensor(lengths)};
+  std::vector<Tensor> batch{random_ids({1, kPackedTokens}, kVocabulary, random),
+                            random_ids({1, kPackedTokens}, kVocabulary, random), id_tensor(starts),
+                            id_tensor(lengths)};
   if (!cross) batch.push_back(id_tensor(positions));
-  if (cross) batch.push_back(ids({1, kPackedTokens}, random)), batch.push_back(id_tensor(starts));
+  if (cross)
+    batch.push_back(random_ids({1, kPackedTokens}, kVocabulary, random)), batch.push_back(id_tensor(starts));
   return batch;
 }
 
@@ -173,7 +168,7 @@ DecoderOnly prefix_model() {
 
 std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
   const Shape shape{static_cast<Index>(lengths.size()), 9};
-  return {ids(shape, random), ids(shape, random), id_tensor(lengths)};
+  return {random_ids(shape, kVocabulary, random), random_ids(shape, kVocabulary, random), id_tensor(lengths)};
 }
 
 Course::Loss loss_of(const DecoderOnly& model) {

@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
@@ -20,13 +19,6 @@ using namespace tapeformer;
 namespace {
 
 constexpr Index kTrainedVocabulary = 11;
-
-Tensor random_tokens(const Shape& shape, Generator& random, Index below = kTrainedVocabulary) {
-  const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());
-  for (Index i = 0; i < x.elements(); ++i)
-    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(below));
-  return x.to(Device::cuda());
-}
 
 DecoderOnly language_model() {
   DecoderOnlyConfig config;
@@ -48,19 +40,21 @@ struct TrainingCourse {
     replay.emplace(model.state(), most_graphs);
   }
 
-  double pass(Index length, Index rows, double weight = 1) {
-    const Tensor inputs = random_tokens({rows, length}, random),
-                 targets = random_tokens({rows, length}, random);
+  Tensor pass(const Tensor& inputs, const Tensor& targets, double weight) {
     const Tensor seed = Tensor::scalar(weight, DType::f32, Device::cuda());
-    return replay
-        ->run("pass", {inputs, {}, targets, seed},
-              [this](const std::vector<Tensor>& x) {
-                Tape tape;
-                const Tensor loss = model.loss(x[0], x[2], x[1], {});
-                tape.backward(loss, x[3]);
-                return loss;
-              })
-        .item();
+    return replay->run("pass", {inputs, {}, targets, seed}, [this](const std::vector<Tensor>& x) {
+      Tape tape;
+      const Tensor loss = model.loss(x[0], x[2], x[1], {});
+      tape.backward(loss, x[3]);
+      return loss;
+    });
+  }
+  double pass(Index length, Index rows, double weight = 1) {
+    const auto drawn = [&] {
+      return random_ids({rows, length}, kTrainedVocabulary, random).to(Device::cuda());
+    };
+    const Tensor inputs = drawn(), targets = drawn();
+    return pass(inputs, targets, weight).item();
   }
   double step(Index length = 5, Index rows = 2) {
     optimizer->clear_gradients();
@@ -167,26 +161,15 @@ TEST_CASE("counters and weights that are set back, as from a checkpoint, give th
 }
 
 TEST_CASE("an id out of range inside a graph is an error of that run alone") {
-  TrainingCourse plain, graphs(8);
-  plain.steps(4);
+  TrainingCourse graphs(8);
   graphs.steps(4);
-  const auto spoilt = [](TrainingCourse& course) {
-    Generator random(test_seed(1));
-    course.random = random;
-    return message_of<ShapeError>([&] {
-      const Tensor wrong = random_tokens({2, 5}, random, 200);
-      course.replay->run("pass", {wrong, {}, wrong, Tensor::scalar(1, DType::f32, Device::cuda())},
-                         [&](const std::vector<Tensor>& x) {
-                           Tape tape;
-                           const Tensor loss = course.model.loss(x[0], x[2], x[1], {});
-                           tape.backward(loss, x[3]);
-                           return loss;
-                         });
-      cuda::synchronize(0);
-    });
-  };
   graphs.optimizer->clear_gradients();
-  const std::string message = spoilt(graphs);
+  Generator random(test_seed(1));
+  const Tensor wrong = random_ids({2, 5}, 200, random).to(Device::cuda());
+  const std::string message = message_of<ShapeError>([&] {
+    graphs.pass(wrong, wrong, 1);
+    cuda::synchronize(0);
+  });
   CHECK(message.find("must be in [0, 11)") != std::string::npos);
   CHECK(graphs.replay->counts().replayed == 2);
   CHECK(std::isfinite(graphs.step()));

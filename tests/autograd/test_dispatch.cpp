@@ -1,8 +1,6 @@
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/parameter.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 #include <type_traits>
 
@@ -25,16 +23,6 @@ constexpr bool is_gpu(On) {
 }
 
 Tensor on_cpu(const Shape& shape, DType type) { return Tensor::zeros(shape, type, Device::cpu()); }
-
-/// Calls `test` with a GPU where there is one, else says so.
-template <class F>
-void on_gpu(const F& test) {
-  if (cuda::device_count() == 0) {
-    MESSAGE("skipped: ", cuda::availability());
-    return;
-  }
-  test(Device::cuda(0));
-}
 
 }  // namespace
 
@@ -70,61 +58,61 @@ TEST_CASE("operands that do not fit are refused by name and type") {
 }
 
 TEST_CASE("on a GPU, kernels get its tag and addresses, and f32 next to bf16 on request") {
-  on_gpu([](Device gpu) {
-    for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-      const Tensor x = Tensor::zeros({3}, type, gpu), sums = Tensor::zeros({1}, wide(type), gpu);
-      int calls = 0;
-      dispatch("test", operands(wide(sums), x), [&](auto on, auto* sum, auto* px) {
-        ++calls;
-        CHECK(is_gpu(on));
-        CHECK(type_of(px) == type);
-        CHECK(type_of(sum) == wide(type));
-        CHECK(static_cast<void*>(px) == x.state()->storage->data);
-      });
-      CHECK(calls == 1);
-    }
+  if (!has_gpu()) return;
+  const Device gpu = Device::cuda(0);
+  for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor x = Tensor::zeros({3}, type, gpu), sums = Tensor::zeros({1}, wide(type), gpu);
     int calls = 0;
-    dispatch_on("test", gpu, [&](auto on) { calls += is_gpu(on) ? 1 : 100; });
-    dispatch_on("test", Device::cpu(), [&](auto on) { calls += is_gpu(on) ? 100 : 1; });
-    CHECK(calls == 2);
-  });
+    dispatch("test", operands(wide(sums), x), [&](auto on, auto* sum, auto* px) {
+      ++calls;
+      CHECK(is_gpu(on));
+      CHECK(type_of(px) == type);
+      CHECK(type_of(sum) == wide(type));
+      CHECK(static_cast<void*>(px) == x.state()->storage->data);
+    });
+    CHECK(calls == 1);
+  }
+  int calls = 0;
+  dispatch_on("test", gpu, [&](auto on) { calls += is_gpu(on) ? 1 : 100; });
+  dispatch_on("test", Device::cpu(), [&](auto on) { calls += is_gpu(on) ? 100 : 1; });
+  CHECK(calls == 2);
 }
 
 TEST_CASE("operands on two devices are refused, with a remedy") {
-  on_gpu([](Device gpu) {
-    const Tensor here = on_cpu({2}, DType::f32), there = Tensor::zeros({2}, DType::f32, gpu);
-    const auto nothing = [](auto, auto*, auto*) { CHECK(false); };
-    CHECK(message_of<DeviceError>([&] { dispatch("test", operands(here, there), nothing); }) ==
-          "[test] all operands must be on one device; got f32[2] on cpu and f32[2] on cuda:0; try "
-          "to(Device), or to(Device) of the model");
-    CHECK(message_of<DeviceError>([&] { require_same_device("test", "ids", here, there); }) ==
-          "[test] ids must be on the device of the values; got ids=f32[2] on cpu, values=f32[2] on cuda:0; "
-          "try ids.to(Device)");
-    require_same_device("test", "ids", there, there);
-    require_same_device("test", "ids", Tensor(), there);
-  });
+  if (!has_gpu()) return;
+  const Device gpu = Device::cuda(0);
+  const Tensor here = on_cpu({2}, DType::f32), there = Tensor::zeros({2}, DType::f32, gpu);
+  const auto nothing = [](auto, auto*, auto*) { CHECK(false); };
+  CHECK(message_of<DeviceError>([&] { dispatch("test", operands(here, there), nothing); }) ==
+        "[test] all operands must be on one device; got f32[2] on cpu and f32[2] on cuda:0; try "
+        "to(Device), or to(Device) of the model");
+  CHECK(message_of<DeviceError>([&] { require_same_device("test", "ids", here, there); }) ==
+        "[test] ids must be on the device of the values; got ids=f32[2] on cpu, values=f32[2] on cuda:0; "
+        "try ids.to(Device)");
+  require_same_device("test", "ids", there, there);
+  require_same_device("test", "ids", Tensor(), there);
 }
 
 TEST_CASE("an error on a GPU names the operation and its operands") {
-  on_gpu([](Device gpu) {
-    const Tensor x = Tensor::zeros({2, 3}, DType::f32, gpu);
-    const auto failing = [](auto, auto...) { throw DeviceError("[cuda] queuing it failed: no luck"); };
-    CHECK(message_of<DeviceError>([&] { dispatch("test", operands(x, Tensor(), x), failing); }) ==
-          "[test] queuing it failed: no luck; got f32[2,3], f32[2,3]");
-    CHECK(message_of<DeviceError>([&] { dispatch_on("test", gpu, failing); }) ==
-          "[test] queuing it failed: no luck");
-    const auto other = [](auto, auto...) { throw ShapeError("as it is"); };
-    CHECK(message_of<ShapeError>([&] { dispatch("test", operands(x), other); }) == "as it is");
-  });
+  if (!has_gpu()) return;
+  const Device gpu = Device::cuda(0);
+  const Tensor x = Tensor::zeros({2, 3}, DType::f32, gpu);
+  const auto failing = [](auto, auto...) { throw DeviceError("[cuda] queuing it failed: no luck"); };
+  CHECK(message_of<DeviceError>([&] { dispatch("test", operands(x, Tensor(), x), failing); }) ==
+        "[test] queuing it failed: no luck; got f32[2,3], f32[2,3]");
+  CHECK(message_of<DeviceError>([&] { dispatch_on("test", gpu, failing); }) ==
+        "[test] queuing it failed: no luck");
+  const auto other = [](auto, auto...) { throw ShapeError("as it is"); };
+  CHECK(message_of<ShapeError>([&] { dispatch("test", operands(x), other); }) == "as it is");
 }
 
 TEST_CASE("a device error that a kernel left is reported before more is queued") {
-  on_gpu([](Device gpu) {
-    const Tensor x = Tensor::zeros({2}, DType::f32, gpu);
-    cuda::DeviceErrorSlot* watch =
-        cuda::watch_for_device_error(gpu.index, [](const cuda::DeviceErrorSlot&) { return "[ids] bad"; });
-    watch->position = 0;
-    CHECK(message_of<ShapeError>([&] { dispatch("test", operands(x), [](auto, auto*) { CHECK(false); }); }) ==
-          "[ids] bad");
-  });
+  if (!has_gpu()) return;
+  const Device gpu = Device::cuda(0);
+  const Tensor x = Tensor::zeros({2}, DType::f32, gpu);
+  cuda::DeviceErrorSlot* watch =
+      cuda::watch_for_device_error(gpu.index, [](const cuda::DeviceErrorSlot&) { return "[ids] bad"; });
+  watch->position = 0;
+  CHECK(message_of<ShapeError>([&] { dispatch("test", operands(x), [](auto, auto*) { CHECK(false); }); }) ==
+        "[ids] bad");
 }

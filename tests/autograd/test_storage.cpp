@@ -1,7 +1,6 @@
-#include <doctest/doctest.h>
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 #include <array>
 #include <atomic>
@@ -207,10 +206,7 @@ TEST_CASE("a handle frees its object with the last copy") {
 }
 
 TEST_CASE("a GPU's memory belongs to a storage as long as that lives") {
-  if (cuda::device_count() == 0) {
-    MESSAGE("skipped: ", cuda::availability());
-    return;
-  }
+  if (!has_gpu()) return;
   const auto in_use = [] { return cuda::memory_statistics(0).in_use_bytes; };
   const auto before = in_use();
   {

@@ -1,16 +1,12 @@
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/communication/nccl_engine.h>
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 using namespace tapeformer;
 
 // On machines with one GPU no other case calls NCCL.
 TEST_CASE("a rank that is alone keeps its numbers") {
-  if (cuda::device_count() == 0) {
-    MESSAGE("skipped: " << cuda::availability());
-    return;
-  }
+  if (!has_gpu()) return;
   ncclUniqueId id{};
   REQUIRE(cuda::nccl().get_unique_id(&id) == ncclSuccess);
   const Device device = Device::cuda(0);

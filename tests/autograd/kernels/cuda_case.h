@@ -1,12 +1,9 @@
 #pragma once
 
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 namespace tapeformer {
@@ -49,27 +46,35 @@ inline bool same_values(const Tensor& a, const Tensor& b) {
   return absolute_error(readable(a), readable(b)) == 0;
 }
 
-using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-/// f(x) and the gradients of sum(f(x) * dy); `recorded` computes these in plain operations.
+using Function = Op;
+/// f(x) and the gradients of sum(f(x) * dy).
 inline std::vector<Tensor> with_gradients(const Function& f, const std::vector<Tensor>& x, const Tensor& dy,
                                           bool recorded = false) {
-  Tape tape;
-  std::vector<Tensor> leaves;
-  for (const Tensor& leaf : x) {
-    leaves.push_back(leaf.detach());
-    tape.watch(leaves.back());
+  OpResult result = run_op(f, x, dy, recorded);
+  result.gradients.insert(result.gradients.begin(), result.y);
+  return result.gradients;
+}
+
+/// f(x) and its gradients in f64 and f32 on the GPU are those in f64 on the CPU, as `error` measures it.
+inline void check_as_on_cpu(const Function& f, const std::vector<Tensor>& x, const Tensor& dy, Index shift,
+                            double most, double most_f32,
+                            double (*error)(const Tensor&, const Tensor&) = relative_error) {
+  const std::vector<Tensor> expected = with_gradients(f, x, dy);
+  for (const DType type : {DType::f64, DType::f32}) {
+    const std::vector<Tensor> got = with_gradients(f, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      CHECK_BELOW(error(readable(got[i]), expected[i]), type == DType::f64 ? most : most_f32);
+    }
   }
-  std::vector<Tensor> results{f(leaves)};
-  for (const Tensor& dx : tape.gradients(results[0], leaves, dy, recorded)) results.push_back(dx);
-  return results;
 }
 
 /// f in bf16 on the GPU against double: f(x) is at most twice, gradients at most three times as far off as
 /// `naive` is, which takes each operation on its own, every result rounded to bf16; where f is one operation,
 /// without a `naive`, f(x) rounded once and the gradient of a recorded pass. Where these happen to be exact,
-/// a quarter of a unit in the last place is allowed.
+/// a quarter of a unit in the last place is allowed. f(x) is of the type `result`.
 inline void check_bf16(const Function& f, const Function& naive, const std::vector<Tensor>& x,
-                       const Tensor& dy, Index shift = 0) {
+                       const Tensor& dy, Index shift = 0, DType result = DType::bf16) {
   std::vector<Tensor> here, there;
   for (const Tensor& input : x) {
     there.push_back(on_gpu(input.to(DType::bf16), shift));
@@ -81,7 +86,7 @@ inline void check_bf16(const Function& f, const Function& naive, const std::vect
   const std::vector<Tensor> got = with_gradients(f, there, seed);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);
-    CHECK(got[i].dtype() == DType::bf16);
+    CHECK(got[i].dtype() == (i == 0 ? result : DType::bf16));
     const Tensor beside = i == 0 && !naive ? exact[0].to(DType::bf16) : plain[i];
     const double most = std::max(relative_error(readable(beside), exact[i]), 0x1p-9);
     CHECK_BELOW(relative_error(readable(got[i]), exact[i]), (i == 0 ? 2 : 3) * most);

@@ -199,29 +199,6 @@ TEST_CASE("bf16 errors are at most twice, of gradients three times, those of pla
   }
 }
 
-TEST_CASE("in bf16 masked values may hold anything, and an f32 mask is added as it is") {
-  Generator random(test_seed(3));
-  const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
-  AttentionCase c{in, {}};
-  c.options.key_mask = booleans({1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1}, {2, 7});
-  c.options.query_mask = booleans({1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, {2, 5});
-  const Tensor seed = seed_of(in, random);
-  const OpResult clean = run_on(Device::cuda(), DType::bf16, inputs_of(in, false, random), c.options, seed);
-  const AttentionInputs bad = spoiled(c, kNan);
-  const OpResult got = run_on(Device::cuda(), DType::bf16, inputs_of(bad, false, random), c.options, seed);
-  CHECK(absolute_error(got.y, clean.y) == 0);
-  check_untouched(c, got.gradients);
-
-  AttentionOptions options;
-  options.mask = Tensor::full({5, 7}, 1000.5, DType::f32, Device::cuda());  // no bf16 number; shifts all
-  std::vector<Tensor> there;
-  for (const Tensor& x : in.list()) there.push_back(x.to(DType::bf16).to(Device::cuda()));
-  const Tensor y = attention_of(there, options, false);
-  options.mask = Tensor();
-  const Tensor unmasked = attention_of(there, options, false);
-  CHECK_BELOW(relative_error(readable(y), readable(unmasked)), 1e-2);
-}
-
 TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
   struct Bits {
     const char* kind;
@@ -273,8 +250,9 @@ TEST_CASE("no queries, no keys") {
 TEST_CASE("the ranges of visible keys are the same on both devices") {
   for (int i = 0; i < kRangeCases; ++i) {
     Generator random(test_seed(static_cast<std::uint64_t>(5000 + i)));
-    const AttentionCase c = random_case(random);
-    const std::string described = description(c);
+    const AttentionProblem problem = random_problem(random);
+    const AttentionCase c = case_of(problem);
+    const std::string described = text_of(problem);
     CAPTURE(described);
     const auto ranges_on = [&](Device device) {
       const AttentionOptions there = moved(c.options, device, DType::f64);

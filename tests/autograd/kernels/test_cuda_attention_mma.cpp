@@ -28,8 +28,8 @@ TEST_CASE("many tiles of queries and keys, any options") {
   for (int i = 0; i < kLongCases; ++i) {
     CAPTURE(i);
     Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
-    AttentionCase c = random_case(random, true);
-    while (c.in.H() > 3) c = random_case(random, true);
+    AttentionCase c = case_of(random_problem(random, true));
+    while (c.in.H() > 3) c = case_of(random_problem(random, true));
     const Index D = any_of({8, 32, 64, 128}, random), E = any_of({16, 32, 64, 72}, random);
     check_path(kTensorCores, with_widths(c, D, E, random), random);
   }

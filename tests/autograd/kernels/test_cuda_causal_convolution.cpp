@@ -24,15 +24,7 @@ TEST_CASE("values and gradients are the CPU's, in packs of columns and one by on
           const std::vector<Tensor> x{host_normal({3, length, width}, random),
                                       host_normal({taps, width}, random)};
           const Tensor dy = host_normal(x[0].shape(), random);
-          const std::vector<Tensor> expected = with_gradients(convolved, x, dy);
-          for (const DType type : {DType::f64, DType::f32}) {
-            const std::vector<Tensor> got =
-                with_gradients(convolved, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
-            for (std::size_t i = 0; i < got.size(); ++i) {
-              CAPTURE(i);
-              CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
-            }
-          }
+          check_as_on_cpu(convolved, x, dy, shift, 1e-13, 1e-5);
           check_bf16(convolved, {}, x, dy, shift);
         }
       }

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/gated.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
@@ -88,9 +87,7 @@ TEST_CASE("gated units and their gradients in bf16, at odd widths") {
 
 TEST_CASE("gathering picks, and its gradient adds in f32, in order") {
   Generator random(test_seed(7));
-  const Tensor index = Tensor::empty({2, 4099, 3}, DType::i32, Device::cpu());
-  for (Index i = 0; i < index.elements(); ++i)
-    index.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(6));
+  const Tensor index = random_ids({2, 4099, 3}, 6, random).to(Device::cpu());
   const Tensor x = host_normal({2, 7, 3}, random);
   check_same([](const auto& in) { return gather(in[0], 1, in[1]); }, {x, index}, 1);
   const Tensor few = slice(x, 1, 0, 5), picks = slice(index.to(DType::f64), 1, 0, 5).to(DType::i32);

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
@@ -12,13 +11,6 @@
 using namespace tapeformer;
 
 namespace {
-
-Tensor host_ids(const Shape& shape, Index end, Generator& random) {
-  const Tensor ids = Tensor::empty(shape, DType::i32, Device::cpu());
-  for (Index i = 0; i < ids.elements(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
-  return ids;
-}
 
 /// The error thrown before everything that `run` queues is done.
 template <class F>
@@ -39,7 +31,7 @@ TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the sa
         CAPTURE(width);
         CAPTURE(count);
         CAPTURE(shift);
-        const Tensor ids = host_ids({count}, 37, random),
+        const Tensor ids = random_ids({count}, 37, random),
                      table = host_normal({40, width}, random, DType::f32),
                      dy = host_normal({count, width}, random, DType::f32);
         const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
@@ -62,7 +54,7 @@ TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alon
       if (count > fewer_if_sanitized(10000)) continue;
       CAPTURE(vocabulary);
       CAPTURE(count);
-      const Tensor ids = host_ids({count}, vocabulary, random);
+      const Tensor ids = random_ids({count}, vocabulary, random);
       std::int32_t* id = ids.data<std::int32_t>();
       for (Index i = 0; i < count; ++i)
         if (i % 3 == 0) id[i] = static_cast<std::int32_t>(vocabulary / 2);  // a chunk and more of its own
@@ -80,15 +72,16 @@ TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alon
 
 TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
   Generator random(test_seed(2));
-  const Tensor ids = host_ids({500}, 9, random), dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
+  const Tensor ids = random_ids({500}, 9, random),
+               dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
   Parameter table(on_gpu(host_normal({9, 40}, random, DType::f32)));
   table.set_shadow(DType::bf16);
   const Tensor plain = host_normal({9, 40}, random);
-  const Tensor exact =
-      with_gradients([&](const auto& in) { return embedding(in[0], ids); }, {plain}, readable(dy))[1];
+  const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
+  const Tensor exact = with_gradients(look_up, {plain}, readable(dy))[1];
   for (int pass = 1; pass <= 2; ++pass) {
     Tape tape;
-    tape.backward(embedding(table, ids.to(Device::cuda())), dy);
+    tape.backward(look_up({table}), dy);
     CHECK(table.gradient().dtype() == DType::f32);
     CHECK_BELOW(relative_error(readable(table.gradient()), affine(exact, pass, 0)), 1e-6);
   }
@@ -99,7 +92,7 @@ TEST_CASE("the first id out of range is reported in the CPU's words") {
   for (const Index count : {1, 40, 2000, 5000}) {
     for (const Index at : {Index{0}, count / 2, count - 1}) {
       for (const std::int32_t wrong : {-1, 7, 1 << 30}) {
-        const Tensor ids = host_ids({1, count}, 7, random);
+        const Tensor ids = random_ids({1, count}, 7, random);
         for (Index i = at; i < count; i += 3) ids.data<std::int32_t>()[i] = wrong;
         const Tensor table = host_normal({7, 3}, random), x = host_normal({1, count, 7}, random);
         const auto look_up = [&](Device device) {
@@ -155,7 +148,7 @@ TEST_CASE(
         const Tensor x = host_normal({2, 5, 3 * head_width + 7}, random),
                      dy = host_normal({2, 5, 3 * head_width + 7}, random);
         for (const Shape& shape : {Shape{5}, Shape{2, 5}}) {
-          const Tensor positions = host_ids(shape, 1000, random);
+          const Tensor positions = random_ids(shape, 1000, random);
           const Function turn = [&](const auto& in) {
             return packed_rotary(
                 in[0], 2, head_width,

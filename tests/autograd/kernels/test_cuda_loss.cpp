@@ -6,7 +6,6 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -15,21 +14,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Targets in [0, classes).
-Tensor random_targets(Index rows, Index classes, Generator& random) {
-  const Tensor targets = Tensor::empty({rows}, DType::i32, Device::cpu());
-  for (Index i = 0; i < rows; ++i)
-    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(classes));
-  return targets;
-}
-/// A third of them ignored.
-Tensor targets_with_gaps(Index rows, Index classes, Generator& random) {
-  const Tensor targets = random_targets(rows, classes, random);
-  for (Index i = 1; i < rows; i += 3) targets.data<std::int32_t>()[i] = -1;
-  return targets;
-}
-
-Tensor seed_of(DType type, Device device) { return Tensor::scalar(-1.5, type, device); }
+Tensor loss_seed() { return Tensor::scalar(-1.5, DType::f64, Device::cpu()); }
 
 Function loss_of(const Tensor& targets, double smoothing, double softcap = 0) {
   return [=](const std::vector<Tensor>& x) {
@@ -49,25 +34,6 @@ Tensor plain_loss(const Tensor& logits, const Tensor& targets) {
   return affine(mean(gather(log_softmax(logits), 1, picks)), -1, 0);
 }
 
-/// `f` on bf16 inputs against f64: losses at most twice, gradients at most three times as far off as `plain`.
-void check_bf16_loss(const Function& f, const Function& plain, const std::vector<Tensor>& x) {
-  std::vector<Tensor> here, there;
-  for (const Tensor& input : x) {
-    there.push_back(on_gpu(input.to(DType::bf16), 1));
-    here.push_back(readable(there.back()));
-  }
-  const Device gpu = Device::cuda();
-  const std::vector<Tensor> exact = with_gradients(f, here, seed_of(DType::f64, Device::cpu()));
-  const std::vector<Tensor> naive = with_gradients(plain, there, seed_of(DType::bf16, gpu), true);
-  const std::vector<Tensor> got = with_gradients(f, there, seed_of(DType::f32, gpu));
-  CHECK(got[0].dtype() == DType::f32);
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    CAPTURE(i);
-    const double most = std::max(relative_error(readable(naive[i]), exact[i]), 0x1p-9);
-    CHECK_BELOW(relative_error(readable(got[i]), exact[i]), (i == 0 ? 2 : 3) * most);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a block takes") {
@@ -79,13 +45,8 @@ TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a bl
         CAPTURE(classes);
         CAPTURE(rows);
         const Tensor x = host_normal({rows, classes}, random);
-        const Function f = loss_of(targets_with_gaps(rows, classes, random), smoothing);
-        const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
-        for (const DType type : {DType::f64, DType::f32}) {
-          const auto got = with_gradients(f, {on_gpu(x.to(type), 1)}, seed_of(type, Device::cuda()));
-          for (std::size_t i = 0; i < 2; ++i)
-            CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-13 : 1e-5);
-        }
+        const Function f = loss_of(ids_with_gaps({rows}, classes, random), smoothing);
+        check_as_on_cpu(f, {x}, loss_seed(), 1, 1e-13, 1e-5, absolute_error);
       }
     }
   }
@@ -94,11 +55,14 @@ TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a bl
 TEST_CASE("the loss of bf16 logits is f32") {
   Generator random(test_seed(2));
   for (const Index classes : {31, 65, 1100}) {
-    const Tensor targets = random_targets(9, classes, random);
+    const Tensor targets = random_ids({9}, classes, random);
     const Tensor logits = affine(host_normal({9, classes}, random), 3, 0);
-    check_bf16_loss(loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); }, {logits});
-    check_bf16_loss(loss_of(targets, 0, 5),
-                    [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); }, {logits});
+    check_bf16(
+        loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); }, {logits}, loss_seed(),
+        1, DType::f32);
+    check_bf16(
+        loss_of(targets, 0, 5), [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); },
+        {logits}, loss_seed(), 1, DType::f32);
   }
 }
 
@@ -126,7 +90,7 @@ TEST_CASE("a head's loss over rows that fit in registers, in shared memory and n
     CAPTURE(classes);
     const std::vector<Tensor> x{host_normal({rows, 3}, random), host_normal({classes, 3}, random),
                                 host_normal({classes}, random)};
-    const Tensor targets = targets_with_gaps(rows, classes, random);
+    const Tensor targets = ids_with_gaps({rows}, classes, random);
     targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(classes - 1);
     for (const double smoothing : {0.0, 0.2}) {
       const Function f = [&](const std::vector<Tensor>& in) {
@@ -134,14 +98,7 @@ TEST_CASE("a head's loss over rows that fit in registers, in shared memory and n
         options.chunk = rows - 1, options.smoothing = smoothing;
         return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
       };
-      const auto expected = with_gradients(f, x, seed_of(DType::f64, Device::cpu()));
-      for (const DType type : {DType::f64, DType::f32}) {
-        const auto got = with_gradients(f, on_gpu(x, type), seed_of(type, Device::cuda()));
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          CAPTURE(i);
-          CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 2e-4);
-        }
-      }
+      check_as_on_cpu(f, x, loss_seed(), 0, 1e-12, 2e-4, absolute_error);
     }
   }
 }
@@ -150,20 +107,20 @@ TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row th
   Generator random(test_seed(7));
   for (const Index classes : {65, 1101, 8300}) {
     CAPTURE(classes);
-    const Tensor targets = random_targets(33, classes, random);
+    const Tensor targets = random_ids({33}, classes, random);
     const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({classes, 24}, random),
                                 host_normal({classes}, random)};
     const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
-    for (const Index chunk : {0, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
+    for (const Index chunk : {0, 10})
+      check_bf16(linear_loss_of(targets, chunk), plain, x, loss_seed(), 1, DType::f32);
   }
 }
 
 TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
   for (const Index rows : {0, 40}) {
     const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
-    const auto got =
-        with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
-                       seed_of(DType::f32, Device::cuda()));
+    const auto got = with_gradients(
+        loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())}, on_gpu(loss_seed()));
     CHECK(got[0].item() == 0);
     for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
   }
@@ -178,9 +135,9 @@ TEST_CASE("impossible classes have no effect, and a NaN is not hidden") {
     for (Index i = 0; i < classes * 2 / 3; ++i)
       x.data<double>()[i] = x.data<double>()[classes + i] = -std::numeric_limits<double>::infinity();
     const Function f = loss_of(targets, 0);
-    const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
+    const auto expected = with_gradients(f, {x}, loss_seed());
     for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
-      const auto got = with_gradients(f, {on_gpu(x.to(type))}, seed_of(wide(type), Device::cuda()));
+      const auto got = with_gradients(f, {on_gpu(x.to(type))}, on_gpu(loss_seed()));
       for (std::size_t i = 0; i < 2; ++i)
         CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::bf16 ? 0.02 : 1e-5);
     }
@@ -193,7 +150,7 @@ TEST_CASE("impossible classes have no effect, and a NaN is not hidden") {
 TEST_CASE("more rows than a block counts and adds up") {
   Generator random(test_seed(9));
   const Index rows = 40000;
-  const Tensor x = host_normal({rows, 2}, random), targets = targets_with_gaps(rows, 2, random);
+  const Tensor x = host_normal({rows, 2}, random), targets = ids_with_gaps({rows}, 2, random);
   const Function f = loss_of(targets, 0);
   CHECK_BELOW(deviation(f({on_gpu(x)}).item(), f({x}).item()), 1e-13);
   for (const Index last : {rows - 1, Index{20001}, Index{5}}) {

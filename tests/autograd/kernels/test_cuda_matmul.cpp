@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 #include <cmath>

@@ -40,13 +40,7 @@ TEST_CASE(
       const Tensor dy = host_normal({rows, n}, random);
       check_bf16(layer_norm_of, plain_layer_norm, x, dy, shift);
       check_bf16(rms_norm_of, plain_rms_norm, {x[0], x[1]}, dy, shift);
-      const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
-      for (const DType type : {DType::f64, DType::f32}) {
-        const std::vector<Tensor> got =
-            with_gradients(layer_norm_of, on_gpu(x, type, shift), on_gpu(dy.to(type)));
-        for (std::size_t i = 0; i < got.size(); ++i)
-          CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 1e-5);
-      }
+      check_as_on_cpu(layer_norm_of, x, dy, shift, 1e-12, 1e-5);
     }
   }
 }
@@ -86,17 +80,9 @@ TEST_CASE("sums over any number of rows are the CPU's") {
     for (const Index n : {1, 33}) {
       CAPTURE(rows);
       CAPTURE(n);
-      const std::vector<Tensor> x = inputs_of(rows, n, random);
-      const Tensor dy = host_normal({rows, n}, random);
-      const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
-      for (const DType type : {DType::f64, DType::f32}) {
-        const std::vector<Tensor> got =
-            with_gradients(layer_norm_of, on_gpu(x, type, 1), on_gpu(dy.to(type)));
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          const double error = absolute_error(readable(got[i]), expected[i]);
-          CHECK_BELOW(error, (type == DType::f64 ? 1e-11 : 2e-4) * (n == 1 ? 30 : 1));
-        }
-      }
+      const double times = n == 1 ? 30 : 1;
+      check_as_on_cpu(layer_norm_of, inputs_of(rows, n, random), host_normal({rows, n}, random), 1,
+                      1e-11 * times, 2e-4 * times, absolute_error);
     }
   }
 }

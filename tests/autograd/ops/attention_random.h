@@ -7,28 +7,6 @@ namespace tapeformer {
 /// A tenth of the cases on a GPU: emulated, plain operations take a hundred times as long.
 inline int cases_here(int cases) { return default_device().is_cuda() ? cases / 10 : cases; }
 
-/// Random inputs and options in any combination that is allowed.
-inline AttentionCase random_case(Generator& random, bool is_long = false) {
-  return case_of(random_problem(random, is_long));
-}
-
-inline std::string description(const AttentionCase& c) {
-  const AttentionOptions& o = c.options;
-  std::string text = c.in.query.describe() + " " + c.in.key.describe() + " " + c.in.value.describe();
-  for (const auto& [name, x] : {std::pair<const char*, Tensor>{" mask=", o.mask},
-                                {" key_mask=", o.key_mask},
-                                {" query_mask=", o.query_mask},
-                                {" prefix=", o.prefix_lengths},
-                                {" lengths=", o.key_lengths},
-                                {" query_starts=", o.query_starts},
-                                {" key_starts=", o.key_starts}}) {
-    if (x.defined()) text += name + x.describe();
-  }
-  return text + (o.causal ? " causal" : "") + (o.alignment == CausalAlignment::top_left ? " top_left" : "") +
-         " window " + std::to_string(o.window_before) + " " + std::to_string(o.window_after) + " dropout " +
-         std::to_string(o.dropout);
-}
-
 /// Per query [B, T, H] and per key [B, S, G]: is any of its pairs unmasked?
 struct Touched {
   std::vector<bool> queries, keys;
@@ -47,18 +25,6 @@ inline Touched touched(const AttentionCase& c) {
     }
   }
   return result;
-}
-
-/// Copies of the inputs with junk in the masked rows.
-inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
-  const Touched real = touched(c);
-  const auto spoil = [&](const Tensor& x, const std::vector<bool>& is_real) {
-    const Tensor here = x.to(Device::cpu());
-    return filled(x.shape(), [&](Index i) {
-      return is_real[static_cast<std::size_t>(i / x.size(3))] ? here.at(i) : junk;
-    });
-  };
-  return {spoil(c.in.query, real.queries), spoil(c.in.key, real.keys), spoil(c.in.value, real.keys)};
 }
 
 /// The gradients of query, key and value are exactly zero in masked rows.

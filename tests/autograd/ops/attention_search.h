@@ -101,6 +101,14 @@ inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const
   });
 }
 
+/// The inputs with such junk in masked rows.
+inline AttentionInputs with_junk(const AttentionCase& c, const AttentionProblem& problem) {
+  const Touched real = touched(c);
+  const AttentionInputs in = on_cpu(c.in);
+  return {with_junk(in.query, real.queries, problem), with_junk(in.key, real.keys, problem),
+          with_junk(in.value, real.keys, problem)};
+}
+
 /// Describes how a result differs from the expected one by more than roundings; empty if it does not.
 inline std::string wrong_in(const OpResult& got, const ExpectedAttention& expected,
                             const AttentionPath& path) {
@@ -136,10 +144,8 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
     AttentionCase given = c;
     Tensor given_seed = seed;
     if (problem.junk != 0) {
-      const Touched real = touched(c);
-      given.in = {with_junk(c.in.query, real.queries, problem), with_junk(c.in.key, real.keys, problem),
-                  with_junk(c.in.value, real.keys, problem)};
-      given_seed = with_junk(seed, real.queries, problem);
+      given.in = with_junk(c, problem);
+      given_seed = with_junk(seed, touched(c).queries, problem);
     }
     got = path.run(given, given_seed, problem);
   } catch (const std::exception& error) {

@@ -49,11 +49,4 @@ inline Factor factor(const Tensor& x, bool is_transposed, bool is_by_head = fals
   return is_transposed ? transposed(plain_or_by_head) : plain_or_by_head;
 }
 
-inline GradcheckOptions both_orders(Index most_elements = 0) {
-  GradcheckOptions options;
-  options.second_order = true;
-  options.most_elements = most_elements;
-  return options;
-}
-
 }  // namespace tapeformer

@@ -28,20 +28,27 @@ inline Tensor random_ids(const Shape& shape, Index end, Generator& random) {
     ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
   return ids;
 }
+/// Ids in [0, end), a third of them -1.
+inline Tensor ids_with_gaps(const Shape& shape, Index end, Generator& random) {
+  const Tensor ids = random_ids(shape, end, random);
+  for (Index i = 1; i < ids.elements(); i += 3) ids.data<std::int32_t>()[i] = -1;
+  return ids;
+}
 inline Tensor booleans(const std::vector<int>& elements, const Shape& shape) {
   const Tensor x = Tensor::empty(shape, DType::boolean);
   for (Index i = 0; i < x.elements(); ++i) x.data<bool>()[i] = elements[static_cast<std::size_t>(i)] != 0;
   return x;
 }
 
-/// An output and the gradients of sum(output * seed).
+/// An output and the gradients of sum(output * seed); of a `recorded` pass, in plain operations.
 struct OpResult {
   Tensor y;
   std::vector<Tensor> gradients;
 };
 using Op = std::function<Tensor(const std::vector<Tensor>&)>;
 
-inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed) {
+inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed,
+                       bool recorded = false) {
   Tape tape;
   std::vector<Tensor> leaves;  // the inputs themselves stay unknown to this tape
   for (const Tensor& x : inputs) {
@@ -50,7 +57,7 @@ inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Te
   }
   OpResult result;
   result.y = op(leaves);
-  result.gradients = tape.gradients(result.y, leaves, seed.to(result.y.dtype()));
+  result.gradients = tape.gradients(result.y, leaves, seed.to(result.y.dtype()), recorded);
   return result;
 }
 
@@ -86,26 +93,22 @@ inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tens
   }
 }
 
-/// Compares `op` with a case of the golden file; `names` are its inputs in order.
-inline void check_golden(const std::string& name_of_case, const std::vector<std::string>& names,
-                         const Op& op) {
+/// Compares `op`, in f64 and in f32, with a case of a golden file; `names` are its inputs in order.
+inline void check_golden(const Golden& golden, const std::string& name_of_case,
+                         const std::vector<std::string>& names, const Op& op, double tolerance = 1e-11,
+                         double tolerance_f32 = 1e-5) {
   CAPTURE(name_of_case);
-  const Golden golden("ops");
-  std::vector<Tensor> inputs;
-  OpResult expected;
-  expected.y = golden.tensor(name_of_case, "out");
-  for (const std::string& name : names) {
-    inputs.push_back(golden.tensor(name_of_case, "in." + name));
-    expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
-  }
-  check_op(op, inputs, golden.tensor(name_of_case, "seed"), expected);
+  CHECK_BELOW(golden_error(golden, name_of_case, names, op), tolerance);
+  CHECK_BELOW(golden_error(golden, name_of_case, names, op, DType::f32), tolerance_f32);
 }
 
-/// Both orders of derivative, into the table that the tests print.
+/// Both orders of derivative, by `most_elements` of each input, into the table that the tests print.
 inline void check_both_orders(const std::string& name, const std::function<Tensor()>& function,
-                              const std::vector<std::pair<std::string, Tensor>>& inputs) {
+                              const std::vector<std::pair<std::string, Tensor>>& inputs,
+                              Index most_elements = gradcheck_most_elements) {
   GradcheckOptions options;
   options.second_order = true;
+  options.most_elements = most_elements;
   check_gradients(name, gradcheck(function, inputs, options));
 }
 

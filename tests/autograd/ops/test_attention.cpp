@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/attention_rounding.h>
 
 using namespace tapeformer;
@@ -32,18 +31,6 @@ TEST_CASE("large scores neither overflow nor lose the small ones") {
   options.scale = 0;
   options.mask = filled({200}, [](Index s) { return s < 150 ? -600.0 : -500.0; });
   check_attention_paths(in, options, random);
-}
-
-TEST_CASE("weights handed out are those before dropout") {
-  Generator random(test_seed(7));
-  const AttentionInputs in = random_inputs(2, 4, 40, 2, 1, 3, 5, random);
-  Tensor weights;
-  AttentionOptions options;
-  options.dropout = 0.4, options.weights = &weights;
-  const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
-  const AttentionOracle expected = attention_oracle(in, options, y);
-  CHECK_BELOW(relative_error(y, expected.y), 1e-13);
-  CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
 }
 
 TEST_CASE("one tensor may be query, key and value") {

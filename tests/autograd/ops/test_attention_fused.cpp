@@ -41,17 +41,6 @@ TEST_CASE("gradients of both orders, through the composed fallback") {
   check("attention, packed sequences", random_inputs(1, 6, 7, 4, 2, 3, 2, random), packed);
 }
 
-TEST_CASE("gradients of both orders reach a recorded additive mask") {
-  Generator random(test_seed(13));
-  const AttentionInputs in = random_inputs(2, 3, 4, 2, 1, 3, 2, random);
-  AttentionOptions options;
-  options.mask = random_normal({2, 3, 4}, random);
-  options.causal = true;
-  check_both_orders("attention, additive mask",
-                    [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
-                    {{"query", in.query}, {"value", in.value}, {"mask", options.mask}});
-}
-
 TEST_CASE("saved memory grows with the length, not with its square") {
   AttentionOptions options;
   const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum

@@ -49,11 +49,12 @@ TEST_CASE("random attention: tiled, composed and packed, masked values may hold 
 TEST_CASE("masked values do not affect second derivatives") {
   for (int i = 0; i < cases_here(kSecondOrderCases); ++i) {
     Generator random(test_seed(static_cast<std::uint64_t>(1000 + i)));
-    const AttentionCase c = random_case(random);
-    const std::string described = description(c);
-    CAPTURE(i);
+    AttentionProblem problem = random_problem(random);
+    problem.junk = random.below(2) + 1;  // NaN or infinite
+    const AttentionCase c = case_of(problem);
+    const std::string described = text_of(problem);
     CAPTURE(described);
-    const AttentionInputs bad = spoiled(c, once_in(2, random) ? kNan : kInfinity);
+    const AttentionInputs bad = with_junk(c, problem);
     const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
     const std::vector<Tensor> clean = second_gradients(c.in, c.options, seed),
                               got = second_gradients(bad, c.options, seed);

@@ -37,47 +37,6 @@ OpResult run_scores(const std::vector<double>& scores, const AttentionOptions& o
 
 }  // namespace
 
-TEST_CASE("a sink worked by hand: ln 2 beside scores ln 3 and 0 gives 1/2, 1/6 and 1/3 to itself") {
-  const OpResult got = run_scores({std::log(3.0), 0}, {}, {});
-  CHECK_BELOW(deviation(got.y.item(), 1.25), 1e-15);
-  AttentionOptions options;
-  options.sinks = values({std::log(2.0)}, {1});
-  const OpResult with = run_scores({std::log(3.0), 0}, options, {options.sinks});
-  CHECK_BELOW(deviation(with.y.item(), 5.0 / 6), 1e-15);
-  CHECK_BELOW(
-      relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})),
-      1e-14);
-  CHECK_BELOW(deviation(with.gradients[3].item(), -5.0 / 18), 1e-14);
-}
-
-TEST_CASE("a sigmoid worked by hand: scores ln 3 and 0 give 3/4 and 1/2") {
-  AttentionOptions options;
-  options.weighting = AttentionWeighting::sigmoid;
-  const OpResult got = run_scores({std::log(3.0), 0}, options, {});
-  CHECK_BELOW(deviation(got.y.item(), 1.75), 1e-15);
-  CHECK_BELOW(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})), 1e-14);
-  CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})), 1e-15);
-}
-
-TEST_CASE("a cap worked by hand, and a relative bias by distance") {
-  AttentionOptions options;
-  options.score_function = ScoreFunction::softcap;
-  options.score_parameter = values({2}, {1});
-  // 2 tanh(2 atanh(1/2) / 2) = 1, and with e the weights are e / (1 + e) and 1 / (1 + e).
-  const double e = std::exp(1.0), w = e / (1 + e);
-  const OpResult got = run_scores({2 * std::atanh(0.5), 0}, options, {options.score_parameter});
-  CHECK_BELOW(deviation(got.y.item(), 2 - w), 1e-15);
-  CHECK_BELOW(deviation(got.gradients[1].at(0), -0.75 * w * (1 - w)), 1e-14);
-  CHECK_BELOW(deviation(got.gradients[3].item(), -(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)), 1e-13);
-  AttentionOptions biased;
-  biased.relative_bias = values({1, 0, 0}, {1, 3});  // the query has the last key's position
-  const OpResult near = run_scores({0, 0}, biased, {biased.relative_bias});
-  CHECK_BELOW(deviation(near.y.item(), 2 - w), 1e-15);
-  CHECK_BELOW(deviation(near.gradients[3].at(0), -w * (1 - w)), 1e-14);
-  CHECK_BELOW(deviation(near.gradients[3].at(1), w * (1 - w)), 1e-14);
-  CHECK(near.gradients[3].at(2) == 0);
-}
-
 TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
   Generator random(test_seed(32));
   for (Index repeated = 0; repeated < 16; ++repeated) {
@@ -151,13 +110,13 @@ TEST_CASE("sinks far above or below the scores neither overflow nor disappear") 
   }
 }
 
-TEST_CASE("weights handed out are those of the modified scores") {
+TEST_CASE("weights handed out are those of the modified scores, before dropout") {
   Generator random(test_seed(36));
   const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
   for (const AttentionWeighting weighting : kWeightings) {
     AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
     Tensor weights;
-    options.weights = &weights;
+    options.dropout = 0.4, options.weights = &weights;
     const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
     const AttentionOracle expected = attention_oracle(in, options, y);
     CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);

@@ -68,7 +68,7 @@ TEST_CASE("values and gradients are those of plain loops, in f32 as far as its r
 
 TEST_CASE("golden values") {
   for (const char* name : {"causal_convolution", "causal_convolution_short"})
-    check_golden(name, {"x", "weight"}, convolved);
+    check_golden(Golden("ops"), name, {"x", "weight"}, convolved);
 }
 
 TEST_CASE("a weight may be one row of numbers") {

@@ -56,11 +56,8 @@ TEST_CASE("gradients of both orders") {
 TEST_CASE("golden values") {
   const Golden golden("fused");
   for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-    const std::string name = std::string("gated_") + name_of(f);
-    CAPTURE(name);
     const auto function = [&](const std::vector<Tensor>& in) { return gated(f, in[0]); };
-    CHECK_BELOW(golden_error(golden, name, {"x"}, function), 1e-14);
-    CHECK_BELOW(golden_error(golden, name, {"x"}, function, DType::f32), 1e-6);
+    check_golden(golden, std::string("gated_") + name_of(f), {"x"}, function, 1e-14, 1e-6);
   }
 }
 

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 #include <tapeformer/tests/reference/formulas.h>
@@ -132,9 +131,11 @@ TEST_CASE("heads in a packed projection are normed apart, and the rest of a row 
 }
 
 TEST_CASE("golden values") {
-  check_golden("layer_norm", {"x", "weight", "bias"},
+  const Golden golden("ops");
+  check_golden(golden, "layer_norm", {"x", "weight", "bias"},
                [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); });
-  check_golden("rms_norm", {"x", "weight"}, [](const auto& in) { return rms_norm(in[0], in[1], 1e-6); });
+  check_golden(golden, "rms_norm", {"x", "weight"},
+               [](const auto& in) { return rms_norm(in[0], in[1], 1e-6); });
 }
 
 TEST_CASE("weights of another size are refused by name") {

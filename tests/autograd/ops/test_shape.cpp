@@ -1,9 +1,6 @@
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <algorithm>
 
@@ -37,27 +34,11 @@ Tensor picked(const Tensor& x, const Shape& shape, const Source& source) {
   return filled(shape, [&](Index i) { return x.at(position_of(x.shape(), source(indices_of(shape, i)))); });
 }
 
-Tensor random_index(const Shape& shape, Index size, Generator& random) {
-  const Tensor index = Tensor::empty(shape, DType::i32);
-  for (Index i = 0; i < index.elements(); ++i) {
-    index.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(size));
-  }
-  return index;
-}
-
-const GradcheckOptions& both_orders() {
-  static const GradcheckOptions options = [] {
-    GradcheckOptions o;
-    o.second_order = true;
-    return o;
-  }();
-  return options;
-}
-
 /// Shape operations are linear, so they are checked inside a function that is not.
 template <class F>
 void check(const char* name, const F& function, const std::vector<std::pair<std::string, Tensor>>& inputs) {
-  check_gradients(name, gradcheck([&] { return function() * function(); }, inputs, both_orders()));
+  check_both_orders(
+      name, [&] { return function() * function(); }, inputs);
 }
 
 }  // namespace
@@ -153,7 +134,7 @@ TEST_CASE("gather picks along every axis, and scatter_add is its transpose") {
       Shape shape = x.shape();
       shape.set(axis, count);
       const auto along = static_cast<std::size_t>(axis < 0 ? 2 : axis);
-      const Tensor index = random_index(shape, x.size(axis), random), picks = gather(x, axis, index);
+      const Tensor index = random_ids(shape, x.size(axis), random), picks = gather(x, axis, index);
       CHECK(relative_error(picks, picked(x, shape, [&](std::vector<Index> at) {
                              at[along] = static_cast<Index>(index.at(position_of(shape, at)));
                              return at;
@@ -182,7 +163,7 @@ TEST_CASE("shape operations pass the gradient check, and so do their gradients")
   for (const int axis : {0, 1, 2}) {
     Shape shape = x.shape();
     shape.set(axis, 5);
-    const Tensor index = random_index(shape, x.size(axis), random);
+    const Tensor index = random_ids(shape, x.size(axis), random);
     check("gather", [&] { return gather(x, axis, index); }, {{"x", x}});
     const Tensor wide = random_normal(shape, random);
     check("scatter_add", [&] { return scatter_add(wide, axis, index, x.size(axis)); }, {{"x", wide}});
@@ -191,12 +172,12 @@ TEST_CASE("shape operations pass the gradient check, and so do their gradients")
     const TensorList parts = split(x, 2, {1, 2, 1});
     return concat({parts[2] * parts[0], parts[1] * parts[0]}, 2);
   };
-  check_gradients("split", gradcheck(rotated, {{"x", x}}, both_orders()));
+  check_both_orders("split", rotated, {{"x", x}});
   const auto one_unused = [&] {
     const TensorList parts = split(x, 1, {1, 1, 1});
     return parts[0] * parts[2];
   };
-  check_gradients("split", gradcheck(one_unused, {{"x", x}}, both_orders()));
+  check_both_orders("split", one_unused, {{"x", x}});
 }
 
 TEST_CASE("empty tensors pass through, forward and backward") {
@@ -247,17 +228,10 @@ TEST_CASE("errors name the rule and the shapes") {
 
 TEST_CASE("gather and the selection of whole rows agree with PyTorch") {
   const Golden golden("ops");
-  for (const DType type : {DType::f64, DType::f32}) {
-    const double tolerance = type == DType::f64 ? 1e-15 : 1e-7;
-    CHECK_BELOW(
-        golden_error(
-            golden, "gather", {"x", "index"}, [](const auto& x) { return gather(x[0], 1, x[1]); }, type),
-        tolerance);
-    const Tensor rows = golden.tensor("index_select", "in.index");
-    const Tensor index = filled({3, 4, 7}, [&](Index i) { return rows.at(i / 7 % 4); }).to(DType::i32);
-    CHECK_BELOW(
-        golden_error(
-            golden, "index_select", {"x"}, [&](const auto& x) { return gather(x[0], 1, index); }, type),
-        tolerance);
-  }
+  check_golden(
+      golden, "gather", {"x", "index"}, [](const auto& x) { return gather(x[0], 1, x[1]); }, 1e-15, 1e-7);
+  const Tensor rows = golden.tensor("index_select", "in.index");
+  const Tensor index = filled({3, 4, 7}, [&](Index i) { return rows.at(i / 7 % 4); }).to(DType::i32);
+  check_golden(
+      golden, "index_select", {"x"}, [&](const auto& x) { return gather(x[0], 1, index); }, 1e-15, 1e-7);
 }

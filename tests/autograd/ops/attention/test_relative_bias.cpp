@@ -92,22 +92,14 @@ TEST_CASE("attention with every modifier gives what PyTorch and transformers giv
   const Golden golden("modifiers");
   const auto check = [&](const char* name, const std::string& input, const auto& set) {
     const nlohmann::ordered_json given = golden.options(name);
-    std::vector<std::string> names{"query", "key", "value", input};
     for (const AttentionFunction path : kAttentionPaths) {
-      for (const DType type : {DType::f64, DType::f32}) {
-        CAPTURE(name);
-        CAPTURE(path == composed_attention);
-        const double error = golden_error(
-            golden, name, names,
-            [&](const std::vector<Tensor>& in) {
-              AttentionOptions options;
-              options.causal = given.value("causal", false);
-              set(options, in[3], given);
-              return path(in[0], in[1], in[2], options);
-            },
-            type);
-        CHECK_BELOW(error, type == DType::f64 ? 1e-11 : 1e-5);
-      }
+      CAPTURE(path == composed_attention);
+      check_golden(golden, name, {"query", "key", "value", input}, [&](const std::vector<Tensor>& in) {
+        AttentionOptions options;
+        options.causal = given.value("causal", false);
+        set(options, in[3], given);
+        return path(in[0], in[1], in[2], options);
+      });
     }
   };
   constexpr Index kReach = 10;
