@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>

@@ -1,7 +1,5 @@
 #include <tapeformer/tests/fuzz/parsers.h>
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

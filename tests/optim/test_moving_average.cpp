@@ -90,7 +90,7 @@ TEST_CASE("ranks that divide the work have the usual average, whole to save and 
     std::vector<Tensor> values;
     reference::as_ranks(3, [&](Communicator& ranks) {
       const RanksCase model(DType::f64);
-      DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
+      DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, sharded});
       AdamW optimizer(model.parameters());
       MovingAverage average(model.parameters(), 0.9);
       optimizer.set_shards(parallel);

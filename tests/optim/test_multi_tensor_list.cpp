@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/profile.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 #include <tapeformer/tests/optim/optim_case.h>
 #include <tapeformer/tests/reference/support.h>

@@ -10,7 +10,6 @@
 #include <tapeformer/tests/reference/rounding.h>
 
 #include <doctest/doctest.h>
-#include <omp.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -22,17 +22,13 @@ inline bool has_emulated_gpus(int count) {
   return has_gpus(count) && cuda::device_name(0).find("emulated") == 0;
 }
 
-inline std::shared_ptr<Communicator> borrowed(Communicator& ranks) {
-  return {std::shared_ptr<Communicator>(), &ranks};
-}
-
 using OnGpu = std::function<void(Communicator&, Device)>;
 /// Runs `body` as each of `size` ranks, on threads of this process with a GPU each.
 inline void on_gpus(int size, const OnGpu& body, double limit_seconds = 20) {
   setenv("NCCL_P2P_DIRECT_DISABLE", "1",
          0);  // in one process GPUs would read each other's pools, and may not
   reference::as_ranks(size, [&](Communicator& ranks) {
-    const auto gpus = nccl_communicator(borrowed(ranks), ranks.rank(), limit_seconds);
+    const auto gpus = nccl_communicator(reference::borrowed(ranks), ranks.rank(), limit_seconds);
     body(*gpus, Device::cuda(ranks.rank()));
   });
 }

@@ -7,9 +7,10 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/optim/adamw.h>
-#include <tapeformer/tests/reference/seed.h>
+#include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -17,11 +18,6 @@
 #include <vector>
 
 namespace tapeformer {
-
-/// The communicator of reference::as_ranks(), which outlives its body.
-inline std::shared_ptr<Communicator> shared(Communicator& ranks) {
-  return {std::shared_ptr<Communicator>(), &ranks};
-}
 
 /// Numbers between -1 and 1 that follow from their positions and `seed`, in the CPU's memory: threads play
 /// the ranks, and an emulated GPU has only one.
@@ -84,6 +80,15 @@ struct RanksRun {
   std::function<void(Communicator&, Optimizer&)> before, after;
 };
 
+/// max over parameters of max |a - b| / max |b|, on all ranks.
+inline double error_of(const std::vector<std::vector<Tensor>>& ranks, const std::vector<Tensor>& expected) {
+  double error = 0;
+  for (const std::vector<Tensor>& values : ranks)
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      error = std::max(error, relative_error(values[i], expected[i]));
+  return error;
+}
+
 /// Trains a RanksCase on `size` ranks, from the values of `start` if there are any, and returns the values of
 /// each rank.
 inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
@@ -93,7 +98,7 @@ inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
     const RanksCase model(run.type, ranks.rank());  // rank 0's parameters count
     for (std::size_t i = 0; i < start.size() && ranks.rank() == 0; ++i)
       model.parameters()[i].value().copy_from(start[i]);
-    DataParallel parallel(shared(ranks), model.parameters(), {256, run.sharded});
+    DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, run.sharded});
     const std::unique_ptr<Optimizer> optimizer = run.make(model);
     optimizer->set_shards(parallel);
     if (run.before) run.before(ranks, *optimizer);

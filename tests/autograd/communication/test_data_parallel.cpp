@@ -8,7 +8,6 @@
 #include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
-#include <algorithm>
 #include <cstdint>
 
 using namespace tapeformer;
@@ -52,16 +51,6 @@ Tensor noted(const Tensor& x, const char* name, Log& log) {
   });
 }
 
-void check_same_on_all_ranks(const std::vector<std::vector<Tensor>>& values) {
-  for (const std::vector<Tensor>& of_rank : values)
-    for (std::size_t i = 0; i < of_rank.size(); ++i) CHECK(absolute_error(of_rank[i], values[0][i]) == 0);
-}
-
-void check_equal(const std::vector<Tensor>& values, const std::vector<Tensor>& expected, double bound) {
-  REQUIRE(values.size() == expected.size());
-  for (std::size_t i = 0; i < values.size(); ++i) CHECK_BELOW(relative_error(values[i], expected[i]), bound);
-}
-
 void* address(const Tensor& x) { return x.state()->storage->data; }
 
 }  // namespace
@@ -71,8 +60,8 @@ TEST_CASE("ranks with unequal shares of each batch train what one process trains
   for (const int size : {2, 3, 4}) {
     CAPTURE(size);
     const auto values = trained(size, {});
-    check_same_on_all_ranks(values);
-    check_equal(values[0], alone, 1e-12);
+    CHECK(error_of(values, values[0]) == 0);
+    CHECK_BELOW(error_of(values, alone), 1e-12);
   }
 }
 
@@ -120,7 +109,7 @@ TEST_CASE("buckets are sent in order while backward continues") {
 TEST_CASE("a parameter without a gradient counts as zeros and has none afterwards") {
   as_ranks(2, [](Communicator& ranks) {
     Parameter used(numbers({3}, 1)), sometimes(numbers({3}, 2));
-    DataParallel parallel(shared(ranks), {used, sometimes});
+    DataParallel parallel(reference::borrowed(ranks), {used, sometimes});
     for (int step = 0; step < 3; ++step) {
       Tape tape;
       // Rank 1 leaves it out in the second step.
@@ -140,7 +129,7 @@ TEST_CASE("a parameter without a gradient counts as zeros and has none afterward
 TEST_CASE("several passes before a step are summed over ranks once") {
   as_ranks(3, [](Communicator& ranks) {
     const Parameter x(numbers({5}, 1));
-    DataParallel parallel(shared(ranks), {x});
+    DataParallel parallel(reference::borrowed(ranks), {x});
     for (const int part : {1, 2}) {
       Tape tape;
       const Tensor loss = sum(x * static_cast<double>(part * (ranks.rank() + 1)));
@@ -152,7 +141,7 @@ TEST_CASE("several passes before a step are summed over ranks once") {
   });
   as_ranks(2, [](Communicator& ranks) {  // or after the last of them
     const Parameter x(numbers({5}, 1));
-    DataParallel parallel(shared(ranks), {x});
+    DataParallel parallel(reference::borrowed(ranks), {x});
     Tape tape;
     tape.backward(sum(x * static_cast<double>(ranks.rank() + 1)));
     parallel.finish();
@@ -196,7 +185,7 @@ TEST_CASE("all ranks begin with the bits of rank 0, names, types and shadows") {
     RanksCase model(DType::f32, ranks.rank());
     const RanksCase expected(DType::f32, 0);
     model.wide.set_shadow(DType::bf16);
-    const DataParallel parallel(shared(ranks), model.parameters());
+    const DataParallel parallel(reference::borrowed(ranks), model.parameters());
     for (std::size_t i = 0; i < 5; ++i) {
       const Parameter own = model.parameters()[i], of_first = expected.parameters()[i];
       CHECK(absolute_error(own.value(), of_first.value()) == 0);

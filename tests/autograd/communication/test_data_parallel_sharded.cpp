@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/autograd/communication/ranks_case.h>
@@ -21,15 +20,6 @@ RanksRun sharded(DType type = DType::f64, double max_norm = 0.5) {
   run.sharded = true;
   run.max_norm = max_norm;
   return run;
-}
-
-/// max over parameters of max |a - b| / max |b|, on all ranks.
-double error_of(const std::vector<std::vector<Tensor>>& ranks, const std::vector<Tensor>& expected) {
-  double error = 0;
-  for (const std::vector<Tensor>& values : ranks)
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      error = std::max(error, relative_error(values[i], expected[i]));
-  return error;
 }
 
 /// Shows the state of an optimizer.
@@ -89,7 +79,7 @@ TEST_CASE("the norm is that of all ranks' gradients, but for the rounding of its
   for (const int size : {1, 2, 3, 4}) {
     as_ranks(size, [&](Communicator& ranks) {
       const RanksCase model(DType::f64);
-      DataParallel parallel(shared(ranks), model.parameters(), {256, true});
+      DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, true});
       AdamW optimizer(model.parameters());
       optimizer.set_shards(parallel);
       model.pass(ranks, parallel, 0);
@@ -107,7 +97,7 @@ TEST_CASE("the norm is that of all ranks' gradients, but for the rounding of its
 TEST_CASE("a norm that is not finite on one rank changes nothing on any") {
   as_ranks(3, [](Communicator& ranks) {
     const RanksCase model(DType::f64);
-    DataParallel parallel(shared(ranks), model.parameters(), {256, true});
+    DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, true});
     AdamW optimizer(model.parameters());
     optimizer.set_shards(parallel);
     const std::vector<double> before = model.wide.value().to_vector<double>();
@@ -162,7 +152,7 @@ TEST_CASE("each rank keeps its share of the state") {
     std::mutex mutex;
     as_ranks(size, [&](Communicator& ranks) {
       const RanksCase model(DType::f64);
-      const DataParallel parallel(shared(ranks), model.parameters(), {256, true});
+      const DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, true});
       const Index own = Keeper(model.parameters()).bytes();
       const std::lock_guard<std::mutex> lock(mutex);
       all += own;
@@ -180,7 +170,7 @@ TEST_CASE("each rank keeps its share of values with a shadow, and trains to the 
     as_ranks(size, [&](Communicator& ranks) {
       Parameter x(start()), plain(numbers({7}, 2, DType::f32));
       x.set_shadow(DType::bf16);
-      DataParallel parallel(shared(ranks), {x, plain}, {256, sharded});
+      DataParallel parallel(reference::borrowed(ranks), {x, plain}, {256, sharded});
       AdamW optimizer({x, plain});
       optimizer.set_shards(parallel);
       for (int step = 0; step < 3; ++step) {
@@ -216,7 +206,7 @@ TEST_CASE("divided values have memory only while they are whole, and are loaded 
     Parameter x(numbers({50}, 1, DType::f32));
     x.set_name("x");
     x.set_shadow(DType::bf16);
-    DataParallel parallel(shared(ranks), {x}, {256, true});
+    DataParallel parallel(reference::borrowed(ranks), {x}, {256, true});
     const auto is_refused = [&](const std::function<void()>& use) {
       const std::string message = message_of<Error>(use);
       CHECK(message.find("f32[50] (x), which is divided between processes; try DataParallel::with_whole") !=
@@ -249,7 +239,7 @@ TEST_CASE("divided values have memory only while they are whole, and are loaded 
 TEST_CASE("an optimizer of one's own keeps and shows the pieces that the base class makes") {
   as_ranks(2, [](Communicator& ranks) {
     const RanksCase model(DType::f64);
-    DataParallel parallel(shared(ranks), model.parameters(), {256, true});
+    DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, true});
     Idle optimizer(model.parameters(), false);
     optimizer.set_shards(parallel);
     for (const Tensor& piece : optimizer.state)
@@ -307,7 +297,7 @@ TEST_CASE("an optimizer that does not know of the shards is refused") {
   for (const auto& each : all) {
     const auto run = [&](Communicator& ranks) {
       const RanksCase model(DType::f64);
-      DataParallel parallel(shared(ranks), model.parameters(), {256, true});
+      DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, true});
       Idle optimizer(model.parameters(), each.keeps_whole_state);
       model.pass(ranks, parallel, 0);
       each.use(parallel, optimizer);

@@ -33,8 +33,9 @@ Values read(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64).to_vect
 /// Why the ranks of `size` threads cannot meet; `device_of` chooses their GPUs.
 std::string refusal(int size, const std::function<int(int)>& device_of) {
   return message_of<CommunicationError>([&] {
-    as_ranks(size,
-             [&](Communicator& ranks) { nccl_communicator(borrowed(ranks), device_of(ranks.rank()), 20); });
+    as_ranks(size, [&](Communicator& ranks) {
+      nccl_communicator(reference::borrowed(ranks), device_of(ranks.rank()), 20);
+    });
   });
 }
 int own(int rank) { return rank; }

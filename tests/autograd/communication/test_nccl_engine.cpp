@@ -68,8 +68,8 @@ TEST_CASE("ranks that do not meet are abandoned after the limit") {
   EmulatedNccl nccl;
   nccl->fault = {"ncclCommInitRankConfig", 1, ncclSystemError, "Connection refused"};
   const auto start = [](Communicator& ranks) {
-    const std::string message =
-        message_of<CommunicationError>([&] { nccl_communicator(borrowed(ranks), ranks.rank(), kLimit); });
+    const std::string message = message_of<CommunicationError>(
+        [&] { nccl_communicator(reference::borrowed(ranks), ranks.rank(), kLimit); });
     CAPTURE(message);
     const std::string expected =
         ranks.rank() == 0

@@ -61,7 +61,8 @@ TEST_CASE("GPUs that share a batch train as one process does, with buckets sent 
         nccl->is_early = is_early;
         std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
         on_gpus(size, [&](Communicator& gpus, Device device) {
-          values[static_cast<std::size_t>(gpus.rank())] = trained_values(borrowed(gpus), device, sharded);
+          values[static_cast<std::size_t>(gpus.rank())] =
+              trained_values(reference::borrowed(gpus), device, sharded);
         });
         for (const std::vector<Tensor>& of_rank : values) {
           for (std::size_t i = 0; i < alone.size(); ++i) {
@@ -82,7 +83,7 @@ TEST_CASE("in bf16 GPUs that divide values and state train to the bits of GPUs t
     std::vector<std::vector<float>> first;
     for (const bool sharded : {false, true}) {
       on_gpus(size, [&](Communicator& gpus, Device device) {
-        const auto values = trained_values(borrowed(gpus), device, sharded, DType::bf16, 0);
+        const auto values = trained_values(reference::borrowed(gpus), device, sharded, DType::bf16, 0);
         if (gpus.rank() != size - 1) return;
         for (std::size_t i = 0; i < values.size(); ++i) {
           if (!sharded) first.push_back(values[i].to_vector<float>());

@@ -14,7 +14,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <sstream>
 #include <thread>

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
