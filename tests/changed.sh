@@ -2,8 +2,8 @@
 # Builds what changed since a commit and runs the tests that it affects, on the CPU.
 # Usage: tests/changed.sh [--list] [COMMIT=HEAD]
 #   --list  only names the tests
-# What includes what is known from the last build, in which each source is compiled alone (build/single). A changed source affects all that includes its header, in turn.
-# It does not see scripts, CMake files and golden values, and names those that changed: for them there is tests/run.sh.
+# Includes are known from the last build, in which each source is compiled by itself (build/single). A changed source affects all users of its header, in turn.
+# It does not follow scripts, CMake files and golden values, but names those that changed: run tests/run.sh for them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 list=false
@@ -29,7 +29,7 @@ names=$(ninja -C build/single -t deps | awk -v changed="${changed[*]}" -v root="
     return path
   }
   function affect(file) { if (!(file in affected)) affected[file] = again = 1 }
-  # The headers that tell what a source does: of its name, or of the beginning of its name, here or in the folder above.
+  # The headers that declare a source: of its name, or of the beginning of its name, here or in the folder above.
   function affect_headers(source,   stem, folder) {
     stem = source
     if (!sub(/\.(cpp|cu)$/, "", stem)) return

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the commands in the documents. Blocks marked ```sh are run in order, those of one document in one shell and in an
 # empty folder of its own, where stand-ins for the reader's files lie; a training has one step, and a gradient check
-# takes one element of each input. A block without a mark that holds commands must be named below, with what runs it.
+# takes one element of each input. A block of commands without a mark must be named below, with the test that runs it.
 # Usage: documents.sh PROGRAMS_FOLDER [DOCUMENT...]
 set -u
 programs=$(realpath "$1")
@@ -20,7 +20,7 @@ verdict() {  # verdict CODE NAME
   fi
 }
 
-# What is not run here: the document, and how a line of the block begins.
+# Blocks that are not run here: the document, and the beginning of a line of the block.
 elsewhere='
 README.md examples/quickstart.sh
 README.md cmake --preset
@@ -39,9 +39,9 @@ tests/README.md TAPEFORMER_ATTENTION_CASE=
 tests/bench/
 '
 # The two commands and the presets: continuous integration. Other families of translation models:
-# tests/examples/translation_families.sh. DISTRIBUTED.md: tests/examples/ranks.sh, but for clusters and
-# containers, which nothing here has. Packages: tests/packages.sh; those of Conan by hand. The Python module: its own tests. tests/bench: measurements
-# of hours, each beside the machine that made it.
+# tests/examples/translation_families.sh. DISTRIBUTED.md: tests/examples/ranks.sh, apart from clusters and
+# containers, which are not available here. Packages: tests/packages.sh; those of Conan by hand. The Python module: its own tests. tests/bench: measurements
+# of hours, each listed with its machine.
 
 mkdir "$work/bin" "$work/files" && cd "$work/files" || exit 1
 for program in train_language_model train_translation gradcheck_attention minimal; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Feeds every parser with inputs that clang's libFuzzer makes, and prints what came of it: executions, coverage, crashes.
-# Goes on from the inputs that earlier calls found; needs clang 14 and its run-time library (libclang-rt-14-dev).
+# Feeds every parser with inputs that clang's libFuzzer makes, and prints executions, coverage and crashes.
+# Continues from the inputs that earlier calls found; needs clang 14 and its run-time library (libclang-rt-14-dev).
 # Usage: tests/fuzz.sh [--minutes M] [--no-build] [PARSER...]
 #   --minutes M  for each parser, a whole number (1)
 #   --no-build   the fuzzer as it is, and the seeds
@@ -57,7 +57,7 @@ fi
 export ASAN_OPTIONS=allocator_may_return_null=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=1
 limits=(-timeout=10 -malloc_limit_mb=512 -rss_limit_mb=4096)
 
-# What libFuzzer knows of the format: words in quotation marks, and options.
+# A dictionary of the format for libFuzzer: words in quotation marks, and options.
 dictionary() {
   cat "$1"/* | { grep -aoE '"[A-Za-z_.]{1,40}"|--[a-z-]+' || true; } | LC_ALL=C sort -u | sed 's/"//g; s/.*/"&"/'
 }

@@ -34,8 +34,8 @@ build() {
   PATH=$PATH:/usr/local/cuda/bin
   command -v nvcc >/dev/null || skip "there is no nvcc on PATH or in /usr/local/cuda/bin"
   [ -f "$corpus" ] || refuse "there is no $corpus"
-  # Libraries are looked for beside the programs before anywhere else, also those that libraries need: DT_RPATH, which reaches
-  # them, unlike DT_RUNPATH and LD_LIBRARY_PATH, which would reach PyTorch too.
+  # Libraries, and those that they need, are looked for first next to the programs: by DT_RPATH, which applies to all of
+  # them, unlike DT_RUNPATH, and not to PyTorch, unlike LD_LIBRARY_PATH.
   cmake -S . -B build/gpu_bundle -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DTAPEFORMER_CUDA=ON -DTAPEFORMER_NATIVE=OFF \
     -DTAPEFORMER_CUDA_ARCHITECTURES=90a-real "-DCMAKE_BUILD_RPATH=\$ORIGIN/../lib" \
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >/dev/null
@@ -63,7 +63,7 @@ build() {
   [ "$(stat -c %s "$bundle")" -le $most_bytes ]
 }
 
-# unpack FOLDER: and what was compiled in as the sources' folder, where the tests look for golden values, becomes a link to it.
+# unpack FOLDER: and the compiled-in path of the sources, where the tests look for golden values, becomes a link to it.
 unpack() {
   local source
   [ -f "$bundle" ] || refuse "there is no $bundle; make it with tests/gpu_bundle.sh build"
@@ -123,8 +123,8 @@ check() {
   starts in_system
 }
 
-# link_library FOLDER NAME WITHOUT: a library that is not in the bundle, from the toolkit's folder or PyTorch's; else says what
-# will fail without it.
+# link_library FOLDER NAME WITHOUT: a library that is not in the bundle, from the toolkit's folder or PyTorch's; otherwise
+# says what will fail without it.
 link_library() {
   local found
   # Neither folder nor any of these modules need exist.

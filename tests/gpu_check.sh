@@ -100,7 +100,7 @@ if [ -z "$lists" ] && ! limited 60 env TAPEFORMER_TEST_DEVICE="$device" "$tests"
   skip "$(tail -n 1 "$work/device")"
 fi
 
-# What it runs on, for the tables' heads.
+# The machine, for the tables' heads.
 machine() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv,noheader || echo "no nvidia-smi"
   uname -sr
@@ -114,8 +114,8 @@ if [ -n "$results" ] && command -v nvidia-smi >/dev/null; then
   trap "kill $! 2>/dev/null; $(trap -p EXIT | sed "s/^trap -- '\(.*\)' EXIT$/\1/")" EXIT
 fi
 jobs=$(($(nproc) < 12 ? $(nproc) : 12))
-# cases_in FILE FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card every
-# case fails that comes behind it.
+# cases_in FILE FILTER...: in a process of its own. If it fails, so does each of its cases, as after a fault of the card
+# all later cases fail.
 cases_in() {
   local file=$1 name=${1##*tests/} begin=$SECONDS count i code=0
   local log="$outputs/${name//\//_}"
@@ -137,7 +137,7 @@ cases_in() {
 }
 export tests outputs=$work/outputs longest=60
 export -f cases_in
-# cases SOURCES [OPTION...]: the cases of these files, the files side by side.
+# cases SOURCES [OPTION...]: the cases of these files, the files in parallel.
 cases() {
   mkdir -p "$outputs"
   local filters=(--source-file="$1" --test-case-exclude='slow:*' "${@:2}")
@@ -155,7 +155,7 @@ if ! part A 60 "attention's kernels for Hopper" cases '*/test_cuda_attention_hop
   part A 60 "memcheck of Hopper's kernels" sanitized memcheck --source-file='*/test_cuda_attention_hopper*' --last=1
 fi
 part A 90 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclude='*_hopper*'
-# our_steps PRECISION WORKLOADS...: ours alone.
+# our_steps PRECISION WORKLOADS...: only ours.
 our_steps() {
   local precision=$1 workload
   for workload in "${@:2}"; do
@@ -181,13 +181,13 @@ first_figures() {
 }
 part A 100 "first figures, bf16" first_figures
 part A 60 "runs agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
-# They fill the card's memory. With every kernel loaded before: a graph must not be the first to use one.
+# They fill the card's memory. All kernels are loaded before: a graph must not be the first to use one.
 CUDA_MODULE_LOADING=EAGER jobs=1 part A 60 "graphs and full memory" cases '*/cuda/test_graphs*,*/cuda/test_arena*,*/test_cuda_graph_cache*'
 part A 60 "memory, copies, faults of the card, and NCCL" \
   cases '*/autograd/cuda/test_*,*/communication/test_nccl*' --source-file-exclude='*/test_graphs*,*/test_arena*'
 part A 60 "tensors in memory of the GPU alone" \
   cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
-# check_layer NAME PROGRAM DEVICE; gradients: of all layers, several side by side, as single ones leave the card idle.
+# check_layer NAME PROGRAM DEVICE; gradients: of all layers, several in parallel, as single ones leave the card idle.
 check_layer() {
   local log="$outputs/gradcheck_$1"
   "$2" --layer "$1" --device "$3" --elements 4 >"$log" 2>&1 && echo "$1: $(tail -n 1 "$log")" && return
@@ -203,7 +203,7 @@ gradients() {
 }
 part A 90 "gradient check of every layer, in double" gradients
 
-# What lies in memory that the host sees too: every unit test.
+# Every unit test with managed memory.
 TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4 \
   part A 1200 "unit tests on the GPU" cases '*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' \
   --source-file-exclude='*_hopper*,*/autograd/cuda/test_*,*/test_cuda_graph_cache*'
@@ -239,7 +239,7 @@ done
 for program in train_translation train_language_model; do
   part - 20 "$program: the same bits twice" \
     cmp "$work/$program-f32/weights.safetensors" "$work/$program-again/weights.safetensors"
-  # What rounding alone does in a hundred steps of training is well below.
+  # The effect of rounding in a hundred steps of training is well below.
   part - 20 "$program: cpu and f32 agree" agree $program cpu f32 0.001
   part - 20 "$program: cpu and tf32 agree" agree $program cpu tf32 0.01
   part - 20 "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
@@ -261,7 +261,7 @@ outcome() {
   sed -n 's/.*"step":\([0-9]*\).*"validation_loss":\([0-9.e-]*\).*/validation loss \2 after \1 steps/p' \
     "$1/metrics.jsonl" | tail -n 1
 }
-# Steps of the benches' models, beside PyTorch's in turn, or alone.
+# Steps of the benches' models, ours and PyTorch's in turn, or only ours.
 workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k) small=(babygpt chargpt translate)
 [ -z "$rehearsed" ] || { workloads=(babygpt:1) small=(babygpt:1); }
 # steps PRECISION ROUNDS OPTIONS...: of all workloads, or with --graphs of those whose launches take most of a step.
@@ -284,12 +284,12 @@ steps() {
   echo "without PyTorch's times: name a Python that has it with --python"
   our_steps "$precision" "${chosen[@]}"
 }
-# operations OPTIONS...: single operations, ours and PyTorch's in turn, or ours alone.
+# operations OPTIONS...: single operations, ours and PyTorch's in turn, or only ours.
 operations() {
   "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
     ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" >>"$work/operations.jsonl"
 }
-# Tokens a second: of a translation model, and of language models, ours and PyTorch's in turn, or ours alone.
+# Tokens per second: of a translation model, and of language models, ours and PyTorch's in turn, or only ours.
 decoding() {
   "$bench" decoding ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
     --device "$device" --precision "$1" || return
@@ -322,7 +322,7 @@ recipe() {
     sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
 }
 
-# Causal attention with sinks, a cap of the scores, a relative bias or sigmoid weights, beside the plain one, by the fastest
+# Causal attention with sinks, a cap of the scores, a relative bias or sigmoid weights, and the plain one, by the fastest
 # kernels and by those for tensor cores.
 changed_attention() {
   local sizes=$([ -n "$rehearsed" ] && echo "1 2 40 64" || echo "16 32 1024 64") kind path operations=()

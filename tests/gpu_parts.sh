@@ -1,5 +1,5 @@
-# How gpu_check.sh runs its parts: each under a limit of its own, none after the whole time is over, and what is known so far
-# is in files before the next part begins. Sourced; needs $work, and takes:
+# Runs the parts of gpu_check.sh: each under a limit of its own, none after the whole time is over, and with all results in
+# files before the next part begins. Sourced; needs $work, and takes:
 #   only     a regular expression for names of parts
 #   set      A, B or C: only the parts of that set
 #   minutes  when all of it must be over; unset: no limit
@@ -32,12 +32,12 @@ limited() {
 
 log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 
-# The line of a log that says most.
+# The most telling line of a log.
 summary() {
   grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
-# After a kernel's fault every case fails that comes behind it: the first one tells.
+# After a kernel's fault all later cases fail: the first one tells.
 first_failure() { [ "$(wc -l <"$1")" -lt 40 ] || { grep -a -m 1 -B 5 -A 6 -E " ERROR: " "$1" && echo ...; }; return 0; }
 
 # part SETS LIMIT NAME COMMAND...: runs it for LIMIT seconds at most, if it belongs to the set and its name matches, keeps what it

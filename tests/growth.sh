@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether runs grow: resident memory, file descriptors and threads of both programs side by side, while
-# validations, checkpoints, kept weights and samples come far more often than a run would ask for.
+# Whether runs grow: resident memory, file descriptors and threads of both programs in parallel, while
+# validations, checkpoints, kept weights and samples are far more frequent than in usual runs.
 # Usage: tests/growth.sh PROGRAMS MINUTES [RUNS]
 #   PROGRAMS  the folder with train_language_model and train_translation, such as build/release/examples
 #   RUNS      where runs and samples (NAME.samples: seconds, KiB, descriptors, threads) stay; else they are deleted

@@ -1,4 +1,4 @@
-"""Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and what a table shows of them."""
+"""Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and the table of them."""
 
 import json
 import pathlib
@@ -22,14 +22,14 @@ MOST_SECONDS = 300  # of one process; compiling takes a minute or two
 
 
 def reason_of(errors, code):
-    """The line of a program's error output that says most: its last one, or its last that begins like an exception."""
+    """The most telling line of a program's error output: its last one, or its last that begins like an exception."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     return (exceptions or lines or [f"exit code {code}"])[-1][:300]
 
 
 def try_run(command):
-    """What it prints, or why there is nothing."""
+    """Its output, or the reason why there is none."""
     try:
         done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                               timeout=MOST_SECONDS)
@@ -41,12 +41,12 @@ def try_run(command):
 
 
 def record_of(answer):
-    """The line of JSON among what a program printed."""
+    """The line of JSON in a program's output."""
     return next(json.loads(line) for line in answer.splitlines() if line.startswith("{"))
 
 
 def rates_of(contest, arguments):
-    """What the card does: TFLOP/s of a large product by precision, through us or PyTorch, whichever is faster, and GB/s of a copy."""
+    """The card's rates: TFLOP/s of a large product by precision, through us or PyTorch, whichever is faster, and GB/s of a copy."""
     place = ["--device", contest.device, "--seconds", 0, f"linear_forward {LARGE} {LARGE} {LARGE}", "--dtype"]
     rates = {}
     for precision in arguments.precision:
@@ -71,7 +71,7 @@ def floor_ms(line, gflop_per_s, gb_per_s):
 
 
 def rounds_of(contest, arguments, workload, record):
-    """The runs of a workload by who ran; of who failed, the error."""
+    """The runs of a workload by contestant, or the error of one that failed."""
     contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED]),
                    *([RECORDED] if arguments.graphs else [])]
     runs, errors = {who: [] for who in contestants}, {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast PyTorch writes with the language models that `bench decoding --language` times, and how much faster we do.
+"""The speed of PyTorch with the language models that `bench decoding --language` times, and our speed relative to it.
 
 Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--streams 1 16] [--tokens 64] [--rounds 5] [--threads 2]
                            [--without-ours] [--device cuda[:N]] [--precision f32|tf32|bf16]
@@ -85,7 +85,7 @@ class Buffered:
 
 
 class Fixed:
-    """A layer's keys and values in room for a whole text, all of which is attended to but for what `mask` hides."""
+    """A layer's keys and values in room for a whole text, all of which is attended to except where `mask` hides it."""
 
     def __init__(self, steps):
         self.steps, self.keys, self.values = steps, None, None
@@ -100,7 +100,7 @@ class Fixed:
 
 
 class RecordedSteps:
-    """A token's step of some streams as a CUDA graph: what changes from step to step lies in the GPU's memory."""
+    """A token's step of some streams as a CUDA graph: values that change from step to step are in the GPU's memory."""
 
     @torch.inference_mode()
     def __init__(self, model, streams, length):
@@ -232,7 +232,7 @@ def timed(run, *arguments):
 
 
 def best_seconds(contestants, streams, rounds):
-    """By contestant: the best of the rounds, or why there is none."""
+    """By contestant: the best of the rounds, or the reason why there is none."""
     best, failed = dict.fromkeys(contestants, float("inf")), {}
     for number in range(rounds + 1):
         for contestant, seconds in contestants.items():

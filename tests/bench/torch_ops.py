@@ -31,7 +31,7 @@ def uniform(*shape):
 
 
 def ran(which, f, of):
-    """A call of `f` that records for a gradient of `of`, or of its backward pass alone."""
+    """A call of `f` that records for a gradient of `of`, or only its backward pass."""
     for x in of:
         x.requires_grad_()
     if which == AHEAD:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes a token file of at most 65,536 kinds of tokens as llm.c's .bin files are.
+# Writes a token file of at most 65,536 different tokens in the form of llm.c's .bin files.
 # Usage: as_llm_c.sh FILE.tokens >FILE.bin
 set -eu
 count=$((($(wc -c <"$1") - 64) / 2))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The program gradcheck_attention as its users meet it: what it lists, checks, refuses and notices.
+# The program gradcheck_attention as its users see it: its lists, checks, refusals and findings.
 # Usage: gradcheck_attention.sh PROGRAM
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
-# ends NAME CODE ARGUMENTS...: the exit code; what it printed is in out and err.
+# ends NAME CODE ARGUMENTS...: the exit code; its output is in out and err.
 ends() {
   local name=$1 expected=$2 code
   shift 2
@@ -108,7 +108,7 @@ for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted 
   check "$fault in multi-head attention" grep -q "^multi_head .*$fault .* yes\$" "$work/out"
 done
 check "in fused and in plain operations" grep -q "^composed .*shifted mask  *softmax, input 0 .* yes\$" "$work/out"
-# With a tolerance that lets everything through, no fault is noticed, and that is what it says.
+# With a tolerance that lets everything through, no fault is noticed, and it says so.
 ends "a blind check" 1 --self-test --layer multi_head --tolerance 10
 check "is found out" grep -q 'dropped term .* no  WRONG$' "$work/out"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The guide shows what its programs are and print: each block marked cpp, of any document, occurs in a source; each block
-# marked text, of a page with a program of its name, is a part of what it prints, numbers to one unit of their last digit.
+# The guide shows its programs and their output: each block marked cpp, of any document, occurs in a source; each block
+# marked text, of a page with a program of its name, is a part of its output, numbers to one unit of their last digit.
 # Pictures are those that the programs draw, there and in nn/attention, weights to a hundredth, and links between documents
-# lead somewhere.
+# have targets.
 # Usage: guide.sh GUIDE_PROGRAMS_FOLDER TRAIN_TRANSLATION
 set -u
 programs=$(realpath "$1") train=$(realpath "$2")
@@ -26,8 +26,8 @@ blocks() {
     inside { print > file }' "$1"
 }
 
-# is_part BLOCK FILE [MOST]: the block's lines stand in the file, one after another, whatever their indentation; with MOST,
-# a number may differ by that, or, where it is "digit", by one unit of the last digit that is printed.
+# is_part BLOCK FILE [MOST]: the file contains the block's lines, one after another, whatever their indentation; numbers
+# may differ by MOST or, if it is "digit", by one unit of the last digit that is printed.
 is_part() {
   awk -v most="${3-}" '
     function unit(word, parts) {
@@ -72,8 +72,8 @@ links() {
     [ -e "$(dirname "$1")/$link" ] || echo "$1 links to $link"
   done
 }
-# A picture without its colours. On another processor a training rounds otherwise, and its weights come out otherwise: by
-# less than anyone sees.
+# A picture without its colours. On another processor a training rounds differently, and its weights differ
+# invisibly.
 uncoloured() { sed -E 's/(fill|stop-color)="#[0-9a-f]*"//g' "$1"; }
 
 # same_picture SHOWN DRAWN

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translation models to transformers' MarianMT and back, as users meet them: export, translate with the folder,
+# Translation models to transformers' MarianMT and back, as users see them: export, translate with the folder,
 # fine-tune it, resume. Usage: marian.sh PROGRAM
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first program that a reader opens learns and writes.
+# The first program that a reader opens learns and generates.
 # Usage: minimal.sh PROGRAM
 set -u
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")

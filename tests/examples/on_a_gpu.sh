@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs on a GPU, or on an emulated one: what they compute on the cpu they compute there, checkpoints move
-# between the two, and each precision trains.
+# The programs on a GPU, or on an emulated one: they give the results of the CPU, checkpoints move between the
+# two, and each precision trains.
 # Usage: on_a_gpu.sh TRAIN_TRANSLATION TRAIN_LANGUAGE_MODEL GRADCHECK_ATTENTION
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"

@@ -1,5 +1,5 @@
-# What the tests of the programs share; sourced by them, with the program's path as first argument. Counts in
-# `passed` and `failed`; "$work" is a folder that goes at the end.
+# Functions that the tests of the programs share; sourced by them, with the program's path as first argument. Counts
+# in `passed` and `failed`; "$work" is a folder that is removed at the end.
 program=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,14 +17,14 @@ check() {  # check NAME CONDITION...
   fi
 }
 
-# What the program calls itself in messages.
+# The program's name in messages.
 called=$(basename "$program" | sed 's/_\(emulated\|sanitized\)$//')
 
-# What was refused and with which message, beside the program.
+# The refusals and their messages, next to the program.
 table=$(dirname "$program")/bad_input_$(basename "$program").md
 printf '| bad input | command line | exit code | message |\n|---|---|---|---|\n' >"$table"
 
-# note_refusal NAME CODE ARGUMENTS...: a row of the table, with what is in "$work/err".
+# note_refusal NAME CODE ARGUMENTS...: a row of the table, with the contents of "$work/err".
 note_refusal() {
   local name=$1 code=$2
   shift 2
@@ -76,7 +76,7 @@ alike() {
 }
 
 # mostly A B: of at least four lines in each of two files at most a quarter differ. Where two tokens are equally likely
-# but for the rounding, either may come; tests/nn compares in double what has no such cases.
+# apart from rounding, either may come; tests/nn compares in double, without such cases.
 mostly() {
   paste -d '\n' "$1" "$2" | awk '
     NR % 2 { before = $0; next }
@@ -103,7 +103,7 @@ interrupts_training() {
   done
 }
 
-# keeps_others_out READ OPTIONS...: while a training runs in a folder nobody else trains there, and whoever reads may:
+# keeps_others_out READ OPTIONS...: while a training runs in a folder, no other one may train there, but others may read:
 # the command READ is given the folder.
 keeps_others_out() {
   local read=$1 run="$work/held"
@@ -135,7 +135,7 @@ goes_on() {
   check "and config.json says so" grep -q '"steps": 75' "$1/config.json"
 }
 
-# recomputes_layers OPTIONS...: what "$work/whole" was trained with gives the same with layers recomputed.
+# recomputes_layers OPTIONS...: with these options of "$work/whole", recomputing layers gives the same results.
 recomputes_layers() {
   train "$work/recomputed" "$@" --recompute-layers --max-minutes 0.0000001
   train "$work/recomputed" --resume
@@ -166,7 +166,7 @@ summarises() {
   check "fields prints the model's fields and the options" test "$(grep -c '^| `dropout` \|^| `seed` ' "$work/out")" -ge 2
 }
 
-# reports OPTIONS...: on "$work/whole", which was trained with these; the dry run of another, and what is refused.
+# reports OPTIONS...: on "$work/whole", which was trained with these; the dry run of another, and refusals.
 reports() {
   check "a training leaves a report" grep -q '"validation_loss":{"step":\[' "$work/whole/report.html"
   check "with what heads attend to" grep -q '"attention":{"rows":\["' "$work/whole/report.html"
@@ -190,7 +190,7 @@ reports() {
   refuses "a dry run in the folder of a training" "holds a run already" train --run "$work/whole" "$@" --dry-run
 }
 
-# sweeps OPTIONS...: a sweep over two rates with these options of train stops, goes on, repeats nothing, and names the best.
+# sweeps OPTIONS...: a sweep over two rates with these options of train stops, resumes, repeats nothing, and names the best.
 sweeps() {
   local table best victim sweep=("$program" sweep --runs "$work/sweep" --vary learning-rate 1e-3 3e-2)
   "${sweep[@]}" --seeds 1 -- "$@" >"$work/out" 2>"$work/err" &
@@ -219,7 +219,7 @@ sweeps() {
 }
 
 # resumes_to_the_same OPTIONS... -- FILES...: "$work/whole", the whole training, and the same after kill -9 and after Ctrl-C; the
-# FILES come out byte for byte alike.
+# FILES are equal byte for byte.
 resumes_to_the_same() {
   local options=() file
   while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -252,7 +252,7 @@ resumes_to_the_same() {
   goes_on "$work/stopped"
 }
 
-# refuses_bad_options OPTIONS...: what train refuses in every program; "$work/whole" was trained with these.
+# refuses_bad_options OPTIONS...: refusals of train in every program; "$work/whole" was trained with these.
 refuses_bad_options() {
   local new=(train --run "$work/new")
   refuses "width not divisible by heads" "divisible" "${new[@]}" "$@" --width 33

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training on several ranks as its users meet it: the same losses on any number of them, sharded optimizers, checkpoints that
+# Training on several ranks as its users see it: the same losses on any number of them, sharded optimizers, checkpoints that
 # other numbers resume, and what happens when a rank dies, hangs or was started otherwise.
 # Usage: ranks.sh TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION
 set -u
@@ -12,7 +12,7 @@ language=(train --layers 2 --width 32 --heads 2 --context 16 --batch 6 --steps 2
   --validation-batches 2 --validation-kind estimate --samples 1 --log-every 1)
 pairs=(train --encoder-layers 1 --decoder-layers 1 --width 32 --feed-forward 64 --heads 2 --max-length 16 --batch-tokens 256 --steps 16 --warmup 4
   --validate-every 8 --samples 1 --log-every 1)
-# on RANKS PROGRAM ARGUMENTS...: what it says goes to err.
+# on RANKS PROGRAM ARGUMENTS...: its output goes to err.
 on() { timeout 120 "$mpirun" -n "$@" >"$work/out" 2>"$work/err" </dev/null; }
 # agrees FOLDER OTHER: the two runs have the same losses, to the rounding of some thousand f32 operations.
 agrees() {

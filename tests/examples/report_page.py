@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at reports of runs in headless Chromium: what is drawn, read and wide. Without Chromium it exits with 77.
+"""Checks the drawing, text and width of reports of runs in headless Chromium. Without Chromium it exits with 77.
 Usage: report_page.py TRAIN_LANGUAGE_MODEL"""
 import html
 import json
@@ -70,7 +70,7 @@ def check(name, holds, got=''):
 
 
 def fabricated(folder, lines, report=None):
-    """A run folder as far as reports read it."""
+    """The parts of a run folder that reports read."""
     os.makedirs(folder)
     with open(folder + '/config.json', 'w') as file:
         json.dump({'model': 'decoder_only', 'training': {'steps': 10}}, file)
@@ -82,7 +82,7 @@ def fabricated(folder, lines, report=None):
 
 
 def looked_at(pages, work):
-    """What the probe finds in each page, in a frame as wide as it says."""
+    """The findings of the probe in each page, in a frame of the given width."""
     frames = ''
     for number, (page, width) in enumerate(pages):
         with open(page, encoding='utf-8') as file:

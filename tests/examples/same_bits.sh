@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Same command, seed and number of threads: the same bits, by every command that computes; runs on one, two and three
-# threads. The second time memory begins with other contents, and folders lie elsewhere.
+# threads. The second time memory begins with other contents, and folders are elsewhere.
 # Usage: same_bits.sh TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION GRADCHECK_ATTENTION
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
@@ -10,8 +10,8 @@ mkdir "$work/first" "$work/second" "$work/second/elsewhere"
 for i in $(seq 200); do printf 'The %dth cat sleeps on mat %d, and the dög does not.\n' "$i" "$((i * 7 % 31))"; done >"$work/text"
 seq 1 40 | sed 's/.*/the cat sleeps ./' >"$work/sources"
 
-# twice NAME COMMAND...: both times `here` in the command stands for a folder of its own; standard output is compared, and
-# what the command leaves there. Times of day, durations and the reports, which are made of them, are left out.
+# twice NAME COMMAND...: both times `here` in the command stands for a folder of its own; compares standard output and
+# the files there. Times of day, durations and the reports, which contain them, are left out.
 twice() {
   local name=$1
   shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The program train_language_model as its users meet it: training, resume after kill -9 and Ctrl-C, generation,
+# The program train_language_model as its users see it: training, resume after kill -9 and Ctrl-C, generation,
 # evaluation, preparation, export, bad input, damaged files, a full disk. Usage: train_language_model.sh PROGRAM
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
@@ -245,7 +245,7 @@ check "a refused preparation leaves nothing" sh -c "! ls '$work' | grep -q unpre
 for _ in $(seq 800); do cat "$work/text"; done >"$work/text800"
 cat "$work"/text800{,,,} >"$work/large"
 
-# interrupts NAME FOLDER ARGUMENTS...: once there is something in FOLDER, Ctrl-C ends the program, and that is gone.
+# interrupts NAME FOLDER ARGUMENTS...: once there is a file in FOLDER, Ctrl-C ends the program and removes it.
 interrupts() {
   local name=$1 folder=$2 code
   shift 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The program train_translation as its users meet it: resume after kill -9 and Ctrl-C, bad input, damaged files,
+# The program train_translation as its users see it: resume after kill -9 and Ctrl-C, bad input, damaged files,
 # a full disk. Usage: train_translation.sh PROGRAM
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
@@ -49,7 +49,7 @@ for delay in 1.2 1.4 1.6 1.8; do
   check "a signal amid large products stops and saves" test $? = 130
 done
 
-# --- what other programs on the machine get: threads spin for a bounded time, unless the user has chosen ---------
+# --- room for other programs on the machine: threads spin for a bounded time, unless the user has chosen ---------
 spins() {  # spins COUNT VARIABLE=VALUE...: whether libgomp was told so in the end
   local count=$1
   shift

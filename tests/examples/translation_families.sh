@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Models of transformers' families but MarianMT's, as users meet them: translate with a folder, fine-tune it, stop, resume,
+# Models of transformers' families except MarianMT, as users see them: translate with a folder, fine-tune it, stop, resume,
 # export. Usage: translation_families.sh PROGRAM
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"

@@ -1,4 +1,4 @@
-"""What the tests of crashes run: tiny runs, a preparation and an export, and how each goes on after a fault."""
+"""The commands that the tests of crashes run: tiny runs, a preparation and an export, and how each resumes after a fault."""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ TRANSLATION = ['--grammar-pairs', '30', '--held-out', '4', '--tokenizer', 'word'
 
 
 def call(command, environment=None, timeout=120):
-    """The exit code (minus the signal) and what was said on standard error."""
+    """The exit code (minus the signal) and the text on standard error."""
     done = subprocess.run(command, env={**os.environ, **(environment or {})}, timeout=timeout, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors='replace')
     return done.returncode, done.stderr
@@ -72,13 +72,13 @@ class Case:
         return None if not self.trains and os.path.exists(result) else self.command(place)
 
     def difference(self, place):
-        """What distinguishes the result from an undisturbed one; '' if nothing does."""
+        """The difference between the result and an undisturbed one; '' if none."""
         found = contents(place)
         names = sorted(set(found) ^ set(self.expected)) or [name for name in found if found[name] != self.expected[name]]
         return '' if not names else 'differs in ' + ', '.join(names)
 
     def recovered(self, place):
-        """Goes on as a user would; what went wrong in that, or ''."""
+        """Continues as a user would; returns the failure, or ''."""
         command = self.goes_on(place)
         if command is not None:
             code, said = call(command)

@@ -85,7 +85,7 @@ def try_fault(case, library, work, fault, count):
 
 
 def try_kill(case, work, seconds, number, seed, count):
-    """Kills the command, and half of the time what goes on after it too, at a random instant. Returns the kills."""
+    """Kills the command, and half of the time the one that resumes it too, at a random instant. Returns the kills."""
     draw = random.Random(seed * 1000003 + number)
     kills = 0
     with Place(work, f'{case.name}-killed-{number}') as place:

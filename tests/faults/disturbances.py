@@ -30,7 +30,7 @@ class Skipped(Exception):
 
 
 def without_loop(options):
-    """The options but for those that LONG gives."""
+    """The options except those that LONG gives."""
     kept = list(options)
     for name in LONG[::2]:
         if name in kept:
@@ -40,7 +40,7 @@ def without_loop(options):
 
 
 class Trainings:
-    """A program, and what an undisturbed training of it gives."""
+    """A program, and the result of an undisturbed training."""
 
     def __init__(self, library, program, options, work):
         self.library, self.program, self.work, self.number = os.path.abspath(library), os.path.abspath(program), work, 0

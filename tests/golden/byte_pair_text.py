@@ -52,7 +52,7 @@ def random_bytes(generator):
 
 
 def byte_characters():
-    """GPT-2's characters for bytes: those that can be seen are themselves, the others from U+0100 on."""
+    """GPT-2's characters for bytes: those that can be seen are themselves, the others start at U+0100."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     unseen = [byte for byte in range(256) if byte not in seen]
     return {**{chr(b): b for b in seen}, **{chr(0x100 + i): b for i, b in enumerate(unseen)}}

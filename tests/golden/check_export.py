@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares checkpoint folders that we wrote with what transformers makes of them.
+"""Compares checkpoint folders that we wrote with transformers' results from them.
 
 Usage: python check_export.py EXPORTED [ORIGINAL]
 

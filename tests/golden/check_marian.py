@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what we translate with a folder of Marian with what transformers' converter and CTranslate2 make of it.
+"""Compares our translations with a folder of Marian with those of transformers' converter and CTranslate2.
 
 Usage: python check_marian.py PROGRAM EXPORTED CONVERTER SENTENCES
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what an exported translation model writes with what transformers and CTranslate2 make of its folder.
+"""Compares the translations of an exported model with those of transformers and CTranslate2 from its folder.
 
 Usage: python check_translation_export.py PROGRAM EXPORTED PAIRS.tsv [PREFIX]
 

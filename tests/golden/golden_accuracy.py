@@ -40,7 +40,7 @@ def special_values():
 
 
 def numbers(stream, shape, scale):
-    """Uniform numbers of deviation `scale` that fit f32, which test_single_precision.cpp draws alike."""
+    """Uniform numbers of standard deviation `scale` that fit f32, drawn alike by test_single_precision.cpp."""
     position = numpy.arange(math.prod(shape), dtype=numpy.uint64) + numpy.uint64(1 + 1000003 * stream)
     with numpy.errstate(over="ignore"):
         mixed = position * numpy.uint64(0x9E3779B97F4A7C15)
@@ -154,7 +154,7 @@ def squares_of_float(case, stream):
 
 
 def single_precision():
-    """Root mean squares over all elements of several draws: what a maximum is depends on the processor."""
+    """Root mean squares over all elements of several draws: a maximum depends on the processor."""
     result, stream = [], 0
     for case in cases():
         draws = max(4, min(64, 6000 // (case["rows"] * case["width"])))

@@ -44,7 +44,7 @@ def operation(file):
 
 
 class AdditiveAttention(nn.Module):
-    """Additive attention with projections, HEADS heads side by side; the keys need no bias beside the queries'."""
+    """Additive attention with projections, HEADS heads side by side; the keys need no bias in addition to the queries'."""
 
     def __init__(self, width, memory_width):
         super().__init__()

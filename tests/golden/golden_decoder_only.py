@@ -37,7 +37,7 @@ RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "bet
 
 
 def model_of(name, config):
-    """In double, each value one that a float holds exactly, so that both precisions start from the same point."""
+    """Values in double that a float holds exactly, so that both precisions start from the same point."""
     model, random = LanguageModel(config).double(), generator(name + "/parameters")
     with torch.no_grad():
         for key, parameter in sorted(model.named_parameters()):
@@ -48,7 +48,7 @@ def model_of(name, config):
 
 
 def key_biases(model):
-    """Gradients that are zero in theory; rotary positions turn them into something."""
+    """Gradients that are zero in theory, unless there are rotary positions."""
     rotary = model.config["positions"] == "rotary"
     return [] if rotary else [key for key, _ in model.named_parameters() if key.endswith("key.bias")]
 

@@ -25,7 +25,7 @@ def frequencies(width, base, factor=1.0, llama3=None):
 
 
 def rotate(x, positions, inverse_lengths, interleaved):
-    """x [B, T, H, D], positions [T] or [B, T]; turns the first 2 len(inverse_lengths) components."""
+    """x [B, T, H, D], positions [T] or [B, T]; rotates the first 2 len(inverse_lengths) components."""
     width = 2 * len(inverse_lengths)
     angle = positions.double()[..., None] * inverse_lengths
     cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]

@@ -67,7 +67,7 @@ SOFTMAX = F.softmax
 
 
 def softmax_in_its_type(x, dim=None, dtype=None, **others):
-    """transformers asks for single precision here, in double too."""
+    """transformers asks for single precision here, even in double."""
     return SOFTMAX(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
 
 
@@ -86,7 +86,7 @@ class DoubleNorm(torch.nn.Module):
 
 
 def rotations(rope, pairs):
-    """The frequencies, and the factor of what is turned; the formulas are those of the types of scaling."""
+    """The frequencies, and the factor of the rotated components; the formulas are those of the types of scaling."""
     plain, factor = rope["rope_theta"] ** (-torch.arange(pairs, dtype=torch.float64) / pairs), 1.0
     if rope["rope_type"] == "linear":
         plain = plain / rope["factor"]
@@ -156,7 +156,7 @@ def load(path, dtype):
 
 
 def losses_of(trained, decaying, loss_of, batches, dtype):
-    """The loss of each batch, before the step that it makes; only the parameters `decaying` have a weight decay."""
+    """The loss of each batch before its step; only the parameters `decaying` have a weight decay."""
     ids, losses = {id(p) for p in decaying}, []
     optimizer = torch.optim.AdamW(
         [{"params": decaying, "weight_decay": TRAINING["weight_decay"]},

@@ -115,7 +115,7 @@ class Attention(nn.Module):
         return x
 
     def forward(self, x, mask, handed):
-        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. handed: what layers hand on to later ones."""
+        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. handed: values that layers pass to later ones."""
         rotary, length = self.config["positions"] == "rotary", x.shape[1]
         query = self.normed(self.query(x), self.heads, getattr(self, "query_norm", None))
         query = turn(query, self.config) if rotary else query
@@ -209,7 +209,7 @@ class LanguageModel(nn.Module):
             self.head.weight = self.embedding.weight
 
     def initialise(self):
-        """As nanoGPT does: what writes into the residual sum starts smaller, by the number of sublayers."""
+        """As in nanoGPT: layers that write into the residual sum start smaller, by the number of sublayers."""
         residual = 0.02 / math.sqrt(2 * self.config["layers"])
         for name, parameter in self.named_parameters():
             if parameter.dim() >= 2:

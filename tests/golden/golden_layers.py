@@ -62,7 +62,7 @@ def expose(module):
 
 
 def key_biases(leaves):
-    """A key bias adds the same to all scores of a row, so its gradient is exactly zero but for rounding."""
+    """A key bias adds the same to all scores of a row, so its gradient is zero apart from rounding."""
     return [name for name in leaves if name.endswith("key.bias")]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny models of Marian, made of models of transformers, and their logits; see README.md.
+"""Tiny models of Marian, made from models of transformers, and their logits; see README.md.
 
 Usage: python golden_marian.py [FOLDER]     (the folder of this script unless told otherwise)
 """
@@ -48,7 +48,7 @@ class Sinusoids(torch.nn.Module):
 
 
 def marian_name(key, is_pre):
-    """The name in an npz of a parameter of transformers."""
+    """The name that a parameter of transformers has in an npz."""
     if key == "final_logits_bias":
         return "decoder_ff_logit_out_b"
     if key == "model.shared.weight":

@@ -16,7 +16,7 @@ WITHOUT_GRADIENT = ("tall", 4)
 
 
 class KeptInDouble(torch.Tensor):
-    """A matrix that casts to another type leave as it is, but for a copy."""
+    """A matrix that casts to another type only copy."""
 
     def to(self, *_, **__):
         return self.as_subclass(torch.Tensor).clone()

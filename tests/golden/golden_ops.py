@@ -138,7 +138,7 @@ def convolved(x, weight):
 
 
 def rotate(x, base, offset, interleaved):
-    """x [B, T, H, D]: turns each pair of components by position * base^(-2i/D) (Su et al. 2021, arXiv:2104.09864)."""
+    """x [B, T, H, D]: rotates each pair of components by position * base^(-2i/D) (Su et al. 2021, arXiv:2104.09864)."""
     width = x.shape[-1]
     position = torch.arange(x.shape[1], dtype=torch.float64) + offset
     angle = position[:, None] * base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)

@@ -27,7 +27,7 @@ CASES = {
 
 
 def processors(options, seen):
-    """What generate() itself puts together, so that the order is its own."""
+    """The processors as generate() itself combines them, so that the order is its own."""
     model = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_layer=1, n_head=1, n_embd=4, n_positions=16))
     config = GenerationConfig(do_sample=True, **{"top_k": 0, **options})
     config.num_beams = 1

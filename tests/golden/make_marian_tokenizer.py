@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes marian_tokenizer/: tokenizers of MarianMT, and what transformers makes of odd sentences.
+"""Makes marian_tokenizer/: tokenizers of MarianMT, and transformers' ids of odd sentences.
 
 Usage: python make_marian_tokenizer.py
 Needs transformers and sentencepiece; with and without sacremoses, which transformers warns about, the ids are the same.

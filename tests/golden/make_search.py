@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes search.json: what `generate` of transformers finds where the next token depends on the last one and its place.
+"""Makes search.json: outputs of transformers' `generate` where the next token depends on the last one and its position.
 
 Usage: python make_search.py
 Needs transformers.
@@ -18,7 +18,7 @@ VOCABULARY, END, PADDING = 12, 0, 11
 
 
 class Table(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """Logits of the next token by the last one plus its place; padding is what a text starts from."""
+    """Logits of the next token by the last one plus its position; a text starts from padding."""
 
     config_class = transformers.PretrainedConfig
     main_input_name = "input_ids"
@@ -37,7 +37,7 @@ class Table(transformers.PreTrainedModel, transformers.GenerationMixin):
 
 
 def translated(folder, random):
-    """Random sources, without their end, and what a model that likes to end makes of them, greedy and with four beams."""
+    """Random sources, without their end, and the outputs of a model that tends to end early, greedy and with four beams."""
     model = transformers.MarianMTModel.from_pretrained(folder, dtype=torch.float64).eval()
     model.final_logits_bias[0, END] += 2.3
     padding = model.config.pad_token_id

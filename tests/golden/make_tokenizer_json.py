@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tokenizer_json.json: small tokenizers of every kind, and what the package tokenizers makes of awkward texts.
+"""Makes tokenizer_json.json: small tokenizers of every kind, and the ids that the package tokenizers gives awkward texts.
 
 Usage: python make_tokenizer_json.py
 Needs tokenizers and sentencepiece.

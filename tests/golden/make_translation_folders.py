@@ -98,7 +98,7 @@ FAMILIES = {  # tokenizer, configuration, settings of generation
 
 
 def write_model(name, folder, config, tokenizer):
-    """Trains for a moment, so that what it writes depends on the source, and ends."""
+    """Trains for a moment, so that its outputs depend on the source and end."""
     model, stream = transformers.AutoModelForSeq2SeqLM.from_config(config), generator("folder/" + name)
     with torch.no_grad():
         for key, tensor in sorted(model.named_parameters()):

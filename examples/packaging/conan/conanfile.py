@@ -27,7 +27,7 @@ class Tapeformer(ConanFile):
         check_min_cppstd(self, 17)
 
     def system_requirements(self):
-        """What is missing is named; with `-c tools.system.package_manager:mode=install` it is installed."""
+        """Names missing packages; with `-c tools.system.package_manager:mode=install`, installs them."""
         packages = ["libxtensor-dev", "libxtensor-blas-dev", "libxsimd-dev", "libopenblas-openmp-dev", "libdnnl-dev",
                     "libsentencepiece-dev", "libutf8proc-dev", "libyaml-dev", "libpcre2-dev",
                     "nlohmann-json3-dev"]

@@ -1,4 +1,4 @@
-"""Arrays that become tensors and back: what is shared, what is copied, what is refused."""
+"""Arrays converted to tensors and back: sharing, copies, refusals."""
 
 import gc
 import unittest
