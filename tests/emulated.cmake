@@ -1,6 +1,6 @@
-# The CUDA backend on the host: its kernels compiled as C++ against the emulator, what launches them against an emulated
-# CUDA runtime, and the sources that choose between devices compiled with them, linked with everything else as the
-# library has it.
+# The CUDA backend on the host: its kernels compiled as C++ against the emulator, their launchers against an emulated
+# CUDA runtime, and the sources that choose between devices compiled with them, linked with everything else of the
+# library.
 add_subdirectory(emulator)
 
 set(emulated_sources ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
@@ -13,7 +13,7 @@ string(REPLACE "${PROJECT_SOURCE_DIR}/" "" dispatching "${dispatching}")
 set(others "/(${dispatching}|unity_dispatching_[a-z0-9_]*\\.cxx|autograd/cuda/.*|autograd/communication/nccl.*|autograd/kernels/cuda/.*)\\.o$")
 add_library(tapeformer_emulated STATIC ${emulated_sources}
   $<TARGET_OBJECTS:tapeformer> $<FILTER:$<TARGET_OBJECTS:tapeformer_core>,EXCLUDE,${others}>)
-# One kernel must give the bits of another also where a compiler fuses products and sums otherwise than nvcc.
+# Kernels must give the same bits even where a compiler fuses products and sums differently from nvcc.
 set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
 set(of_kernels -xc++ -ffp-contract=off)
 # -O2 takes a quarter less to compile than -O3; the emulator is as fast.
@@ -25,7 +25,7 @@ get_target_property(libraries tapeformer LINK_LIBRARIES)
 list(FILTER libraries EXCLUDE REGEX "^CUDA::")
 target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
-# The same tests, and the programs, on the emulated device. What calls dispatch(), or kernels for GPUs, is compiled for it.
+# The same tests, and the programs, on the emulated device. Callers of dispatch(), or of kernels for GPUs, are compiled for it.
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
 set(tests_elsewhere $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}> ${parsers})
 add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES}
@@ -43,19 +43,19 @@ endforeach()
 
 tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_TEST_SOURCES}")
 
-# Gradient checks of a few elements of each input; of layers one, as what they are made of has been checked before.
+# Gradient checks of a few elements of each input; of layers one, as their operations have been checked before.
 # The kernels' own tests are among the sanitized ones.
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(ops/|tape/|gradcheck/|communication/test_data_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
-# Models that learn and write: minutes in an emulator.
+# Models that learn and generate: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
 list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
 shared_model|formats/safetensors|attention/additive|transformer/(causality|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
-# And in memory that the host does not see, on two devices: what says itself where its tensors lie.
+# And in memory that the host does not see, on two devices: tests that choose the devices of their tensors.
 set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
   autograd/cuda/nccl_functions autograd/cuda/runtime autograd/communication/nccl autograd/communication/nccl_engine
@@ -64,7 +64,7 @@ set(apart autograd/device autograd/dispatch autograd/async_readback autograd/sto
   autograd/cuda_graph_cache_training nn/across_devices)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ everything tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
-# Three ranks sum where two cannot show an order.
+# Sums of three ranks: two cannot show an order.
 set(nccl ${apart})
 list(FILTER nccl INCLUDE REGEX "/communication/")
 tapeformer_tests(emulated/three/ everything tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3)
@@ -84,7 +84,7 @@ add_executable(tapeformer_tests_races EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeform
   ${TAPEFORMER_PROGRAM_OBJECTS} $<TARGET_OBJECTS:tapeformer_race_kernels>)
 target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
-# Every kernel once, and those with copies and products beside the threads in more cases; an order of chance.
+# Every kernel once, and those with asynchronous copies and products in more cases; a random order.
 set(watched "autograd/kernels/test_cuda_(every_kernel|optim|attention_hopper)")
 tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
 set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
@@ -98,7 +98,7 @@ tapeformer_test(emulated/decoding everything bench_emulated decoding --language 
 tapeformer_test(emulated/decoding_translations everything bench_emulated decoding --layers 1 --width 16 --heads 2 --feed-forward 16
   --vocabulary 13 --batch 2 --beam 2 --source 4 --tokens 8 --device cuda --precision bf16 --rounds 1)
 
-# Beside the sanitized tests, because it takes long.
+# In parallel with the sanitized tests, because it takes long.
 tapeformer_test(emulated/programs sanitized ${CMAKE_CURRENT_SOURCE_DIR}/examples/on_a_gpu.sh
   $<TARGET_FILE:train_translation_emulated> $<TARGET_FILE:train_language_model_emulated>
   $<TARGET_FILE:gradcheck_attention_emulated>)

@@ -1,4 +1,4 @@
-# The library, the emulated device and what the programs share, compiled once more with the address and undefined-behaviour
+# The library, the emulated device and the programs' common code, compiled once more with the address and undefined-behaviour
 # sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`, or
 # `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
 file(GLOB program_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*/*.cpp)
@@ -12,7 +12,7 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
   ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
-# Optimised where tests spend their time; the rest is compiled as fast as can be.
+# Optimised where tests spend their time; the rest is compiled as fast as possible.
 set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources}
   ${embedded})
 set(seldom_run ${sources})
@@ -27,7 +27,7 @@ tapeformer_unite(tapeformer_sanitized 12)
 foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
   target_compile_options(${part} PRIVATE -g1 ${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_definitions(${part} PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
-    $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
+    $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as defined by g++ itself
   target_include_directories(${part} PRIVATE ${PROJECT_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
   target_include_directories(${part} SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
   target_link_libraries(${part} PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json CLI11::CLI11)
@@ -38,7 +38,7 @@ if(TAPEFORMER_MPI)
     ${PROJECT_SOURCE_DIR}/autograd/communication/mpi_collectives.cpp PROPERTIES INCLUDE_DIRECTORIES "${MPI_CXX_INCLUDE_DIRS}")
 endif()
 
-# Instrumented objects first: of an inline function that tests have too the linker takes the first.
+# Instrumented objects first: the linker takes the first copy of an inline function that tests have too.
 set(instrumented $<TARGET_OBJECTS:tapeformer_sanitized> $<TARGET_OBJECTS:tapeformer_sanitized_seldom_run>)
 add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:tapeformer_tests_emulated>
   ${tests_elsewhere})
@@ -48,8 +48,8 @@ foreach(program tapeformer_tests_sanitized train_translation_sanitized)
   target_link_libraries(${program} PRIVATE ${sanitizers} ${libraries})
 endforeach()
 
-# Threads that share a model, and what of the library could write into it, with the thread sanitizer. The kernels are as
-# elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
+# Threads that share a model, and the parts of the library that could write into it, with the thread sanitizer. Kernels are
+# as elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
 file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp ${PROJECT_SOURCE_DIR}/autograd/tape/*.cpp)
 add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
   reference/check_below.cpp reference/check_gradients.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
@@ -57,7 +57,7 @@ add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/te
 target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
 tapeformer_unite(shared_parameters_sanitized 26)
 target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
-# Of what a unit of the library has too, its own comes first.
+# Its own copy comes before that of a unit of the library.
 target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread -Wl,-z,muldefs tapeformer doctest::doctest)
 tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_parameters_sanitized)
 set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1
@@ -66,8 +66,8 @@ set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENV
 add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized shared_parameters_sanitized
   tapeformer_tests_races train_translation_emulated train_language_model_emulated gradcheck_attention_emulated)
 
-# The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
-# Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.
+# The CPU's tests as if there were no device, the kernels' tests on one and those that choose the devices of tensors on two.
+# Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests.
 set(sources ${TAPEFORMER_TEST_SOURCES} ${TAPEFORMER_EMULATOR_TEST_SOURCES})
 list(FILTER sources EXCLUDE REGEX "/nn/(generation/test_generate_cached|transformer/test_causality)\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0

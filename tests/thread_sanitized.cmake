@@ -1,5 +1,5 @@
-# What several threads may do, and all that OpenMP's threads do in a training, with the thread sanitizer: for a build by
-# clang with libomp, of which libarcher.so tells the sanitizer what its threads wait for. The preset thread-sanitized has
+# Code for several threads, and all work of OpenMP's threads in a training, with the thread sanitizer: for a build by
+# clang with libomp, whose libarcher.so tells the sanitizer what its threads wait for. The preset thread-sanitized has
 # all of that: `tests/run.sh --tsan`.
 file(GLOB thread_sources CONFIGURE_DEPENDS autograd/communication/test_communicator.cpp autograd/communication/test_rank_sums.cpp
   autograd/tape/test_activation_checkpointing.cpp autograd/test_random.cpp autograd/test_shared_parameters.cpp
@@ -13,7 +13,7 @@ target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtens
 target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
   TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
 target_include_directories(tapeformer_tests_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
-# What libomp does within itself is its own affair.
+# Ignores libomp's internals.
 set(in_our_code TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1)
 tapeformer_tests(threads/ threads tapeformer_tests_threads "${thread_sources}" ${in_our_code})
 

@@ -79,7 +79,7 @@ TEST_CASE("another process keeps its run folder until it ends, even when it is k
   Trainer trainer(run);
   CHECK(has(refusal(run), "by process " + std::to_string(trainer.process()) + " on "));
   trainer.end();
-  CHECK(fs::exists(run + "/training.lock"));  // nobody could remove it
+  CHECK(fs::exists(run + "/training.lock"));  // it could not be removed
   CHECK(refusal(run) == "nothing was thrown");
   CHECK_FALSE(fs::exists(run + "/training.lock"));
 }

@@ -140,7 +140,7 @@ TEST_CASE("the nearest family is the one that wants the fewest changes") {
   DecoderOnlyConfig config = expressible_llama();
   CHECK(family(config) == "llama");
   config.window = 4;
-  CHECK(family(config) == "llama");  // but for the window, as a Mistral has no biases
+  CHECK(family(config) == "llama");  // without the window, as a Mistral has no biases
   config.attention.bias = config.feed_forward_bias = false;
   CHECK(family(config) == "mistral");
   config = expressible_llama();

@@ -216,7 +216,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
                              place.query + group * kGroupRows};
   const int rows = (kOfKeys ? c.sizes.keys : c.sizes.queries) - own_rows.query;
   char* const tile = tiles.own(n) + group * kGroupRows * kBoxRowBytes;
-  meet_at(kOwn + group, kWarpgroup);  // nobody multiplies their own tiles any more
+  meet_at(kOwn + group, kWarpgroup);  // no warp multiplies its own tiles any more
   if (c.gradients[0].to) stage_gradient<kWidth>(c.gradients[0], own_rows, rows, sums, tile);
   if constexpr (kOfKeys) {
     if (c.gradients[1].to)

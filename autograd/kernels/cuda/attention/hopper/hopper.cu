@@ -84,7 +84,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
   char* const to = tiles.results() + group * kGroupRows * kBoxRowBytes;
   finish_stores();                    // of the tile before
-  meet_at(kOwn + group, kWarpgroup);  // nobody needs what is there any more
+  meet_at(kOwn + group, kWarpgroup);  // no warp needs its contents any more
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
