@@ -1,9 +1,7 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
-#include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -13,20 +13,12 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 /// A byte tokenizer whose documents begin with 254 and end with 255.
-class MarkedBytes : public Tokenizer {
- public:
-  void encode(std::string_view text, Ids& ids) const override {
-    ids.insert(ids.end(), text.begin(), text.end());
-  }
-  using Tokenizer::encode;
-  std::string bytes_of(std::int32_t) const override { return {}; }
-  Index vocabulary_size() const override { return 256; }
-  std::optional<std::int32_t> begin() const override { return 254; }
-  std::optional<std::int32_t> end() const override { return 255; }
-  std::size_t safe_cut(std::string_view text) const override { return text.size(); }
-  const char* kind() const override { return "byte"; }
-  std::string serialize() const override { return make_byte_tokenizer()->serialize(); }
-};
+std::unique_ptr<Tokenizer> marked_bytes() {
+  auto plain = make_byte_tokenizer();
+  TokenizerControls controls = TokenizerControls::of(*plain);
+  controls.begin = 254, controls.ends = {255};
+  return with_controls(std::move(plain), controls, "it");
+}
 
 std::vector<Instruction> read_text(const TemporaryFolder& folder, const std::string& text) {
   const std::string path = folder.file("instructions.jsonl");
@@ -57,7 +49,7 @@ TEST_CASE_FIXTURE(InFolder, "lines of JSON are instructions, and anything else i
 
 TEST_CASE_FIXTURE(InFolder, "targets are the tokens of answers, and the end token after them") {
   const std::vector<Instruction> two{{"ab", "c"}, {"d", "ef"}}, one{{"g", "h"}};
-  const PreparedTokens tokens = prepare_tokens(two, one, MarkedBytes(), folder.file("tokens"));
+  const PreparedTokens tokens = prepare_tokens(two, one, *marked_bytes(), folder.file("tokens"));
   const TokenFile train = tokens.train.with_answers();
   const TokenBatch batch = TokenWindows(train, train.size() - 1, WindowOrder::random, 1).batch(0, 1);
   CHECK(batch.inputs.to_vector<std::int32_t>() == Ids{254, 'a', 'b', 'c', 255, 254, 'd', 'e', 'f'});

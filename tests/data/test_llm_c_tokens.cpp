@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/llm_c_tokens.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>

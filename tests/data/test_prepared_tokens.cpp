@@ -53,10 +53,6 @@ Ids read_all(const TokenFile& file) {
   return ids;
 }
 
-std::string text_of(const Tokenizer& tokenizer, const TokenFile& file) {
-  return tokenizer.decode(read_all(file));
-}
-
 /// Lines of up to `longest` random letters.
 std::string lines(std::size_t count, std::size_t longest, std::uint64_t seed) {
   std::string text;
@@ -82,8 +78,8 @@ TEST_CASE_FIXTURE(InFolder, "a text becomes a tokenizer and the tokens of two pa
   for (const PreparedTokens& tokens : {made, PreparedTokens::open(path)}) {
     CHECK(std::string(tokens.tokenizer->kind()) == "byte");
     CHECK(tokens.train.size() == 9);
-    CHECK(text_of(*tokens.tokenizer, tokens.train) == "hello, wo");
-    CHECK(text_of(*tokens.tokenizer, tokens.validation) == "rlds");
+    CHECK(tokens.tokenizer->decode(read_all(tokens.train)) == "hello, wo");
+    CHECK(tokens.tokenizer->decode(read_all(tokens.validation)) == "rlds");
     CHECK(tokens.train.fingerprint() == hash_text(tokenizer->serialize()));
   }
 }

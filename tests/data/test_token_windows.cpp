@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/check_below.h>

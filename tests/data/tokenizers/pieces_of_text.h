@@ -14,4 +14,11 @@ inline TextSource text_in(std::vector<std::string> pieces) {
   };
 }
 
+/// A text in pieces of `size` bytes.
+inline TextSource in_pieces(const std::string& text, std::size_t size) {
+  return [=](const auto& reader) {
+    for (std::size_t i = 0; i < text.size(); i += size) reader(std::string_view(text).substr(i, size));
+  };
+}
+
 }  // namespace tapeformer

@@ -3,7 +3,6 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
-#include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
 #include <tapeformer/tests/reference/seed.h>
 

@@ -1,10 +1,9 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
-#include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/reference/support.h>
 #include <nlohmann/json.hpp>
 
@@ -13,12 +12,6 @@
 using namespace tapeformer;
 
 namespace {
-
-TextSource in_pieces(const std::string& text, std::size_t size) {
-  return [=](const auto& reader) {
-    for (std::size_t i = 0; i < text.size(); i += size) reader(std::string_view(text).substr(i, size));
-  };
-}
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -70,12 +63,6 @@ Pairs learn_plainly(const std::string& text, std::size_t most) {
 }
 
 }  // namespace
-
-TEST_CASE("the most frequent pair is merged first, the greater of two that are equally frequent") {
-  // ab 3, bc 2, xy 2, then ab|c 2: of bc and xy the greater is xy, and bc is gone after ab.
-  const Pairs merges = merges_of(learn_byte_pairs(in_pieces("abc\nabc\nab\nxy\nxy", 100), 300));
-  CHECK(merges == Pairs{{"a", "b"}, {"x", "y"}, {"ab", "c"}});
-}
 
 TEST_CASE("ties are decided by the bytes of the left token, then of the right one, as unsigned numbers") {
   CHECK(merges_of(learn_byte_pairs(in_pieces("ab\nab\nac\nac", 100), 258)) == Pairs{{"a", "c"}});

@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/tests/reference/support.h>
 

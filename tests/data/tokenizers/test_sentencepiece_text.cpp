@@ -1,12 +1,11 @@
 #include <doctest/doctest.h>
 #include <sentencepiece_processor.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
-#include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
@@ -33,14 +32,8 @@ const std::vector<std::string> kAwkward = {"",
                                            std::string("a\0b", 3),
                                            "0123"};
 
-TextSource story_in_pieces(const std::string& text, std::size_t size) {
-  return [=](const auto& reader) {
-    for (std::size_t i = 0; i < text.size(); i += size) reader(std::string_view(text).substr(i, size));
-  };
-}
-
 const Tokenizer& trained() {
-  static const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(kStory, 1000), 320);
+  static const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(kStory, 1000), 320);
   return *tokenizer;
 }
 
@@ -211,9 +204,7 @@ TEST_CASE("from a text that is too long to learn from, evenly spread lines are t
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
   const std::size_t each = 9 + sizeof(std::string);
-  const auto lines = [&](std::size_t limit) {
-    return sentencepiece_sentences(story_in_pieces(text, 100), limit);
-  };
+  const auto lines = [&](std::size_t limit) { return sentencepiece_sentences(in_pieces(text, 100), limit); };
   CHECK(lines(1000 * each).size() == 1000);
   CHECK(lines(1000 * each - 1).size() == 500);
   CHECK(lines(500 * each).size() == 500);
@@ -225,23 +216,23 @@ TEST_CASE("from a text that is too long to learn from, evenly spread lines are t
 
 TEST_CASE("pieces of the training text may end anywhere between characters, and lines may be long") {
   const std::string model = sentencepiece_model(trained());
-  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(kStory, 7), 320)) == model);
+  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(in_pieces(kStory, 7), 320)) == model);
   std::string crlf;
   for (const char c : kStory) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(crlf, 7), 320)) == model);
+  CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(in_pieces(crlf, 7), 320)) == model);
   std::string line;
   for (int i = 0; i < 300; ++i) line += "the unusual word xylophone ";
-  const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(line, 100), 290);
+  const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(line, 100), 290);
   CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
 }
 
 TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
   CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
         "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
-  CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300), DataError);
-  CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("", 1), 300), DataError);
+  CHECK_THROWS_AS(train_sentencepiece_tokenizer(in_pieces("a\x80", 2), 300), DataError);
+  CHECK_THROWS_AS(train_sentencepiece_tokenizer(in_pieces("", 1), 300), DataError);
   CHECK(message_of<DataError>([] {
-          train_sentencepiece_tokenizer(story_in_pieces(kStory, 1), 200);
+          train_sentencepiece_tokenizer(in_pieces(kStory, 1), 200);
         }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
   CHECK(message_of<DataError>([] { sentencepiece_model(*make_byte_tokenizer()); }) ==
         "[tokenizer] models are those of a sentencepiece tokenizer; got kind byte");

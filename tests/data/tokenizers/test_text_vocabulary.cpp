@@ -1,11 +1,7 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
-#include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
-
-#include <filesystem>
 
 using namespace tapeformer;
 
@@ -13,14 +9,11 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
-/// A file of that name, gone at the end of the scope.
-struct NamedFile {
-  NamedFile(const std::string& name, const std::string& content) : beside(""), path(beside.path() + name) {
-    write_atomically(path, content);
+/// A folder with a file of that name.
+struct NamedFile : TemporaryFolder {
+  NamedFile(const std::string& name, const std::string& content) : path(file(name)) {
+    write_bytes(path, content);
   }
-  ~NamedFile() { std::filesystem::remove(path); }
-
-  TemporaryFile beside;
   std::string path;
 };
 

@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <string>

@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/transformers.h>
@@ -8,7 +7,6 @@
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <algorithm>
 #include <filesystem>
 
 using namespace tapeformer;

@@ -1,7 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/json/tokenizer_json.h>
-#include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
