@@ -18,6 +18,16 @@ inline bool read(const CommandLine& line, const std::vector<std::string>& argume
   return line.read(static_cast<int>(all.size()), all.data());
 }
 
+/// The options that the arguments give.
+template <class Options>
+Options parsed(const std::vector<std::string>& arguments) {
+  Options options;
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  return options;
+}
+
 /// "--layers 3" as two arguments.
 inline std::vector<std::string> words_of(const std::string& arguments) {
   std::istringstream words(arguments);

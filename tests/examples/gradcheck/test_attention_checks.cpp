@@ -1,5 +1,3 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/examples/gradcheck/attention_checks.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
 #include <tapeformer/tests/reference/support.h>

@@ -1,6 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>

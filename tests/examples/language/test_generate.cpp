@@ -1,9 +1,6 @@
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/tests/examples/arguments.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 
@@ -31,14 +28,6 @@ struct ReaderCase {
   const std::unique_ptr<Tokenizer> bytes = make_byte_tokenizer();
   Reader reader;
 };
-
-GenerateOptions parsed(const std::vector<std::string>& arguments) {
-  GenerateOptions options;
-  const CommandLine line;
-  options.add_to(line);
-  read(line, arguments);
-  return options;
-}
 
 }  // namespace
 
@@ -124,7 +113,7 @@ TEST_CASE_FIXTURE(ReaderCase,
 
 TEST_CASE("numbers out of range are refused by their option and value, before anything is read") {
   const auto refused = [](const char* option, const char* value) {
-    return message_of<Error>([&] { parsed({"--run", "r", option, value}); });
+    return message_of<Error>([&] { parsed<GenerateOptions>({"--run", "r", option, value}); });
   };
   CHECK(refused("--max-tokens", "0") == "--max-tokens must be positive; got 0");
   CHECK(refused("--samples", "0") == "--samples must be positive; got 0");
@@ -141,14 +130,8 @@ TEST_CASE("numbers out of range are refused by their option and value, before an
 
 TEST_CASE("sampling options are refused where nothing is sampled") {
   const auto refused = [](std::vector<std::string> arguments) {
-    return message_of<Error>([&] {
-      arguments.insert(arguments.end(), {"--run", "r"});
-      GenerateOptions options;
-      const CommandLine line;
-      options.add_to(line);
-      read(line, arguments);
-      options.refuse_ignored(line);
-    });
+    arguments.insert(arguments.end(), {"--run", "r"});
+    return refusal_of_ignored<GenerateOptions>(arguments);
   };
   for (const std::string option : {"--top-k", "--top-p", "--min-p", "--seed"}) {
     CHECK(refused({"--greedy", option, "1"}) == option + " has no effect with --greedy; leave it out");

@@ -1,8 +1,5 @@
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -40,16 +37,6 @@ double nats_of(const Tensor& logits, Index row, Index target) {
 }
 
 }  // namespace
-
-TEST_CASE("without a prefix a batch is unchanged, and every target counts") {
-  const TokenBatch tokens = counting_batch(3, 5);
-  const Batch plain = language_batch({}, tokens, 1, 0);
-  CHECK(same_bits(plain.tensors[0], tokens.inputs));
-  CHECK(same_bits(plain.tensors[1], counting_batch(3, 5).targets));
-  for (const int undefined : {2, 3, 4})
-    CHECK_FALSE(plain.tensors[static_cast<std::size_t>(undefined)].defined());
-  CHECK(plain.counted == 15);
-}
 
 TEST_CASE("a prefix's own tokens are not targets; the first behind it is") {
   const Batch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);

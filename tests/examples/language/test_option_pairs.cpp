@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/tests/examples/arguments.h>

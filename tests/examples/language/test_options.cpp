@@ -1,8 +1,6 @@
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/tests/examples/arguments.h>
-#include <tapeformer/tests/reference/support.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;
@@ -123,11 +121,6 @@ TEST_CASE("another attention drops the preset's groups, unless groups are given"
 TEST_CASE("options that contradict each other are refused by name") {
   check_refused(
       {{"--groups 2", "[attention] groups is for gqa"},
-       {"--rotary-width 8 --attention mqa", "[attention] rotary_width is for mla"},
-       {"--window-rotary-base 100", "[decoder_only] window_rotary_base=100 needs a window"},
-       {"--positions rotary --window 8 --window-rotary-base 100", "nothing was thrown"},
-       {"--width 30", "[attention] width must be divisible by heads"},
-       {"--attention additive", "[decoder_only] attention must be one of mha, gqa, mqa, mla"},
        {"--tokenizer word", "--tokenizer must be character, byte, bpe or sentencepiece; got word"},
        {"--tokenizer bpe --vocabulary 256", "--vocabulary must be at least 257"},
        {"--tokens t --corpus c", "--tokens is a corpus already prepared"},

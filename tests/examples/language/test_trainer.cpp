@@ -225,22 +225,6 @@ TEST_CASE_FIXTURE(LanguageCase,
   CHECK((read_file(whole.file(weights)) == read_file(parts.file(weights))));  // binary: not to be shown
 }
 
-TEST_CASE_FIXTURE(LanguageCase,
-                  "a batch is a function of its number, and the batches of an epoch are different ones") {
-  options.order = "sequential";
-  LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
-  task.model().eval();
-  const auto loss_of = [&](Index number) { return task.loss(task.batch(number, {})).item(); };
-  const Batch first = task.batch(0, {});
-  CHECK(first.counted == 48);
-  CHECK(first.tokens == 48);
-  CHECK(loss_of(0) != loss_of(1));
-  CHECK(loss_of(0) == loss_of(0));
-  CHECK(task.epoch(30) == 0);
-  CHECK(task.epoch(31) == 1);  // 186 windows, six in a batch
-  CHECK(std::isfinite(task.trial_loss(2, progress)));
-}
-
 TEST_CASE_FIXTURE(LanguageCase, "fine-tuning goes on with another run's weights and tokenizer") {
   const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
   options.training.keep_checkpoints = 2;

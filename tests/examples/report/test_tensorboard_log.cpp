@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>

@@ -1,9 +1,4 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/shape.h>
 #include <tapeformer/tests/examples/arguments.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

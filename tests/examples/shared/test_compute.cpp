@@ -1,11 +1,8 @@
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/examples/arguments.h>
-#include <tapeformer/tests/reference/support.h>
 
-#include <doctest/doctest.h>
 #include <omp.h>
 
 using namespace tapeformer;

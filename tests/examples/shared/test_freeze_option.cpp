@@ -1,11 +1,7 @@
-#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/language/run.h>
-#include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

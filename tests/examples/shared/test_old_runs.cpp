@@ -5,7 +5,6 @@
 #include <tapeformer/examples/train/start.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/captured_log.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/check_below.h>
 
 #include <doctest/doctest.h>

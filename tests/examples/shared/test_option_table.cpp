@@ -9,15 +9,6 @@ using namespace tapeformer;
 
 namespace {
 
-template <class Options>
-Options parsed(const std::vector<std::string>& arguments) {
-  Options options;
-  const CommandLine line;
-  options.add_to(line);
-  read(line, arguments);
-  return options;
-}
-
 /// The arguments that give an option another value, and that value; empty if it has none.
 template <class Options>
 std::pair<std::vector<std::string>, Json> other_value(const std::string& flag, const Json& before) {

@@ -1,9 +1,5 @@
-#include <doctest/doctest.h>
 #include <tapeformer/examples/shared/ranks.h>
-#include <tapeformer/tests/examples/captured_log.h>
-#include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/examples/toy_task.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
 #include <omp.h>

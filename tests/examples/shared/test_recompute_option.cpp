@@ -1,9 +1,6 @@
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

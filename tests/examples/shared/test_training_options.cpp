@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/tests/examples/arguments.h>

@@ -1,8 +1,6 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/examples/toy_task.h>
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
 

@@ -4,7 +4,6 @@
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/examples/toy_task.h>
 
-#include <doctest/doctest.h>
 #include <omp.h>
 
 #include <algorithm>

@@ -2,8 +2,6 @@
 #include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/tests/examples/toy_task.h>
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 
 using namespace tapeformer;

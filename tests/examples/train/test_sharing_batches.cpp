@@ -1,11 +1,8 @@
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,8 +1,6 @@
 #include <tapeformer/tests/examples/toy_task.h>
 #include <tapeformer/tests/examples/turned_clock.h>
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstdio>
 #include <filesystem>

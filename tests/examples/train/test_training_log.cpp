@@ -2,8 +2,6 @@
 #include <tapeformer/tests/examples/toy_task.h>
 #include <tapeformer/tests/examples/turned_clock.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 namespace {

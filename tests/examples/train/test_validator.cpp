@@ -3,8 +3,6 @@
 #include <tapeformer/optim/moving_average.h>
 #include <tapeformer/tests/examples/toy_task.h>
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 #include <limits>
 

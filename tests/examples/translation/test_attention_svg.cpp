@@ -1,8 +1,6 @@
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 
 using namespace tapeformer;

@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/examples/translation/generation_config.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>

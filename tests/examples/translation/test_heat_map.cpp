@@ -1,11 +1,7 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/translation/heat_map.h>
-#include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/examples/translation/marian_folder.h>
 #include <tapeformer/nn/formats/marian_npz.h>

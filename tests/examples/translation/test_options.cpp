@@ -1,8 +1,6 @@
 #include <tapeformer/examples/translation/options.h>
 #include <tapeformer/tests/examples/arguments.h>
-#include <tapeformer/tests/reference/support.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;
@@ -51,26 +49,13 @@ TEST_CASE("each kind of attention is a flag away, and reaches the model") {
     CHECK_NOTHROW(options.check());
     CHECK(options.model_config(10, 10).layer.attention.kind == kind);
   }
-  const auto grouped =
-      parsed({"--attention", "gqa", "--heads", "8", "--groups", "2", "--positions", "rotary"});
-  CHECK_NOTHROW(grouped.check());
-  CHECK(grouped.model_config(10, 10).layer.attention.groups == 2);
-  CHECK(grouped.model_config(10, 10).positions == PositionKind::rotary);
-  const auto latent = parsed({"--attention", "mla", "--latent-width", "48", "--positions", "rotary"});
-  CHECK_NOTHROW(latent.check());
-  CHECK(latent.model_config(10, 10).layer.attention.latent_width == 48);
   CHECK(parsed({}).model_config(10, 10).layer.attention.kind == "mha");
   CHECK(parsed({}).model_config(10, 10).layer.attention.packed);
 }
 
 TEST_CASE("options that contradict each other are refused by name") {
   check_refused(
-      {{"--attention additive --positions rotary", "[attention] additive attention cannot rotate"},
-       {"--groups 2", "[attention] groups is for gqa"},
-       {"--attention mqa --latent-width 8", "[attention] latent_width is for mla"},
-       {"--attention gqa --groups 3",
-        "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3"},
-       {"--width 36 --heads 4 --positions rotary", "[attention] rotary positions rotate pairs"},
+      {{"--groups 2", "[attention] groups is for gqa"},
        {"--pairs p --validation-pairs v --test-source s --test-target t", "nothing was thrown"},
        {"--pairs p --validation-source v", "--validation-source and --validation-target go together"},
        {"--pairs p --source s --target t", "--pairs excludes --source and --target"},

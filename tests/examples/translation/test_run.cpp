@@ -9,8 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 using namespace tapeformer;
 
 namespace {
