@@ -14,6 +14,27 @@ Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
   return mask;
 }
 
+Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
+  Generator random(test_seed(seed));
+  const Tensor ids = Tensor::empty(shape, DType::i32);
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
+  return ids;
+}
+
+Parameter parameter_of(Module& module, const std::string& name) {
+  for (const auto& [path, parameter] : module.named_parameters())
+    if (path == name) return parameter;
+  FAIL("no parameter is called " << name);
+  return {};
+}
+
+std::map<std::string, Tensor> parameters_of(Module& module) {
+  std::map<std::string, Tensor> values;
+  for (const auto& [name, parameter] : module.named_parameters()) values[name] = parameter.value();
+  return values;
+}
+
 void randomise(Module& module, std::uint64_t seed) {
   Generator random(test_seed(seed));
   for (auto& [name, parameter] : module.named_parameters()) {
@@ -91,8 +112,7 @@ void for_each_golden_part(
 }
 
 void check_layer_against_golden(const std::string& name_of_case, Module& module,
-                                const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call,
-                                const char* file) {
+                                const std::function<Tensor(const GoldenInputs& in)>& call, const char* file) {
   const Golden golden(file);
   const std::vector<std::string> zero_gradients = golden.listed(name_of_case, "zero_gradients");
   for (const DType type : {DType::f64, DType::f32}) {
@@ -107,7 +127,7 @@ void check_layer_against_golden(const std::string& name_of_case, Module& module,
     REQUIRE(parts == golden.names(name_of_case, "param.").size());
 
     Tape tape;
-    std::map<std::string, Tensor> in;
+    GoldenInputs in;
     std::vector<std::string> differentiable;
     std::vector<Tensor> watched;
     for (const std::string& name : golden.names(name_of_case, "in.")) {
@@ -145,6 +165,22 @@ void check_layer_against_golden(const std::string& name_of_case, Module& module,
                            });
     }
   }
+}
+
+void check_attention_against_golden(const std::string& name_of_case, Attention& layer, bool causal,
+                                    const char* file) {
+  const auto call = [&](const GoldenInputs& in) {
+    AttentionContext context;
+    context.causal = causal;
+    const std::pair<const char*, Tensor*> given[] = {{"mask", &context.mask},
+                                                     {"may_attend", &context.key_mask},
+                                                     {"memory_may_attend", &context.key_mask},
+                                                     {"positions", &context.positions}};
+    for (const auto& [name, to] : given)
+      if (in.count(name) > 0) *to = in.at(name);
+    return layer(in.at("x"), in.at(in.count("memory") > 0 ? "memory" : "x"), context);
+  };
+  check_layer_against_golden(name_of_case, layer, call, file);
 }
 
 }  // namespace tapeformer

@@ -31,6 +31,9 @@ inline Tensor ids_of(const std::vector<std::int32_t>& values, const Shape& shape
   return Tensor::from(values, shape);
 }
 
+/// Tokens below `vocabulary`.
+Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed);
+
 /// bool [B, longest]: true for the first lengths[b].
 Tensor real_tokens(const std::vector<Index>& lengths, Index longest);
 
@@ -50,6 +53,22 @@ Layer random_module(const Config& config, const Rest&... rest) {
   layer.to(DType::f64);
   randomise(layer, 2);
   return layer;
+}
+
+/// The parameter of that name.
+Parameter parameter_of(Module& module, const std::string& name);
+
+inline void set_parameter(Module& module, const std::string& name, const Tensor& value) {
+  parameter_of(module, name).set_value(value);
+}
+
+/// The values of all parameters.
+std::map<std::string, Tensor> parameters_of(Module& module);
+
+inline AttentionContext causal_context(KvCache* cache = nullptr) {
+  AttentionContext context;
+  context.causal = true, context.cache = cache;
+  return context;
 }
 
 /// A transformer layer of sizes that all differ.
@@ -116,10 +135,16 @@ void for_each_golden_part(const Golden& golden, const std::string& name_of_case,
                           const std::string& name, const Tensor& ours,
                           const std::function<void(const std::string&, const Tensor&, const Tensor&)>& check);
 
+using GoldenInputs = std::map<std::string, Tensor>;
+
 /// Runs a layer with PyTorch's parameters and inputs in double and in single precision, and compares its
 /// output and all gradients. `call` maps the case's "in." tensors to the output; `file` holds the case.
 void check_layer_against_golden(const std::string& name_of_case, Module& module,
-                                const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call,
+                                const std::function<Tensor(const GoldenInputs& in)>& call,
                                 const char* file = "layers");
+/// The same for attention to "x" itself or to "memory", under the masks and at the positions that the case
+/// has.
+void check_attention_against_golden(const std::string& name_of_case, Attention& layer, bool causal,
+                                    const char* file = "layers");
 
 }  // namespace tapeformer

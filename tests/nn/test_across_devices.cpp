@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
@@ -20,14 +19,6 @@ using namespace tapeformer;
 namespace {
 
 constexpr int kSteps = 30;
-
-Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
-  Generator random(test_seed(seed));
-  const Tensor ids = Tensor::empty(shape, DType::i32, Device::cpu());
-  for (Index i = 0; i < ids.elements(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
-  return ids;
-}
 
 /// The device and precision of a training.
 struct Place {
@@ -210,9 +201,7 @@ TEST_CASE("texts and translations are the same on both, with every cache") {
   const auto translations = translations_of({});
   for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
     moving->to(Device::cuda());
-  for (const std::optional<CacheConfig>& cache :
-       {std::optional<CacheConfig>(), std::optional<CacheConfig>(CacheConfig{CacheKind::contiguous, 0, 16}),
-        std::optional<CacheConfig>(CacheConfig{CacheKind::paged, 0, 4})}) {
+  for (const auto& cache : kTextCaches) {
     CHECK(text_of(cache) == texts);
     CHECK(translations_of(cache) == translations);
   }

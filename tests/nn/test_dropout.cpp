@@ -1,11 +1,5 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

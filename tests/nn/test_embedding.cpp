@@ -1,10 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/embedding.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 
@@ -28,14 +23,4 @@ TEST_CASE("rows start normal with the requested standard deviation") {
   for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
   CHECK_BELOW(deviation(std::sqrt(squares / 20000), 0.25), 0.02);
   CHECK(embedding.parameter_count() == 20000);
-}
-
-TEST_CASE("an id outside the vocabulary is refused with its value and position") {
-  Generator random(test_seed(1));
-  Embedding embedding({3, 2, 1}, random);
-  const std::string large = message_of<ShapeError>([&] { embedding(ids_of({0, 1, 2, 3}, {2, 2})); });
-  CHECK(large.find("[0, 3)") != std::string::npos);
-  CHECK(large.find("got 3 at [1,1]") != std::string::npos);
-  const std::string negative = message_of<ShapeError>([&] { embedding(ids_of({0, -1}, {1, 2})); });
-  CHECK(negative.find("got -1 at [0,1]") != std::string::npos);
 }

@@ -1,10 +1,5 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 

@@ -1,10 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
@@ -40,13 +35,4 @@ TEST_CASE("weight and bias start as in PyTorch: uniform within one over the root
                 kDeviations * 0.0722 / std::sqrt(x.elements()));
   }
   CHECK(Linear({64, 100, false, {}}, random).parameter_count() == 6400);
-}
-
-TEST_CASE("an input of the wrong width is refused by the layer's name") {
-  Generator random(test_seed(1));
-  Linear layer({3, 2, true, {}}, random);
-  layer.parameters();
-  const std::string message = message_of<ShapeError>([&] { layer(Tensor::zeros({2, 4})); });
-  CHECK(message.find("[linear] ") == 0);
-  CHECK(message.find("x=f32[2,4], weight=f32[2,3]") != std::string::npos);
 }

@@ -1,14 +1,9 @@
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,5 +1,3 @@
-#include <doctest/doctest.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 

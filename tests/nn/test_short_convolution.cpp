@@ -1,11 +1,7 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/nn/short_convolution.h>
 #include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

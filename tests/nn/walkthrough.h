@@ -1,6 +1,5 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <cmath>

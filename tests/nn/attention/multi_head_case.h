@@ -8,12 +8,6 @@
 
 namespace tapeformer {
 
-inline std::map<std::string, Tensor> parameters_of(Module& module) {
-  std::map<std::string, Tensor> values;
-  for (const auto& [name, parameter] : module.named_parameters()) values[name] = parameter.value();
-  return values;
-}
-
 using ChooseOptions = std::function<void(AttentionConfig&)>;
 
 /// A layer whose sizes all differ: C 6, H 4, G 2 of gqa, D 6, E 5.
@@ -56,8 +50,7 @@ struct LayerInputs {
 
   /// The context of a call on `count` tokens from `from` on.
   AttentionContext context(Index from, Index count) const {
-    AttentionContext context;
-    context.causal = true;
+    AttentionContext context = causal_context();
     context.first_values = slice(first, 1, from, count);
     return context;
   }

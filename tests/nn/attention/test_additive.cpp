@@ -1,8 +1,5 @@
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
@@ -22,25 +19,9 @@ AttentionConfig additive_config(Index width, Index memory_width, double dropout 
 TEST_CASE("outputs and gradients are those of PyTorch") {
   Generator random(test_seed(1));
   AdditiveAttention self(additive_config(12, 0), random), cross(additive_config(12, 10), random);
-  using In = std::map<std::string, Tensor>;
-  for (const char* name : {"layer_self", "layer_causal"}) {
-    check_layer_against_golden(
-        name, self,
-        [&](const In& in) {
-          AttentionContext context;
-          context.causal = std::string(name) == "layer_causal";
-          return self(in.at("x"), in.at("x"), context);
-        },
-        "additive");
-  }
-  check_layer_against_golden(
-      "layer_cross", cross,
-      [&](const In& in) {
-        AttentionContext context;
-        context.key_mask = in.at("memory_may_attend");
-        return cross(in.at("x"), in.at("memory"), context);
-      },
-      "additive");
+  check_attention_against_golden("layer_self", self, false, "additive");
+  check_attention_against_golden("layer_causal", self, true, "additive");
+  check_attention_against_golden("layer_cross", cross, false, "additive");
 }
 
 TEST_CASE("weights are handed out; evaluation drops nothing") {

@@ -1,8 +1,5 @@
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/tests/reference/config_case.h>
-#include <tapeformer/tests/reference/support.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/formats/checkpoint.h>
@@ -11,8 +10,6 @@
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/config_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

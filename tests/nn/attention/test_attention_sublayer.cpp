@@ -4,8 +4,6 @@
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 namespace {
@@ -20,8 +18,7 @@ std::pair<std::unique_ptr<Attention>, AttentionSublayer> both_of(Index memory_wi
   attention->to(DType::f64);
   sublayer.to(DType::f64);
   randomise(sublayer, 2);
-  std::map<std::string, Tensor> p;
-  for (const auto& [name, parameter] : sublayer.named_parameters()) p[name] = parameter.value();
+  std::map<std::string, Tensor> p = parameters_of(sublayer);
   for (auto& [name, parameter] : attention->named_parameters()) parameter.set_value(p["attention." + name]);
   return {std::move(attention), std::move(sublayer)};
 }
@@ -30,8 +27,7 @@ std::pair<std::unique_ptr<Attention>, AttentionSublayer> both_of(Index memory_wi
 
 TEST_CASE("it is norm(x + attention(x)), for self- and for cross-attention, under the context's masks") {
   const Tensor x = random_values({2, 5, 6}, 3), other = random_values({2, 4, 7}, 4);
-  AttentionContext context;
-  context.causal = true;
+  const AttentionContext context = causal_context();
   for (const bool is_self : {true, false}) {
     auto [attention, sublayer] = both_of(is_self ? 0 : 7, 0);
     const Tensor memory = is_self ? x : other;

@@ -1,11 +1,7 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -37,14 +33,7 @@ TEST_CASE("outputs and gradients are PyTorch's") {
     config.rotations.layout = RotaryLayout::half_split;
     Generator random(test_seed(1));
     DifferentialAttention layer(config, random);
-    check_layer_against_golden(
-        name, layer,
-        [&](const std::map<std::string, Tensor>& in) {
-          AttentionContext context;
-          context.causal = !config.cross;
-          return layer(in.at("x"), config.cross ? in.at("memory") : in.at("x"), context);
-        },
-        "differential");
+    check_attention_against_golden(name, layer, !config.cross, "differential");
   }
 }
 
@@ -52,8 +41,8 @@ TEST_CASE("its weights are differences, which sum to 1 - lambda") {
   DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
   const Tensor x = random_values({2, 5, 6}, 3);
   Tensor weights;
-  AttentionContext context;
-  context.causal = true, context.weights = &weights;
+  AttentionContext context = causal_context();
+  context.weights = &weights;
   const Tensor y = layer(x, x, context);
   context.weights = nullptr;
   CHECK_BELOW(relative_error(layer(x, x, context), y), 1e-11);
@@ -69,9 +58,8 @@ TEST_CASE("its weights are differences, which sum to 1 - lambda") {
 TEST_CASE("a mask of each head is of both of its queries") {
   const Tensor x = random_values({2, 5, 6}, 3);
   const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
-  AttentionContext causal, masked;
-  causal.causal = true;
-  const Tensor expected = layer(x, x, causal);
+  AttentionContext masked;
+  const Tensor expected = layer(x, x, causal_context());
   for (const Shape& shape : {Shape{5, 5}, Shape{4, 5, 5}, Shape{2, 4, 5, 5}, Shape{2, 1, 5, 5}}) {
     CAPTURE(shape.text());
     const Tensor allowed = Tensor::empty(shape, DType::boolean);

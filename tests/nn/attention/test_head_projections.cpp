@@ -1,7 +1,5 @@
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 

@@ -1,11 +1,7 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/tests/autograd/ops/attention_search.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 

@@ -1,15 +1,79 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/tests/nn/attention/latent_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
+#include <tapeformer/nn/attention/latent.h>
+#include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
+
+namespace {
+
+struct LatentVariant {
+  const char* name;
+  Index query_latent_width, rotary_width;
+  bool norm;
+};
+constexpr LatentVariant kLatentVariants[] = {{"direct", 0, 2, false},
+                                             {"direct normed", 0, 4, true},
+                                             {"low-rank queries", 5, 2, false},
+                                             {"low-rank queries normed", 5, 4, true},
+                                             {"no rotary part", 5, 0, true}};
+
+AttentionConfig config_of(const LatentVariant& variant, LatentForm form = LatentForm::automatic) {
+  AttentionConfig config;
+  config.width = 8, config.heads = 3, config.key_width = 4, config.value_width = 5, config.latent_width = 6;
+  config.query_latent_width = variant.query_latent_width, config.rotary_width = variant.rotary_width;
+  config.kind = "mla";
+  config.norm = variant.norm, config.form = form;
+  config.cross = variant.rotary_width == 0;
+  return config;
+}
+
+LatentAttention latent_attention_of(const AttentionConfig& config) {
+  return random_module<LatentAttention>(config);
+}
+
+/// The output, and the gradients of x, of the memory if there is one, and of all parameters.
+struct Everything {
+  Tensor y;
+  std::vector<std::pair<std::string, Tensor>> gradients;
+};
+
+Everything everything(LatentAttention& attention, const Tensor& x, const Tensor& memory,
+                      const AttentionContext& context) {
+  rewind(attention);
+  Tape tape;
+  std::vector<Tensor> of{x};
+  Everything result;
+  result.gradients.emplace_back("x", Tensor());
+  if (memory.defined()) {
+    of.push_back(memory);
+    result.gradients.emplace_back("memory", Tensor());
+  }
+  for (const Tensor& leaf : of) tape.watch(leaf);
+  for (const auto& [name, parameter] : attention.named_parameters()) {
+    of.push_back(parameter);
+    result.gradients.emplace_back(name, Tensor());
+  }
+  result.y = attention(x, memory.defined() ? memory : x, context);
+  const auto gradients = tape.gradients(result.y, of, random_values(result.y.shape(), 9));
+  for (std::size_t i = 0; i < gradients.size(); ++i) result.gradients[i].second = gradients[i];
+  return result;
+}
+
+void check_same(const Everything& a, const Everything& b) {
+  CHECK_BELOW(relative_error(a.y, b.y), 1e-11);
+  REQUIRE(a.gradients.size() == b.gradients.size());
+  for (std::size_t i = 0; i < a.gradients.size(); ++i) {
+    INFO(a.gradients[i].first);
+    CHECK_BELOW(relative_error(a.gradients[i].second, b.gradients[i].second), 1e-11);
+  }
+}
+
+}  // namespace
 
 TEST_CASE("outputs and gradients are those of the paper's equations, in both forms") {
   const Golden golden("grouped_latent");
@@ -26,15 +90,7 @@ TEST_CASE("outputs and gradients are those of the paper's equations, in both for
       config.form = form;
       Generator random(test_seed(1));
       LatentAttention attention(config, random);
-      check_layer_against_golden(
-          name, attention,
-          [&](const std::map<std::string, Tensor>& in) {
-            AttentionContext context;
-            context.causal = config.memory_width == 0;
-            context.key_mask = in.at("may_attend");
-            return attention(in.at("x"), in.at(config.memory_width > 0 ? "memory" : "x"), context);
-          },
-          "grouped_latent");
+      check_attention_against_golden(name, attention, config.memory_width == 0, "grouped_latent");
     }
   }
 }
@@ -43,17 +99,17 @@ TEST_CASE("scores have the requested scale, in both forms") {
   const Tensor x = random_values({2, 6, 8}, 3);
   for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
     AttentionConfig config = config_of(kLatentVariants[0], form);
-    const Tensor usual = latent_attention_of(config)(x, x, causal());
+    const Tensor usual = latent_attention_of(config)(x, x, causal_context());
     config.score_scale = 1 / std::sqrt(6.0);
-    CHECK(same_bits(latent_attention_of(config)(x, x, causal()), usual));
+    CHECK(same_bits(latent_attention_of(config)(x, x, causal_context()), usual));
     config.score_scale *= 2;  // as with queries of twice the length
     LatentAttention sharper = latent_attention_of(config);
-    const Tensor got = sharper(x, x, causal());
+    const Tensor got = sharper(x, x, causal_context());
     config.score_scale = 0;
     LatentAttention longer = latent_attention_of(config);
     for (auto& [name, parameter] : longer.named_parameters())
       if (name.find("query") == 0) parameter.set_value(parameter.value() * 2.0);
-    CHECK_BELOW(relative_error(got, longer(x, x, causal())), 1e-13);
+    CHECK_BELOW(relative_error(got, longer(x, x, causal_context())), 1e-13);
     CHECK(relative_error(got, usual) > 1e-3);
   }
 }
@@ -68,7 +124,7 @@ TEST_CASE("the absorbed form has the naive form's outputs and gradients: masks, 
       LatentAttention naive = latent_attention_of(config);
       config.form = LatentForm::absorbed;
       LatentAttention absorbed = latent_attention_of(config);
-      AttentionContext context = causal();
+      AttentionContext context = causal_context();
       context.key_mask = real_tokens({6, 4}, 6);
       check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
       context.positions = ids_of({3, 4, 5, 6, 7, 8, 0, 0, 1, 2, 3, 4}, {2, 6});
@@ -85,7 +141,7 @@ TEST_CASE("both forms hand out the same weights") {
   const Tensor x = random_values({2, 6, 8}, 3);
   Tensor weights[2];
   for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-    AttentionContext context = causal();
+    AttentionContext context = causal_context();
     context.weights = &weights[form == LatentForm::absorbed];
     latent_attention_of(config_of(kLatentVariants[3], form))(x, x, context);
   }

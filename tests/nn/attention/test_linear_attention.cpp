@@ -1,13 +1,10 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
 
-#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
@@ -23,15 +20,9 @@ AttentionConfig config_of(const char* kind) {
   return config;
 }
 
-AttentionContext causal_case(KvCache* cache = nullptr) {
-  AttentionContext context;
-  context.causal = true, context.cache = cache;
-  return context;
-}
-
 std::string refusal(const Attention& layer, const Tensor& x,
                     const std::function<void(AttentionContext&)>& change) {
-  AttentionContext context = causal_case();
+  AttentionContext context = causal_context();
   change(context);
   return message_of<Error>([&] { layer(x, x, context); });
 }
@@ -163,7 +154,7 @@ TEST_CASE("every kind agrees with plain loops over its formula") {
       parameters[name] = parameter.value().to_vector<double>();
     const Tensor x = random_values({1, 9, 6}, 3);
     const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
-    CHECK_BELOW(relative_error(layer(x, x, causal_case()), Tensor::from(y, {1, 9, 7})), 1e-12);
+    CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
   }
 }
 
@@ -184,15 +175,15 @@ TEST_CASE("options that a state cannot support are refused by name") {
   Tensor weights;
   CHECK(refusal(layer, x, [&](AttentionContext& c) { c.weights = &weights; }) ==
         "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
-  CHECK(message_of<Error>([&] { layer(x, other, causal_case()); }) ==
+  CHECK(message_of<Error>([&] { layer(x, other, causal_context()); }) ==
         "[linear_attention] query and memory must be the same tensor; got query=f64[2,3,6], "
         "memory=f64[2,3,6]; try attention=mha");
   const auto keys = make_cache({}, {4, 4});
-  CHECK(message_of<Error>([&] { layer(x, x, causal_case(keys.get())); }) ==
+  CHECK(message_of<Error>([&] { layer(x, x, causal_context(keys.get())); }) ==
         "[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
   const auto cache = make_cache({}, layer.cache_widths());
   const Tape tape;
-  CHECK_THROWS_AS(layer(x, x, causal_case(cache.get())), TapeError);
+  CHECK_THROWS_AS(layer(x, x, causal_context(cache.get())), TapeError);
 }
 
 TEST_CASE("options of keys or of weights are refused by name") {
@@ -224,17 +215,13 @@ TEST_CASE("decays learn in f32 wherever their offsets are") {
       const auto gradient = [&](DType type) {
         LinearAttention layer = random_module<LinearAttention>(config_of(kind));
         layer.to(type);
-        Tensor of_offsets;
-        for (auto& [name, parameter] : layer.named_parameters()) {
-          if (name == "decay_up.weight") parameter.set_value(parameter.value() * 0.0);
-          if (name == "decay_offset") parameter.set_value(affine(parameter.value(), 0, offset));
-        }
+        Parameter up = parameter_of(layer, "decay_up.weight"), offsets = parameter_of(layer, "decay_offset");
+        up.set_value(up.value() * 0.0);
+        offsets.set_value(affine(offsets.value(), 0, offset));
         const Tensor inputs = x.to(type);
         Tape tape;
-        tape.backward(sum(layer(inputs, inputs, causal_case())));
-        for (auto& [name, parameter] : layer.named_parameters())
-          if (name == "decay_offset") of_offsets = parameter.gradient();
-        return of_offsets;
+        tape.backward(sum(layer(inputs, inputs, causal_context())));
+        return offsets.gradient();
       };
       // Roundings, a hundred times as large where terms cancel; 1 where f32 loses the decay.
       CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-3);
@@ -245,14 +232,9 @@ TEST_CASE("decays learn in f32 wherever their offsets are") {
 TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
   Generator random(test_seed(1));
   LinearAttention layer(config_of("gated_deltanet"), random);
-  for (auto& [name, parameter] : layer.named_parameters()) {
-    if (name == "decay_rate") {
-      CHECK(parameter.value().at(0) == 0);
-      CHECK(parameter.value().at(2) == doctest::Approx(std::log(16)));
-    }
-    if (name == "decay_offset") {
-      CHECK(std::log1p(std::exp(parameter.value().at(0))) == doctest::Approx(0.001));
-      CHECK(std::log1p(std::exp(parameter.value().at(2))) == doctest::Approx(0.1));
-    }
-  }
+  const Tensor rates = parameter_of(layer, "decay_rate"), offsets = parameter_of(layer, "decay_offset");
+  CHECK(rates.at(0) == 0);
+  CHECK(rates.at(2) == doctest::Approx(std::log(16)));
+  CHECK(std::log1p(std::exp(offsets.at(0))) == doctest::Approx(0.001));
+  CHECK(std::log1p(std::exp(offsets.at(2))) == doctest::Approx(0.1));
 }

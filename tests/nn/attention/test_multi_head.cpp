@@ -1,15 +1,11 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;
 
 namespace {
-
-using In = std::map<std::string, Tensor>;
 
 AttentionConfig golden_config() {
   AttentionConfig config;
@@ -18,95 +14,71 @@ AttentionConfig golden_config() {
   return config;
 }
 
-/// Compares the layer, with its projections apart and, where the inputs allow it, packed. `call(layer, in)`.
-template <class Call>
-void check_golden(const std::string& name, AttentionConfig config, const Call& call) {
+/// check(layer) of the layer, with its projections apart and packed.
+template <class Check>
+void for_both_forms(AttentionConfig config, const Check& check) {
   for (const bool packed : {false, true}) {
-    if (packed && (config.memory_width > 0 || config.value_memory_width > 0)) continue;
     INFO("packed ", packed);
     config.packed = packed;
     Generator random(test_seed(1));
     MultiHeadAttention layer(config, random);
-    check_layer_against_golden(name, layer, [&](const In& in) { return call(layer, in); });
+    check(layer);
   }
-}
-
-Tensor cross(const MultiHeadAttention& layer, const In& in) {
-  AttentionContext masks;
-  masks.key_mask = in.at("memory_may_attend");
-  return layer(in.at("x"), in.at("memory"), masks);
-}
-
-Tensor causal_options(const MultiHeadAttention& layer, const In& in) {
-  AttentionContext masks;
-  masks.causal = true;
-  if (in.count("may_attend") > 0) masks.key_mask = in.at("may_attend");
-  return layer(in.at("x"), in.at("x"), masks);
-}
-
-Tensor three_inputs(const MultiHeadAttention& layer, const In& in) {
-  AttentionContext masks;
-  masks.key_mask = in.at("memory_may_attend");
-  return layer(in.at("x"), in.at("key"), in.at("value"), masks);
 }
 
 }  // namespace
 
-TEST_CASE("self- and cross-attention, with and without biases, are PyTorch's") {
-  const auto self = [](const MultiHeadAttention& layer, const In& in) {
-    return layer(in.at("x"), in.at("x"));
-  };
-  AttentionConfig config = golden_config();
-  check_golden("attention_self", config, self);
-  check_golden("attention_cross", config, cross);
-  config.bias = false;
-  check_golden("attention_no_bias", config, self);
-  config = golden_config();
-  config.key_width = 5;
-  config.value_width = 7;
-  check_golden("attention_cross_wide", config, cross);
-}
-
-TEST_CASE("causal attention is PyTorch's, by a mask or by its flag, padded too") {
-  for (const char* name : {"attention_causal", "attention_is_causal", "attention_padded_causal"}) {
-    check_golden(name, golden_config(), causal_options);
-  }
-}
-
-TEST_CASE("boolean and floating masks of every query and head are PyTorch's") {
-  for (const char* name : {"attention_boolean_mask", "attention_floating_mask"}) {
-    check_golden(name, golden_config(), [](const MultiHeadAttention& layer, const In& in) {
-      AttentionContext masks;
-      masks.mask = in.at("mask");
-      return layer(in.at("x"), in.at("memory"), masks);
+TEST_CASE("self- and cross-attention under every mask, with biases, widths and layouts, are PyTorch's") {
+  const AttentionConfig plain = golden_config();
+  AttentionConfig no_bias = plain, wide = plain, sequence_first = plain;
+  no_bias.bias = false, sequence_first.sequence_first = true;
+  wide.key_width = 5, wide.value_width = 7;
+  for (const auto& [name, config, causal] : {std::tuple("attention_self", plain, false),
+                                             {"attention_cross", plain, false},
+                                             {"attention_no_bias", no_bias, false},
+                                             {"attention_cross_wide", wide, false},
+                                             {"attention_causal", plain, true},
+                                             {"attention_is_causal", plain, true},
+                                             {"attention_padded_causal", plain, true},
+                                             {"attention_boolean_mask", plain, false},
+                                             {"attention_floating_mask", plain, false},
+                                             {"attention_self_sequence_first", sequence_first, true}})
+    for_both_forms(config, [name = name, causal = causal](MultiHeadAttention& layer) {
+      check_attention_against_golden(name, layer, causal);
     });
-  }
 }
 
-TEST_CASE("three inputs of three widths and both layouts are PyTorch's") {
-  AttentionConfig config = golden_config();
-  config.memory_width = 9;
-  config.value_memory_width = 10;
-  check_golden("attention_three_inputs", config, three_inputs);
-  config.sequence_first = true;
-  check_golden("attention_three_inputs_sequence_first", config, three_inputs);
-  config = golden_config();
-  config.sequence_first = true;
-  check_golden("attention_self_sequence_first", config, causal_options);
+TEST_CASE("three inputs of three widths are PyTorch's in both layouts") {
+  for (const bool sequence_first : {false, true}) {
+    AttentionConfig config = golden_config();
+    config.memory_width = 9, config.value_memory_width = 10;
+    config.packed = false, config.sequence_first = sequence_first;
+    Generator random(test_seed(1));
+    MultiHeadAttention layer(config, random);
+    const std::string name = "attention_three_inputs";
+    check_layer_against_golden(sequence_first ? name + "_sequence_first" : name, layer,
+                               [&](const GoldenInputs& in) {
+                                 AttentionContext context;
+                                 context.key_mask = in.at("memory_may_attend");
+                                 return layer(in.at("x"), in.at("key"), in.at("value"), context);
+                               });
+  }
 }
 
 TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's") {
   for (const bool averaged : {false, true}) {
-    check_golden(averaged ? "attention_weights_averaged" : "attention_weights_of_heads", golden_config(),
-                 [&](const MultiHeadAttention& layer, const In& in) {
-                   Tensor weights;
-                   AttentionContext context;
-                   context.key_mask = in.at("memory_may_attend");
-                   context.weights = &weights;
-                   const Tensor y = layer(in.at("x"), in.at("memory"), context);
-                   if (averaged) weights = mean(weights, {1});
-                   return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
-                 });
+    for_both_forms(golden_config(), [&](MultiHeadAttention& layer) {
+      check_layer_against_golden(averaged ? "attention_weights_averaged" : "attention_weights_of_heads",
+                                 layer, [&](const GoldenInputs& in) {
+                                   Tensor weights;
+                                   AttentionContext context;
+                                   context.key_mask = in.at("memory_may_attend");
+                                   context.weights = &weights;
+                                   const Tensor y = layer(in.at("x"), in.at("memory"), context);
+                                   if (averaged) weights = mean(weights, {1});
+                                   return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
+                                 });
+    });
   }
 }
 
@@ -127,15 +99,7 @@ TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transforme
     }
     Generator random(test_seed(1));
     MultiHeadAttention attention(config, random);
-    check_layer_against_golden(
-        name, attention,
-        [&](const In& in) {
-          AttentionContext context;
-          context.causal = !config.cross;
-          context.key_mask = in.at(config.cross ? "memory_may_attend" : "may_attend");
-          return attention(in.at("x"), in.at(config.cross ? "memory" : "x"), context);
-        },
-        "grouped_latent");
+    check_attention_against_golden(name, attention, !config.cross, "grouped_latent");
   }
 
   AttentionConfig llama;
@@ -145,15 +109,7 @@ TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transforme
   llama.rotations.factor = 8, llama.rotations.original_context = 64;
   Generator random(test_seed(1));
   MultiHeadAttention attention(llama, random);
-  check_layer_against_golden(
-      "grouped_llama", attention,
-      [&](const In& in) {
-        AttentionContext context;
-        context.causal = true;
-        context.positions = in.at("positions");
-        return attention(in.at("x"), in.at("x"), context);
-      },
-      "grouped_latent");
+  check_attention_against_golden("grouped_llama", attention, true, "grouped_latent");
 }
 
 TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {

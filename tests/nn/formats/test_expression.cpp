@@ -1,10 +1,8 @@
-#include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/tests/reference/config_case.h>
-#include <tapeformer/tests/reference/seed.h>
 
 #include <set>
 

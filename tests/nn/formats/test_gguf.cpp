@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/gguf.h>
 #include <tapeformer/tests/nn/formats/gguf_reader.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>

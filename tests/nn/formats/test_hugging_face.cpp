@@ -1,10 +1,7 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
-#include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

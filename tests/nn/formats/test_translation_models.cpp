@@ -2,7 +2,6 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
-#include <tapeformer/tests/reference/seed.h>
 
 #include <algorithm>
 #include <cmath>

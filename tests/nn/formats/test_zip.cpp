@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/zip.h>
 #include <tapeformer/tests/reference/support.h>
 

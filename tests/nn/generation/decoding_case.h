@@ -56,11 +56,9 @@ inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, 
   EncoderDecoder model(decoding_config(kind, max_length), random);
   model.to(type);
   randomise(model, 5);
-  for (auto& [name, parameter] : model.named_parameters()) {
-    if (name != "head.bias") continue;
-    if (type == DType::f64) parameter.value().data<double>()[kEndId] = end_bias;
-    if (type == DType::f32) parameter.value().data<float>()[kEndId] = static_cast<float>(end_bias);
-  }
+  const Tensor bias = parameter_of(model, "head.bias");
+  if (type == DType::f64) bias.data<double>()[kEndId] = end_bias;
+  if (type == DType::f32) bias.data<float>()[kEndId] = static_cast<float>(end_bias);
   model.eval();
   return model;
 }

@@ -47,6 +47,10 @@ inline std::vector<LanguageKind> language_kinds() {
   return kinds;
 }
 
+/// No cache, and one of each kind.
+inline const std::optional<CacheConfig> kTextCaches[] = {
+    std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16}, CacheConfig{CacheKind::paged, 0, 5}};
+
 constexpr Index kLanguageVocabulary = 13;
 
 inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context) {

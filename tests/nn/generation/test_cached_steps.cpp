@@ -1,13 +1,10 @@
-#include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/nn/cuda_graph_case.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
@@ -25,9 +22,6 @@ struct Twins {
   template <class... Arguments>
   explicit Twins(const Arguments&... of)
       : plain(of..., CacheConfig{}, false), graphs(of..., CacheConfig{}, true) {}
-  static bool same(const Tensor& a, const Tensor& b) {
-    return same_bits(a.to(Device::cpu()), b.to(Device::cpu()));
-  }
   void step(Index vocabulary) {
     TokenIds tokens;
     for (Index row = 0; row < rows; ++row)
@@ -62,7 +56,7 @@ TEST_CASE("texts continue as graphs to the same bits") {
     if (kind.prefix) model.compute_in(DType::bf16);
     Twins<LanguageSteps> twins(model);
     const TokenIds prompt = random_tokens(20, 7);
-    CHECK(twins.same(twins.plain.prompt(prompt), twins.graphs.prompt(prompt)));
+    CHECK(same(twins.plain.prompt(prompt), twins.graphs.prompt(prompt)));
     twins.reorder({0, 0});
     Index replayed = 0;
     for (int step = 0; step < 20; ++step) {  // twice beyond the context; with rotary positions it grows
@@ -119,7 +113,7 @@ TEST_CASE("translations of sources of several lengths continue as graphs to the 
     steps(1);
     CHECK(twins.captured == 1);
     CHECK(twins.replayed > 3);
-    CHECK(twins.same(mask, mask_before));  // the caller's
+    CHECK(same(mask, mask_before));  // the caller's
     MESSAGE(kind.name(), ": ", twins.graphs.replay()->nodes(), " kernels and copies a token");
   }
 }

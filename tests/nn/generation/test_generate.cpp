@@ -1,12 +1,9 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
@@ -119,10 +116,8 @@ void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& source
   std::size_t middle = leads.size() / 3;
   for (std::size_t i = middle; i < 2 * leads.size() / 3; ++i)
     if (leads[i] - leads[i - 1] > leads[middle] - leads[middle - 1]) middle = i;
-  for (auto& [name, parameter] : model.named_parameters()) {
-    if (name != "head.bias") continue;
-    parameter.value().data<float>()[kEnd] += static_cast<float>((leads[middle - 1] + leads[middle]) / 2);
-  }
+  parameter_of(model, "head.bias").value().data<float>()[kEnd] +=
+      static_cast<float>((leads[middle - 1] + leads[middle]) / 2);
 }
 
 }  // namespace
@@ -190,8 +185,7 @@ TEST_CASE("outputs depend neither on the rest of the batch nor on its order") {
 TEST_CASE("outputs end at the limit, or by default at twice the source and ten, within the model's length") {
   const SingleThread guard;
   EncoderDecoder model = random_model(7, 40, 1);
-  for (auto& [name, parameter] : model.named_parameters())
-    if (name == "head.bias") parameter.value().data<float>()[kEnd] = -1e4F;  // never ends by itself
+  parameter_of(model, "head.bias").value().data<float>()[kEnd] = -1e4F;  // never ends by itself
   for (const Index beam : {1, 3}) {
     CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 5))[0].tokens.size() == 5);
     CHECK(beam_search(model, {{4, 5, 4}}, search_config(beam))[0].tokens.size() == 16);
@@ -261,8 +255,7 @@ TEST_CASE("a MarianMT writes what `generate` of transformers writes, greedy and 
   const std::string golden = TAPEFORMER_SOURCE_DIR "/tests/golden/";
   EncoderDecoder model = load_hugging_face<EncoderDecoder>(golden + "hugging_face/marian");
   model.to(DType::f64);
-  for (auto& [name, parameter] : model.named_parameters())
-    if (name == "head.bias") parameter.value().data<double>()[0] += 2.3;
+  parameter_of(model, "head.bias").value().data<double>()[0] += 2.3;
   SearchConfig config;
   config.begin = config.padding = 28, config.end = 0, config.never = {28};
   config.length_penalty = 1;

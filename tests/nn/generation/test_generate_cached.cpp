@@ -1,8 +1,6 @@
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 namespace {
@@ -62,8 +60,7 @@ TEST_CASE_FIXTURE(SingleThread, "rotary positions go on past the context to thei
   config.layer.attention.rotations.max_positions = 50;
   Generator random(test_seed(1));
   EncoderDecoder model(config, random);
-  for (auto& [name, parameter] : model.named_parameters())
-    if (name == "head.bias") parameter.value().data<float>()[kEndId] = -1e4F;
+  parameter_of(model, "head.bias").value().data<float>()[kEndId] = -1e4F;
   model.eval();
   const auto sources = decoding_sources({3, 32}, 3);
   SearchConfig search;

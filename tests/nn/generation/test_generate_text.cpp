@@ -1,9 +1,6 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <limits>
@@ -11,9 +8,6 @@
 using namespace tapeformer;
 
 namespace {
-
-const std::optional<CacheConfig> kCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
-                                              CacheConfig{CacheKind::paged, 0, 5}};
 
 /// The text that each sample received.
 std::vector<TokenIds> generated(const DecoderOnly& model, const TokenIds& prompt,
@@ -53,7 +47,7 @@ TEST_CASE_FIXTURE(SingleThread, "greedy tokens are those of whole sequences, wit
     const DecoderOnly model = language_model(language_config(kind, 9));
     for (const Index length : {3, 15}) {
       const TokenIds prompt = random_tokens(length, 7), expected = plain_greedy(model, prompt, count);
-      for (const auto& cache : kCaches) {
+      for (const auto& cache : kTextCaches) {
         INFO(kind.name(), ", prompt of ", length, ", cache ", cache ? name_of(cache->kind) : "none");
         CHECK(generated(model, prompt, greedy(count, cache)) == std::vector<TokenIds>{expected});
         compared += count;
@@ -90,7 +84,7 @@ TEST_CASE("a sample depends on seed and number alone, not on the other samples o
     TextGenerationConfig alone = config;
     alone.samples = 1;
     alone.sampling.stream += i;
-    for (const auto& cache : kCaches) {
+    for (const auto& cache : kTextCaches) {
       alone.cache = cache;
       CHECK(generated(model, prompt, alone).front() == together[i]);
     }
@@ -171,7 +165,7 @@ TEST_CASE("text that exceeds the model's positions or the cache is refused befor
   rotary.attention.rotations.max_positions = 14;
   const DecoderOnly model = language_model(rotary);
   const TokenIds prompt = random_tokens(4, 7);
-  for (const auto& cache : kCaches) {
+  for (const auto& cache : kTextCaches) {
     CHECK(generated(model, prompt, greedy(11, cache)).front() == plain_greedy(model, prompt, 11));
     CHECK(message_of<ShapeError>([&] { generated(model, prompt, greedy(12, cache)); }) ==
           "[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "

@@ -1,19 +1,13 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/nn/generation/language_steps.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
 using namespace tapeformer;
 
 namespace {
-
-const std::optional<CacheConfig> kStepCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
-                                                  CacheConfig{CacheKind::paged, 0, 5}};
 
 std::string name_of(const std::optional<CacheConfig>& cache) {
   return cache ? tapeformer::name_of(cache->kind) : "without cache";
@@ -60,7 +54,7 @@ TEST_CASE("logits are those of whole sequences with every cache and without, pas
   double worst = 0;
   for (const LanguageKind& kind : language_kinds()) {
     const DecoderOnly model = language_model(language_config(kind, 9));
-    for (const auto& cache : kStepCaches) {
+    for (const auto& cache : kTextCaches) {
       for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
         INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
         const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
@@ -77,7 +71,7 @@ TEST_CASE("rotary positions go on past the context to their stated limit, and th
   DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 9);
   config.attention.rotations.max_positions = 14;
   const DecoderOnly model = language_model(config);
-  for (const auto& cache : kStepCaches) {
+  for (const auto& cache : kTextCaches) {
     INFO(name_of(cache));
     LanguageSteps steps(model, cache);
     TokenIds row = random_tokens(12, 7);
@@ -97,7 +91,7 @@ TEST_CASE("rotary positions go on past the context to their stated limit, and th
 
 TEST_CASE_FIXTURE(SingleThread, "after a step that throws, another goes on where the last good one ended") {
   const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
-  for (const auto& cache : kStepCaches) {
+  for (const auto& cache : kTextCaches) {
     INFO(name_of(cache));
     LanguageSteps steps(model, cache);
     TokenIds row = random_tokens(4, 7);
@@ -124,20 +118,16 @@ TEST_CASE_FIXTURE(SingleThread, "after a step that throws, another goes on where
 }
 
 TEST_CASE_FIXTURE(SingleThread, "a call that throws half way through the layers can be made again") {
-  for (const auto& cache : kStepCaches) {
+  for (const auto& cache : kTextCaches) {
     for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
       INFO(name_of(cache), ", prompt of ", length);
       DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
-      Parameter* late = nullptr;
-      auto parameters = model.named_parameters();
-      for (auto& [name, parameter] : parameters)
-        if (name == "layers.1.feed_forward.up.weight") late = &parameter;
-      REQUIRE(late != nullptr);
-      const Tensor good = late->value(), bad = good.to(DType::f32);
+      Parameter late = parameter_of(model, "layers.1.feed_forward.up.weight");
+      const Tensor good = late.value(), bad = good.to(DType::f32);
       const auto fails = [&](const auto& call) {
-        late->set_value(bad);
+        late.set_value(bad);
         CHECK_THROWS_AS(call(), DTypeError);
-        late->set_value(good);
+        late.set_value(good);
       };
       LanguageSteps steps(model, cache);
       TokenIds row = random_tokens(static_cast<Index>(length), 7);

@@ -1,12 +1,8 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/generation/search.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -121,14 +117,6 @@ TEST_CASE("a sentence that is finished leaves the model, and the others keep the
   CHECK(results[2].tokens == TokenIds(6, 4));
   CHECK(results[3].tokens == TokenIds{4});
   CHECK(model.steps == std::vector<std::size_t>{4, 3, 1, 1, 1, 1});
-}
-
-TEST_CASE("the length penalty divides the log probability by ((5 + length) / 6)^alpha") {
-  TableModel model({misleading()});
-  SearchConfig config = config_of(2);
-  config.length_penalty = 0.7;
-  const Hypothesis best = found(model, {5}, config)[0];
-  CHECK_BELOW(deviation(best.score, best.log_probability / std::pow(7.0 / 6, 0.7)), 1e-12);
 }
 
 TEST_CASE("samples come as often as their probability says, whole outputs included") {

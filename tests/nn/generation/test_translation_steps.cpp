@@ -1,8 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <deque>
@@ -62,23 +59,6 @@ TEST_CASE("logits are the same with and without a cache, through reorders, withi
     }
   }
   MESSAGE("worst relative error ", worst[DType::f64], " in double, ", worst[DType::f32], " in f32");
-}
-
-TEST_CASE_FIXTURE(SingleThread, "logits are those of teacher forcing") {
-  const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
-  const auto [memory, mask] = encoded_sources(model);
-  TranslationSteps steps(model, memory, mask);
-  const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
-  std::vector<std::int32_t> ids;
-  for (std::size_t row = 0; row < 5; ++row)
-    for (const TokenIds& column : columns) ids.push_back(column[row]);
-  const Tensor expected = model.logits(model.decode(ids_of(ids, {5, 3}), memory, mask));
-  for (Index t = 0; t < 3; ++t) {
-    const Tensor logits = steps.step(columns[static_cast<std::size_t>(t)]);
-    REQUIRE(logits.shape() == Shape{5, 11});
-    for (Index i = 0; i < logits.elements(); ++i)
-      CHECK_BELOW(deviation(logits.at(i), expected.at((i / 11 * 3 + t) * 11 + i % 11)), 1e-12);
-  }
 }
 
 TEST_CASE_FIXTURE(SingleThread, "past the context the newest tokens count, from the first position on") {

@@ -184,10 +184,3 @@ TEST_CASE("the decoder of a translation model of any kind and options sees no la
     }
   }
 }
-
-TEST_CASE("names are read out of refusals") {
-  using Names = std::vector<std::string>;
-  CHECK(listed_names("the gate must be none, head or element; got ?") == Names{"none", "head", "element"});
-  CHECK(listed_names("it: the kind must be one of mha, gqa; got ?") == Names{"mha", "gqa"});
-  CHECK(listed_names("windows must consist of S and L; got ?").empty());
-}

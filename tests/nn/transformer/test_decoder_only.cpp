@@ -1,8 +1,6 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 #include <tapeformer/tests/reference/check_gradients.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -244,21 +242,4 @@ TEST_CASE("each dropout reaches its place, in training only") {
   }
   DecoderOnlyConfig config = tiny_config();
   CHECK(same_bits(tiny_model(config)(ids()), tiny_model(config)(ids())));
-}
-
-TEST_CASE("sequences end with the positions, which rotary ones do not") {
-  DecoderOnlyConfig config = tiny_config();
-  const Tensor long_ids = ids_of({0, 1, 2, 3, 4, 5, 6}, {1, 7});
-  const auto refusal = [&] { return message_of<ShapeError>([&] { tiny_model(config)(long_ids); }); };
-  CHECK(refusal().find("[positions] there are 6 positions; got x=f64[1,7,8]") == 0);
-  config.positions = PositionKind::sinusoidal;
-  CHECK(refusal().find("[positions] there are 6 positions") == 0);
-  config.positions = PositionKind::rotary;
-  CHECK(tiny_model(config)(long_ids).shape() == Shape{1, 7, 7});
-  config.attention.rotations.max_positions = 6;
-  CHECK(refusal().find("6") != std::string::npos);
-  const DecoderOnly model = tiny_model(config);
-  LayerCaches caches = model.start();
-  model.states(columns(long_ids, 0, 6), caches);
-  CHECK_THROWS_AS(model.states(columns(long_ids, 6, 1), caches), ShapeError);
 }

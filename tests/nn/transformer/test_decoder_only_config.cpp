@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/nn/transformer/config_variants.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>

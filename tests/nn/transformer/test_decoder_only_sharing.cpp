@@ -1,10 +1,6 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/embedding.h>
-#include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 
@@ -101,8 +97,7 @@ TEST_CASE("layers of another kind or base rotate queries and keys by their own a
     config.full_attention = "gqa", config.layers = 3, config.window = 4, config.windows = "SLL";
     variant.change(config);
     DecoderOnly model = language_model(config);
-    std::map<std::string, Tensor> values;
-    for (auto& [name, parameter] : model.named_parameters()) values[name] = parameter.value();
+    const std::map<std::string, Tensor> values = parameters_of(model);
     const auto load = [&](Module& part, const std::string& path) {
       for (auto& [name, parameter] : part.named_parameters()) parameter.set_value(values.at(path + name));
     };

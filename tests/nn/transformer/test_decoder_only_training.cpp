@@ -4,7 +4,6 @@
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 #include <tapeformer/tests/reference/check_gradients.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

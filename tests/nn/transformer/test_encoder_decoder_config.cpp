@@ -1,12 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;

@@ -3,7 +3,6 @@
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

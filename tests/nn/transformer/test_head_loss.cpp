@@ -2,8 +2,6 @@
 #include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 
 using namespace tapeformer;

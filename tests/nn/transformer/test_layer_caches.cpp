@@ -1,12 +1,8 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/embedding.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 
@@ -32,10 +28,6 @@ const Tensor& state_source() {
 const Tensor& state_source_mask() {
   static const Tensor mask = real_tokens({3, 5, 2}, 5);
   return mask;
-}
-const Tensor& state_target() {
-  static const Tensor ids = ids_of({2, 4, 7, 5, 6, 8, 2, 5, 5, 9, 1, 4, 2, 8, 6, 6, 7, 10}, {3, 6});
-  return ids;
 }
 
 }  // namespace
@@ -68,29 +60,6 @@ TEST_CASE("tokens taken in any portions give what they give at once, and are for
   }
 }
 
-TEST_CASE_FIXTURE(SingleThread, "rows take their tokens along, in every layer") {
-  const DecoderOnly model = model_of("mqa", 3);
-  const std::vector<std::int32_t> order = {2, 0, 0, 1};
-  std::vector<std::int32_t> picked;
-  for (const std::int32_t row : order)
-    picked.insert(picked.end(), cached_ids().data<std::int32_t>() + 6 * row,
-                  cached_ids().data<std::int32_t>() + 6 * row + 6);
-  const Tensor rows = ids_of(picked, {4, 6});
-  const Tensor expected = model.states(rows);
-  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    LayerCaches caches = model.start({kind, 0, 2});
-    caches.reorder(order);  // of nothing
-    model.states(columns(cached_ids(), 0, 3), caches);
-    caches.reorder(order);
-    CHECK(caches.rows() == 4);
-    CHECK_BELOW(relative_error(model.states(columns(rows, 3, 3), caches), slice(expected, 1, 3, 3)), 1e-13);
-    CHECK(message_of<ShapeError>([&] {
-            caches.reorder({0, 4});
-          }) == "[kv_cache] reorder takes rows that are there; got row 4 of 4");
-    CHECK(caches.rows() == 4);
-  }
-}
-
 TEST_CASE_FIXTURE(SingleThread, "a length of 0 starts over in the same memory, convolutions too") {
   const DecoderOnly model = model_of("mha", 4);
   const Tensor expected = model.states(cached_ids());
@@ -116,30 +85,12 @@ TEST_CASE_FIXTURE(SingleThread, "bytes are those of the tokens in every layer") 
   CHECK(more.bytes() == held + 2 * 2 * 3 * 3 * 16 * 8);  // layers, sublayers, rows, tokens, width
 }
 
-TEST_CASE_FIXTURE(SingleThread, "a decoder's tokens taken in any portions give what they give at once") {
-  const EncoderDecoder model = translator_of();
-  const Tensor memory = model.encode(state_source(), state_source_mask());
-  const Tensor expected = model.decode(state_target(), memory, state_source_mask());
-  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    for (const std::vector<Index>& portions :
-         std::vector<std::vector<Index>>{{6}, {1, 5}, {4, 2}, {2, 1, 3}}) {
-      DecoderState state = model.start(memory, state_source_mask(), {kind, 0, 2});
-      for (const Index portion : portions) {
-        const Index first = state.length();
-        const Tensor states = model.decode(columns(state_target(), first, portion), state);
-        CHECK_BELOW(relative_error(states, slice(expected, 1, first, portion)), 1e-13);
-      }
-      CHECK(state.length() == 6);
-    }
-  }
-}
-
 TEST_CASE("rows take their tokens, their memory and its mask along, before the first token and after") {
   const SingleThread guard;
   const EncoderDecoder model = translator_of();
   const Tensor memory = model.encode(state_source(), state_source_mask());
   const std::vector<std::int32_t> order = {2, 0, 0, 1};
-  const Tensor rows = picked_rows(state_target(), order);
+  const Tensor rows = picked_rows(cached_ids(), order);
   const Tensor expected =
       model.decode(rows, picked_rows(memory, order), picked_rows(state_source_mask(), order));
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
@@ -147,7 +98,7 @@ TEST_CASE("rows take their tokens, their memory and its mask along, before the f
     early.reorder(order);
     CHECK_BELOW(relative_error(model.decode(rows, early), expected), 1e-13);
     DecoderState late = model.start(memory, state_source_mask(), {kind, 0, 2});
-    model.decode(columns(state_target(), 0, 3), late);
+    model.decode(columns(cached_ids(), 0, 3), late);
     late.reorder(order);
     CHECK_BELOW(relative_error(model.decode(columns(rows, 3, 3), late), slice(expected, 1, 3, 3)), 1e-13);
     late.reorder({0, 2, 1, 3});  // rows 1 and 2 read the same memory
@@ -165,7 +116,7 @@ TEST_CASE("a decoder's bytes are those of its tokens and of the memory, in every
   const EncoderDecoder model = translator_of();
   DecoderState state = model.start(model.encode(state_source(), state_source_mask()), state_source_mask());
   CHECK(state.bytes() == 0);
-  model.decode(state_target(), state);
+  model.decode(cached_ids(), state);
   CHECK(state.bytes() == 2 * 3 * (6 + 5) * (16 + 16) * 8);  // layers, rows, tokens, key and value, double
   state.tokens().clear();
   CHECK(state.bytes() == 2 * 3 * 5 * (16 + 16) * 8);

@@ -1,13 +1,10 @@
-#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/nn/formats/checkpoint.h>
-#include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/nn/transformer/load_model.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 #include <tapeformer/tests/reference/config_case.h>
 
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;

@@ -5,19 +5,10 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
 
 using namespace tapeformer;
 
 namespace {
-
-Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
-  Generator random(test_seed(seed));
-  const Tensor ids = Tensor::empty(shape, DType::i32);
-  for (Index i = 0; i < ids.elements(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
-  return ids;
-}
 
 /// The result of a training: losses, gradients of the last step, weights, dropout draws.
 struct Trace {

@@ -2,8 +2,6 @@
 #include <tapeformer/nn/transformer/residual.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 namespace {

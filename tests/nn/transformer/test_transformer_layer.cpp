@@ -1,8 +1,6 @@
 #include <tapeformer/nn/transformer/transformer_layer.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -41,17 +39,6 @@ TEST_CASE("real tokens get what they get without padding, whatever the padding h
     CHECK_BELOW(absolute_error(part(y, 0, 3), layer(part(x, 0, 3), part(memory, 0, 2))), 1e-14);
     CHECK_BELOW(absolute_error(part(y, 1, 4), layer(part(x, 1, 4), part(memory, 1, 5))), 1e-14);
   }
-}
-
-TEST_CASE("its parts are named as they are in papers") {
-  auto layer = random_module<TransformerLayer>(small_layer_config(true), kDecoder);
-  std::vector<std::string> parts;
-  for (const auto& [name, parameter] : layer.named_parameters()) {
-    const std::string part = name.substr(0, name.find('.'));
-    if (parts.empty() || parts.back() != part) parts.push_back(part);
-  }
-  CHECK(parts == std::vector<std::string>{"self_attention", "self_attention_norm", "cross_attention",
-                                          "cross_attention_norm", "feed_forward", "feed_forward_norm"});
 }
 
 TEST_CASE("dropout acts in three kinds of places, two of which may have their own rates") {

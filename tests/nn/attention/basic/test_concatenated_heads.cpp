@@ -1,10 +1,6 @@
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/basic/concatenated_heads.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 
@@ -31,8 +27,7 @@ MultiHeadAttention stacked(ConcatenatedHeads& heads, bool packed) {
   config.value_width = 5;
   config.packed = packed;
   MultiHeadAttention together = random_module<MultiHeadAttention>(config);
-  std::map<std::string, Tensor> p;
-  for (const auto& [name, parameter] : heads.named_parameters()) p[name] = parameter.value();
+  const std::map<std::string, Tensor> p = parameters_of(heads);
   for (auto& [name, parameter] : together.named_parameters()) {
     TensorList rows;
     for (const std::string& part : golden_parts(name)) {

@@ -1,9 +1,6 @@
 #include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

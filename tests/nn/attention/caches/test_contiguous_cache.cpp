@@ -1,8 +1,6 @@
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 TEST_CASE("the contiguous cache has room for exactly its capacity, or grows without one") {

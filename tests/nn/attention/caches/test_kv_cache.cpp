@@ -1,8 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/caches/kv_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,8 +1,6 @@
 #include <tapeformer/nn/attention/caches/paged_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 TEST_CASE("rows that begin alike share blocks until they are written to, and give them back") {

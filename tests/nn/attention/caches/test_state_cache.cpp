@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 

@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/ops/attention/relative_bias.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 namespace {

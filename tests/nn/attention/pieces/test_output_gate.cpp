@@ -1,8 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,8 +1,4 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
-
-#include <doctest/doctest.h>
 
 using namespace tapeformer;
 

@@ -1,9 +1,6 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
-
-#include <doctest/doctest.h>
 
 #include <cmath>
 

@@ -1,7 +1,4 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 
@@ -25,8 +22,7 @@ TEST_CASE("only distances matter, padding on the left may shift them, and the li
   config.rotations.max_positions = 110;
   const MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
   const Tensor x = random_values({2, 4, 6}, 3);
-  AttentionContext context;
-  context.causal = true;
+  AttentionContext context = causal_context();
   const Tensor y = layer(x, x, context);
   const auto at = [&](const std::vector<std::int32_t>& positions, const Shape& shape) {
     context.positions = ids_of(positions, shape);

@@ -1,7 +1,4 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
-
-#include <doctest/doctest.h>
 
 #include <cmath>
 

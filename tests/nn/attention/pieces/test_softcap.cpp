@@ -1,7 +1,5 @@
 #include <tapeformer/tests/nn/attention/multi_head_case.h>
 
-#include <doctest/doctest.h>
-
 using namespace tapeformer;
 
 TEST_CASE("scores are those of the formula") {
