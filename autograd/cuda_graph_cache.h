@@ -41,7 +41,7 @@ class CudaGraphCache {
   /// depends on. Inputs may be undefined.
   Tensor run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body);
 
-  /// Numbers of runs by their way.
+  /// The numbers of calls, by how they ran.
   struct Counts {
     Index run = 0;       ///< bodies that ran without a graph
     Index captured = 0;  ///< graphs captured

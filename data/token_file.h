@@ -16,8 +16,8 @@ namespace tapeformer {
 void read_ids(const OpenedFile<>& file, std::uint64_t from, Index id_bytes, Index count, std::int32_t* to);
 
 /// Token ids on disk. A read loads only the requested window, so that a file of any size takes constant
-/// memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
-/// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes per id (4), vocabulary (8),
+/// memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary fits, else
+/// 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes per id (4), vocabulary (8),
 /// number of ids (8), the tokenizer's fingerprint (8), checksum() of the ids' bytes (8), zeros (8), FNV-1a of
 /// these 56 bytes (8). Version 1 has zeros for the ids' checksum, and is read without it.
 class TokenFile {

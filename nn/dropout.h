@@ -32,7 +32,7 @@ class Dropout : public Module {
 };
 
 /// Gives each of the processes that train a model together its own masks; those of rank 0 are a single
-/// process'. Checkpoints hold rank 0's counts, so call this again after loading one.
+/// process's. Checkpoints hold rank 0's counts, so call this again after loading one.
 void separate_draws(Module& model, int rank);
 
 }  // namespace tapeformer

@@ -17,7 +17,7 @@ struct MuonConfig {
   double momentum = 0.95;
   bool nesterov = true;  ///< whether the gradient is added to the momentum once more, as Nesterov does
   double weight_decay = 0.1;
-  /// Root mean square to which an update is scaled, as 0.2 for AdamW's; 0 scales by max(1, rows /
+  /// Root mean square to which an update is scaled, about 0.2 for AdamW's; 0 scales by max(1, rows /
   /// columns)^(1/2).
   double update_rms = 0;
   double newton_schulz_steps = 5;

@@ -64,7 +64,7 @@ struct CommunicationTime {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  /// This process' number, from 0.
+  /// This process's number, from 0.
   int rank() const { return rank_; }
   /// The number of processes.
   int size() const { return size_; }

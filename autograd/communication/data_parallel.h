@@ -24,10 +24,16 @@ struct DataParallelConfig {
 
 /// Sums the gradients of processes that train one model, each on its part of every batch:
 ///
-///   DataParallel parallel(ranks, model.parameters(), config); AdamW optimizer(model.parameters());
-///   optimizer.set_shards(parallel); ... parallel.sum_during(tape);  // only in the last of several passes
-///   before a step tape.backward(loss, seed); parallel.finish(); optimizer.clipped_step(learning_rate, share,
-///   max_norm); parallel.gather_values(); optimizer.clear_gradients();
+///   DataParallel parallel(ranks, model.parameters(), config);
+///   AdamW optimizer(model.parameters());
+///   optimizer.set_shards(parallel);
+///   ...
+///   parallel.sum_during(tape);  // only in the last of several passes before a step
+///   tape.backward(loss, seed);
+///   parallel.finish();
+///   optimizer.clipped_step(learning_rate, share, max_norm);
+///   parallel.gather_values();
+///   optimizer.clear_gradients();
 ///
 /// Values and gradients become views into buckets: flat buffers in the order in which a backward pass
 /// usually finishes, the last parameter first, each sent as a whole. Every rank must record the same graph,

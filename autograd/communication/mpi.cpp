@@ -97,7 +97,7 @@ class MpiCommunicator : public Communicator {
     abort_code_ = code;
     order(aborts_);
     std::this_thread::sleep_for(kMostForAnswers);
-    _exit(code);  // in case MPI has not
+    _exit(code);  // in case MPI has not ended the process
   }
 
  protected:

@@ -11,8 +11,8 @@ namespace tapeformer {
 /// queued before it, and before those that are queued after its wait().
 ///
 /// A rank that waits longer than `limit_seconds` for the others (0: for ever), or in which NCCL fails, has
-/// failed for good: every later call, wait for the device, or work queued there throws CommunicationError,
-/// until the communicator and its operations are destroyed.
+/// failed for good: every later call, and every call that waits for the device or queues work there, throws
+/// CommunicationError, until the communicator and its operations are destroyed.
 /// Throws:  CommunicationError, on all ranks alike, if a rank has no GPU of its own, if its NCCL is missing,
 ///          older than 2.14 or not that of the others, or if the ranks do not meet in time
 std::shared_ptr<Communicator> nccl_communicator(std::shared_ptr<Communicator> processes, int device,

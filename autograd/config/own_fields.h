@@ -20,7 +20,7 @@ struct OwnField {
 /// The values that differ from their defaults.
 using OwnValues = std::map<std::string, double>;
 
-/// The default of a kind's field; none if it has no such field.
+/// The value of a kind's field, its default unless set; none if the kind has no such field.
 template <class Kind>
 std::optional<double> own_value(const Kind& kind, const OwnValues& values, const std::string& name) {
   for (const OwnField& own : kind.own) {

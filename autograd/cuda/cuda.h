@@ -36,7 +36,7 @@ void copy(int device, void* to, const void* from, std::size_t bytes);
 /// From one device to another.
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
 
-/// Fills with a value of any type; a bool is true unless the value is 0.
+/// Fills elements of any type. Here and in convert() a number becomes true unless it is 0, and a bool 0 or 1.
 void fill(int device, DType type, Index count, double value, void* to);
 void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count);
 
@@ -51,8 +51,8 @@ DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe);
 /// Reads host memory only; called wherever the library waits for a device or is about to queue more.
 void report_device_errors(int device);
-/// From now on every wait for the device, or work queued there, throws `failure`, since its memory is no
-/// longer valid; nullptr clears the failure. Any thread may call it.
+/// From now on every call that waits for the device, or queues work there, throws `failure`, since its
+/// memory is no longer valid; nullptr clears the failure. Any thread may call it.
 void set_failure(int device, std::exception_ptr failure);
 
 }  // namespace tapeformer::cuda

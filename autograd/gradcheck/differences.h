@@ -12,7 +12,7 @@ namespace tapeformer {
 
 /// A derivative by differences, and its uncertainty.
 struct NumericDerivative {
-  /// The derivative, and the largest difference from other steps' values.
+  /// The derivative, and an estimate of its error.
   double value = 0, uncertainty = 0;
 };
 

@@ -81,8 +81,8 @@ class AtomicFile {
 template <class E = DataError>
 void sync_to_disk(const std::string& path);
 
-/// Appends to a file, which it makes if there is none. After a failure or a kill, only a part of `text` may
-/// be there. Throws: DataError
+/// Appends to a file, which it makes if there is none. After a failure or a kill, only a prefix of `text`
+/// may be there. Throws: DataError
 void append_to_file(const std::string& path, std::string_view text);
 
 /// Replaces the file by the concatenated parts, by an AtomicFile. Throws: CheckpointError

@@ -16,7 +16,7 @@ TokenizerKind marian_pieces();
 /// The tokenizers of source and target in a folder of MarianMT: source.spm and target.spm cut texts;
 /// vocab.json, and target_vocab.json where tokenizer_config.json sets separate_vocabs, have the ids. Decoders
 /// start from `begin`, or from padding. Texts stay as they are: no punctuation is normalised.
-/// Throws:  DataError, CheckpointError naming the file, and settings of its that are not supported
+/// Throws:  DataError, CheckpointError naming the file, and unsupported settings of tokenizer_config.json
 std::pair<std::shared_ptr<const Tokenizer>, std::shared_ptr<const Tokenizer>> load_marian_tokenizers(
     const std::string& folder, std::optional<std::int32_t> begin = {});
 

@@ -15,8 +15,8 @@ namespace tapeformer {
 
 /// The batch for a model: inputs and targets, i32 [B, T], where a target of -1 does not count; prefix
 /// lengths, i32 [B], and starts and positions of documents, or undefined. For a model with a prefix, each row
-/// begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in 1 .. T -
-/// 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
+/// begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in
+/// 1 .. T - 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
 /// `document_end`, all rows become one row of documents: each row begins one, as does each token after an
 /// end, which is not a target itself. Uses the tensors of `batch` without a copy.
 Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
@@ -43,8 +43,8 @@ class LanguageMeasure {
   LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Index rows, Index length, std::uint64_t seed,
                   const HeadLossConfig& head, std::optional<std::int32_t> document_end = {});
 
-  /// Called before each batch; an exception from it ends the measurement. For a single process: others would
-  /// wait for its sums.
+  /// Called before each batch; an exception from it ends the measurement. Only for a single process: other
+  /// ranks would wait for its sums.
   using Check = std::function<void()>;
   /// The mean over the whole text, in adjacent windows; a token sees those before it in its window. Every
   /// token except the first is a target once; for a model with a prefix, only those after the prefix of

@@ -10,8 +10,8 @@
 
 namespace tapeformer {
 
-/// Seconds on a clock that never jumps, even if the time of day is changed. It does not count the time that
-/// the machine sleeps, or that a process is stopped that calls tell_clock_of_running().
+/// Seconds on a clock that never jumps, even if the time of day is changed. It does not count time for
+/// which the machine sleeps, or for which a process that calls tell_clock_of_running() is stopped.
 double now_seconds();
 /// For tests: makes now_seconds() return clock(), or the true time again if `clock` is empty.
 void set_clock(std::function<double()> clock);
@@ -30,7 +30,7 @@ inline std::string count_text(Index count) { return count_text(static_cast<doubl
 /// "1.5 GiB".
 std::string bytes_text(double bytes);
 
-/// Prints a text of format() on standard output.
+/// Prints the result of format() on standard output.
 template <class... Values>
 void print(std::string_view pattern, const Values&... values) {
   std::fputs(format(pattern, values...).c_str(), stdout);

@@ -13,7 +13,7 @@ namespace tapeformer {
 void first_rank_first(Communicator& ranks, const std::function<void()>& body);
 
 /// Divides the machine between its ranks: the threads, where several ranks may use the same processors and
-/// their number is not given, or the GPUs. Returns a note for the user, or nothing.
+/// the number of threads is not given, or the GPUs. Returns a note for the user, or nothing.
 std::string share_machine(Communicator& ranks, Compute& compute);
 
 /// Refuses ranks that were started with another command, version or data: `state` is a checkpoint's

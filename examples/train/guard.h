@@ -19,7 +19,7 @@ struct QueuedStep {
   double counted = 0;          // tokens of all ranks in that mean
   double mean_before = 0;      // mean of the earlier losses, once the guard has seen this one
   std::optional<bool> is_far;  // whether the loss is far above that
-  bool is_left_out = false;    // whether the update was, because of that
+  bool is_left_out = false;    // whether the update was left out because of that
 };
 
 /// Finds losses far above earlier ones, by the mean and the variance of about the last 50. The first 50 are

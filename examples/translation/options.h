@@ -19,8 +19,8 @@ struct PairFiles {
   bool empty() const { return pairs.empty() && source.empty() && target.empty(); }
   /// The name that messages use.
   const std::string& name() const { return pairs.empty() ? source : pairs; }
-  /// Throws: Error for a mixture of these; with `prefix` "validation-" the options are --validation-pairs
-  ///         and so on.
+  /// Throws: Error for pairs next to source and target, or only one of these two; with `prefix`
+  ///         "validation-" the options are --validation-pairs and so on.
   void check(const std::string& prefix = {}) const;
   /// Throws: DataError
   std::vector<TextPair> read(bool swap) const;

@@ -24,7 +24,7 @@ struct AttentionContext : AttentionMasks {
   /// For layers with value_residual: the values of this call's keys in the first layer, [B, S, G, E].
   Tensor first_values;
   /// For layers with shared_keys: the keys and values that another layer wrote to `new_kv`. With a cache,
-  /// they are in it already.
+  /// the layer reads everything that it attends to from there.
   KeyValueHeads shared;
   /// Receives this call's keys and values in the form that attention reads, for other layers.
   KeyValueHeads* new_kv = nullptr;

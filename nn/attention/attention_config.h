@@ -73,7 +73,8 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// It is for reading; make_attention() takes the original config.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// A copy of kind `name`. Fields that this kind uses and `name` does not get their defaults.
+  /// A copy of kind `name`. Fields of this kind that `name` does not use are reset to their
+  /// defaults.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }

@@ -27,8 +27,8 @@ template <class T>
 double highest_logit(const char* op, const T* logits, Index vocabulary);
 
 /// The `count` likeliest tokens, in no particular order, without those whose logit is minus infinity. Of
-/// equally likely tokens the first count as likelier. Either no logit is NaN or all are, and none is
-/// returned.
+/// equally likely tokens the first count as likelier. Either no logit or every logit may be NaN; in
+/// the latter case no token is returned.
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count);
 

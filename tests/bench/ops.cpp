@@ -2,7 +2,8 @@
 // line of JSON per case: median milliseconds of a call, GFLOP/s of its products, GB/s that it must read and
 // write, and its share of the bound: the least time that products at the machine's peak, or a sum over as
 // many bytes, would take, divided by the time. Operands stay where the call before left them, in the caches
-// if they fit. Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [CASE...]
+// if they fit.
+// Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [CASE...]
 //          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
 //          of --list
 //        bench ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]

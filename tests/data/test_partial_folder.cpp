@@ -33,7 +33,7 @@ TEST_CASE_FIXTURE(InFolder, "a folder is there whole, or not at all") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE_FIXTURE(InFolder, "a killed process' remains are removed, and other files are not") {
+TEST_CASE_FIXTURE(InFolder, "a killed process's remains are removed, and other files are not") {
   const std::string path = folder.file("made");
   fs::create_directory(path + ".partial");
   write_bytes(path + ".partial/a", "old");

@@ -121,7 +121,7 @@ TEST_CASE("begin and end tokens come before and after every document, if the tok
   CHECK(read_all(prepared(both, false).validation) == b);
 }
 
-TEST_CASE("a part cut within a document has the tokens of that document's begin or end alone") {
+TEST_CASE("a part cut within a document has a begin or end token only where the document begins or ends") {
   const TemporaryFolder folder;
   const LineTokenizer tokenizer(254, 255), plain;
   const auto prepared = [&](const TextSplit& parts) {

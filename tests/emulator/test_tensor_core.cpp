@@ -51,7 +51,7 @@ TEST_CASE("copies without a wait are discarded at the block's end") {
   CHECK(seen[0] == -1);
 }
 
-TEST_CASE("tensor cores read, and copies write, aligned rows") {
+TEST_CASE("rows of tensor cores and of asynchronous copies must be aligned") {
   alignas(16) const int from[8] = {};
   CHECK_THROWS_WITH_AS(
       launch("copy", 1, 1, 32,

@@ -38,7 +38,7 @@ TEST_CASE("a table says where things are and how many") {
   CHECK(all.tensors[1].shadow == nullptr);
 }
 
-TEST_CASE("for a parameter that ranks divide, it says where the process' own part is") {
+TEST_CASE("for a parameter that ranks divide, it says where the process's own part is") {
   OptimCase model(DType::f32);
   model.set_gradients(0);
   model.weight.set_shadow(DType::bf16);

@@ -68,7 +68,7 @@ TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients
   CHECK(state.tensors.size() == 5);
 }
 
-TEST_CASE("all ranks get the same bits, and a single process' values; dividing the work is refused") {
+TEST_CASE("all ranks get the same bits, and a single process's values; dividing the work is refused") {
   RanksRun run;
   run.to = 2;
   run.make = [](const RanksCase& model) { return std::make_unique<MuonAdamW>(model.parameters()); };

@@ -109,7 +109,7 @@ TEST_CASE("the first backward names parameters that visit() forgot") {
   CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
 }
 
-TEST_CASE("parameters that are frozen, in another optimizer, or in no optimized model are not reported") {
+TEST_CASE("parameters that are frozen, named, in another optimizer, or in no optimized model are accepted") {
   std::vector<std::unique_ptr<Sgd>> optimizers;
   const auto train = [&](const std::vector<Parameter>& some) {
     optimizers.push_back(std::make_unique<Sgd>(some));

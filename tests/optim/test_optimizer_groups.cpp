@@ -38,7 +38,7 @@ TEST_CASE("each group steps as its optimizer alone does, at its share of the lea
   CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
 }
 
-TEST_CASE("ranks that divide the work of groups get a single process' values, and save whole tensors") {
+TEST_CASE("ranks that divide the work of groups get a single process's values, and save whole tensors") {
   RanksRun run;
   run.to = 5;
   run.make = [](const RanksCase& model) {

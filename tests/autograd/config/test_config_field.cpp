@@ -27,7 +27,7 @@ struct Lamp {
 
 }  // namespace
 
-TEST_CASE("a configuration's fields have its values as text, and none where it is not set") {
+TEST_CASE("a configuration's fields have its values as text, and none where no value is set") {
   Lamp lamp;
   std::string texts;
   for (const ConfigField& field : fields_of(lamp)) texts += field.name + "=" + field.text() + ";";

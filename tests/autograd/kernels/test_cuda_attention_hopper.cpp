@@ -15,8 +15,8 @@ struct HopperCase {
   std::string ranges = "none";
 };
 
-/// With `lengths` some queries see nothing, with `gaps` unseen keys lie between
-/// seen ones; with `documents`, one after the other, whole tiles of queries see nothing.
+/// With `lengths` some queries see nothing, with `gaps` unseen keys lie between seen ones; with `documents`,
+/// one after the other, whole tiles of queries see nothing.
 AttentionCase case_of(const HopperCase& c, std::uint64_t seed) {
   Generator random(test_seed(seed));
   AttentionCase made = simple_case(c.B, c.T, c.S, c.H, c.G, c.D, c.E, random);

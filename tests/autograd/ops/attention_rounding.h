@@ -22,7 +22,8 @@ struct RoundedToBf16 {
 /// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum by which it is
 /// divided; sums over weights add up their errors and their own roundings. Rounding a factor to bf16
 /// moves each product by its share: an output by sum w |v|, for example. The kernels take the row's sum of
-/// weights times their gradients as dy y, so the error of y is that of it and of each score's gradient.
+/// weights times their gradients as dy y, so the error of y carries over to that sum, and
+/// with it to each score's gradient.
 inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                           const Tensor& seed, const AttentionOracle& exact, DType type,
                                           const Tensor& of_scores = {}, const RoundedToBf16& rounded = {},

@@ -123,7 +123,7 @@ TEST_CASE("heads are averaged, or get a panel each on one scale") {
   CHECK(count_of(panels, "class=\"legend\"") == 1);
 }
 
-TEST_CASE("labels and title hold any text; long ones are cut, and whole in the tooltip") {
+TEST_CASE("labels and title hold any bytes; long ones are cut, and whole in the tooltip") {
   const std::vector<std::pair<std::string, std::string>> shown = {
       {"<end> & \"it's\"", "&lt;end&gt; &amp; &quot;it&apos;s&quot;"},
       {"naïve – 猫 😀", "naïve – 猫 😀"},

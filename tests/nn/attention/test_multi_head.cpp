@@ -144,7 +144,7 @@ TEST_CASE("gqa has half as many heads of keys by default, or the next divisor, a
   CHECK(groups("mha", 8) == 8);
 }
 
-TEST_CASE("inputs of several widths need separate projections, and shared keys take no memory") {
+TEST_CASE("inputs of several widths need separate projections, and shared keys refuse cross-attention") {
   const auto refusal_of = [](const char* kind, const ChooseOptions& choose) {
     return message_of<Error>([&] { layer_config(kind, choose).check(); });
   };

@@ -77,7 +77,7 @@ TEST_CASE("half precision is rounded to the nearest, ties to even") {
   CHECK(to_half(-std::numeric_limits<float>::infinity()) == 0xfc00);
 }
 
-TEST_CASE_FIXTURE(InFolder, "models that cannot be written are refused, and leave nothing") {
+TEST_CASE_FIXTURE(InFolder, "values that half precision cannot hold are refused, and leave no file") {
   const std::string path = folder.file("it");
   const Tensor x = Tensor::full({2}, 1e5);
   const auto refusal = [&](const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {

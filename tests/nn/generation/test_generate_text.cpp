@@ -196,7 +196,7 @@ TEST_CASE("text that exceeds the model's positions or the cache is refused befor
   CHECK(generated(language_model(latent), prompt, greedy(5)).front().size() == 5);
 }
 
-TEST_CASE_FIXTURE(SingleThread, "bad numbers and empty prompts are refused") {
+TEST_CASE_FIXTURE(SingleThread, "bad numbers and prompts outside the vocabulary are refused") {
   const DecoderOnly model = plain_model();
   const auto message = [&](const TokenIds& prompt, const TextGenerationConfig& config) {
     return message_of<Error>([&] { generated(model, prompt, config); });

@@ -146,7 +146,7 @@ TEST_CASE_FIXTURE(SingleThread, "a language model of any kind, positions and opt
     CHECK(fields.count(field) == 1);
 }
 
-TEST_CASE_FIXTURE(SingleThread, "with caches, in portions, it sees none either") {
+TEST_CASE_FIXTURE(SingleThread, "with caches, in portions, a language model sees no later token") {
   for (const LanguageKind& kind : language_kinds()) {
     if (!can_cache(kind.attention)) continue;
     for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(SingleThread, "with caches, in portions, it sees none either")
   }
 }
 
-TEST_CASE_FIXTURE(SingleThread, "in single precision, over the kernels' tiles, it sees none either") {
+TEST_CASE_FIXTURE(SingleThread, "in f32, over the kernels' tiles, a language model sees no later token") {
   constexpr Index kLong = 67;
   for (const LanguageKind& kind : language_kinds()) {
     INFO(kind.name());

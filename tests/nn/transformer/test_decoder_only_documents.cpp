@@ -68,7 +68,7 @@ TEST_CASE("packed documents have the mean loss, and its gradients, of documents 
   }
 }
 
-TEST_CASE("so do they under each option of a model, or documents are refused") {
+TEST_CASE("packed documents have the same loss under each option of a model, or are refused") {
   for (const auto& variant : variants_of(language_config({"gqa", PositionKind::rotary}, 5))) {
     CAPTURE(variant.name);
     check_packed(variant.config);

@@ -125,7 +125,7 @@ TEST_CASE("pairs are the ranges written out") {
   CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
 }
 
-TEST_CASE("an additive mask hides only minus infinity; rows are seen by head and by group") {
+TEST_CASE("an additive mask hides pairs only at minus infinity; rows are seen by head and by group") {
   CHECK(!pairs_left_in(Tensor()).defined());
   CHECK(pairs_left_in(values({0, -3e38, kNan}, {3})).to_vector<bool>() == std::vector<bool>(3, true));
   const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});
