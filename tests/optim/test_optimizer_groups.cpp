@@ -54,6 +54,7 @@ TEST_CASE("ranks that divide the work of groups get a single process's values, a
     if (ranks.rank() == 0) moments.push_back(copy.tensors.at("adamw.first_moment.p1"));
   };
   const std::vector<Tensor> one = trained(1, run)[0];
+  REQUIRE(one.size() == 5);
   run.sharded = true;
   CHECK_BELOW(error_of(trained(3, run), one), 1e-12);
   CHECK_BELOW(relative_error(moments[1], moments[0]), 1e-12);

@@ -171,6 +171,7 @@ TEST_CASE("inputs that are not [B, T, C], and a memory that is missing, are refu
   for_all_kinds(
       [&](const Attention& layer, const char*) {
         const std::string message = message_of<ShapeError>([&] { layer(flat, flat); });
+        CHECK(message.find('[') == 0);
         CHECK(message.find("] inputs must be [B, T, C]; got query=f64[4,16]; try ") == message.find(']'));
       },
       true);

@@ -47,6 +47,7 @@ TEST_CASE("sizes that do not fit are refused by their names") {
   }
   CHECK(refused([](auto& c) { c.latent_width = 8; }) ==
         "[attention] latent_width is for mla; got attention=mha, latent_width=8; try latent_width=0");
+  CHECK(refused([](auto& c) { c.rotary_width = 8; }).find("[attention] rotary_width is for mla; got") == 0);
   CHECK(refused([](auto& c) { c.kind = "additive", c.rotary = true; }) ==
         "[attention] additive attention cannot rotate queries and keys by rotary positions; got "
         "attention=additive, rotary positions; try sinusoidal or learned ones");
