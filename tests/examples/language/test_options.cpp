@@ -199,7 +199,7 @@ TEST_CASE("fine-tuning has its model's sizes; other sizes are refused, except a 
   CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
 }
 
-TEST_CASE("a preset's numbers give way to options: small rates, contexts, an order") {
+TEST_CASE("options override a preset's values: small rates, contexts, an order") {
   for (const Preset& preset : language_presets()) {
     for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
              {"--learning-rate", "1e-6"},
