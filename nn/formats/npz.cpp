@@ -12,6 +12,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::string_view kNpy = "\x93NUMPY", kEnding = ".npy";
+constexpr std::uint64_t kMostZipBytes = 0xffffffff;  // of an archive that is written
 
 /// The text after `key` in the header of an array, up to `end`; empty if there is none.
 std::string value_after(std::string_view header, std::string_view key, char end) {

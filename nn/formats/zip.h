@@ -10,8 +10,6 @@
 // Archives without compression, as numpy.savez and torch.save write them.
 namespace tapeformer {
 
-/// The largest archive.
-constexpr std::uint64_t kMostZipBytes = 0xffffffff;
 constexpr std::string_view kZipLocal = "PK\3\4";    ///< begins the record before a file
 constexpr std::string_view kZipCentral = "PK\1\2";  ///< begins a record in the directory
 constexpr std::string_view kZipEnd = "PK\5\6";      ///< begins the record at the end
@@ -28,6 +26,7 @@ struct ZipEntry {
 std::uint32_t zip_sum(std::string_view bytes);
 
 /// The entries that the directory at the end of the archive lists, in its order; sums are not checked.
+/// Archives above 4 GiB are read too.
 /// Throws:  CheckpointError naming the entry that is compressed or damaged, not the archive
 /// Source:  PKWARE's APPNOTE.TXT
 std::vector<ZipEntry> zip_entries(const OpenedFile<CheckpointError>& archive);
