@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
@@ -16,9 +15,9 @@
 namespace tapeformer {
 namespace {
 
-/// True for biases of logits that a file does not have, which are zeros.
-bool may_lack(const SafetensorsFolder& files, const ForeignPart& part) {
-  return part.name == "final_logits_bias" && !files.contains(part.name);
+/// True for a tensor of zeros that the files lack.
+bool is_absent(const SafetensorsFolder& files, const TensorNames& names, const ForeignPart& part) {
+  return part.name == names.optional && !files.contains(part.name);
 }
 
 /// Makes a tied parameter read the first of its tensors that is in the files.
@@ -34,11 +33,12 @@ bool are_same(const SafetensorsFolder& files, const std::string& one, const std:
          std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-/// Transformers 5 writes that the heads of all T5 and mT5 are tied, and does not tie those that differ.
+/// Unties the head of a family whose weights decide.
 void untie_other_head(const SafetensorsFolder& files, FamilyModelOf<EncoderDecoderConfig>& model) {
-  const std::string head = "lm_head.weight", &embedding = model.family->names.shared_embedding;
+  const TensorNames& names = model.family->names;
+  const std::string head = names.weight("head.weight"), &embedding = names.shared_embedding;
   bool& is_tied = model.config.tie_target_head;
-  if (is_tied && ends_with(model.family->type, "t5") && files.contains(head) && files.contains(embedding))
+  if (is_tied && names.has(kTiedByWeights) && files.contains(head) && files.contains(embedding))
     is_tied = are_same(files, head, embedding);
 }
 void untie_other_head(const SafetensorsFolder&, const FamilyModelOf<DecoderOnlyConfig>&) {}
@@ -87,7 +87,7 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
     for (std::string& other : parameter.same) strip(other);
     choose_tied(files, parameter);
     for (const ForeignPart& part : parameter.parts)
-      if (!may_lack(files, part)) wanted.emplace_back(part.name, part.shape);
+      if (!is_absent(files, names, part)) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());
   }
   files.check_fit(wanted,
@@ -121,11 +121,12 @@ Model load_hugging_face(const std::string& folder) {
   auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   untie_other_head(files, found);
-  const auto sources = found_parameters(files, found.family->names, found.config);
+  const TensorNames& names = found.family->names;
+  const auto sources = found_parameters(files, names, found.config);
   Model model = limited_model<Model>(path, found.config, files);
   naming(files.path(), [&] {
     fill_parameters(model, sources, [&](const ForeignPart& part) {
-      return may_lack(files, part) ? Tensor::zeros(part.shape) : files.tensor(part.name);
+      return is_absent(files, names, part) ? Tensor::zeros(part.shape) : files.tensor(part.name);
     });
   });
   model.eval();

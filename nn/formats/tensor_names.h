@@ -12,11 +12,12 @@ namespace tapeformer {
 
 /// How another program stores its tensors; flags are joined by |.
 enum TensorForm : unsigned {
-  kAllBiases = 1,     ///< all norms and linear layers have biases, with zeros where ours have none
-  kTransposed = 2,    ///< matrices of linear layers are [in, out]
-  kInterleaved = 4,   ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, not (i, i + D/2)
-  kGainsLessOne = 8,  ///< gains of norms are stored less 1
-  kRows = 16,         ///< vectors are rows [1, N]
+  kAllBiases = 1,       ///< all norms and linear layers have biases, with zeros where ours have none
+  kTransposed = 2,      ///< matrices of linear layers are [in, out]
+  kInterleaved = 4,     ///< rotary positions rotate rows (2i, 2i + 1) of queries and keys, not (i, i + D/2)
+  kGainsLessOne = 8,    ///< gains of norms are stored less 1
+  kRows = 16,           ///< vectors are rows [1, N]
+  kTiedByWeights = 32,  ///< a head is tied only if its weights are the embedding's, whatever config.json says
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
@@ -36,6 +37,7 @@ struct TensorNames {
   Index unused_positions = 0;               ///< rows of tables of positions before the first used one
   Index first_layer = 0;                    ///< the number of the first layer
   std::string shared_embedding = {};        ///< of an encoder and its decoder, if it has a name of its own
+  std::string optional = {};                ///< a tensor that files may lack, which is zeros then
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
   /// The weight of a part outside the layers, "embedding" or "head".

@@ -10,7 +10,7 @@ namespace {
 
 // The sizes of records, without names.
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kMostComment = 0xffff;
-// Before the end of an archive above 4 GiB: a record with wide numbers, and another one with its offset.
+// Before the end of an archive above 4 GiB: a record with wide numbers, and one with its offset.
 constexpr std::size_t kWideEndBytes = 56, kLocatorBytes = 20;
 constexpr std::string_view kWideEnd = "PK\6\6", kLocator = "PK\6\7";
 constexpr std::uint64_t kIsWide = 0xffffffff;  // in place of a number that needs 64 bits

@@ -128,6 +128,7 @@ TensorNames bart_names() {
   names.list.push_back({"decoder.norm", {"model.decoder.layer_norm"}});
   names.list.push_back({"head.weight", {"lm_head.weight"}});
   names.list.push_back({"head.bias", {"final_logits_bias"}});
+  names.optional = "final_logits_bias";
   names.shared_embedding = "model.shared.weight";
   names.constants = {"encoder.version", "decoder.version"};  // of fairseq
   names.unused_positions = 2;  // in BART positions once began after padding's id

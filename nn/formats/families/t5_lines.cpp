@@ -109,6 +109,7 @@ TensorNames t5_names() {
   }
   names.list.push_back({"head.weight", {"lm_head.weight"}});
   names.shared_embedding = "shared.weight";
+  names.form = kTiedByWeights;  // in config.json of transformers 5 all heads are tied
   names.constants = {".EncDecAttention.relative_attention_bias.weight"};  // of the first models, never used
   return names;
 }
