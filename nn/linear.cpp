@@ -14,12 +14,30 @@ Linear::Linear(const LinearConfig& config, Generator& random)
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
-  return linear(x, weight_, bias_.defined() ? bias_.used() : Tensor(), activation_);
+  const Tensor bias = bias_.defined() ? bias_.used() : Tensor();
+  if (!is_adapted()) return linear(x, weight_, bias, activation_);
+  const Tensor y = linear(x, weight_, bias) + linear(linear(x, adapter_a_) * adapter_scale_, adapter_b_);
+  return activation_ ? unary(*activation_, y) : y;
+}
+
+void Linear::adapt(Index rank, double scale, Generator& random) {
+  const Tensor& weight = weight_.value();
+  adapter_a_ = Parameter(Tensor::empty({rank, weight.size(1)}));
+  torch_linear_default(adapter_a_, weight.size(1), random);
+  adapter_b_ = Parameter(Tensor::zeros({weight.size(0), rank}));
+  adapter_scale_ = scale;
+}
+
+Tensor Linear::whole_weight() const {
+  return is_adapted() ? weight_ + matmul(adapter_b_, adapter_a_) * adapter_scale_ : weight_.used();
 }
 
 void Linear::visit(ParameterVisitor& visitor) {
+  visitor.linear(*this);
   visitor.parameter("weight", weight_);
   visitor.parameter("bias", bias_);
+  visitor.parameter(kAdapterA, adapter_a_);
+  visitor.parameter(kAdapterB, adapter_b_);
 }
 
 }  // namespace tapeformer

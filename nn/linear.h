@@ -18,9 +18,13 @@ struct LinearConfig {
 /// Configuration of a product alone, without bias and activation.
 inline LinearConfig without_bias(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
 
-/// Affine map of the last axis.
-/// Math:    y = f(x weight^T + bias)
-/// Shapes:  x [..., inputs] -> y [..., outputs]; weight [outputs, inputs], bias [outputs]
+/// The names of an adapter's matrices in a Linear.
+constexpr const char *kAdapterA = "lora_a", *kAdapterB = "lora_b";
+
+/// Affine map of the last axis. With an adapter s B A is added to the weight, which stays as it is.
+/// Math:    y = f(x weight^T + bias), or with an adapter f(x weight^T + bias + s (x A^T) B^T)
+/// Shapes:  x [..., inputs] -> y [..., outputs]; weight [outputs, inputs], bias [outputs], A [r, inputs],
+///          B [outputs, r]
 /// Initial: weight and bias uniform in +-1/sqrt(inputs), PyTorch's default
 class Linear : public Module {
  public:
@@ -28,6 +32,12 @@ class Linear : public Module {
 
   Tensor operator()(const Tensor& x) const;
   void visit(ParameterVisitor& visitor) override;
+
+  /// Adds an adapter, or replaces it, with a new A and a B of zeros. Add it once the layer has its values.
+  void adapt(Index rank, double scale, Generator& random);
+  bool is_adapted() const { return adapter_a_.defined(); }
+  /// weight + s B A: the weight itself without an adapter.
+  Tensor whole_weight() const;
 
   /// [outputs, inputs].
   Parameter& weight() { return weight_; }
@@ -40,7 +50,8 @@ class Linear : public Module {
 
  private:
   std::optional<Unary> activation_;
-  Parameter weight_, bias_;
+  Parameter weight_, bias_, adapter_a_, adapter_b_;
+  double adapter_scale_ = 0;
 };
 
 }  // namespace tapeformer

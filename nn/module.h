@@ -6,6 +6,7 @@
 
 namespace tapeformer {
 
+class Linear;
 class Module;
 
 /// Walks a model's state by name. Override the functions that you need.
@@ -21,6 +22,8 @@ class ParameterVisitor {
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
   /// The mode of a layer that behaves differently in training, such as dropout.
   virtual void on_training_mode(bool& training);
+  /// A layer that may have an adapter, before its parameters.
+  virtual void on_linear(const std::string& path, Linear& layer);
   /// The numbers of rows of the matrices of a parameter that holds several, one below the other.
   virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
 
@@ -30,6 +33,7 @@ class ParameterVisitor {
   void buffer(const std::string& name, Tensor& member);
   void counter(const std::string& name, std::uint64_t& member);
   void training_mode(bool& member) { on_training_mode(member); }
+  void linear(Linear& self) { on_linear(prefix_.substr(0, prefix_.size() - 1), self); }
   void row_parts(const std::string& name, const std::vector<Index>& rows) { on_row_parts(path(name), rows); }
   void child(const std::string& name, Module& member);
   /// @}

@@ -53,6 +53,7 @@ void ExportOptions::add_to(const Command& command) {
   command.option("--format", format, joined(helps, ", or ")).one_of(names);
   command.option("--type", type, "of the matrices in a gguf file: f32, f16 or q8_0")
       .one_of({"f32", "f16", "q8_0"});
+  command.flag("--adapters", adapters, "of transformers: only the adapters of a run with --lora, for PEFT");
   add_average_option(command, average);
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
 }

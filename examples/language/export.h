@@ -11,6 +11,7 @@ namespace tapeformer {
 struct ExportOptions {
   std::string run, output, tokenizer_model, format = "transformers", type = "f16";
   Index average = 0;
+  bool adapters = false;  ///< write them alone, as PEFT does
 
   void add_to(const Command& command);
   /// Throws: Error naming an option that the format ignores

@@ -4,13 +4,27 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/peft.h>
 
 #include <cstdio>
 
 namespace tapeformer {
 namespace {
 
+void write_adapters(const ExportOptions& options) {
+  DecoderOnly model = DecoderOnly::load(options.run);
+  if (model.config().adapter.rank == 0)
+    throw Error(options.run + " has no adapters; train them with --lora, or leave out --adapters");
+  const RunFolder source(options.run);
+  if (options.average > 0) source.load_average(options.average, model);
+  PartialFolder folder(options.output, {"adapter_config.json", "adapter_model.safetensors"});
+  save_peft(folder.path(), model, options_of<LanguageOptions>(source).from);
+  folder.finish();
+  print("{}: adapter_config.json, adapter_model.safetensors\n", options.output);
+}
+
 void write_transformers(LanguageRun& run, const ExportOptions& options) {
+  if (options.adapters) return write_adapters(options);
   PartialFolder folder(options.output,
                        {"config.json", "model.safetensors", "tokenizer.json", kTokenizerFile,
                         "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt"});
@@ -41,7 +55,7 @@ void write_transformers(LanguageRun& run, const ExportOptions& options) {
 ExportFormat transformers_export() {
   return {transformers_format(),
           "a folder (" + family_titles("or") + ")",
-          {},
+          {"--adapters"},
           [](const Tokenizer&, Index) { return true; },
           write_transformers};
 }

@@ -239,6 +239,7 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--rotary-base"}, "with --window-rotary-base and a window in all layers");
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
+  refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   data.refuse_ignored(command);
   training.refuse_ignored(command);
 }

@@ -6,6 +6,7 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/peft.h>
 
 #include <nlohmann/json.hpp>
 
@@ -19,7 +20,18 @@ void check_folder(const std::string& folder) {
                    "a run folder of train_language_model, or a checkpoint folder of transformers");
 }
 
+/// The folder itself, or that of the model that its adapters are for.
+std::string base_of(const std::string& folder) {
+  const std::string base = peft_base(folder);
+  return base.empty() ? folder : base;
+}
+
 DecoderOnly load_model(const std::string& folder, Index average) {
+  if (const std::string base = base_of(folder); base != folder) {
+    DecoderOnly model = load_model(base, average);
+    apply_peft(folder, model);
+    return model;
+  }
   check_folder(folder);
   if (is_hugging_face(folder)) {
     if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
@@ -28,29 +40,34 @@ DecoderOnly load_model(const std::string& folder, Index average) {
   check_trained(folder);
   DecoderOnly model = DecoderOnly::load(folder);
   if (average > 0) RunFolder(folder).load_average(average, model);
-  return model;
+  return without_adapters(std::move(model));
 }
 
 }  // namespace
 
-DecoderOnlyConfig model_config_in(const std::string& folder) {
+DecoderOnlyConfig model_config_in(const std::string& asked) {
+  const std::string folder = base_of(asked);
   check_folder(folder);
   const std::string json = read_file(folder + "/config.json");
   try {
-    return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
+    DecoderOnlyConfig config =
+        is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
+    config.adapter = {};  // they are in the weights once these have been read
+    return config;
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder + "/config.json: " + error.what());
   }
 }
 
-std::optional<LanguageOptions> training_in(const std::string& folder) {
+std::optional<LanguageOptions> training_in(const std::string& asked) {
+  const std::string folder = base_of(asked);
   if (is_hugging_face(folder)) return {};
   return options_of<LanguageOptions>(RunFolder(folder));
 }
 
-LanguageRun LanguageRun::load(const std::string& folder, Index average, const std::string& tokenizer_path) {
-  const std::string& from = tokenizer_path.empty() ? folder : tokenizer_path;
-  LanguageRun run{load_model(folder, average), find_tokenizer(from)};
+LanguageRun LanguageRun::load(const std::string& asked, Index average, const std::string& tokenizer_path) {
+  const std::string folder = base_of(asked), &from = tokenizer_path.empty() ? folder : tokenizer_path;
+  LanguageRun run{load_model(asked, average), find_tokenizer(from)};
   const Index rows = run.model.config().vocabulary, tokens = run.tokenizer->vocabulary_size();
   if (tokens > rows)
     throw DataError(from, 0,
@@ -82,10 +99,9 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   config.residual_dropout = options.model.residual_dropout;
   config.feed_forward_dropout = options.model.feed_forward_dropout;
   config.prefix = options.model.prefix;  // a mask, which changes no weight
+  config.adapter = options.model.adapter;
   DecoderOnly model(config, random);
-  const auto weights = trained.named_parameters();
-  auto into = model.named_parameters();
-  for (std::size_t i = 0; i < into.size(); ++i) into[i].second.value().copy_from(weights[i].second.value());
+  copy_weights(trained, model);
   return model;
 }
 

@@ -8,6 +8,11 @@
 #include <filesystem>
 
 namespace tapeformer {
+namespace {
+
+bool is_of_adapters(const std::string& flag) { return flag.rfind("--lora", 0) == 0; }
+
+}  // namespace
 
 std::string flag_of(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
@@ -153,7 +158,7 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
   for (std::size_t i = 0; i < model.size(); ++i) {
     const std::string group = asked[i].group, flag = flag_of(asked[i].name);
     if ((group != "Model" && group != "Vocabulary") || flag == "--from") continue;
-    if (ends_with(flag, "dropout")) {
+    if (ends_with(flag, "dropout") || is_of_adapters(flag)) {
       model[i].set(asked[i].value());
     } else if (command.find(flag).given() && asked[i].value() != model[i].value()) {
       const std::string has = model[i].text();
@@ -161,6 +166,13 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
                          from, has.empty() ? "none" : has));
     }
   }
+}
+
+void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {
+  if (!has_base)
+    command.refuse({"--lora", "--lora-alpha", "--lora-layers"}, "without --from");
+  else if (!has_adapters)
+    command.refuse({"--lora-alpha", "--lora-layers"}, "without --lora");
 }
 
 void check_options(const FieldList& fields) {

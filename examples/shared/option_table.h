@@ -79,11 +79,14 @@ std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_js
                              const FieldList& fields);
 
 /// Turns `model`, the options of the model in the folder `from`, into those of a run that starts from it: its
-/// dropout rates become those in `asked`, a list of the same options.
+/// dropout rates and adapters become those in `asked`, a list of the same options.
 /// Throws: Error naming an option of the groups Model and Vocabulary that `command` was given and that
 ///         contradicts them
 void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,
                      const Command& command);
+
+/// Throws: Error naming a given option of adapters without effect
+void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters);
 
 /// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range, or an unknown name
 void check_options(const FieldList& fields);

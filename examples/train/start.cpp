@@ -28,8 +28,12 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   if (!note.empty()) progress.log(note);
   std::unique_ptr<TrainingTask> task;
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
-  if (const Index frozen = freeze(task->model().parameters(), task->options().freeze); frozen > 0)
-    progress.log(count_text(frozen) + " of the parameters are frozen");
+  const std::vector<Parameter> parameters = task->model().parameters();
+  freeze(parameters, task->options().freeze);
+  Index frozen = 0;
+  for (const Parameter& parameter : parameters)
+    frozen += parameter.trainable() ? 0 : parameter.value().elements();
+  if (frozen > 0) progress.log(count_text(frozen) + " of the parameters are frozen");
   Json state;
   task->save_state(state);
   state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";

@@ -178,6 +178,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
+  refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   training.refuse_ignored(command);
 }
 

@@ -164,6 +164,7 @@ TranslationRun TranslationRun::load(const std::string& folder, Index average,
     trained.search.beam = 5;
     trained.words.set_frame(trained.search);
     if (average > 0) run.load_average(average, trained.model);
+    trained.model = without_adapters(std::move(trained.model));
     return trained;
   } catch (const Json::exception& error) {
     throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));

@@ -128,10 +128,9 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
   vocabularies_ = from.words;
   EncoderDecoderConfig config = from.model.config();
   config.layer.dropout = options_.model.layer.dropout;
+  config.adapter = options_.model.adapter;
   make_batches_and_model(config, progress);
-  const auto weights = from.model.named_parameters();
-  auto into = model_->named_parameters();
-  for (std::size_t i = 0; i < into.size(); ++i) into[i].second.value().copy_from(weights[i].second.value());
+  copy_weights(from.model, *model_);
   progress.log(fine_tuning_text(options_.from, options_, fields_of(options_)) +
                changed_targets_text(*vocabularies_.target, corpus_.train));
 }

@@ -63,8 +63,8 @@ Tensor HeadProjections::project(Part part, const Tensor& x) const {
   if (matrix.weight().value().size(0) == part_widths_[part]) return matrix(x);
   Index from = 0;
   for (std::size_t before = shared; before < part; ++before) from += part_widths_[before];
-  const auto rows = [&](const Parameter& all) { return slice(all, 0, from, part_widths_[part]); };
-  return linear(x, rows(matrix.weight()), matrix.bias().defined() ? rows(matrix.bias()) : Tensor());
+  const auto rows = [&](const Tensor& all) { return slice(all, 0, from, part_widths_[part]); };
+  return linear(x, rows(matrix.whole_weight()), matrix.bias().defined() ? rows(matrix.bias()) : Tensor());
 }
 
 void HeadProjections::visit(ParameterVisitor& visitor) {

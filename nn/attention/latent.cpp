@@ -13,7 +13,7 @@ namespace {
 
 /// A weight [H N, M] as one matrix per head, [H, N, M].
 Tensor split_weight_heads(const Linear& layer, Index heads) {
-  const Tensor& weight = layer.weight();
+  const Tensor weight = layer.whole_weight();
   return reshape(weight, {heads, weight.size(0) / heads, weight.size(1)});
 }
 

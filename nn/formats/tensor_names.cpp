@@ -139,38 +139,54 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
   for (const auto& [name, parameter] : parameters) throw CheckpointError("has nothing for " + name);
 }
 
+bool reorders_heads(const TensorNames& names, const Layouts& layouts) {
+  return layouts.rotary && names.has(kInterleaved) == (*layouts.rotary == RotaryLayout::half_split);
+}
+
+TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
+                         const Tensor& ours) {
+  const bool reorders = reorders_heads(names, layouts);
+  TensorList parts;
+  Index from = 0;
+  for (const ForeignPart& part : parameter.parts) {
+    TensorList blocks;
+    for (const RowBlock& block : part.blocks) {
+      const Tensor rows = slice(ours, 0, from, block.rows);
+      blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, names.has(kInterleaved))
+                                                   : rows);
+      from += block.rows;
+    }
+    parts.push_back(blocks.size() == 1 ? blocks[0] : concat(blocks, 0));
+  }
+  return parts;
+}
+
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
                                                             Module& model) {
   const NoGradGuard pause;
   std::map<std::string, Parameter> parameters;
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   const DType type = parameters.begin()->second.value().dtype();
-  const bool to_pairs = names.has(kInterleaved),
-             reorders = layouts.rotary && to_pairs == (*layouts.rotary == RotaryLayout::half_split);
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const ForeignParameter& target : foreign_parameters(names, layouts)) {
     const auto ours = parameters.find(target.name);
     if (ours == parameters.end() && !ends_with(target.name, ".bias"))
       throw CheckpointError("the model has no " + target.name);
-    Index from = 0;
-    for (const ForeignPart& part : target.parts) {
-      if (ours == parameters.end()) {
+    if (ours == parameters.end()) {
+      for (const ForeignPart& part : target.parts)
         tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
-        continue;
-      }
-      TensorList blocks;
-      for (const RowBlock& block : part.blocks) {
-        const Tensor rows = slice(ours->second.value(), 0, from, block.rows);
-        blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, to_pairs) : rows);
-        from += block.rows;
-      }
-      Tensor theirs = blocks.size() == 1 ? blocks[0] : concat(blocks, 0);
+      continue;
+    }
+    const TensorList rows = rows_of_parts(names, layouts, target, ours->second.value());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const ForeignPart& part = target.parts[i];
+      Tensor theirs = rows[i];
       if (part.less != 0) theirs = theirs - part.less;
       if (part.transposed) theirs = transpose(theirs);
       if (part.unused > 0) theirs = concat({Tensor::zeros({part.unused, theirs.size(1)}, type), theirs}, 0);
       tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
     }
-    if (ours != parameters.end()) parameters.erase(ours);
+    parameters.erase(ours);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("nothing stands for " + name);
   return tensors;

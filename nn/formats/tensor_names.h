@@ -75,6 +75,11 @@ Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Throws:  CheckpointError naming a parameter that has no source
 void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
                      const std::function<Tensor(const ForeignPart& part)>& tensor_of);
+/// True if the rows of heads have another order in the format than in the model.
+bool reorders_heads(const TensorNames& names, const Layouts& layouts);
+/// The rows of one of our parameters part by part, in the other program's order.
+TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
+                         const Tensor& ours);
 /// All tensors of a model in the other program's form.
 /// Throws:  CheckpointError naming a parameter that only one of the two has
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,

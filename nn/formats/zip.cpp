@@ -23,7 +23,7 @@ std::string record_at(const OpenedFile<CheckpointError>& archive, std::uint64_t 
   return record;
 }
 
-/// Replaces those of `numbers` that need 64 bits by the ones in the extra fields of a record in the directory.
+/// Replaces those of `numbers` that need 64 bits by the ones in the extra fields of a directory record.
 void read_wide(const std::string& extra, std::initializer_list<std::uint64_t*> numbers) {
   for (std::size_t at = 0; at + 4 <= extra.size(); at += 4 + number_at<std::uint16_t>(extra, at + 2)) {
     if (number_at<std::uint16_t>(extra, at) != kWideField) continue;

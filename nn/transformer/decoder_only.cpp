@@ -59,6 +59,7 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
   if (config.tie_head) head_.weight() = input_.embedding().weight();
   parameters();  // gives every parameter its path, for error messages
   initialise(*this, config, random);
+  add_adapters(*this, config.adapter, random);
 }
 
 Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionContext& sequences,

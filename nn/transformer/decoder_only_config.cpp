@@ -183,6 +183,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("feed_forward_dropout", feed_forward_dropout,
         "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
   field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");
+  adapter.describe(field);
 }
 
 std::string DecoderOnlyConfig::to_json() const { return config_text("decoder_only", fields_of(*this)); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/adapter.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/nn/norm.h>
@@ -59,6 +60,8 @@ struct DecoderOnlyConfig {
   double feed_forward_dropout = 0;                     ///< after the activation
 
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
+
+  AdapterConfig adapter;  ///< of the linear layers; all else is frozen then
 
   /// F, with 0 replaced by its default.
   Index hidden_width() const;

@@ -142,6 +142,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& ra
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
   if (config.zero_init) zero_outputs(*this);
   parameters();  // gives every parameter its path, for error messages
+  add_adapters(*this, config.adapter, random);
 }
 
 Tensor EncoderDecoder::operator()(const Tensor& source, const Tensor& source_mask,

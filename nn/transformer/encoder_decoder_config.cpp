@@ -80,6 +80,7 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("head_scale", head_scale, kPositive);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
+  adapter.describe(field);
 }
 
 std::string EncoderDecoderConfig::to_json() const { return config_text("encoder_decoder", fields_of(*this)); }

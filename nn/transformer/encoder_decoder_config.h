@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/adapter.h>
 #include <tapeformer/nn/positions.h>
 #include <tapeformer/nn/transformer/transformer_layer.h>
 
@@ -25,6 +26,7 @@ struct EncoderDecoderConfig {
   double head_scale = 1;        ///< of the decoder's states, before the head
   double logit_softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
   bool zero_init = false;       ///< of the projections that write into the residual sum
+  AdapterConfig adapter;        ///< of the linear layers; all else is frozen then
 
   /// Configuration of the decoder's layers.
   TransformerLayerConfig decoder_layer() const;

@@ -14,6 +14,11 @@ Tensor Head::operator()(const Tensor& states) const {
   return softcap_ > 0 ? tapeformer::softcap(logits, softcap_) : logits;
 }
 
+void Head::visit(ParameterVisitor& visitor) {
+  visitor.parameter("weight", weight());
+  visitor.parameter("bias", bias());
+}
+
 Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
                  const CrossEntropyOptions& options, const HeadLossConfig& config) {
   const ProfilePart part("head");

@@ -21,6 +21,8 @@ class Head : public Linear {
   Head(const HeadConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& states) const;
+  /// As Linear's, but it never has an adapter.
+  void visit(ParameterVisitor& visitor) override;
   /// The bias; undefined without one.
   Tensor used_bias() const { return bias().defined() ? bias().used() : Tensor(); }
   /// The cap of the logits; 0 for none.

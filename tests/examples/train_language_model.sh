@@ -216,6 +216,36 @@ refuses "resuming an exported model" "no checkpoint" train --run "$work/exported
 check "an exported model is measured" grep -q exact "$work/out"
 train "$work/retuned" --from "$work/exported-llama" --corpus "$work/text" --steps 11 --warmup 2 --threads 2 --batch 4
 check "an exported model is fine-tuned" test $? = 0
+
+# --- adapters of an exported model ------------------------------------------------------------------------------------
+adapting=(--from "$work/exported-llama" --corpus "$work/text" --lora 2 --learning-rate 0.01 --steps 12 --checkpoint-every 6
+  --earlier-checkpoints 1 --warmup 2 --threads 2 --batch 4)
+train "$work/adapted" "${adapting[@]}"
+check "adapters are trained" test $? = 0
+check "it says how much is frozen" grep -q ' of the parameters are frozen' "$work/err"
+cp -r "$work/adapted" "$work/readapted"
+mv "$work/readapted/checkpoint-6.safetensors" "$work/readapted/checkpoint.safetensors"
+train "$work/readapted" --resume
+check "adapters that are resumed are those of the whole run" cmp "$work/adapted/weights.safetensors" "$work/readapted/weights.safetensors"
+"$program" export --run "$work/adapted" --output "$work/adapters" --adapters >"$work/out" 2>"$work/err"
+check "exporting adapters alone" test $? = 0 -a "$(ls "$work/adapters" | tr '\n' ' ')" = "adapter_config.json adapter_model.safetensors "
+"$program" export --run "$work/adapted" --output "$work/merged" >"$work/out" 2>"$work/err"
+check "exporting a model with its adapters" test -s "$work/merged/model.safetensors"
+generate "$work/adapted" --prompt 'The cat' --greedy --max-tokens 20 >"$work/ours"
+for model in adapters merged; do
+  generate "$work/$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
+  check "$model write the same" cmp "$work/ours" "$work/theirs"
+done
+generate "$work/exported-llama" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
+check "the model without adapters does not" test "$(cat "$work/ours")" != "$(cat "$work/theirs")"
+train "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 --lora-layers '*.up'
+check "a model with adapters is adapted again" test $? = 0
+refuses "adapters without a model" "--lora has no effect without --from" train --run "$work/new" --lora 2
+refuses "adapters of no layer" "must match a linear layer; got head" train --run "$work/new" "${adapting[@]}" --lora-layers head
+refuses "the scale of no adapters" "--lora-alpha has no effect without --lora" \
+  train --run "$work/new" --from "$work/exported-llama" --corpus "$work/text" --lora-alpha 3
+refuses "exporting adapters that are not there" "has no adapters" export --run "$work/llama" --output "$work/new" --adapters
+
 rm -f "$work/exported-bpe/merges.txt"
 refuses "a folder without a tokenizer" "has no tokenizer.*--tokenizer-model" generate --run "$work/exported-bpe" --prompt a
 generate "$work/exported-bpe" --prompt 'The cat' --greedy --max-tokens 20 --tokenizer-model "$work/moved" >"$work/theirs"

@@ -13,7 +13,7 @@ import sys
 import torch
 
 NAMES = ("ops", "attention", "layers", "train", "additive", "decoder_only", "differential", "fused", "grouped_latent",
-         "hugging_face", "linear_attention", "modifiers", "muon", "sampling", "translation")
+         "hugging_face", "linear_attention", "modifiers", "muon", "peft", "sampling", "translation")
 
 if __name__ == "__main__":
     names = sys.argv[1:] or NAMES

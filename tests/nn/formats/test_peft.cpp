@@ -1,0 +1,131 @@
+#include <tapeformer/nn/formats/peft.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/nn/formats/hugging_face_folder.h>
+
+#include <nlohmann/json.hpp>
+
+using namespace tapeformer;
+
+namespace {
+
+std::string adapters_of(const std::string& name) {
+  return TAPEFORMER_SOURCE_DIR "/tests/golden/peft/" + name;
+}
+
+/// A model of transformers with adapters of ours.
+DecoderOnly adapted(const std::string& name, const AdapterConfig& adapter) {
+  DecoderOnly base = load_hugging_face(folder_of(name));
+  DecoderOnlyConfig config = base.config();
+  config.adapter = adapter;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  copy_weights(base, model);
+  return model;
+}
+
+void randomise_adapters(DecoderOnly& model) {
+  Generator random(test_seed(2));
+  for (auto& [name, parameter] : model.named_parameters())
+    if (is_of_adapter(name)) random.fill_normal(parameter.value(), 0, 0.5);
+}
+
+/// The message that refuses GPT-2's adapters with these fields in their configuration.
+std::string refusal(const nlohmann::json& fields) {
+  const TemporaryFolder folder;
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+    write_bytes(folder.file(name), read_bytes(adapters_of("gpt2") + "/" + name));
+  auto config = nlohmann::json::parse(read_bytes(folder.file("adapter_config.json")));
+  config.update(fields);
+  write_bytes(folder.file("adapter_config.json"), config.dump());
+  const std::string path = folder.file(""), said = message_of<CheckpointError>([&] {
+                                              DecoderOnly model = load_hugging_face(folder_of("gpt2"));
+                                              apply_peft(path, model);
+                                            });
+  return said.substr(std::min(said.size(), said.rfind(".json: ") + 7));
+}
+
+}  // namespace
+
+TEST_CASE("logits with adapters are those of PEFT") {
+  const Golden golden("peft");
+  for (const std::string name : {"gpt2", "llama"}) {
+    INFO(name);
+    DecoderOnly model = load_hugging_face(folder_of(name));
+    model.to(DType::f64);
+    apply_peft(adapters_of(name), model);
+    CHECK_BELOW(absolute_error(model(golden.tensor(name, "ids")), golden.tensor(name, "logits")), 1e-12);
+  }
+}
+
+TEST_CASE("ten losses of training adapters are those of PEFT") {
+  const Golden golden("peft");
+  const Tensor batches = golden.tensor("gpt2", "batches");
+  const Index B = batches.size(1), T = batches.size(2) - 1;
+  const auto tokens = [&](Index step, Index first) {
+    return reshape(slice(slice(batches, 0, step, 1), 2, first, T), {B, T});
+  };
+  const SafetensorsFile file = SafetensorsFile::open(adapters_of("gpt2") + "/adapter_model.safetensors");
+  for (const DType type : {DType::f64, DType::f32}) {
+    DecoderOnly model = adapted("gpt2", {3, 5, {"*"}});
+    for (auto& [name, parameter] : model.named_parameters()) {
+      if (!is_of_adapter(name)) continue;
+      std::string theirs = "base_model.model.transformer.h." + name.substr(7);
+      for (const auto& [ours, other] :
+           {std::pair("attention.query_key_value", "attn.c_attn"),
+            std::pair("attention.output", "attn.c_proj"), std::pair("feed_forward.up", "mlp.c_fc"),
+            std::pair("feed_forward.down", "mlp.c_proj"), std::pair(kAdapterA, "lora_A.weight"),
+            std::pair(kAdapterB, "lora_B.weight")})
+        if (const std::size_t at = theirs.find(ours); at != theirs.npos)
+          theirs.replace(at, std::string(ours).size(), other);
+      parameter.value().copy_from(file.tensor(theirs));
+    }
+    model.to(type);
+    check_fine_tuning(golden, "gpt2", model,
+                      [&](Index step) { return model.loss(tokens(step, 0), tokens(step, 1)); });
+  }
+}
+
+TEST_CASE("adapters that are written and read again change a model as they did") {
+  for (const std::string name : {"gpt2", "llama", "qwen3", "gemma3"}) {
+    INFO(name);
+    DecoderOnly model = adapted(name, {2, 3, {"*.attention.*", "*.up"}});
+    randomise_adapters(model);
+    const Export written("peft_" + name);
+    save_peft(written.folder, model, folder_of(name));
+    CHECK(peft_base(written.folder) == folder_of(name));
+    DecoderOnly base = load_hugging_face(folder_of(name));
+    apply_peft(written.folder, base);
+    const auto merged = without_adapters(std::move(model)).named_parameters();
+    const auto read = base.named_parameters();
+    REQUIRE(read.size() == merged.size());
+    for (std::size_t i = 0; i < read.size(); ++i)  // roundings of a product of two terms, and of the sum
+      CHECK(absolute_error(read[i].second.value(), merged[i].second.value()) < 1e-5);
+  }
+}
+
+TEST_CASE("settings of adapters that change the arithmetic are refused by name and value") {
+  CHECK(refusal({{"use_dora", true}}) == "use_dora = true changes the arithmetic and is not implemented");
+  CHECK(refusal({{"peft_type", "IA3"}}).find("peft_type = \"IA3\" changes") == 0);
+  CHECK(refusal({{"init_lora_weights", "pissa"}}).find("init_lora_weights = \"pissa\" changes") == 0);
+  CHECK(refusal({{"rank_pattern", {{"c_attn", 4}}}}).find("rank_pattern = ") == 0);
+  CHECK(refusal({{"modules_to_save", {"lm_head"}}}).find("modules_to_save = ") == 0);
+  CHECK(refusal({{"lora_beta", 3}}).find("lora_beta") == 0);
+  CHECK(refusal({{"init_lora_weights", "gaussian"}}) == "nothing was thrown");
+}
+
+TEST_CASE("adapters of another model, or of one that is not here, are refused by name") {
+  DecoderOnly llama = load_hugging_face(folder_of("llama"));
+  CHECK(message_of<CheckpointError>([&] { apply_peft(adapters_of("gpt2"), llama); })
+            .find("has base_model.model.transformer.h.0.attn.c_attn.lora_A.weight, which the model has no "
+                  "place for") != std::string::npos);
+  DecoderOnly equal = load_hugging_face(folder_of("llama_equal_heads"));
+  CHECK(message_of<CheckpointError>([&] {
+          apply_peft(adapters_of("llama"), equal);
+        }).find("the adapter of model.layers.0.self_attn.") != std::string::npos);
+  CHECK(peft_base(folder_of("gpt2")).empty());
+  const TemporaryFolder folder;
+  write_bytes(folder.file("adapter_config.json"), R"({"base_model_name_or_path": "meta/llama"})");
+  CHECK(message_of<CheckpointError>([&] {
+          peft_base(folder.file(""));
+        }).find("base_model_name_or_path = meta/llama is not a folder of a model here") != std::string::npos);
+}
