@@ -271,8 +271,10 @@ int start(const RunFolder& folder, const TrainingControl& control, TranslationOp
   options.training.adapt(command);
   options.check();
   options.refuse_ignored(command);
+  const std::string chosen = options.from.empty() ? choose_by_size(options, command) : "";
   make_absolute(fields_of(options));
   return start_training(folder, control, [&](const Json*, Progress& progress) {
+    if (!chosen.empty()) progress.log("for so few pairs: " + chosen);
     return std::make_unique<TranslationTask>(options, progress);
   });
 }

@@ -12,6 +12,13 @@ namespace {
 
 bool is_of_adapters(const std::string& flag) { return flag.rfind("--lora", 0) == 0; }
 
+/// "--dropout 0.3 --vocabulary 2000" for these values.
+std::string options_text(const Json& options) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : options.items()) texts.push_back(flag_of(name) + " " + value.dump());
+  return joined(texts, " ");
+}
+
 }  // namespace
 
 std::string flag_of(std::string name) {
@@ -46,9 +53,24 @@ std::string preset_named_in(int argc, const char* const* argv) {
 std::string presets_text(const std::vector<Preset>& presets,
                          const std::function<std::string(const Preset&)>& further) {
   std::string text = "Presets set the defaults; every option overrides its own:";
-  for (const Preset& preset : presets)
+  for (const Preset& preset : presets) {
     text += std::string("\n  ") + preset.name + ": " + preset.about + (further ? further(preset) : "");
+    for (const SizeDefaults& row : preset.by_size)
+      text += format("\n    at most {}: {}", row.most, options_text(parse_json(row.options)));
+  }
   return text;
+}
+
+std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size, const Command& command) {
+  for (const SizeDefaults& row : preset.by_size) {
+    if (size > row.most) continue;
+    Json chosen = Json::object();
+    for (const auto& [name, value] : parse_json(row.options).items())
+      if (!command.find(flag_of(name)).given()) chosen[name] = value;
+    read_options(chosen, std::move(fields));
+    return options_text(chosen);
+  }
+  return {};
 }
 
 void add_options(const Command& command, FieldList&& fields) {

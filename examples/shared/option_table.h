@@ -18,11 +18,18 @@ inline void require(bool holds, const std::string& rule) {
 /// A flag that is the negation of `member`.
 Property negated(bool& member);
 
+/// Defaults for small texts, as JSON.
+struct SizeDefaults {
+  Index most;  ///< the largest number of examples that they are for
+  const char* options;
+};
+
 /// Named defaults for the options of a run; every option can still be given.
 struct Preset {
   const char* name;
-  const char* about;                 ///< one line for --help
-  std::vector<const char*> options;  ///< values unlike the options' own defaults, as JSON, in order
+  const char* about;                       ///< one line for --help
+  std::vector<const char*> options;        ///< values unlike the options' own defaults, as JSON, in order
+  std::vector<SizeDefaults> by_size = {};  ///< from small to large; the first that is large enough counts
 };
 
 /// Throws: Error that lists the presets' names.
@@ -34,6 +41,10 @@ std::string preset_named_in(int argc, const char* const* argv);
 /// A paragraph for --help; `further` adds a text to each preset.
 std::string presets_text(const std::vector<Preset>& presets,
                          const std::function<std::string(const Preset&)>& further = {});
+
+/// Sets the preset's defaults for a text of `size` examples, except options that `command` was given. Returns
+/// them for the log: "--dropout 0.3 --vocabulary 2000"; empty if there are none.
+std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size, const Command& command);
 
 /// A flag for every option of type bool, and an option with a value for the others, or with any number for
 /// lists.

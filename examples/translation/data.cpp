@@ -94,6 +94,14 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
   return split;
 }
 
+std::string choose_by_size(TranslationOptions& options, const Command& command) {
+  const Preset& preset = preset_named(translation_presets(), options.preset);
+  if (preset.by_size.empty()) return {};
+  std::string report;
+  const auto pairs = static_cast<Index>(load_corpus(options, report).train.size());
+  return choose_by_size(fields_of(options), preset, pairs, command);
+}
+
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
   const TokenizerKind& kind = tokenizer_kind(sentence_tokenizers(), options.tokenizer_kind());
   const auto make = [&](const std::string& model, bool sources, bool targets) {

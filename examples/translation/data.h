@@ -49,6 +49,9 @@ struct Vocabularies {
 /// Throws: DataError
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 
+/// choose_by_size() of option_table.h for the number of pairs to train on. Throws: DataError
+std::string choose_by_size(TranslationOptions& options, const Command& command);
+
 /// Trains or loads the vocabularies. Throws: DataError
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 

@@ -117,3 +117,23 @@ TEST_CASE_TEMPLATE("settings that differ from those of the original run are name
   for (const char* part : {"dropout 0", " (0.05)", "--optimizer \"adamw\" (\"muon\")"})
     CHECK(text.find(part) != std::string::npos);
 }
+
+TEST_CASE("small texts have defaults of their own, except for options that are given") {
+  const Preset preset = {
+      "p", "", {}, {{10, R"({"dropout": 0.4, "vocabulary": 1000})"}, {100, R"({"dropout": 0.3})"}}};
+  const auto chosen = [&](Index size, const std::vector<std::string>& arguments) {
+    TranslationOptions options;
+    const CommandLine line;
+    options.add_to(line);
+    read(line, arguments);
+    const std::string text = choose_by_size(fields_of(options), preset, size, line);
+    return format("{}; {} {}", text, options.model.layer.dropout, options.vocabulary);
+  };
+  CHECK(chosen(10, {}) == "--dropout 0.4 --vocabulary 1000; 0.4 1000");
+  CHECK(chosen(11, {}) == "--dropout 0.3; 0.3 8000");
+  CHECK(chosen(101, {}) == "; 0.1 8000");
+  CHECK(chosen(10, {"--dropout", "0.1"}) == "--vocabulary 1000; 0.1 1000");
+  CHECK(presets_text({preset}).find(
+            "at most 10: --dropout 0.4 --vocabulary 1000\n    at most 100: --dropout 0.3") !=
+        std::string::npos);
+}

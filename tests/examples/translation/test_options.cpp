@@ -1,7 +1,10 @@
-#include <tapeformer/examples/translation/options.h>
+#include <tapeformer/examples/translation/data.h>
 #include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 
 #include <nlohmann/json.hpp>
+
+#include <fstream>
 
 using namespace tapeformer;
 
@@ -41,6 +44,27 @@ TEST_CASE("every preset is accepted as it stands, and options override it") {
   CHECK(
       refusal({"--preset", "huge"}).find("--preset must be one of built-in, quickstart, translation-tiny") ==
       0);
+}
+
+TEST_CASE("a preset chooses by the number of pairs to train on, and all its choices are accepted") {
+  const TemporaryFolder folder;
+  std::ofstream text(folder.file("pairs.tsv"));
+  for (int i = 0; i < 40; ++i) text << i << " cats\t" << i << " chats\n";
+  text.close();
+  TranslationOptions options("translation-tiny");
+  options.text.pairs = folder.file("pairs.tsv");
+  const CommandLine line;
+  options.add_to(line);
+  CHECK(choose_by_size(options, line).find("--dropout ") == 0);
+  CHECK(options.model.layer.dropout > TranslationOptions("translation-tiny").model.layer.dropout);
+  TranslationOptions built_in;
+  CHECK(choose_by_size(built_in, line).empty());
+  for (const Preset& preset : translation_presets())
+    for (const SizeDefaults& row : preset.by_size) {
+      TranslationOptions chosen(preset.name);
+      read_options(nlohmann::ordered_json::parse(row.options), fields_of(chosen));
+      CHECK_NOTHROW(chosen.check());
+    }
 }
 
 TEST_CASE("each kind of attention is a flag away, and reaches the model") {
