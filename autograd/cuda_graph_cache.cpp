@@ -311,7 +311,7 @@ const std::uint64_t* moved_when_replayed(const std::uint64_t& counter) {
     const auto found = std::find(counters.begin(), counters.end(), &counter);
     if (found != counters.end()) return movable->moves + (found - counters.begin());
   }
-  throw cuda::NotCapturable("[cuda] a graph cannot hold draws of a layer that is not the model's");
+  throw cuda::NotCapturable("[cuda] a graph cannot hold random draws of a layer outside the model");
 }
 
 }  // namespace tapeformer

@@ -15,7 +15,7 @@ Device Device::named(const std::string& name) {
   if (name == "auto") return count > 0 ? cuda(0) : cpu();
   const std::string number = name == "cuda" ? "0" : name.rfind("cuda:", 0) == 0 ? name.substr(5) : "";
   if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos) {
-    throw DeviceError(format("[device] a device is cpu, cuda, cuda:N or auto; got {}; try cpu", name));
+    throw DeviceError(format("[device] a device must be cpu, cuda, cuda:N or auto; got {}; try cpu", name));
   }
   const int index = std::stoi(number);
   if (index >= count) {

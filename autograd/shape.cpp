@@ -27,14 +27,15 @@ void Shape::set(int axis, Index size) {
 }
 
 void Shape::check_size(int axis, Index size) const {
-  if (size < 0) throw ShapeError(format("[shape] sizes are not negative; got {}", size));
+  if (size < 0) throw ShapeError(format("[shape] sizes must not be negative; got {}", size));
   Index bytes = 8;  // the largest element
   for (int other = 0; other < rank_; ++other) {
     if (other != axis) bytes *= std::max<Index>(sizes_[static_cast<std::size_t>(other)], 1);
   }
   if (__builtin_mul_overflow(bytes, std::max<Index>(size, 1), &bytes)) {
-    throw ShapeError(format("[shape] a tensor has less than 2^60 elements; got size {} for axis {} of {}",
-                            size, axis, text()));
+    throw ShapeError(
+        format("[shape] a tensor must have fewer than 2^60 elements; got size {} for axis {} of {}", size,
+               axis, text()));
   }
 }
 

@@ -202,10 +202,10 @@ class Pool {
   void* map(std::size_t bytes) {
     void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) {
-      throw DeviceError(format(
-          "[memory] the system has no {} MiB left; held={} MiB; try a smaller batch, a narrower model or "
-          "a higher limit",
-          bytes >> 20, statistics_.held_bytes >> 20));
+      throw DeviceError(
+          format("[memory] the system does not have {} MiB left; held={} MiB; try a smaller batch, a "
+                 "narrower model or a higher limit",
+                 bytes >> 20, statistics_.held_bytes >> 20));
     }
     if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
     statistics_.held_bytes += static_cast<std::int64_t>(bytes);

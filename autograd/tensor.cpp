@@ -127,8 +127,8 @@ Tensor Tensor::to(Device there) const {
 
 Tensor Tensor::alias(const Shape& shape) const {
   if (shape.elements() != elements()) {
-    throw ShapeError(
-        format("[reshape] the number of elements must stay; got x={}, shape={}", describe(), shape.text()));
+    throw ShapeError(format("[reshape] the number of elements must stay the same; got x={}, shape={}",
+                            describe(), shape.text()));
   }
   return adopt(checked().storage, shape, dtype());
 }
@@ -185,7 +185,7 @@ void Tensor::require_dtype(DType type) const {
 void Tensor::require_host_readable() const {
   require_memory(*this);
   if (!device().is_cuda()) return;
-  cuda::refuse_in_capture("the host's look at a tensor");
+  cuda::refuse_in_capture("a read of a tensor by the host");
   if (cuda::is_host_readable()) return;
   throw DeviceError(
       format("[data] the elements must be in the CPU's memory; got x={} on {}; try to(Device::cpu()), "

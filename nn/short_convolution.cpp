@@ -12,8 +12,9 @@ Tensor ConvolutionCache::extended(const Tensor& x, Index past) {
   const Shape shape{x.size(0), past, x.size(2)};
   const bool fits = held_.defined() && held_.shape() == shape && held_.dtype() == x.dtype();
   if (!starts_ && !fits)
-    throw ShapeError("[short_convolution] tokens must follow those of as many rows and columns; got x=" +
-                     x.describe() + " after " + held_.describe() + "; try reorder() or clear()");
+    throw ShapeError(
+        "[short_convolution] tokens must have the rows and columns of those before them; got x=" +
+        x.describe() + " after " + held_.describe() + "; try reorder() or clear()");
   if (starts_ && !fits) held_ = Tensor::empty(shape, x.dtype(), x.device());
   const Tensor all = starts_ ? pad(x, 1, past, past + x.size(1)) : concat({held_, x}, 1);
   held_.copy_from(slice(all, 1, x.size(1), past));

@@ -51,9 +51,9 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> ranks, const std::vecto
                            const DataParallelConfig& config)
     : ranks_(std::move(ranks)), is_sharded_(config.shard_optimizer && ranks_->size() > 1) {
   if (config.bucket_bytes <= 0) {
-    throw Error(
-        format("[data_parallel] a bucket must have bytes; got bucket_bytes={}; try the default, 25 MiB",
-               config.bucket_bytes));
+    throw Error(format(
+        "[data_parallel] a bucket's size must be positive; got bucket_bytes={}; try the default, 25 MiB",
+        config.bucket_bytes));
   }
   if (ranks_->size() == 1) return;
   Index bytes = 0;
@@ -68,7 +68,8 @@ void DataParallel::add(const Parameter& parameter, Index bucket_bytes) {
   const Tensor& value = parameter.value();
   const DType type = value.dtype();
   if (holds(parameter))
-    throw Error(format("[data_parallel] each parameter is given once; got {} twice", value.describe()));
+    throw Error(
+        format("[data_parallel] a parameter must be given only once; got {} twice", value.describe()));
   if (type != DType::f32 && type != DType::f64) {
     throw DTypeError(
         format("[data_parallel] parameters must be f32 or f64; got {}; try f32 with set_shadow(DType::bf16)",

@@ -103,11 +103,11 @@ class MpiCommunicator : public Communicator {
  protected:
   Communication start(const Request& request) override {
     if (request.x.device().is_cuda()) {
-      throw DeviceError(format("[{}] MPI sends tensors of the CPU; got x={}; try nccl_communicator()",
+      throw DeviceError(format("[{}] MPI sends CPU tensors only; got x={}; try nccl_communicator()",
                                name_of(request.collective), request.x.describe()));
     }
     if (request.x.elements() > std::numeric_limits<int>::max()) {
-      throw ShapeError(format("[{}] MPI counts to 2^31 - 1 elements; got x={}; try several parts",
+      throw ShapeError(format("[{}] MPI sends at most 2^31 - 1 elements at once; got x={}; try several parts",
                               name_of(request.collective), request.x.describe()));
     }
     auto operation = std::make_shared<Operation>(*this, request);
@@ -198,10 +198,10 @@ class MpiCommunicator : public Communicator {
       int length = 0;
       MPI_Get_library_version(version.data(), &length);
       MPI_Finalize();
-      throw CommunicationError(format(
-          "[join_launch] the launcher has started {} processes, and MPI knows of {}: it is the launcher of "
-          "another MPI; try that of {:.40}",
-          launched, found, std::string(version.data(), std::strcspn(version.data(), ","))));
+      throw CommunicationError(
+          format("[join_launch] the launcher has started {} processes, but MPI knows of {}: the launcher "
+                 "belongs to another MPI; try that of {:.40}",
+                 launched, found, std::string(version.data(), std::strcspn(version.data(), ","))));
     }
     // Names of machines, padded to one length.
     constexpr int kLength = 64;
@@ -274,14 +274,14 @@ class MpiCommunicator : public Communicator {
         if (done == 0) continue;
         --left;
         if (places[at].operation < place_.operation)
-          late += format("; {} has not come to it and is at step {}", name(rank), places[at].step);
+          late += format("; {} has not reached it and is at step {}", name(rank), places[at].step);
       }
       std::this_thread::sleep_for(kPause);
     }
     for (int rank = 0; rank < size(); ++rank)
       if (answers[static_cast<std::size_t>(rank)] != MPI_REQUEST_NULL)
         late += format("; {} does not answer", name(rank));
-    if (late.empty()) late = "; all ranks have come to it: the network may be down";
+    if (late.empty()) late = "; all ranks have reached it: the network may be down";
     return format("[{}] has waited for {} s at step {}{}", doing, limit, step_.load(), late);
   }
 

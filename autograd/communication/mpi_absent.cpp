@@ -7,10 +7,10 @@ namespace tapeformer {
 
 std::shared_ptr<Communicator> join_launch() {
   if (launched_rank().size > 1) {
-    throw CommunicationError(format(
-        "[join_launch] a launcher has started {} processes, and this build has no MPI; try configuring "
-        "with -DTAPEFORMER_MPI=ON, or start the program without the launcher",
-        launched_rank().size));
+    throw CommunicationError(
+        format("[join_launch] a launcher has started {} processes, but this build has no MPI; try "
+               "configuring with -DTAPEFORMER_MPI=ON, or start the program without the launcher",
+               launched_rank().size));
   }
   static const std::shared_ptr<Communicator> alone = communicator_alone();
   return alone;

@@ -19,7 +19,7 @@ double seconds_since(Clock::time_point begin) {
 
 /// The remedy for a result of NCCL, whose own text for full shared memory is that a system call has failed.
 std::string remedy(ncclResult_t result) {
-  if (result == ncclRemoteError) return "another rank has ended, see what it says";
+  if (result == ncclRemoteError) return "another rank has ended; see its message";
   struct statvfs memory;
   if (result != ncclSystemError || statvfs("/dev/shm", &memory) != 0)
     return "try NCCL_DEBUG=WARN, which says more";
@@ -76,7 +76,7 @@ NcclEngine::NcclEngine(int rank, int size, int device, const ncclUniqueId& id, d
   ncclResult_t result = nccl_.init(&communicator_, size_, id, rank_, &config);
   if (result == ncclInProgress || result == ncclSuccess) result = settled();
   if (result != ncclSuccess) {
-    const std::string why = result == ncclInProgress ? too_long("to come together") + kLate
+    const std::string why = result == ncclInProgress ? too_long("to join") + kLate
                                                      : format("NCCL cannot connect rank {}: {}", rank_,
                                                               nccl_failure_text(result, communicator_));
     if (communicator_ != nullptr) nccl_.abort(communicator_);

@@ -90,7 +90,7 @@ class Builder : public nlohmann::json_sax<Json> {
 template <class Json>
 Json parse_json(std::string_view text, const std::string& what, int most_levels) {
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    throw CheckpointError(what + " is not JSON: it has a NUL byte, its byte " + std::to_string(nul + 1));
+    throw CheckpointError(what + " is not JSON: it has a NUL at byte " + std::to_string(nul + 1));
   }
   Builder<Json> builder(what, most_levels);
   Json::sax_parse(text.begin(), text.end(), &builder);

@@ -10,7 +10,7 @@ YamlDocument::YamlDocument(const std::string& path, std::string text) : text_(st
   yaml_parser_initialize(&parser_);
   yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text_.data()), text_.size());
   if (yaml_parser_load(&parser_, &document_) == 0) {
-    const std::string problem = parser_.problem != nullptr ? parser_.problem : "there is no memory for it";
+    const std::string problem = parser_.problem != nullptr ? parser_.problem : "out of memory";
     const std::size_t line =
         parser_.error == YAML_READER_ERROR ? parser_.mark.line : parser_.problem_mark.line;
     yaml_parser_delete(&parser_);
@@ -51,7 +51,7 @@ nlohmann::ordered_json parse_yaml(const std::string& path, std::string text) {
     const yaml_node_t &key = document.node(pair->key), &value = document.node(pair->value);
     const std::string name = text_of(key);
     if (key.type != YAML_SCALAR_NODE || object.contains(name))
-      throw DataError(path, static_cast<std::int64_t>(key.start_mark.line) + 1, "is not a new name");
+      throw DataError(path, static_cast<std::int64_t>(key.start_mark.line) + 1, "repeats a name");
     if (value.type == YAML_SEQUENCE_NODE) {
       Json& list = object[name] = Json::array();
       const auto& items = value.data.sequence.items;

@@ -11,7 +11,7 @@ constexpr std::size_t kMostBuffers = 16;
 bool is_sent(const StagingBuffer& buffer) {
   const cudaError_t status = cudaEventQuery(buffer.sent);
   if (status == cudaSuccess) return true;
-  if (status != cudaErrorNotReady) check(status, "looking at an upload");
+  if (status != cudaErrorNotReady) check(status, "checking an upload");
   static_cast<void>(cudaGetLastError());  // otherwise the next launch would seem to have failed
   return false;
 }
@@ -91,7 +91,7 @@ void overwrite(int device, void* to, const void* from, std::size_t bytes) {
 }
 
 void download(int device, void* to, const void* from, std::size_t bytes) {
-  refuse_in_capture("a look at the device's memory");
+  refuse_in_capture("a read of the device's memory");
   const DeviceState& state = device_state(device);
   if (bytes > 0) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state.kernels), "copying from a GPU");
@@ -115,8 +115,8 @@ void copy_across(int to_device, void* to, int from_device, const void* from, std
 
 Readback::Readback(int device, const void* from, std::size_t bytes)
     : device_(device), slot_(std::make_unique<ReadbackSlot>()) {
-  refuse_in_capture("a look at the device's memory");
-  if (bytes > kMostBytes) throw DeviceError("[cuda] a Readback is of few bytes; try download()");
+  refuse_in_capture("a read of the device's memory");
+  if (bytes > kMostBytes) throw DeviceError("[cuda] a Readback is for a few bytes; try download()");
   DeviceState& state = device_state(device);
   const std::lock_guard<std::mutex> lock(state.sending);
   if (state.slots.empty()) {
@@ -141,7 +141,7 @@ Readback::~Readback() {
 }
 
 const void* Readback::wait() {
-  refuse_in_capture("a look at the device's memory");
+  refuse_in_capture("a read of the device's memory");
   device_state(device_);
   check(cudaEventSynchronize(slot_->arrived), "waiting for a number");
   report_device_errors(device_);

@@ -90,7 +90,7 @@ std::unique_ptr<Graph> Capture::finish() {
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     drop_without_graphs(state);
-    throw NotCapturable(std::string("[cuda] no graph came of a capture: ") + cudaGetErrorString(status));
+    throw NotCapturable(std::string("[cuda] a capture gave no graph: ") + cudaGetErrorString(status));
   }
   order_behind_uploads(state);  // for segments that were added meanwhile
   return std::make_unique<Graph>(std::move(state_));

@@ -43,7 +43,7 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   cudaError_t status = request(&block, size, stream);
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    refuse_in_capture("memory that the device has not got at once");
+    refuse_in_capture("memory that is not free at once");
     // Memory may still be used by kernels, or be in pieces that are too small.
     check(cudaStreamSynchronize(state.copies), "waiting for uploads");
     check(cudaStreamSynchronize(state.kernels), "waiting for kernels");
@@ -64,8 +64,8 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
 [[noreturn]] void throw_lack(const DeviceState& state, std::size_t bytes) {
   const auto asked = mebibytes(static_cast<std::int64_t>(bytes));
   throw DeviceError(
-      format("[memory] cuda:{} has no {} left; asked={}, held={}, in use={}, free={}; "
-             "try a smaller batch, --recompute-layers or --precision bf16",
+      format("[memory] cuda:{} does not have {} left; asked={}, held={}, in use={}, free={}; try a smaller "
+             "batch, --recompute-layers or --precision bf16",
              state.index, asked, asked, mebibytes(held_bytes(state)), mebibytes(state.in_use_bytes),
              mebibytes(static_cast<std::int64_t>(free_bytes()))));
 }
@@ -90,7 +90,7 @@ bool is_host_readable() {
     const char* kind = std::getenv("TAPEFORMER_CUDA_MEMORY");
     if (kind == nullptr || std::strcmp(kind, "") == 0) return false;
     if (std::strcmp(kind, "managed") != 0) {
-      throw DeviceError(std::string("[cuda] TAPEFORMER_CUDA_MEMORY is managed or not set; got ") + kind);
+      throw DeviceError(std::string("[cuda] TAPEFORMER_CUDA_MEMORY must be managed or unset; got ") + kind);
     }
     return true;
   }();

@@ -97,7 +97,7 @@ DeviceState& device_state(int device) {
   DeviceState& state = *states[at];
   if (const GraphState* captured = state.captured; captured != nullptr && captured != captured_here) {
     throw DeviceError(
-        format("[cuda] another thread captures on cuda:{}; try it when that has ended", device));
+        format("[cuda] another thread is capturing on cuda:{}; try again when it has finished", device));
   }
   return state;
 }

@@ -43,7 +43,7 @@ void GradcheckInput::compare_bits(const Tensor& again, const Tensor& before) {
   relative_error = absolute_error == 0 ? 0 : absolute_error / scale;
   const Tensor a = again.to(Device::cpu()), b = before.to(Device::cpu());
   passed = std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
-  if (!passed) fault = "another pass gives other bits";
+  if (!passed) fault = "another pass gives different bits";
 }
 
 void GradcheckInput::judge(const GradcheckOptions& options) {

@@ -18,7 +18,7 @@ kernels::Convolution check_convolution(const Tensor& x, const Tensor& weight) {
   const Index taps = width > 0 ? weight.elements() / width : 0;
   require(taps > 0 && (weight.shape() == Shape{taps, width} || weight.shape() == Shape{taps * width}),
           "causal_convolution", "x must be [B, T, C], C at least 1, and weight [K, C] or [K C], K at least 1",
-          {{"x", x}, {"weight", weight}}, "a weight of as many columns as x");
+          {{"x", x}, {"weight", weight}}, "a weight with as many columns as x");
   return {x.size(0), x.size(1), width, taps};
 }
 

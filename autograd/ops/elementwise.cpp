@@ -80,7 +80,7 @@ kernels::WeightedSum check_weighted_sum(const Tensor& x, const Tensor& other, co
   const bool fits = rank > 0 && other.rank() == rank && other.size(-1) <= x.size(-1) &&
                     std::equal(x.shape().begin(), x.shape().end() - 1, other.shape().begin());
   require(fits && weights.shape() == Shape{2}, "weighted_sum",
-          "other must have x's shape, but for fewer columns perhaps, and weights two elements",
+          "other must have x's shape or fewer columns, and weights two elements",
           {{"x", x}, {"other", other}, {"weights", weights}});
   return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
 }

@@ -49,7 +49,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 
 Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
   for (const std::int32_t row : rows)
-    require(row >= 0 && row < x.size(0), "picked_rows", "rows must be there", {{"x", x}, {"row", row}});
+    require(row >= 0 && row < x.size(0), "picked_rows", "rows must exist", {{"x", x}, {"row", row}});
   // Embeddings are floating-point; f64 represents every 32-bit integer.
   if (!is_floating(x.dtype())) return picked_rows(x.to(DType::f64), rows).to(x.dtype());
   const Tensor ids = Tensor::empty({static_cast<Index>(rows.size())}, DType::i32, Device::cpu());

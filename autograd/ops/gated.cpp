@@ -8,7 +8,7 @@
 namespace tapeformer {
 
 Tensor gated(Unary f, const Tensor& x) {
-  require(x.rank() > 0 && x.size(-1) % 2 == 0, "gated", "the last axis must hold two halves of one size",
+  require(x.rank() > 0 && x.size(-1) % 2 == 0, "gated", "the last axis must hold two halves of equal size",
           {{"x", x}});
   const Index width = x.size(-1) / 2, rows = x.shape().elements(0, x.rank() - 1);
   Shape shape = x.shape();

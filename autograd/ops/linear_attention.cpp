@@ -31,14 +31,14 @@ kernels::LinearAttention check_linear_attention(const Tensor& query, const Tenso
             value.shape() == Shape{query.size(0), query.size(1), query.size(2), value.size(3)} &&
             query.size(3) > 0 && value.size(3) > 0,
         "query and key must be [B, T, H, D], value [B, T, H, E], D and E at least 1",
-        "as many heads in all of them");
+        "the same number of heads in all of them");
   const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3), E = value.size(3);
   check(!decay.defined() || decay.shape() == Shape{B, T, H} || decay.shape() == Shape{B, T, H, D},
         "log_decay must be [B, T, H] or [B, T, H, D]", "a decay for each head, or for each of its channels");
   check(!beta.defined() || beta.shape() == Shape{B, T, H}, "beta must be [B, T, H]",
         "one number for each head");
   check(!state.defined() || state.shape() == Shape{B, H, D, E}, "state must be [B, H, D, E]",
-        "that of a call with as many rows");
+        "the state of a call with as many rows");
   kernels::LinearAttention sizes{B, T, H, D, E};
   if (decay.defined()) sizes.decays = decay.rank() == 3 ? 1 : D;
   sizes.deltas = beta.defined();

@@ -126,7 +126,7 @@ Tensor rotate_rows(const char* op, Tensor x, Index heads, Index head_width, Inde
   const Index pairs = table.size(-1);
   require(
       2 * pairs <= head_width && (positions == Shape{x.size(1)} || positions == Shape{x.size(0), x.size(1)}),
-      op, "the angles must be of x's tokens and of no more pairs than a head has",
+      op, "the angles must be those of x's tokens, with no more pairs than a head has",
       {{"x", x}, {"head_width", head_width}, {"angles", table}});
   Rotation rotation;
   rotation.rows = x.size(0) * x.size(1), rotation.row_width = row_width;

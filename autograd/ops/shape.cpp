@@ -56,7 +56,7 @@ Tensor zeros_like(const Shape& shape, const Tensor& x) {
 void check_index(const char* op, const Tensor& x, int axis, const Tensor& index, Index size) {
   bool fits = index.rank() == x.rank();
   for (int a = 0; fits && a < x.rank(); ++a) fits = a == axis || index.size(a) == x.size(a);
-  require(fits, op, "index must match x but for one axis", {{"axis", axis}, {"x", x}, {"index", index}});
+  require(fits, op, "index must match x except along the axis", {{"axis", axis}, {"x", x}, {"index", index}});
   require_same_device(op, "index", index, x);
   count_by({0, size}, index, [op, size, got = index.describe()](const cuda::DeviceErrorSlot& error) {
     return format("[{}] indices must be in [0, {}); got {} at element {} of index={}", op, size, error.value,
@@ -125,7 +125,7 @@ Tensor concat(const TensorList& parts, int axis) {
   Index size = 0;
   for (const Tensor& part : parts) {
     require(part.rank() == first.rank() && with_size(part.shape(), at, 0) == with_size(first.shape(), at, 0),
-            "concat", "parts must be equal but for one axis",
+            "concat", "parts must have the same shape except along the axis",
             {{"axis", at}, {"first", first}, {"part", part}});
     sizes.push_back(part.size(at));
     size += part.size(at);

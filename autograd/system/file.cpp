@@ -31,7 +31,7 @@ const char* remedy(int error) {
     case EPERM: return "; try to change the permissions, or another folder";
     case EROFS: return "; try another folder, or mount it writable";
     case EIO:
-    case ESTALE: return "; the disk or the network failed: look into the system's log, or try another disk";
+    case ESTALE: return "; the disk or the network failed: see the system's log, or try another disk";
     case EMFILE:
     case ENFILE: return "; try a larger limit of open files (ulimit -n)";
     default: return "";
@@ -76,7 +76,7 @@ void OpenedFile<E>::read(std::uint64_t first, std::size_t count, void* to) const
         pread(*file_, static_cast<char*>(to) + done, count - done, static_cast<off_t>(first + done));
     if (found < 0 && errno == EINTR) continue;
     if (found < 0) throw_error<E>(path_, "cannot be read", errno);
-    if (found == 0) throw E(path_ + ": has become shorter while it was read");
+    if (found == 0) throw E(path_ + ": became shorter while it was being read");
     done += static_cast<std::size_t>(found);
   }
 }
@@ -98,7 +98,7 @@ template <class E>
 std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
   const OpenedFile<E> file(path);
   if (file.size() > most_bytes) {
-    throw E(format("{}: {} bytes are too many; the most are {}", path, file.size(), most_bytes));
+    throw E(format("{}: {} bytes are too many; the limit is {}", path, file.size(), most_bytes));
   }
   std::string text(file.size(), '\0');
   file.read(0, text.size(), text.data());

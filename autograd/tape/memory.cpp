@@ -68,12 +68,12 @@ void Tape::check_reached_parameters() const {
     return reader == nodes_.end() ? value.describe()
                                   : format("{} (read by {})", value.describe(), reader->op);
   };
-  throw TapeError(format(
-      "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
-      "it would be neither trained nor saved; got gradients of {}; try visitor.parameter() or "
-      "visitor.child() in its module's visit(), set_trainable(false), or set_name() if you update it "
-      "yourself",
-      joined(forgotten, ", ", described)));
+  throw TapeError(
+      format("[backward] a parameter used together with an optimizer's must be in an optimizer or named by a "
+             "visit(), or it would be neither trained nor saved; got gradients of {}; try "
+             "visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
+             "set_name() if you update it yourself",
+             joined(forgotten, ", ", described)));
 }
 
 }  // namespace tapeformer

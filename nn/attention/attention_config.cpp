@@ -14,13 +14,13 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
     const std::string kinds = kind_names([&](const AttentionKind& other) { return other.uses(name); });
     if (kind.uses(name) || (kinds.empty() && config.own.count(name) == 0)) return;
     throw Error(format("[attention] {} is for {}; got attention={}, {}={}; try {}", name,
-                       kinds.empty() ? "no kind that is known" : kinds, kind.name, name, value, remedy));
+                       kinds.empty() ? "no known kind" : kinds, kind.name, name, value, remedy));
   };
   const AttentionConfig unchanged;
   const FieldList fields = fields_of(config), defaults = fields_of(unchanged);
   for (const auto& [field, usual] : changed_fields(fields, defaults))
     check(field->name, field->text(), field->name + "=" + usual->text());
-  for (const auto& [name, value] : config.own) check(name, value_text(value), "it without");
+  for (const auto& [name, value] : config.own) check(name, value_text(value), "leaving it out");
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void AttentionConfig::add_positions(PositionKind positions) {
     refuse(format("positions={} are for {}", name_of(positions), kind_names(is_biased)), "positions=learned");
   if (positions != PositionKind::none || !row.uses("rotary_width")) return;
   if (rotary_width > 0)
-    refuse(format("rotary_width={} is of rotary positions", rotary_width), "rotary_width=0");
+    refuse(format("rotary_width={} is for rotary positions", rotary_width), "rotary_width=0");
   cross = true;  // without rotary keys
 }
 

@@ -155,7 +155,7 @@ bool is_hugging_face(const std::string& folder) {
   const auto json = naming(path, [&] { return parse_json(text, "the configuration", kConfigLevels); });
   if (json.is_object() && json.contains("model_type")) return true;
   if (json.is_object() && json.contains("model")) return false;
-  throw CheckpointError(path + ": has neither model_type, as of transformers, nor model, as of ours");
+  throw CheckpointError(path + ": has neither model_type (transformers) nor model (this program)");
 }
 
 }  // namespace tapeformer

@@ -53,7 +53,7 @@ FamilyModelOf<Config> hugging_face_model(const std::string& text) {
   try {
     JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
     if (fields.has("model") && !fields.has("model_type"))
-      throw CheckpointError(format("is of a run, and not of transformers; try {}::load()",
+      throw CheckpointError(format("belongs to a run, not to transformers; try {}::load()",
                                    kIsTranslation<Config> ? "EncoderDecoder" : "DecoderOnly"));
     const FamilyOf<Config>& family = family_of_type<Config>(fields.text("model_type"));
     pass_over(fields, kIsTranslation<Config>);

@@ -196,7 +196,7 @@ Tensor take_array(NpzArrays& arrays, const ForeignPart& part) {
   if (axis) wanted.set(*axis, wanted[*axis] - 1);
   if (shape != wanted || type != "<f4")
     throw CheckpointError(
-        format("array '{}' is {}{}, and the model has <f4{} there", name, type, shape.text(), wanted.text()));
+        format("array '{}' is {}{}, but the model has <f4{} there", name, type, shape.text(), wanted.text()));
   Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   data.copy(static_cast<char*>(x.raw()), data.size());
   if (!axis) return x;
@@ -250,10 +250,10 @@ void save_marian_npz(const std::string& path, EncoderDecoder& model) {
     const float* const last = x.data<float>() + x.elements() - x.size(-1);
     const bool begins = is_table(name) && name != "encoder_Wemb";
     if (begins && std::any_of(last, last + x.size(-1), [](float value) { return value != 0; }))
-      throw CheckpointError(format(
-          "[export] Marian's decoder begins with zeros; got another embedding of the last token, {}; try "
-          "--format marian",
-          config.target_vocabulary - 1));
+      throw CheckpointError(
+          format("[export] Marian's decoder begins with zeros; got a nonzero embedding of the last token, "
+                 "{}; try --format marian",
+                 config.target_vocabulary - 1));
     if (const std::optional<int> axis = axis_of_tokens(name)) x = slice(x, *axis, 0, x.size(*axis) - 1);
     arrays[name] = {
         "<f4", x.shape(), {static_cast<const char*>(x.raw()), static_cast<std::size_t>(x.bytes())}};

@@ -95,7 +95,7 @@ class Unpickler {
   void push_tuple(std::vector<PickleValuePtr> items) {
     PickleValue tuple{Kind::tuple};
     for (const PickleValuePtr& item : items) tuple.depth = std::max(tuple.depth, item->depth + 1);
-    if (tuple.depth > kMostDepth) throw CheckpointError("has tuples that are too deep");
+    if (tuple.depth > kMostDepth) throw CheckpointError("has tuples nested too deeply");
     tuple.items = std::move(items);
     push(std::move(tuple));
   }

@@ -197,7 +197,7 @@ Shape SafetensorsFile::shape(const std::string& name) const {
   try {
     return Shape(sizes.data(), static_cast<int>(sizes.size()));
   } catch (const ShapeError& error) {
-    fail("tensor '" + name + "' has a shape that no tensor has here: " + error.what());
+    fail("tensor '" + name + "' has an unsupported shape: " + error.what());
   }
 }
 
@@ -243,9 +243,8 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
       return narrow;
     });
   }
-  fail(format(
-      "tensor '{}' is of type {}, with which nothing computes here; try a file that has it as F32 or BF16",
-      name, entry.dtype));
+  fail(format("tensor '{}' is of type {}, which is not supported; try a file that has it as F32 or BF16",
+              name, entry.dtype));
 }
 
 void SafetensorsFile::check_sum(std::string header) {
@@ -269,7 +268,7 @@ void SafetensorsFile::check_sum(std::string header) {
     }
   }
   if (is_whole ? of_file->second != hexadecimal(sum) : of_data->second != std::to_string(sum))
-    fail_as_damaged("it does not have the checksum that was written");
+    fail_as_damaged("its checksum does not match");
 }
 
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

@@ -136,7 +136,7 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
     parameters.at(source.name).value().copy_from(parts.size() == 1 ? parts[0] : concat(parts, 0));
     parameters.erase(source.name);
   }
-  for (const auto& [name, parameter] : parameters) throw CheckpointError("has nothing for " + name);
+  for (const auto& [name, parameter] : parameters) throw CheckpointError("has no tensor for " + name);
 }
 
 bool reorders_heads(const TensorNames& names, const Layouts& layouts) {

@@ -51,7 +51,7 @@ TorchStorages storages_in(const Pickle& pickle) {
     const std::string& type = item(*object, 1, PickleValue::Kind::name).text;
     const auto known = kTypes.find(type);
     if (known == kTypes.end())
-      throw CheckpointError("has tensors of the type " + type + ", which are not read");
+      throw CheckpointError("has tensors of the type " + type + ", which are not supported");
     storages[text_in(*object, 2)].dtype = known->second;
   }
   return storages;
@@ -112,9 +112,9 @@ SafetensorsFile SafetensorsFile::open_torch(const std::string& path) {
     Index stride = 1;
     for (std::size_t i = entry.sizes.size(); bytes > 0 && i-- > 0; stride *= entry.sizes[i])
       if (strides.size() != entry.sizes.size() || (entry.sizes[i] != 1 && strides[i] != stride))
-        throw CheckpointError("does not lie row by row; try save_pretrained() of transformers");
+        throw CheckpointError("is not stored row by row; try save_pretrained() of transformers");
     entry.begin = at + before, entry.end = entry.begin + bytes;
-    if (!file.by_name_.emplace(name, file.entries_.size()).second) throw CheckpointError("is there twice");
+    if (!file.by_name_.emplace(name, file.entries_.size()).second) throw CheckpointError("appears twice");
     file.entries_.push_back(std::move(entry));
   };
   naming(path, [&] {

@@ -81,7 +81,7 @@ std::vector<ZipEntry> zip_entries(const OpenedFile<CheckpointError>& archive) {
     read_wide(bytes_at(archive, at + kCentralBytes + name_bytes, extra_bytes), {&bytes, &stored, &local_at});
     at += kCentralBytes + name_bytes + extra_bytes + number_at<std::uint16_t>(record, 32);
     if (number_at<std::uint16_t>(record, 10) != 0)
-      throw CheckpointError(format("'{}' is compressed; try to save it without", name));
+      throw CheckpointError(format("'{}' is compressed; try saving it uncompressed", name));
     const std::string local = record_at(archive, local_at, kLocalBytes, kZipLocal);
     const std::uint64_t content =
         local_at + kLocalBytes + number_at<std::uint16_t>(local, 26) + number_at<std::uint16_t>(local, 28);

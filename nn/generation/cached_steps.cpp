@@ -33,8 +33,8 @@ void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
 
 Tensor CachedSteps::step(const TokenIds& tokens) {
   if (tokens.size() != rows_.size() || rows_.empty()) {
-    throw ShapeError(format("[step] there must be one token per row, and a row; got {} for {}", tokens.size(),
-                            number_of(rows_.size(), "row")));
+    throw ShapeError(format("[step] there must be at least one row, and one token per row; got {} for {}",
+                            tokens.size(), number_of(rows_.size(), "row")));
   }
   check_ids("step", tokens);
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);
@@ -50,7 +50,7 @@ Tensor CachedSteps::step(const TokenIds& tokens) {
 void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
   for (const std::int32_t row : rows) {
     if (row >= 0 && static_cast<std::size_t>(row) < rows_.size()) continue;
-    throw ShapeError(format("[reorder] rows must be there; got row {} of {}", row, rows_.size()));
+    throw ShapeError(format("[reorder] rows must exist; got row {} of {}", row, rows_.size()));
   }
   std::vector<TokenIds> next;
   next.reserve(rows.size());

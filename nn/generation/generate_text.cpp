@@ -17,10 +17,9 @@ struct Sample {
 void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGenerationConfig& config) {
   config.sampling.check();
   if (config.samples < 1 || config.max_tokens < 0) {
-    throw Error(
-        format("[generate_text] there must be a sample, and max_tokens must not be negative; got "
-               "samples={}, max_tokens={}",
-               config.samples, config.max_tokens));
+    throw Error(format(
+        "[generate_text] samples must be positive and max_tokens not negative; got samples={}, max_tokens={}",
+        config.samples, config.max_tokens));
   }
   const bool is_rotary = model.positions == PositionKind::rotary, is_endless = !has_table(model.positions);
   // The last drawn token needs no position.

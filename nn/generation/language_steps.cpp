@@ -21,7 +21,8 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
 
 Tensor LanguageSteps::prompt(const TokenIds& tokens) {
   if (!rows_.empty()) throw Error("[prompt] the prompt is set already; try another LanguageSteps, or step()");
-  if (tokens.empty()) throw ShapeError("[prompt] there must be a token; got none; try one that begins texts");
+  if (tokens.empty())
+    throw ShapeError("[prompt] the prompt must have a token; got none; try one that begins texts");
   check_ids("prompt", tokens);
   rows_ = {tokens};
   prompt_ = static_cast<Index>(tokens.size());

@@ -75,7 +75,7 @@ void DecoderOnlyConfig::check() const {
           "windows must consist of S and L, as SSSL does; got " + windows);
   require(windows.empty() || window > 0, format("windows={} need a window; try window=128", windows));
   require(static_cast<Index>(windows.size()) <= layers,
-          format("windows must have at most a letter for each layer; got {} for {} layers", windows, layers));
+          format("windows must have at most one letter per layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters);
@@ -124,11 +124,11 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // whose values this layer reads
   const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
   if (own != given)
-    throw Error(format(
-        "[decoder_only] {} needs layers with one number of heads of keys and values; got attention={}, "
-        "full_attention={}, {} in layer {}, {} in layer {}; try one kind of attention",
-        value_residual ? "value_residual" : "kv_sharing", attention.kind, full_attention, given, giver, own,
-        layer));
+    throw Error(
+        format("[decoder_only] {} needs layers with the same number of heads of keys and values; got "
+               "attention={}, full_attention={}, {} in layer {}, {} in layer {}; try one kind of attention",
+               value_residual ? "value_residual" : "kv_sharing", attention.kind, full_attention, given, giver,
+               own, layer));
 }
 
 void DecoderOnlyConfig::describe(const FieldVisitor& field) {
@@ -148,8 +148,8 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
       "positions", named(positions),
       "learned, sinusoidal, sinusoidal_halves (sines before cosines), rotary, alibi, buckets (of distances, "
       "as in T5) or none");
-  field("window", window, "tokens that layers with a sliding window see, their own included; 0 for all",
-        kSize);
+  field("window", window,
+        "tokens that a token sees in layers with a sliding window, itself included; 0 for all", kSize);
   field("windows", windows,
         "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
         "letter for each layer; empty: all have it");
@@ -158,7 +158,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         "rotary_base with its scaling",
         kNotNegative);
   field("norm", named(norm), "layer or rms, before every sublayer");
-  field("epsilon", epsilon, "of the norms", kPositive);
+  field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
   field("sublayer_norms", named(sublayer_norms), "norms of each sublayer's input, of its output, or of both");
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
@@ -177,9 +177,9 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         kPositiveSize);
   field("short_convolution", short_convolution,
         "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
-  field("zero_init", zero_init, "zeros at first in the matrices that write into the residual sum");
-  field("embedding_dropout", embedding_dropout, "share of what enters the first layer dropped", kBelowOne);
-  field("residual_dropout", residual_dropout, "share of what sublayers add dropped", kBelowOne);
+  field("zero_init", zero_init, "initial zeros in the matrices that write into the residual sum");
+  field("embedding_dropout", embedding_dropout, "share of the first layer's input dropped", kBelowOne);
+  field("residual_dropout", residual_dropout, "share of the sublayers' output dropped", kBelowOne);
   field("feed_forward_dropout", feed_forward_dropout,
         "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
   field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");

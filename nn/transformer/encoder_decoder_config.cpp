@@ -53,9 +53,9 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   };
   rate("attention_dropout", attention_dropout);
   rate("feed_forward_dropout", feed_forward_dropout);
-  field("norm", named(norm), "layer or rms, beside every sublayer");
+  field("norm", named(norm), "layer or rms, at every sublayer");
   field("norm_first", norm_first);
-  field("epsilon", epsilon, "of the norms", kPositive);
+  field("epsilon", epsilon, "epsilon of the norms", kPositive);
 }
 
 void EncoderDecoderConfig::describe(const FieldVisitor& field) {
@@ -79,7 +79,7 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   field("head_bias", head_bias);
   field("head_scale", head_scale, kPositive);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
-  field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
+  field("zero_init", zero_init, "initial zeros in the projections that write into the residual sum");
   adapter.describe(field);
 }
 

@@ -64,8 +64,8 @@ void DecoderState::reorder(const std::vector<std::int32_t>& rows) {
   std::vector<std::int32_t> memory_rows;
   for (const std::int32_t row : rows) {
     if (row < 0 || static_cast<std::size_t>(row) >= memory_rows_.size())
-      throw ShapeError(format("[decoder_state] reorder takes rows that are there; got row {} of {}", row,
-                              memory_rows_.size()));
+      throw ShapeError(
+          format("[decoder_state] reorder takes existing rows; got row {} of {}", row, memory_rows_.size()));
     memory_rows.push_back(memory_rows_[static_cast<std::size_t>(row)]);
   }
   tokens_.reorder(rows);

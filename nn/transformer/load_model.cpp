@@ -20,8 +20,9 @@ void read_config_text(const char* model, const std::string& text, FieldList&& fi
                       const std::function<void()>& check) {
   const auto json = parse_json(text, "the model's configuration is damaged: it");
   if (json.is_object() && json.contains("model_type") && !json.contains("model")) {
-    throw CheckpointError("the configuration is of transformers, model_type=" + json["model_type"].dump() +
-                          ", and not of a run; try load_hugging_face(), or load_checkpoint() in Python");
+    throw CheckpointError(
+        "the configuration belongs to transformers, model_type=" + json["model_type"].dump() +
+        ", and not to a run; try load_hugging_face(), or load_checkpoint() in Python");
   }
   try {
     if (json.at("model") != model)

@@ -35,7 +35,7 @@ TEST_CASE("a name that is not a device is refused") {
        {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "cuda0", "cuda:12345", "CPU"}) {
     CAPTURE(name);
     CHECK(message_of<DeviceError>([&] { Device::named(name); }) ==
-          std::string("[device] a device is cpu, cuda, cuda:N or auto; got ") + name + "; try cpu");
+          std::string("[device] a device must be cpu, cuda, cuda:N or auto; got ") + name + "; try cpu");
   }
 }
 

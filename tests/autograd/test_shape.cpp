@@ -40,7 +40,7 @@ TEST_CASE("axes outside the rank, a ninth axis and negative sizes are refused") 
   CHECK(message_of<ShapeError>([] {
           Shape({1, 1, 1, 1, 1, 1, 1, 1, 2});
         }) == "[shape] at most 8 axes; got one more than [1,1,1,1,1,1,1,1]");
-  CHECK(message_of<ShapeError>([] { Shape({3, -1}); }) == "[shape] sizes are not negative; got -1");
+  CHECK(message_of<ShapeError>([] { Shape({3, -1}); }) == "[shape] sizes must not be negative; got -1");
 }
 
 TEST_CASE("broadcasting aligns at the last axis and repeats sizes of one") {
@@ -62,12 +62,12 @@ TEST_CASE("a number of elements that overflows is refused") {
   const Index large = Index{1} << 32;
   CHECK_THROWS_AS((Shape{large, large}), ShapeError);
   CHECK(message_of<ShapeError>([] { Tensor::empty({Index{1} << 62}); }) ==
-        "[shape] a tensor has less than 2^60 elements; got size 4611686018427387904 for axis 0 of []");
+        "[shape] a tensor must have fewer than 2^60 elements; got size 4611686018427387904 for axis 0 of []");
   CHECK(Shape{(Index{1} << 60) - 1}.elements() == (Index{1} << 60) - 1);
   CHECK_THROWS_AS((Shape{Index{1} << 60}), ShapeError);
   Shape shape{2, 3};
   CHECK_THROWS_AS(shape.set(0, Index{1} << 60), ShapeError);
-  CHECK(message_of<ShapeError>([&] { shape.set(1, -3); }) == "[shape] sizes are not negative; got -3");
+  CHECK(message_of<ShapeError>([&] { shape.set(1, -3); }) == "[shape] sizes must not be negative; got -3");
   CHECK(shape == Shape{2, 3});
   shape.set(0, (Index{1} << 60) / 3);
 }

@@ -100,7 +100,7 @@ TEST_CASE("misuse is refused with the tensor's type and shape") {
         "[at] position must be inside the tensor; got 3 of x=f64[3]");
   CHECK(message_of<ShapeError>([&] {
           x.alias({2, 2});
-        }) == "[reshape] the number of elements must stay; got x=f64[3], shape=[2,2]");
+        }) == "[reshape] the number of elements must stay the same; got x=f64[3], shape=[2,2]");
   CHECK(message_of<ShapeError>([] {
           Tensor::from<float>({1, 2}, {3});
         }) == "[from] the number of values must be the shape's; got 2 values for [3]");

@@ -86,7 +86,7 @@ TEST_CASE("what does not fit is refused") {
   CHECK(message_of<ShapeError>([&] {
           layer(random_values({2, 1, kWidth}, 4), cache);
         }) ==
-        "[short_convolution] tokens must follow those of as many rows and columns; got x=f64[2,1,5] after "
-        "f64[3,2,5]; try reorder() or clear()");
+        "[short_convolution] tokens must have the rows and columns of those before them; got x=f64[2,1,5] "
+        "after f64[3,2,5]; try reorder() or clear()");
   CHECK_THROWS_AS(cache.reorder({3}), ShapeError);
 }

@@ -95,8 +95,8 @@ TEST_CASE("the first backward names parameters that visit() forgot") {
   Forgetful model(random);
   Sgd optimizer(model.parameters());
   const std::string rule =
-      "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
-      "it would be neither trained nor saved; got gradients of ";
+      "[backward] a parameter used together with an optimizer's must be in an optimizer or named by a "
+      "visit(), or it would be neither trained nor saved; got gradients of ";
   const std::string remedy =
       "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
       "set_name() if you update it yourself";

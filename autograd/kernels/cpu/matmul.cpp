@@ -38,7 +38,8 @@ void check_fits_blas(const Gemm& s) {
   const Index largest = std::max({s.m, s.n, s.k, s.lda, s.ldb, s.ldc});
   if (largest <= std::numeric_limits<int>::max()) return;
   throw ShapeError(
-      "[matmul] sizes of a product on BLAS, which all f64 products on the CPU are, must fit 32 bits; got " +
+      "[matmul] sizes of a product on BLAS, which computes all f64 products on the CPU, must fit in 32 bits; "
+      "got " +
       std::to_string(largest) + "; try f32, or parts of the tensors");
 }
 
@@ -211,7 +212,7 @@ void linear_activation_backward(Cpu on, Unary f, Index rows, Index n, const T* s
 
 const char* gemm_warning() {
   if (openblas_get_parallel() == 1) {
-    return "OpenBLAS is its pthread build, whose threads compete with OpenMP's for the cores; install "
+    return "OpenBLAS is the pthread build, whose threads compete with OpenMP's for the cores; install "
            "libopenblas-openmp-dev";
   }
 #if defined(TAPEFORMER_ONEDNN)

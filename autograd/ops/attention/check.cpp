@@ -25,7 +25,7 @@ struct Call {
 void check_row_mask(const Call& call, const char* name, const Tensor& mask, const Shape& shape) {
   if (!mask.defined()) return;
   call.require<DTypeError>(mask.dtype() == DType::boolean, "key_mask and query_mask must be bool",
-                           "true for what may attend and be attended to", Named(name, mask));
+                           "true for tokens that may attend and be attended to", Named(name, mask));
   call.require(mask.shape() == shape, "key_mask must be [B, S] and query_mask [B, T]",
                "one row for every sequence of the batch", Named(name, mask));
 }
@@ -36,7 +36,8 @@ void check_pair_mask(const Call& call, const Tensor& mask) {
   call.require<DTypeError>(
       mask.dtype() == DType::boolean || mask.dtype() == type || mask.dtype() == wide(type),
       "the mask must be bool or of the query's type",
-      "mask.to(query.dtype()) for one to add, or a bool one with true for may attend", Named("mask", mask));
+      "mask.to(query.dtype()) for a mask that is added, or a bool one, true where a query may attend",
+      Named("mask", mask));
   const Shape scores{call.B, call.H, call.T, call.S};
   bool fits = mask.rank() <= 4;
   for (int axis = -1; fits && axis >= -mask.rank(); --axis)
@@ -76,7 +77,7 @@ void check_starts(const Call& call, const char* name, const Tensor& starts, Inde
   call.require<DTypeError>(starts.dtype() == DType::i32, "query_starts and key_starts must be i32",
                            "to(DType::i32)", Named(name, starts));
   call.require(starts.rank() == 1 && starts.elements() > 0, "query_starts and key_starts must be [N + 1]",
-               "the first position of every sequence, and the number of all at the end", Named(name, starts));
+               "the first position of every sequence, and the total at the end", Named(name, starts));
   constexpr const char* kRule = "query_starts must rise from 0 to T, and key_starts from 0 to S";
   constexpr const char* kRemedy = "the running sums of the sequences' lengths, a 0 before them";
   const Index count = starts.elements();
@@ -87,17 +88,18 @@ void check_starts(const Call& call, const char* name, const Tensor& starts, Inde
 void check_sequences(const Call& call, const AttentionMasks& masks) {
   const Tensor &queries = masks.query_starts, &keys = masks.key_starts;
   const Named starts[] = {{"query_starts", queries}, {"key_starts", keys}};
-  call.require(queries.defined() || !keys.defined(), "key_starts come with query_starts", "both", starts);
+  call.require(queries.defined() || !keys.defined(), "key_starts need query_starts", "both", starts);
   if (!queries.defined()) return;
   call.require(call.B == 1, "packed sequences must have B = 1",
                "all sequences one after the other, [1, T, H, D]", starts);
   check_starts(call, "query_starts", queries, call.T);
   call.require(keys.defined() || call.T == call.S,
-               "key_starts may be left out only when keys and queries are as many",
+               "key_starts may be left out only with as many keys as queries",
                "the starts of the keys' sequences as key_starts", starts);
   if (!keys.defined()) return;
   check_starts(call, "key_starts", keys, call.S);
-  call.require(keys.shape() == queries.shape(), "query_starts and key_starts must name as many sequences",
+  call.require(keys.shape() == queries.shape(),
+               "query_starts and key_starts must name the same number of sequences",
                "an empty range of keys where a sequence has none", starts);
 }
 
@@ -114,7 +116,7 @@ void check_modifiers(const Call& call, const AttentionModifiers& modifiers) {
         parameter.defined() && (parameter.shape() == Shape{1} || parameter.shape() == Shape{call.H}),
         "score_parameter must be [1] or [H]", "one number for all heads, or one for each");
   call.require(parameter.defined() == (modifiers.score_function != ScoreFunction::none),
-               "a score_function comes with its score_parameter, and none with none", "both, or neither");
+               "score_function and score_parameter must be given together", "both, or neither");
   const Index reach = std::max<Index>({call.T, call.S, 1}) - 1;
   check("relative_bias", relative,
         relative.defined() && relative.rank() == 2 && (relative.size(0) == 1 || relative.size(0) == call.H) &&

@@ -20,7 +20,8 @@ Index buckets_of_direction(const DistanceBuckets& buckets) {
 }  // namespace
 
 Tensor alibi_slopes(Index heads, Device device) {
-  require(heads > 0, "alibi_slopes", "there must be heads", {{"heads", heads}}, "the number of query heads");
+  require(heads > 0, "alibi_slopes", "heads must be positive", {{"heads", heads}},
+          "the number of query heads");
   Index power = 1;
   while (2 * power <= heads) power *= 2;
   const Tensor slopes = Tensor::empty({heads}, DType::f32, Device::cpu());

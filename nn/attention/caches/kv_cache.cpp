@@ -54,7 +54,8 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
                     (!values.defined() || values.shape() == Shape{keys.size(0), keys.size(1), widths_.value});
   if (!fits) throw ShapeError("[kv_cache] keys and values must be [rows, tokens, width]" + got());
   if (rows() > 0 && keys.size(0) != rows())
-    throw ShapeError("[kv_cache] the number of rows must stay" + got() + "; try reorder() or clear()");
+    throw ShapeError("[kv_cache] the number of rows must stay the same" + got() +
+                     "; try reorder() or clear()");
   if (capacity_ > 0 && length() + keys.size(1) > capacity_)
     throw ShapeError("[kv_cache] a row must not hold more than " + number_of(capacity_, "token") + got() +
                      "; try a larger capacity");
@@ -64,7 +65,7 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
         format("[kv_cache] keys and values must be of one floating type, here {}", name_of(type)) + got());
   const Tensor both[] = {keys, values};
   if (tape_for("kv_cache", both, values.defined() ? 2 : 1) != nullptr)
-    throw TapeError("[kv_cache] what a cache holds has no gradient" + got() +
+    throw TapeError("[kv_cache] cached keys and values have no gradient" + got() +
                     "; try without a cache, or NoGradGuard");
 }
 
@@ -72,7 +73,7 @@ void KvCache::reorder(const std::vector<std::int32_t>& order) {
   if (rows() == 0) return;
   for (const std::int32_t row : order)
     if (row < 0 || row >= rows())
-      throw ShapeError(format("[kv_cache] reorder takes rows that are there; got row {} of {}", row, rows()));
+      throw ShapeError(format("[kv_cache] reorder takes existing rows; got row {} of {}", row, rows()));
   order.empty() ? clear() : pick(order);
 }
 

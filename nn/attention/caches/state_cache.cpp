@@ -18,14 +18,15 @@ Tensor StateCache::state(Index rows_of_call) {
   }
   if (rows_of_call != rows())
     throw ShapeError(
-        format("[state_cache] the number of rows must stay; got {} after {} of {}; try reorder() or clear()",
+        format("[state_cache] the number of rows must stay the same; got {} after {} of {}; try reorder() or "
+               "clear()",
                rows_of_call, number_of(rows(), "row"), number_of(length(), "token")));
   return state_;
 }
 
 void StateCache::advance(const Tensor& state, Index tokens) {
   if (tape_for("state_cache", &state, 1) != nullptr) {
-    throw TapeError("[state_cache] what a cache holds has no gradient; got state=" + state.describe() +
+    throw TapeError("[state_cache] a cached state has no gradient; got state=" + state.describe() +
                     "; try without a cache, or NoGradGuard");
   }
   const bool fits = state_.defined() && state_.shape() == state.shape() && state_.dtype() == state.dtype();

@@ -125,7 +125,7 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
     map.reads->fail("layer_types", "must have an entry for each layer");
   const bool has_sliding = letters.find('S') != std::string::npos;
   if (has_sliding && model.window == 0)
-    map.reads->fail("layer_types", "has sliding_attention, and there is no sliding_window");
+    map.reads->fail("layer_types", "has sliding_attention, but there is no sliding_window");
   if (!has_sliding) model.window = 0;
   if (has_sliding && letters.find('L') != std::string::npos) model.windows = letters;
 }

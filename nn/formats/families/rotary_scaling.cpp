@@ -54,7 +54,7 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   if (map.reads) {
     rotations.layout = RotaryLayout::half_split;
     const bool is_old = map.reads->has("rope_scaling"), is_new = map.reads->has("rope_parameters");
-    if (is_old && is_new) map.reads->fail("rope_scaling", "and rope_parameters are both there");
+    if (is_old && is_new) map.reads->fail("rope_scaling", "and rope_parameters are both present");
     if (is_old) read_scaling(map.reads->object("rope_scaling"), map.model);
     if (is_new) read_parameters(map.reads->object("rope_parameters"), map.model);
   }

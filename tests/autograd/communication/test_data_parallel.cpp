@@ -219,14 +219,14 @@ TEST_CASE("parameters that cannot be laid out, or have moved, are refused") {
   const auto ranks = std::make_shared<Twins>(log);
   Parameter x(Tensor::full({3}, 1, DType::f64));
   CHECK_THROWS_WITH_AS(DataParallel(ranks, {x, x}),
-                       "[data_parallel] each parameter is given once; got f64[3] twice", Error);
+                       "[data_parallel] a parameter must be given only once; got f64[3] twice", Error);
   CHECK_THROWS_WITH_AS(DataParallel(ranks, {Parameter(Tensor::zeros({2}, DType::bf16))}),
                        "[data_parallel] parameters must be f32 or f64; got bf16[2]; try f32 with "
                        "set_shadow(DType::bf16)",
                        DTypeError);
   CHECK_THROWS_WITH_AS(
       DataParallel(ranks, {x}, {0, false}),
-      "[data_parallel] a bucket must have bytes; got bucket_bytes=0; try the default, 25 MiB", Error);
+      "[data_parallel] a bucket's size must be positive; got bucket_bytes=0; try the default, 25 MiB", Error);
   const std::string moved =
       "[data_parallel] a parameter's value and gradient must stay in their bucket's memory; got others for "
       "f64[3] (x); try value().copy_from(), or set_value() before DataParallel and the optimizer are made";

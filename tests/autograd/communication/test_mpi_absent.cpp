@@ -19,7 +19,7 @@ TEST_CASE("a launcher's processes are refused with what the build lacks") {
   setenv("PMI_RANK", "0", 1);
   setenv("PMI_SIZE", "3", 1);
   CHECK_THROWS_WITH_AS(join_launch(),
-                       "[join_launch] a launcher has started 3 processes, and this build has no MPI; try "
+                       "[join_launch] a launcher has started 3 processes, but this build has no MPI; try "
                        "configuring with -DTAPEFORMER_MPI=ON, or start the program without the launcher",
                        CommunicationError);
   unsetenv("PMI_RANK");

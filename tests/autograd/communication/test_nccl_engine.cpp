@@ -73,7 +73,7 @@ TEST_CASE("ranks that do not meet are abandoned after the limit") {
     CAPTURE(message);
     const std::string expected =
         ranks.rank() == 0
-            ? "[nccl] rank 0 has waited 0.3 s for all 2 ranks to come together"
+            ? "[nccl] rank 0 has waited 0.3 s for all 2 ranks to join"
             : "[nccl] NCCL cannot connect rank 1: unhandled system error (Connection refused); /dev/shm, ";
     CHECK(message.find(expected) == 0);
   };
@@ -127,7 +127,7 @@ TEST_CASE("an error that NCCL notices later is reported too") {
         });
         CHECK(message ==
               "[all_reduce] NCCL has failed on rank 0; got f32[4] at step 0: remote process exited or there "
-              "was a network error (socket closed); another rank has ended, see what it says");
+              "was a network error (socket closed); another rank has ended; see its message");
       },
       20);
 }

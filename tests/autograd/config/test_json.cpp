@@ -52,9 +52,9 @@ TEST_CASE("many keys are read quickly") {
 
 TEST_CASE("a NUL byte does not end the text") {
   using namespace std::string_literals;
-  CHECK(parse_refusal("{}\0anything"s) == "it is not JSON: it has a NUL byte, its byte 3");
-  CHECK(parse_refusal("{}\0"s) == "it is not JSON: it has a NUL byte, its byte 3");
-  CHECK(parse_refusal("\0"s) == "it is not JSON: it has a NUL byte, its byte 1");
+  CHECK(parse_refusal("{}\0anything"s) == "it is not JSON: it has a NUL at byte 3");
+  CHECK(parse_refusal("{}\0"s) == "it is not JSON: it has a NUL at byte 3");
+  CHECK(parse_refusal("\0"s) == "it is not JSON: it has a NUL at byte 1");
   CHECK(parse_json("\"\\u0000\"").get<std::string>() == "\0"s);  // is spelt so
 }
 

@@ -77,7 +77,7 @@ TEST_CASE("a graph that finds no memory is not made, and the device keeps workin
   };
   CHECK(message_of<cuda::NotCapturable>([&] {
           captured(copies(2000));
-        }).find("[cuda] no graph came of a capture: ") == 0);
+        }).find("[cuda] a capture gave no graph: ") == 0);
   CHECK(y.at(5) == 2);
   captured(copies(1))->launch();
   CHECK(y.at(5) == 1);
@@ -145,7 +145,7 @@ TEST_CASE("neither a capture nor another thread evicts graphs") {
   CHECK(message_of<cuda::NotCapturable>([&] { const cuda::Capture capture(0, more); }) != "");
   CHECK(message_of<cuda::NotCapturable>([&] {
           captured([] { FullDevice::block(10); });
-        }).find("memory that the device has not got at once") != std::string::npos);
+        }).find("memory that is not free at once") != std::string::npos);
   std::string message;
   std::thread([&] { message = message_of<DeviceError>([] { FullDevice::block(6); }); }).join();
   CHECK(message.find("[memory] cuda:0 has no ") == 0);
@@ -159,9 +159,9 @@ TEST_CASE("a call that would wait, read or upload is refused by name, and leaves
   double here = 9;
   const std::vector<std::pair<std::string, std::function<void()>>> refused = {
       {"waiting for the device", [] { cuda::synchronize(0); }},
-      {"a look at the device's memory", [&] { cuda::download(0, &here, on_device(x), 8); }},
-      {"a look at the device's memory", [&] { cuda::Readback(0, on_device(x), 8); }},
-      {"the host's look at a tensor", [&] { x.data<double>(); }},
+      {"a read of the device's memory", [&] { cuda::download(0, &here, on_device(x), 8); }},
+      {"a read of the device's memory", [&] { cuda::Readback(0, on_device(x), 8); }},
+      {"a read of a tensor by the host", [&] { x.data<double>(); }},
       {"an upload", [&] { cuda::overwrite(0, on_device(x), &here, 8); }},
       {"an upload", [&] { cuda::upload(0, on_device(x), &here, 8); }},
       {"an upload", [] { cuda::allocate_for_upload(0, 8); }},
@@ -185,7 +185,7 @@ TEST_CASE("another thread gets an error while the device is captured") {
     const cuda::Capture capture(0, 0);
     std::thread([&] { message = message_of<DeviceError>([&] { fill(on_device(x), 2); }); }).join();
   }
-  CHECK(message == "[cuda] another thread captures on cuda:0; try it when that has ended");
+  CHECK(message == "[cuda] another thread is capturing on cuda:0; try again when it has finished");
   CHECK(x.at(0) == 1);
 }
 

@@ -16,7 +16,7 @@ TEST_CASE("missing libraries and functions are named with a remedy") {
   const std::string missing =
       message_of<DeviceError>([] { cuda::Library("[test] roots", "libnone.so.1", {"/nowhere"}); });
   CHECK(missing.find("[test] roots need libnone.so.1, which cannot be loaded: /nowhere/libnone.so.1") == 0);
-  CHECK(missing.find("; try LD_LIBRARY_PATH=(the folder it lies in)") != std::string::npos);
+  CHECK(missing.find("; try LD_LIBRARY_PATH=(the folder that has it)") != std::string::npos);
   CHECK(message_of<DeviceError>([] { cuda::Library("[test] roots", "libm.so.6", {}).find("cuberoot"); }) ==
-        "[test] roots need cuberoot, which libm.so.6 has not got; try a newer one");
+        "[test] roots need cuberoot, which libm.so.6 lacks; try a newer one");
 }

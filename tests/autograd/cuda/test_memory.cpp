@@ -40,7 +40,7 @@ TEST_CASE("memory released after queued kernels is reused before the device runs
 TEST_CASE("when memory runs out, the message says what was asked for, what is in use and what helps") {
   const std::size_t much = std::size_t{1} << 44;  // 16 TiB
   const std::string message = message_of<DeviceError>([&] { cuda::allocate(0, much); });
-  CHECK(message.find("[memory] cuda:0 has no 16777216 MiB left; asked=16777216 MiB, held=") == 0);
+  CHECK(message.find("[memory] cuda:0 does not have 16777216 MiB left; asked=16777216 MiB, held=") == 0);
   CHECK(message.find(" MiB, in use=") != std::string::npos);
   CHECK(message.find(" MiB, free=") != std::string::npos);
   CHECK(message.find("; try a smaller batch, --recompute-layers or --precision bf16") != std::string::npos);

@@ -150,10 +150,11 @@ TEST_CASE("attention uses it where it can") {
   CHECK(same_values(attention_by("hopper", c.in, {}), direct.y));
   CHECK(!same_values(attention_by("tensor_cores", c.in, {}), direct.y));
   CHECK(!same_values(attention_by("plain", c.in, {}), direct.y));
-  CHECK(message_of<DeviceError>([&] {
-          attention_by("abacus", c.in, {});
-        }).find("] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got abacus; try without it") !=
-        std::string::npos);
+  CHECK(
+      message_of<DeviceError>([&] {
+        attention_by("abacus", c.in, {});
+      }).find("] TAPEFORMER_ATTENTION must be hopper, tensor_cores or plain; got abacus; try unsetting it") !=
+      std::string::npos);
 }
 
 TEST_CASE("every tile has one position in the order, and every position one block") {

@@ -111,7 +111,7 @@ TEST_CASE("what does not fit is refused") {
     CHECK(message_of<ShapeError>([&] { causal_convolution(x, weight); }) ==
           "[causal_convolution] x must be [B, T, C], C at least 1, and weight [K, C] or [K C], K at least 1; "
           "got x=f32[2,4,3], weight=" +
-              weight.describe() + "; try a weight of as many columns as x");
+              weight.describe() + "; try a weight with as many columns as x");
   }
   CHECK_THROWS_AS(causal_convolution(Tensor::zeros({4, 3}), Tensor::zeros({2, 3})), ShapeError);
   CHECK_THROWS_AS(causal_convolution(x, Tensor::zeros({2, 3}, DType::f64)), DTypeError);

@@ -106,7 +106,7 @@ TEST_CASE("picked rows are copies that keep their bits in every type, and no tap
         std::vector<std::int32_t>{5, 6, kMost, kLeast, 5, 6});
   CHECK(picked_rows(whole, {}).shape() == Shape{0, 2});
   CHECK(message_of<ShapeError>([&] { picked_rows(whole, {3}); }) ==
-        "[picked_rows] rows must be there; got x=i32[3,2], row=3");
+        "[picked_rows] rows must exist; got x=i32[3,2], row=3");
   const Tensor flags = picked_rows(booleans({1, 0, 0, 1, 1, 1}, {3, 1, 2}), {2, 0});
   CHECK(flags.shape() == Shape{2, 1, 2});
   CHECK(flags.to_vector<bool>() == std::vector<bool>{true, true, true, false});

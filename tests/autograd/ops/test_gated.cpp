@@ -64,9 +64,9 @@ TEST_CASE("golden values") {
 TEST_CASE("an axis without two halves is refused") {
   CHECK(message_of<ShapeError>([] {
           gated(Unary::silu, Tensor::zeros({2, 3}));
-        }) == "[gated] the last axis must hold two halves of one size; got x=f32[2,3]");
+        }) == "[gated] the last axis must hold two halves of equal size; got x=f32[2,3]");
   CHECK(message_of<ShapeError>([] { gated(Unary::silu, Tensor::scalar(1)); }) ==
-        "[gated] the last axis must hold two halves of one size; got x=f32[]");
+        "[gated] the last axis must hold two halves of equal size; got x=f32[]");
   CHECK(message_of<DTypeError>([] {
           gated(Unary::silu, Tensor::zeros({2, 4}, DType::i32));
         }).find("[gated] values must be f32 or f64") == 0);

@@ -265,7 +265,7 @@ TEST_CASE("what does not fit is refused") {
   CHECK(message_of<ShapeError>([&] { linear_attention(q, v, v); }) ==
         "[linear_attention] query and key must be [B, T, H, D], value [B, T, H, E], D and E at least 1; got "
         "query=f32[2,4,3,5], key=f32[2,4,3,6], value=f32[2,4,3,6], log_decay=undefined, beta=undefined, "
-        "state=undefined; try as many heads in all of them");
+        "state=undefined; try the same number of heads in all of them");
   LinearAttentionOptions options;
   options.beta = Tensor::zeros({2, 4, 3}, DType::f64);
   CHECK_THROWS_AS(linear_attention(q, q, v, options), DTypeError);

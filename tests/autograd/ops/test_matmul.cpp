@@ -177,8 +177,8 @@ TEST_CASE("a product in f64 with a size that BLAS cannot take is refused, not cu
   CHECK(message_of<ShapeError>([&] {
           matmul(vector_of({1, kSize}), vector_of({kSize, 1}));
         }) ==
-        "[matmul] sizes of a product on BLAS, which all f64 products on the CPU are, must fit 32 bits; got "
-        "2147483651; try f32, or parts of the tensors");
+        "[matmul] sizes of a product on BLAS, which computes all f64 products on the CPU, must fit in 32 "
+        "bits; got 2147483651; try f32, or parts of the tensors");
 }
 
 TEST_CASE("values and gradients agree with PyTorch") {

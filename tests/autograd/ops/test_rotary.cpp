@@ -171,7 +171,7 @@ TEST_CASE("odd widths and positions that do not fit are refused by name") {
           "[rotary] the width that is rotated must be even, and within a head; got width=" +
               std::to_string(width) + ", head_width=4");
   CHECK(says(Tensor::zeros({2, 3, 1, 5}), positions_from(0, 3), 0).find("width=5") != std::string::npos);
-  CHECK(says(x, positions_from(0, 2), 0).find("[rotary] the angles must be of x's tokens") == 0);
+  CHECK(says(x, positions_from(0, 2), 0).find("[rotary] the angles must be those of x's tokens") == 0);
   const RotaryAngles angles = rotary_angles({}, 4, positions_from(0, 3), DType::f32);
   for (const auto& [heads, width] : {std::pair<Index, Index>{2, 4}, {-1, 4}, {1, -4}, {-1, -4}}) {
     CHECK(message_of<ShapeError>([&, heads = heads, width = width] {

@@ -64,7 +64,7 @@ TEST_CASE("angles of other tokens, of too many pairs and beyond the limit are re
   const Tensor x = Tensor::zeros({2, 3, 1, 4});
   const RotaryAngles longer = rotary_angles({}, 4, 0, 4, x.dtype(), x.device());
   CHECK(message_of<ShapeError>([&] { rotary(x, longer); }) ==
-        "[rotary] the angles must be of x's tokens and of no more pairs than a head has; got "
+        "[rotary] the angles must be those of x's tokens, with no more pairs than a head has; got "
         "x=f32[2,3,1,4], head_width=4, angles=f32[4,2,2]");
   CHECK(message_of<ShapeError>([&] {
           packed_rotary(Tensor::zeros({2, 4, 6}), 2, 2, longer);

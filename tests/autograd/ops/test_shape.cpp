@@ -197,7 +197,7 @@ TEST_CASE("errors name the rule and the shapes") {
   const Axes twice{0, 0}, none{0};
   const PooledVector<Index> too_few{1, 1}, negative{4, -1};
   const TensorList unequal{x, Tensor::zeros({3, 3})};
-  refused("[reshape] the number of elements must stay; got x=f32[2,3], shape=[4]",
+  refused("[reshape] the number of elements must stay the same; got x=f32[2,3], shape=[4]",
           [&] { return reshape(x, Shape{4}); });
   refused("[permute] the order must name every axis once; got x=f32[2,3]", [&] { return permute(x, twice); });
   refused("[permute] the order must name every axis once", [&] { return permute(x, none); });
@@ -206,8 +206,10 @@ TEST_CASE("errors name the rule and the shapes") {
   refused("[broadcast_to] x must broadcast to the shape; got x=f32[2,3], shape=[2,1]", [&] {
     return broadcast_to(x, Shape{2, 1});
   });
-  refused("[concat] parts must be equal but for one axis; got axis=1, first=f32[2,3], part=f32[3,3]",
-          [&] { return concat(unequal, 1); });
+  refused(
+      "[concat] parts must have the same shape except along the axis; got axis=1, first=f32[2,3], "
+      "part=f32[3,3]",
+      [&] { return concat(unequal, 1); });
   refused("[concat] there must be at least one part", [&] { return concat({}, 0); });
   refused("[slice] the range must be inside the axis; got x=f32[2,3], axis=1, from=2, size=2",
           [&] { return slice(x, 1, 2, 2); });
@@ -215,7 +217,7 @@ TEST_CASE("errors name the rule and the shapes") {
           [&] { return split(x, 1, too_few); });
   refused("[split] sizes must add up to the axis", [&] { return split(x, 1, negative); });
   refused("[pad] x must fit; got x=f32[2,3], from=2, size=4", [&] { return pad(x, 1, 2, 4); });
-  refused("[gather] index must match x but for one axis; got axis=1, x=f32[2,3], index=i32[3,3]", [&] {
+  refused("[gather] index must match x except along the axis; got axis=1, x=f32[2,3], index=i32[3,3]", [&] {
     return gather(x, 1, Tensor::zeros({3, 3}, DType::i32));
   });
   for (const int index : {3, -1})

@@ -21,10 +21,10 @@ TEST_CASE_FIXTURE(InFolder, "a file is read whole, and refused if it is missing,
         none + ": cannot be opened: No such file or directory");
   CHECK(message_of<DataError>([&] { read_file(folder.file(".")); }) == folder.file(".") + ": is not a file");
   CHECK(message_of<DataError>([&] { read_file(path, 5); }) ==
-        path + ": 6 bytes are too many; the most are 5");
+        path + ": 6 bytes are too many; the limit is 5");
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
   CHECK(message_of<DataError>([&] { read_file(path); }) ==
-        path + ": 1099511627776 bytes are too many; the most are 1073741824");
+        path + ": 1099511627776 bytes are too many; the limit is 1073741824");
   write_bytes(path, "");
   CHECK(read_file(path).empty());
 }
@@ -44,7 +44,7 @@ TEST_CASE("a file is read in parts, and stays what it was though its path is giv
   copy.read(6, 4, part.data());
   CHECK(part == "6789");
   CHECK(message_of<CheckpointError>([&] { file.read(7, 4, part.data()); }) ==
-        path + ": has become shorter while it was read");
+        path + ": became shorter while it was being read");
   CHECK(message_of<DataError>([&] { OpenedFile<>{none}; }) ==
         none + ": cannot be opened: No such file or directory");
   REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);

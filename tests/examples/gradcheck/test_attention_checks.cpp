@@ -132,11 +132,11 @@ TEST_CASE("the cause of a fault is given with the input's name, in the table and
   result.report.repeated_inputs = {input};
   std::ostringstream table;
   print_row(table, result);
-  CHECK(table.str().find("FAIL\n    again query.weight: another pass gives other bits\n") !=
+  CHECK(table.str().find("FAIL\n    again query.weight: another pass gives different bits\n") !=
         std::string::npos);
   CHECK(table.str().find(" again query.weight[1] ") != std::string::npos);  // where it is worst
   const auto json = results_json({result}, {}, 1);
-  CHECK(json["checks"][0]["again"][0]["fault"] == "another pass gives other bits");
+  CHECK(json["checks"][0]["again"][0]["fault"] == "another pass gives different bits");
   CHECK(json["passed"] == false);
 }
 

@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read, or refuse
   const std::string sound = gpt2_json(false).dump();
   write_bytes(folder.file("tokenizer.json"), sound + '\0');
   CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
-            "tokenizer.json: is damaged: it is not JSON: it has a NUL byte"));
+            "tokenizer.json: is damaged: it is not JSON: it has a NUL at byte"));
   write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
   CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
             "tokenizer.json: is damaged: it has \"version\" twice"));

@@ -24,7 +24,7 @@ TEST_CASE("a device is named or the default, and a precision given or as before"
   CHECK(chosen("cpu", "f32", "bf16").precision == "f32");
   CHECK(chosen("auto", "").device == (cuda::device_count() > 0 ? Device::cuda() : Device::cpu()));
   CHECK(message_of<DeviceError>([] { chosen("gpu", ""); }) ==
-        "[device] a device is cpu, cuda, cuda:N or auto; got gpu; try cpu");
+        "[device] a device must be cpu, cuda, cuda:N or auto; got gpu; try cpu");
   CHECK(message_of<DeviceError>([] { chosen("cuda:99", ""); }) ==
         "[device] there is no cuda:99: " + cuda::availability() + "; try cpu");
 }

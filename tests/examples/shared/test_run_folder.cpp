@@ -172,14 +172,14 @@ TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused 
   };
   CHECK(said("{}") == "nothing was thrown");
   CHECK(has(said("{"), "config.json is not JSON: "));
-  CHECK(has(said("{}\0 "s), "config.json is not JSON: it has a NUL byte"));
+  CHECK(has(said("{}\0 "s), "config.json is not JSON: it has a NUL at byte"));
   CHECK(has(said(R"({"seed": 1, "seed": 2})"), "config.json has \"seed\" twice"));
   const auto state = [&](const std::string& text) {
     save_safetensors(folder.file("checkpoint.safetensors"), {}, {{"state", text}});
     return message_of<CheckpointError>([&] { folder.checkpoint_state(); });
   };
   CHECK(state("{}") == "nothing was thrown");
-  CHECK(has(state("{}\0{}"s), "checkpoint.safetensors: the state is not JSON: it has a NUL byte"));
+  CHECK(has(state("{}\0{}"s), "checkpoint.safetensors: the state is not JSON: it has a NUL at byte"));
   CHECK(has(state(R"({"step": 1, "step": 2})"), "checkpoint.safetensors: the state has \"step\" twice"));
   write_bytes(folder.file("metrics.jsonl"), "{\"step\":1}\n{\"step\":2}\0\n{\"step\":9}\n{\"st"s);
   folder.cut_metrics(2);

@@ -76,7 +76,7 @@ TEST_CASE("sizes that do not fit are refused by their names") {
   CHECK(refused([](auto& c) { c.form = LatentForm::naive; }) ==
         "[attention] form is for mla; got attention=mha, form=naive; try form=automatic");
   CHECK(refused([](auto& c) { c.own["colour"] = 3; }) ==
-        "[attention] colour is for no kind that is known; got attention=mha, colour=3; try it without");
+        "[attention] colour is for no known kind; got attention=mha, colour=3; try leaving it out");
   CHECK(refused([](auto& c) { c.heads = 6, c.rotary = true; }) == "nothing was thrown");
   CHECK(refused([](auto& c) { c.kind = "mla", c.rotary = true; }) == "nothing was thrown");
 }

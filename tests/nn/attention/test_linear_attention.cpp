@@ -203,7 +203,7 @@ TEST_CASE("options of keys or of weights are refused by name") {
   config = config_of("deltanet");
   config.own["decay_rank"] = 2;
   CHECK(message_of<Error>([&] { config.check(); }) ==
-        "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try it without");
+        "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try leaving it out");
 }
 
 TEST_CASE("decays learn in f32 wherever their offsets are") {

@@ -193,7 +193,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             is_not_implemented("layer_types = linear_attention")},
            {"qwen3",
             {{"layer_types", sliding}},
-            "layer_types has sliding_attention, and there is no sliding_window"},
+            "layer_types has sliding_attention, but there is no sliding_window"},
            {"gemma2", {{"rope_local_base_freq", 7}}, std::string("rope_local_base_freq") + kUnknown},
            {"gemma3_text",
             {{"use_bidirectional_attention", true}},

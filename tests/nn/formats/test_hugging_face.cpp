@@ -178,7 +178,7 @@ TEST_CASE("damaged files in a folder are refused by name") {
   write_bytes(copy.file("config.json"), "{}");
   CHECK(copy.refusal() == "/config.json: model_type is missing");
   write_bytes(copy.file("config.json"), DecoderOnlyConfig().to_json());
-  CHECK(copy.refusal() == "/config.json: is of a run, and not of transformers; try DecoderOnly::load()");
+  CHECK(copy.refusal() == "/config.json: belongs to a run, not to transformers; try DecoderOnly::load()");
   std::filesystem::remove(copy.file("config.json"));
   CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
   const Copy<> other("gpt2");
@@ -201,8 +201,7 @@ TEST_CASE("folders of transformers are told apart from ours") {
   write_bytes(folder.file("config.json"), config.to_json());
   CHECK_FALSE(is_hugging_face(path));
   write_bytes(folder.file("config.json"), "{}");
-  CHECK(refusal() ==
-        path + "/config.json: has neither model_type, as of transformers, nor model, as of ours");
+  CHECK(refusal() == path + "/config.json: has neither model_type (transformers) nor model (this program)");
 }
 
 TEST_CASE("models that transformers cannot express, and files that cannot be written, are refused") {

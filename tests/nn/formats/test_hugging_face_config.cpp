@@ -54,7 +54,7 @@ TEST_CASE("rotary scaling that is not implemented, or makes no sense, is refused
   CHECK(scaling({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}) ==
         std::string("rope_scaling.partial_rotary_factor = 0.5") + kNotImplemented);
   CHECK(refusal(with(with(llama(), "rope_scaling", Json::object()), "rope_parameters", Json::object())) ==
-        "rope_scaling and rope_parameters are both there");
+        "rope_scaling and rope_parameters are both present");
 }
 
 TEST_CASE("fields that change the arithmetic and are not implemented are refused by name") {

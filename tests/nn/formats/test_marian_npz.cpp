@@ -100,7 +100,7 @@ TEST_CASE("options and arrays that are not implemented are refused by name") {
   CHECK(marian_refusal("enc-depth: 2", "enc-depth: 99999") == "has too few arrays for its layers");
   CHECK(marian_refusal("dec-depth: 1", "dec-depth: 2") == "has no array 'decoder_l2_self_Wq'");
   CHECK(marian_refusal("transformer-dim-ffn: 11", "transformer-dim-ffn: 12") ==
-        "array 'encoder_l1_ffn_W1' is <f4[12,11], and the model has <f4[12,12] there");
+        "array 'encoder_l1_ffn_W1' is <f4[12,11], but the model has <f4[12,12] there");
 }
 
 TEST_CASE("a model that Marian cannot express is refused") {
@@ -119,7 +119,7 @@ TEST_CASE("a model that Marian cannot express is refused") {
         "positions=learned; try epsilon=1e-05, positions=sinusoidal_halves");
   random.fill_normal(model.parameters()[0].value(), 0, 1);
   CHECK(refusal(model) ==
-        "[export] Marian's decoder begins with zeros; got another embedding of the last token, 28; try "
+        "[export] Marian's decoder begins with zeros; got a nonzero embedding of the last token, 28; try "
         "--format marian");
   CHECK(folder.count() == 0);
 }

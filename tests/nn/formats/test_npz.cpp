@@ -45,7 +45,7 @@ TEST_CASE("damaged arrays are refused by name") {
       {"'descr'", "'other'", "array 'two': must be <f4 or |i1 in C's order; got "},
       {"\x93NUMPY", "\x93NUMPX", "array 'two': is damaged"},
       {std::string("PK\1\2\24\0\24\0\0\0\0", 11), std::string("PK\1\2\24\0\24\0\0\0\10", 11),
-       "'two.npy' is compressed; try to save it without"},
+       "'two.npy' is compressed; try saving it uncompressed"},
       {"PK\1\2", "PK\1\3", "is damaged"},
   };
   for (const auto& [from, to, message] : spoilt) {

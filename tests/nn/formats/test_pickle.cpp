@@ -38,5 +38,5 @@ TEST_CASE("programs that are damaged or call anything are refused") {
   CHECK(pickle_refusal("cos\nsystem\n)R.") ==
         "has an object of os system, and only dictionaries of tensors are read");
   CHECK(pickle_refusal("\x81") == "has the unknown instruction 129");
-  CHECK(pickle_refusal(")" + std::string(1000, '\x85') + ".") == "has tuples that are too deep");
+  CHECK(pickle_refusal(")" + std::string(1000, '\x85') + ".") == "has tuples nested too deeply");
 }

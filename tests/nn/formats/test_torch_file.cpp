@@ -58,13 +58,13 @@ TEST_CASE_FIXTURE(InFolder, "files of torch.save that hold something else, or ar
     return content.replace(content.rfind(from), from.size(), to);
   };
   CHECK(torch_refusal(*this, read_bytes(torch_file("turned"))) ==
-        "tensor 'turned': does not lie row by row; try save_pretrained() of transformers");
+        "tensor 'turned': is not stored row by row; try save_pretrained() of transformers");
   CHECK(torch_refusal(*this, "version https://git-lfs.github.com/spec/v1") == "is not a whole archive");
   CHECK(torch_refusal(*this, with(legacy, "torch._utils\n_rebuild_tensor_v2", "posix\nsystem")) ==
         "has an object of posix system, and only dictionaries of tensors are read");
   CHECK(torch_refusal(*this, with(legacy, "HalfStorage", "QIntStorage")) ==
-        "has tensors of the type torch QIntStorage, which are not read");
-  CHECK(torch_refusal(*this, with(legacy, "matrix", "first_")) == "tensor 'first_': is there twice");
+        "has tensors of the type torch QIntStorage, which are not supported");
+  CHECK(torch_refusal(*this, with(legacy, "matrix", "first_")) == "tensor 'first_': appears twice");
   CHECK(torch_refusal(*this, with(archive, "/data.pkl", "/data.pki")) == "has no data.pkl");
   for (const std::string& whole : {archive, legacy})
     for (std::size_t size = 0; size < whole.size(); size += 7)

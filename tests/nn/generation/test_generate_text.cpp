@@ -208,8 +208,7 @@ TEST_CASE_FIXTURE(SingleThread, "bad numbers and prompts outside the vocabulary 
   bad.sampling.temperature = -1;
   CHECK(message({1}, bad).find("[sample] temperature") == 0);
   CHECK(message({1}, greedy(-1)) ==
-        "[generate_text] there must be a sample, and max_tokens must not be negative; got samples=1, "
-        "max_tokens=-1");
+        "[generate_text] samples must be positive and max_tokens not negative; got samples=1, max_tokens=-1");
   bad = greedy(3);
   bad.samples = 0;
   CHECK(message({1}, bad).find("got samples=0") != std::string::npos);

@@ -98,7 +98,7 @@ TEST_CASE_FIXTURE(SingleThread, "after a step that throws, another goes on where
     CHECK(message_of<ShapeError>([&] { steps.step({1}); }) ==
           "[step] there is no row yet to extend; try prompt() first");
     CHECK(message_of<ShapeError>([&] { steps.prompt({}); }) ==
-          "[prompt] there must be a token; got none; try one that begins texts");
+          "[prompt] the prompt must have a token; got none; try one that begins texts");
     CHECK(message_of<ShapeError>([&] {
             steps.prompt({1, -1});
           }) == "[prompt] tokens must be within the vocabulary of 13; got -1");
@@ -109,7 +109,7 @@ TEST_CASE_FIXTURE(SingleThread, "after a step that throws, another goes on where
     CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
     CHECK(message_of<ShapeError>([&] {
             steps.reorder({0, 1});
-          }) == "[reorder] rows must be there; got row 1 of 1");
+          }) == "[reorder] rows must exist; got row 1 of 1");
     row.push_back(2);
     CHECK_BELOW(relative_error(steps.step({2}), whole_logits(model, row, 4)), 1e-12);
     steps.reorder({});

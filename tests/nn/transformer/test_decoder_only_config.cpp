@@ -125,8 +125,7 @@ TEST_CASE("latent attention without positions has no rotary keys") {
   CHECK_FALSE(has_rotary_keys());
   config.attention.rotary_width = 4;
   CHECK(message_of<Error>([&] { config.check(); }) ==
-        "[attention] rotary_width=4 is of rotary positions; got attention=mla; try "
-        "rotary_width=0");
+        "[attention] rotary_width=4 is for rotary positions; got attention=mla; try rotary_width=0");
 }
 
 TEST_CASE("the feed-forward width is four times the width, or when gated two thirds of that, rounded up") {

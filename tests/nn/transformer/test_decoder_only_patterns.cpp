@@ -77,7 +77,7 @@ TEST_CASE("two kinds with any option train and agree with their caches, or are r
 TEST_CASE("layers read the values and keys of layers with as many heads of them alone") {
   const auto message = [](const std::string& option, const std::string& given, const std::string& own) {
     return "[decoder_only] " + option +
-           " needs layers with one number of heads of keys and values; got attention=mha, "
+           " needs layers with the same number of heads of keys and values; got attention=mha, "
            "full_attention=gqa, " +
            given + " in layer 0, " + own + " in layer 1; try one kind of attention";
   };

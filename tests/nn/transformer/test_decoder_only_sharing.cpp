@@ -169,7 +169,7 @@ TEST_CASE("options that contradict each other are refused") {
   CHECK(refused([](auto& c) { c.window = 4, c.windows = "SX"; }) ==
         "[decoder_only] windows must consist of S and L, as SSSL does; got SX");
   CHECK(refused([](auto& c) { c.window = 4, c.windows = "SSSL"; }) ==
-        "[decoder_only] windows must have at most a letter for each layer; got SSSL for 2 layers");
+        "[decoder_only] windows must have at most one letter per layer; got SSSL for 2 layers");
   CHECK(refused([](auto& c) { c.window_rotary_base = 100; }) ==
         "[decoder_only] window_rotary_base=100 needs a window in layers with rotary positions; try "
         "window=128 "

@@ -102,7 +102,7 @@ TEST_CASE_TEMPLATE("damaged files, other models and impossible fields are refuse
   for (const char* damaged : {"{\"model\": ", "", "[]", "{}"})
     CHECK(refusal<Config>(damaged).find("the model's configuration is damaged: ") == 0);
   CHECK(refusal<Config>("{\"model_type\": \"llama\"}") ==
-        "the configuration is of transformers, model_type=\"llama\", and not of a run; try "
+        "the configuration belongs to transformers, model_type=\"llama\", and not to a run; try "
         "load_hugging_face(), or load_checkpoint() in Python");
   CHECK(refusal_of<Config>("model", "lstm").find(kUnusable + "model must be ") == 0);
   CHECK(refusal_of<Config>("model", "lstm").find("; got \"lstm\"") != std::string::npos);

@@ -64,8 +64,8 @@ Level fastest_allowed(const AttentionOperands<T>& x) {
   if (x.weight != nullptr || name == "plain") return Level::plain;  // additive attention has no other kernels
   if (name == "hopper") return Level::hopper;
   if (name == "tensor_cores") return Level::tensor_cores;
-  throw DeviceError("[attention] TAPEFORMER_ATTENTION is hopper, tensor_cores or plain; got " + name +
-                    "; try without it");
+  throw DeviceError("[attention] TAPEFORMER_ATTENTION must be hopper, tensor_cores or plain; got " + name +
+                    "; try unsetting it");
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_CASE("modifiers of the scores that do not fit are refused") {
         [&](auto& o) { o.relative_bias = Tensor::zeros(shape); });
   }
   const auto of_softcap = [](auto& o) { o.score_function = ScoreFunction::softcap; };
-  const char* const both = "a score_function comes with its score_parameter, and none with none; got query=";
+  const char* const both = "score_function and score_parameter must be given together; got query=";
   refuses(both, of_softcap);
   refuses(both, [](auto& o) { o.score_parameter = Tensor::zeros({1}); });
   refuses("score_parameter must be [1] or [H]; got score_parameter=f32[2]",
@@ -137,19 +137,19 @@ TEST_CASE("packed sequences must rise from 0 to the end, in one batch entry") {
     o.query_starts = integers({0, 3}, {2});
   });
   refuses(
-      "key_starts may be left out only when keys and queries are as many",
+      "key_starts may be left out only with as many keys as queries",
       [](auto& o) {
         o.query_starts = integers({0, 3}, {2});
       },
       {1, 3, 4, 5}, key);
   refuses(
-      "query_starts and key_starts must name as many sequences",
+      "query_starts and key_starts must name the same number of sequences",
       [](auto& o) {
         o.query_starts = integers({0, 6}, {2}), o.key_starts = integers({0, 3, 6}, {3});
       },
       query, key);
   refuses(
-      "key_starts come with query_starts",
+      "key_starts need query_starts",
       [](auto& o) {
         o.key_starts = integers({0, 6}, {2});
       },

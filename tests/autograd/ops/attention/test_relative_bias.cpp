@@ -131,7 +131,7 @@ TEST_CASE("attention with every modifier gives what PyTorch and transformers giv
 
 TEST_CASE("malformed biases are refused by name") {
   CHECK(message_of<ShapeError>([] { alibi_slopes(0); }) ==
-        "[alibi_slopes] there must be heads; got heads=0; try the number of query heads");
+        "[alibi_slopes] heads must be positive; got heads=0; try the number of query heads");
   CHECK(message_of<ShapeError>([] {
           alibi_bias(Tensor::zeros({2, 2}), 3);
         }) ==

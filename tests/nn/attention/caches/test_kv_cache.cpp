@@ -124,7 +124,7 @@ TEST_CASE("what does not fit is refused") {
     cache->append(keys(2, 4), values(2, 4));
     CHECK(message_of<ShapeError>([&] {
             cache->append(keys(3, 1), values(3, 1));
-          }).find("the number of rows must stay") != std::string::npos);
+          }).find("the number of rows must stay the same") != std::string::npos);
     CHECK(message_of<ShapeError>([&] {
             cache->append(keys(2, 3), values(2, 3));
           }).find("a row must not hold more than 6 tokens") != std::string::npos);
@@ -134,7 +134,7 @@ TEST_CASE("what does not fit is refused") {
     for (const std::int32_t row : {-1, 2}) {
       CHECK(message_of<ShapeError>([&] {
               cache->reorder({0, row});
-            }) == "[kv_cache] reorder takes rows that are there; got row " + std::to_string(row) + " of 2");
+            }) == "[kv_cache] reorder takes existing rows; got row " + std::to_string(row) + " of 2");
     }
     {
       Tape tape;

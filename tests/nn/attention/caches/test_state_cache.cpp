@@ -31,7 +31,7 @@ TEST_CASE("rows are selected, repeated and removed") {
   cache.reorder({1, 0, 1});
   CHECK(cache.state(3).to_vector<double>() == std::vector<double>{3, 4, 1, 2, 3, 4});
   CHECK(message_of<ShapeError>([&] { cache.reorder({3}); }) ==
-        "[kv_cache] reorder takes rows that are there; got row 3 of 3");
+        "[kv_cache] reorder takes existing rows; got row 3 of 3");
   cache.reorder({});
   CHECK(cache.rows() == 0);
   CHECK(cache.length() == 0);
@@ -44,10 +44,11 @@ TEST_CASE("keys, another number of rows, and recorded states are refused") {
         "[state_cache] a state holds no keys; got keys=f64[1,2]; try the cache of the layer that makes them");
   cache.advance(x, 1);
   CHECK(message_of<ShapeError>([&] { cache.state(2); }) ==
-        "[state_cache] the number of rows must stay; got 2 after 1 row of 1 token; try reorder() or clear()");
+        "[state_cache] the number of rows must stay the same; got 2 after 1 row of 1 token; try reorder() or "
+        "clear()");
   Tape tape;
   tape.watch(x);
   CHECK(message_of<TapeError>([&] { cache.advance(x, 1); }) ==
-        "[state_cache] what a cache holds has no gradient; got state=f64[1,2]; try without a cache, or "
+        "[state_cache] a cached state has no gradient; got state=f64[1,2]; try without a cache, or "
         "NoGradGuard");
 }
