@@ -30,7 +30,7 @@ void fill_row(std::int32_t* row, Index length, const std::vector<std::int32_t>& 
 TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config)
     : pairs_(std::move(pairs)), config_(config) {
   const std::string limits =
-      format("{} a batch and {} a sentence", number_of(config.token_budget, "token"), config.max_tokens);
+      format("{} per batch and {} per sentence", number_of(config.token_budget, "token"), config.max_tokens);
   if (config.token_budget < 1 || config.max_tokens < 1) {
     throw DataError("[batching] budget and limit must be positive; got " + limits);
   }
@@ -104,7 +104,7 @@ void TranslationBatches::order_batches(Index epoch) {
 
 void TranslationBatches::seek(BatchPosition position) {
   if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch()) {
-    throw DataError(format("[batching] a position is a batch of an epoch; got epoch {}, batch {} of {}",
+    throw DataError(format("[batching] a position must be a batch of an epoch; got epoch {}, batch {} of {}",
                            position.epoch, position.index, batches_per_epoch()));
   }
   if (position.epoch != position_.epoch) {

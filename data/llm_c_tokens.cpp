@@ -33,7 +33,7 @@ void read_llm_c_tokens(const std::string& path,
   require(magic == kind.magic, format("is not a token file of llm.c: it begins with {}, not with {} or {}",
                                       magic, kGpt2.magic, kLlama3.magic));
   require(version == kind.version,
-          format("is a token file of llm.c of version {}, and {} is known", version, kind.version));
+          format("is a token file of llm.c of version {}, but only {} is known", version, kind.version));
   require(bytes - kHeader == std::uint64_t{size} * kind.id_bytes,
           format("is damaged: its header says {} of {} bytes, and {} bytes follow it", number_of(size, "id"),
                  kind.id_bytes, bytes - kHeader));
@@ -58,7 +58,7 @@ PreparedTokens prepare_llm_c_tokens(const std::vector<std::string>& train,
             if (id >= 0 && id < tokenizer.vocabulary_size()) continue;
             throw DataError(
                 path, 0,
-                format("has the id {}, and the tokenizer {}; try the tokenizer that it was made with",
+                format("has the id {}, but the tokenizer has {}; try the tokenizer that it was made with",
                        static_cast<std::uint32_t>(id), number_of(tokenizer.vocabulary_size(), "token")));
           }
           writer.append(ids);

@@ -17,7 +17,7 @@ constexpr std::size_t kWordOrders = 4, kCharacterOrders = 6;
 void check_counts(const char* op, const std::vector<std::string>& hypotheses,
                   const std::vector<std::string>& references) {
   if (!hypotheses.empty() && hypotheses.size() == references.size()) return;
-  throw DataError(format("[{}] every sentence has one hypothesis and one reference; got {}, {}", op,
+  throw DataError(format("[{}] every sentence needs one hypothesis and one reference; got {}, {}", op,
                          number_of(hypotheses.size(), "hypothesis", "hypotheses"),
                          number_of(references.size(), "reference")));
 }

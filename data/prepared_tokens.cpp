@@ -126,7 +126,7 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
   for (const TokenFile* file : {&tokens.train, &tokens.validation}) {
     if (file->fingerprint() != hash_text(content) ||
         file->vocabulary() != tokens.tokenizer->vocabulary_size()) {
-      throw DataError(file->path(), 0, "was made with another tokenizer than " + name);
+      throw DataError(file->path(), 0, "was made with a different tokenizer than " + name);
     }
     file->check();
   }
@@ -157,7 +157,7 @@ PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
                               const std::string& folder) {
   if (!tokenizer.end()) {
     throw DataError(folder, 0,
-                    format("an answer ends with an end token, and the {} tokenizer has none; try --tokenizer "
+                    format("an answer ends with an end token, but the {} tokenizer has none; try --tokenizer "
                            "sentencepiece, --tokenizer-model or --from",
                            tokenizer.kind()));
   }

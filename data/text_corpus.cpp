@@ -152,7 +152,7 @@ std::string TextCorpus::description() const {
   for (const TextDocument& document : documents_) names.push_back(document.name);
   std::string text = count_text(names, "file", "files") + ", " + number_of(bytes(), "byte");
   if (hidden_.empty() && not_text_.empty()) return text;
-  return text + "; passed over " + count_text(hidden_, "hidden", "hidden") + " and " +
+  return text + "; skipped " + count_text(hidden_, "hidden", "hidden") + " and " +
          count_text(not_text_, "that is not UTF-8 text", "that are not UTF-8 text");
 }
 
@@ -183,8 +183,8 @@ TextSource TextCorpus::source() const {
 
 TextSplit TextCorpus::split(double validation_fraction) const {
   if (!(validation_fraction > 0 && validation_fraction < 1)) {
-    throw DataError(
-        format("[corpus] the validation part is a fraction between 0 and 1; got {}", validation_fraction));
+    throw DataError(format("[corpus] the validation part must be a fraction between 0 and 1; got {}",
+                           validation_fraction));
   }
   Index all = 0;
   std::vector<Index> counts;

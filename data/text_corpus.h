@@ -39,7 +39,7 @@ class TextCorpus {
   const std::vector<TextDocument>& documents() const { return documents_; }
   /// The size of all documents together.
   Index bytes() const;
-  /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
+  /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; skipped 1 hidden (a/.git) and 5 that are not UTF-8 text
   /// (x, y, z and 2 more)".
   std::string description() const;
   /// Checks that all of it is text: named files may hold any bytes, which only byte-level tokenizers accept.

@@ -19,7 +19,7 @@ TextStream::TextStream(const Tokenizer& tokenizer, std::vector<std::string> stop
     : tokenizer_(tokenizer), stops_(std::move(stops)) {
   for (const std::string& stop : stops_) {
     if (!stop.empty() && find_invalid_utf8(stop) == std::string_view::npos) continue;
-    throw DataError("[text_stream] a stop string is UTF-8 and not empty; got \"" + stop + "\"");
+    throw DataError("[text_stream] a stop string must be UTF-8 and not empty; got \"" + stop + "\"");
   }
 }
 

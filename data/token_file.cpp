@@ -55,10 +55,10 @@ TokenFile TokenFile::open(const std::string& path) {
   require(header.magic == kMagic, "is not a token file: it does not begin with TAPETOKS");
   require(
       header.version == kVersion || header.version == kVersionWithoutSum,
-      format("is a token file of version {}, and versions 1 to {} are known; try to prepare the text again",
-             header.version, kVersion));
-  require(header.checksum == header.own_checksum(),
-          "is damaged: its header has another checksum than it says");
+      format(
+          "is a token file of version {}, but only versions 1 to {} are known; try preparing the text again",
+          header.version, kVersion));
+  require(header.checksum == header.own_checksum(), "is damaged: its header does not match its checksum");
   // A header with a valid checksum may still be malicious.
   const std::uint64_t of_ids = bytes - sizeof header;
   require(header.vocabulary >= 1 && header.vocabulary <= kMostVocabulary &&
@@ -120,9 +120,9 @@ void TokenFile::check() const {
     sum = checksum(piece, count, sum);
   }
   if (sum != *checksum_) {
-    throw DataError(path(), 0,
-                    "is damaged: its ids have another checksum than its header says; try to prepare the text "
-                    "again");
+    throw DataError(
+        path(), 0,
+        "is damaged: its ids do not match the checksum in its header; try preparing the text again");
   }
 }
 

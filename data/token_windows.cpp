@@ -38,11 +38,10 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
 TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed)
     : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
   if (length < 1 || length >= file_.size()) {
-    throw DataError(
-        file_.path(), 0,
-        format("holds {}; a window of {} and the token behind it do not fit; try a longer text or a "
-               "shorter context",
-               number_of(file_.size(), "token"), length));
+    throw DataError(file_.path(), 0,
+                    format("holds {}; a window of {} and the token after it do not fit; try a longer text or "
+                           "a shorter context",
+                           number_of(file_.size(), "token"), length));
   }
 }
 
@@ -72,7 +71,7 @@ void for_each_window(const TokenFile& file, Index length, Index rows,
   const Index targets = file.size() - 1;
   if (targets < 1) {
     throw DataError(file.path(), 0,
-                    format("holds {}: none has one before it", number_of(file.size(), "token")));
+                    format("holds {}: no token has one before it", number_of(file.size(), "token")));
   }
   for (Index first = 0; first < targets;) {
     // Whole windows first, then the rest as a shorter one.

@@ -30,10 +30,10 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
     const Tensor gradient = parameter.gradient();
     if (!gradient.defined()) continue;
     if (!is_updated_whole(parameter)) {
-      throw Error(format(
-          "[clip] of a gradient that is divided between ranks no rank knows the norm; got gradient={}; "
-          "try Optimizer::clipped_step()",
-          gradient.describe()));
+      throw Error(
+          format("[clip] no rank knows the norm of a gradient that is divided between ranks; got "
+                 "gradient={}; try Optimizer::clipped_step()",
+                 gradient.describe()));
     }
     if (!like.defined()) like = gradient;
     list.add(gradient);

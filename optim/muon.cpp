@@ -30,7 +30,7 @@ void Muon::add_parts(std::size_t parameter) {
   const std::vector<Index> rows =
       named == config_.row_parts.end() ? std::vector<Index>{value.size(0)} : named->second;
   if (std::accumulate(rows.begin(), rows.end(), Index{0}) != value.size(0)) {
-    throw Error(format("[muon] the parts of a parameter must have its rows together; got row_parts of {}",
+    throw Error(format("[muon] the parts of a parameter must add up to its rows; got row_parts of {}",
                        value.describe()));
   }
   Index row = 0;

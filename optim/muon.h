@@ -28,12 +28,11 @@ struct MuonConfig {
   void describe(const FieldVisitor& field) {
     field("momentum", momentum, "share of the last momentum that is kept", kBelowOne);
     field("weight_decay", weight_decay, "decay of hidden matrices", kNotNegative);
-    field(
-        "update_rms", update_rms,
-        "for [rows, columns] the update is multiplied by this times sqrt(max(rows, columns)), and then moves "
-        "elements by about this times the learning rate (0.2 is AdamW's usual); with 0 by "
-        "sqrt(max(1, rows / columns))",
-        kNotNegative);
+    field("update_rms", update_rms,
+          "scales the update of [rows, columns] by this times sqrt(max(rows, columns)), so that it moves "
+          "elements by about this times the learning rate (0.2 is usual for AdamW); 0 scales by sqrt(max(1, "
+          "rows / columns))",
+          kNotNegative);
     field("newton_schulz_steps", newton_schulz_steps, "steps that make an update orthogonal", kStepCount);
   }
 };

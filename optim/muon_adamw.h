@@ -16,7 +16,7 @@ struct MuonAdamWConfig : MuonConfig {
 
   void describe(const FieldVisitor& field) {
     MuonConfig::describe(field);
-    field("adam_rate", adam_rate, "AdamW's learning rate, of all that is not a hidden matrix, over Muon's",
+    field("adam_rate", adam_rate, "AdamW's learning rate, for all but hidden matrices, divided by Muon's",
           kNotNegative);
     field("beta1", adamw.beta1, "AdamW's decay of the first moment", kBelowOne);
     field("beta2", adamw.beta2, "AdamW's decay of the second moment", kBelowOne);

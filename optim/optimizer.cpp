@@ -30,7 +30,8 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
   for (const Parameter& parameter : parameters_) {
     const Tensor &value = parameter.value(), &first = parameters_[0].value();
     if (!seen.insert(parameter.state()).second)
-      throw Error(format("[{}] each parameter is given once; got {} twice", algorithm_, value.describe()));
+      throw Error(
+          format("[{}] a parameter must be given only once; got {} twice", algorithm_, value.describe()));
     if (value.dtype() != DType::f32 && value.dtype() != DType::f64)
       throw DTypeError(format("[{}] parameters must be f32 or f64; got {}", algorithm_, value.describe()));
     if (value.dtype() != first.dtype()) {
@@ -72,8 +73,8 @@ void Optimizer::require_shards() const {
   for (const Parameter& parameter : parameters_) {
     if (is_updated_whole(parameter)) continue;
     throw Error(
-        format("[{}] what ranks divide must be put together for a norm and for state; got {}, of which this "
-               "process updates {} elements; try set_shards(DataParallel)",
+        format("[{}] parts divided between ranks must be put together for a norm and for state; got {}, of "
+               "which this process updates {} elements; try set_shards(DataParallel)",
                algorithm_, parameter.value().describe(), updated_elements(parameter)));
   }
 }

@@ -58,7 +58,7 @@ void OptimizerConfig::describe(const FieldVisitor& field) {
   field("group",
         Property([this] { return texts_of(groups); },
                  [this](const std::vector<std::string>& texts) { groups = parameter_groups_of(texts); }),
-        "parameters whose names match a pattern have another optimizer, other options or a share of the "
+        "give parameters whose names match a pattern another optimizer, other options or a share of the "
         "learning rate: 'embedding.*:rate=0.3,weight_decay=0', 'head.*:optimizer=sgd'");
   describe_own_fields(optimizer_kinds(), kind, optimizer_kind_named, options, field);
 }

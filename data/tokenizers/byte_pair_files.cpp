@@ -39,7 +39,7 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
     const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
     if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
       throw DataError(name, 0,
-                      format("has {}, so their ids are 0 to {}, each once; \"{}\" has {}",
+                      format("has {}, so their ids must be 0 to {}, each once; \"{}\" has {}",
                              number_of(size, "token"), size - 1, token, value.dump()));
     }
     taken[static_cast<std::size_t>(id)] = true;
@@ -95,7 +95,7 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     const std::size_t space = merge.find(' ');
     if (space == std::string::npos || space != merge.rfind(' ')) {
       throw DataError(merges_name, line,
-                      format("a merge is two tokens and a space between; got \"{}\"", merge));
+                      format("a merge must be two tokens with a space between them; got \"{}\"", merge));
     }
     const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
     const auto id_of = [&](const std::string& part) {
@@ -152,7 +152,7 @@ BytePairFiles BytePairTokenizer::files() const {
 BytePairFiles byte_pair_files(const Tokenizer& tokenizer) {
   const auto* byte_pair = dynamic_cast<const BytePairTokenizer*>(&tokenizer.plain());
   if (byte_pair) return byte_pair->files();
-  throw DataError(format("[tokenizer] merges are those of a bpe tokenizer; got kind {}", tokenizer.kind()));
+  throw DataError(format("[tokenizer] only a bpe tokenizer has merges; got kind {}", tokenizer.kind()));
 }
 
 std::string BytePairTokenizer::serialize() const {

@@ -38,7 +38,7 @@ class CharacterTokenizer : public Tokenizer {
       const char32_t point = decode_code_point(character);
       if (point >= ids_.size() || ids_[point] < 0) {
         throw DataError(
-            format("[tokenizer] a character tokenizer knows the {} of its text only; got {} at byte {}",
+            format("[tokenizer] a character tokenizer knows only the {} of its text; got {} at byte {}",
                    number_of(vocabulary_size(), "character"), shown(character), i));
       }
       ids.push_back(ids_[point]);

@@ -68,9 +68,9 @@ std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& n
     return std::make_unique<MarianTokenizer>(std::move(words),
                                              payload.substr(std::min(line, payload.size() - 1) + 1), name);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(name, 0, "is not of this program: " + reason_of(error));
+    throw DataError(name, 0, "was not written by this program: " + reason_of(error));
   } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("is not of this program: ") + error.what());
+    throw DataError(name, 0, std::string("was not written by this program: ") + error.what());
   }
 }
 
@@ -135,7 +135,7 @@ class MarianTokenizerConfig {
  private:
   [[noreturn]] void refuse(const std::string& name) const {
     throw DataError(path_, 0,
-                    format("has {}={}, which is not supported; try it without", name, fields_[name].dump()));
+                    format("has {}={}, which is not supported; try without it", name, fields_[name].dump()));
   }
 
   const std::string path_;
@@ -161,8 +161,8 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
     return {marian->vocabulary(), marian->model()};
   if (tokenizer.kind() != std::string("sentencepiece")) {
     throw DataError(
-        format("[tokenizer] MarianMT has pieces of SentencePiece; got kind {}; try a model trained "
-               "with --tokenizer marian, unigram or bpe",
+        format("[tokenizer] MarianMT needs a SentencePiece tokenizer; got kind {}; try a model trained with "
+               "--tokenizer marian, unigram or bpe",
                tokenizer.kind()));
   }
   std::vector<std::string> pieces = {"<pad>", "<unk>", "<s>", "</s>"};

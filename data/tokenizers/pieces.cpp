@@ -73,7 +73,7 @@ class PieceTokenizer : public Tokenizer {
     ids_.reserve(pieces_.size());
     for (const std::string& piece : pieces_) {
       if (!ids_.emplace(piece, kSpecialTokens + static_cast<std::int32_t>(ids_.size())).second) {
-        throw DataError("[tokenizer] pieces are different from each other; got \"" + piece + "\" twice");
+        throw DataError("[tokenizer] pieces must be distinct; got \"" + piece + "\" twice");
       }
     }
   }
@@ -119,7 +119,7 @@ class PieceTokenizer : public Tokenizer {
 std::unique_ptr<Tokenizer> train_pieces(const PieceForm& form, const TextSource& sentences,
                                         Index vocabulary_size) {
   if (vocabulary_size <= kSpecialTokens) {
-    throw DataError("[tokenizer] a vocabulary holds more than the 4 special pieces; got a size of " +
+    throw DataError("[tokenizer] a vocabulary must hold more than the 4 special pieces; got a size of " +
                     std::to_string(vocabulary_size));
   }
   std::unordered_map<std::string, Index> counts;

@@ -192,7 +192,7 @@ std::string sentencepiece_model(const Tokenizer& tokenizer) {
   const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer.plain());
   if (model) return model->model();
   throw DataError(
-      format("[tokenizer] models are those of a sentencepiece tokenizer; got kind {}", tokenizer.kind()));
+      format("[tokenizer] only a sentencepiece tokenizer has a model; got kind {}", tokenizer.kind()));
 }
 
 }  // namespace tapeformer

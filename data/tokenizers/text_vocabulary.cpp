@@ -68,7 +68,7 @@ std::vector<std::string> read_yaml_vocabulary(const std::string& path) {
     if (at >= count || given[at]) {
       throw DataError(path, line,
                       "has the id " + id + ", but the ids of " + number_of(count, "piece") +
-                          " are each of 0 to " + std::to_string(count - 1) + " once");
+                          " must be 0 to " + std::to_string(count - 1) + ", each once");
     }
     given[at] = true;
     pieces[at] = text_of(key);

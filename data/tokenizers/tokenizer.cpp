@@ -33,7 +33,7 @@ const TokenizerKind* find_kind(const TokenizerKinds& kinds, const std::string& n
 
 const TokenizerKind& tokenizer_kind(const TokenizerKinds& kinds, const std::string& name) {
   if (const TokenizerKind* found = find_kind(kinds, name)) return *found;
-  throw DataError(format("[tokenizer] a kind is {}; got \"{}\"", names_of(kinds), name));
+  throw DataError(format("[tokenizer] the kind must be {}; got \"{}\"", names_of(kinds), name));
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerKinds& kinds, std::string_view content,

@@ -16,14 +16,16 @@ constexpr const char* kMagic = "tapeformer-tokenizer-1";
 
 void check_token(std::int32_t id, Index size) {
   if (id >= 0 && id < size) return;
-  throw DataError(format("[tokenizer] ids are in [0, vocabulary); got {} with a vocabulary of {}", id, size));
+  throw DataError(
+      format("[tokenizer] ids must be in [0, vocabulary); got {} with a vocabulary of {}", id, size));
 }
 
 void check_utf8(std::string_view text, const char* kind, const char* where) {
   const std::size_t bad = find_invalid_utf8(text);
   if (bad == std::string_view::npos) return;
-  throw DataError(format("[tokenizer] the text of a {} tokenizer is UTF-8; got something else at byte {}{}",
-                         kind, bad, where));
+  throw DataError(
+      format("[tokenizer] the text of a {} tokenizer must be UTF-8; got something else at byte {}{}", kind,
+             bad, where));
 }
 
 std::string write_tokenizer_file(const char* kind, const std::string& payload) {

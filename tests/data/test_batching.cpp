@@ -209,8 +209,8 @@ TEST_CASE("pairs with a side of no tokens are dropped and counted") {
   CHECK(message_of<DataError>([&] {
           TranslationBatches({{{}, {5}}, {Ids(9, 5), {5}}}, config);
         }) ==
-        "[batching] no usable pairs; got 2, 1 over the limit of 4096 tokens a batch and 4 a sentence and 1 "
-        "without tokens");
+        "[batching] no usable pairs; got 2, 1 over the limit of 4096 tokens per batch and 4 per sentence and "
+        "1 without tokens");
 }
 
 TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") {
@@ -223,10 +223,10 @@ TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") 
   CHECK(batches.pairs() == 1);
   config.token_budget = 3;
   CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
-        "[batching] no usable pairs; got 3, 3 over the limit of 3 tokens a batch and 4 a sentence and 0 "
+        "[batching] no usable pairs; got 3, 3 over the limit of 3 tokens per batch and 4 per sentence and 0 "
         "without tokens");
   CHECK(batches.dropped_empty() == 0);
   config.token_budget = 0;
   CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
-        "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");
+        "[batching] budget and limit must be positive; got 0 tokens per batch and 4 per sentence");
 }

@@ -58,9 +58,9 @@ TEST_CASE_FIXTURE(InFolder, "a prepared folder of several files") {
   CHECK(tokens.validation.size() == 1);
   CHECK(message_of<DataError>([&] {
           prepare_llm_c_tokens({folder.file("c")}, {folder.file("a")}, *tokenizer, folder.file("none"));
-        }) == folder.file("c") +
-                  ": has the id 256, and the tokenizer 256 tokens; try the tokenizer that it "
-                  "was made with");
+        }) ==
+        folder.file("c") +
+            ": has the id 256, but the tokenizer has 256 tokens; try the tokenizer that it was made with");
   CHECK_FALSE(std::filesystem::exists(folder.file("none")));
 }
 
@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(InFolder, "other files are refused") {
   CHECK(refusal(std::string(1024, '\1')) ==
         "is not a token file of llm.c: it begins with 16843009, not with 20240520 or 20240801");
   CHECK(refusal(header(kGpt2.substr(0, 4) + kLlama3.substr(4), 0)) ==
-        "is a token file of llm.c of version 7, and 1 is known");
+        "is a token file of llm.c of version 7, but only 1 is known");
   CHECK(refusal(header(kGpt2, 2) + "123") ==
         "is damaged: its header says 2 ids of 2 bytes, and 3 bytes follow it");
 }

@@ -66,7 +66,7 @@ TEST_CASE("exact match counts equal lines") {
 TEST_CASE("a corpus without sentences or with a missing hypothesis is refused") {
   CHECK_THROWS_AS(corpus_bleu({}, {}), DataError);
   CHECK_THROWS_AS(corpus_chrf({"a"}, {"a", "b"}), DataError);
-  CHECK_THROWS_WITH(exact_match({}, {"a"}),
-                    "[exact_match] every sentence has one hypothesis and one reference; got 0 hypotheses, 1 "
-                    "reference");
+  CHECK_THROWS_WITH(
+      exact_match({}, {"a"}),
+      "[exact_match] every sentence needs one hypothesis and one reference; got 0 hypotheses, 1 reference");
 }

@@ -193,12 +193,12 @@ TEST_CASE_FIXTURE(InFolder, "a damaged id in either file is noticed when the fol
     std::string damaged = whole;
     damaged[64] ^= 1;
     write_bytes(path + name, damaged);
-    CHECK_THROWS_WITH_AS(PreparedTokens::open(path),
-                         (path + name +
-                          ": is damaged: its ids have another checksum than its header says; "
-                          "try to prepare the text again")
-                             .c_str(),
-                         DataError);
+    CHECK_THROWS_WITH_AS(
+        PreparedTokens::open(path),
+        (path + name +
+         ": is damaged: its ids do not match the checksum in its header; try preparing the text again")
+            .c_str(),
+        DataError);
     write_bytes(path + name, whole);
     CHECK_NOTHROW(PreparedTokens::open(path));
   }
@@ -218,7 +218,7 @@ TEST_CASE_FIXTURE(InFolder, "mismatched files are refused") {
     write_bytes(one + name, read_bytes(other + name));
     CHECK_THROWS_WITH_AS(
         PreparedTokens::open(one),
-        (one + name + ": was made with another tokenizer than " + one + "/tokenizer").c_str(), DataError);
+        (one + name + ": was made with a different tokenizer than " + one + "/tokenizer").c_str(), DataError);
     write_bytes(one + name, kept);
   }
   CHECK_NOTHROW(PreparedTokens::open(one));

@@ -81,7 +81,7 @@ TEST_CASE_FIXTURE(InFolder, "the text files of a folder are taken in order, and 
   CHECK(text_of(corpus) == "1 é234526");  // "b" comes before "b-"; the link is "link"
   const std::string root = folder.file("");
   CHECK(corpus.description() == "7 files (" + root + "a.txt, " + root + "b/2, " + root +
-                                    "b/deep/er/3 and 4 more), 10 bytes; passed over " + "2 hidden (" + root +
+                                    "b/deep/er/3 and 4 more), 10 bytes; skipped " + "2 hidden (" + root +
                                     ".git, " + root + "b/.hidden) and 6 that are not UTF-8 text (" + root +
                                     "b/circle, " + root + "broken, " + root + "cut and 3 more)");
   CHECK(names_of(corpus)[3] == folder.file("b/x"));
@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(InFolder, "errors name the path that cannot be read") {
   write_bytes(folder.file("image"), "\xff");
   CHECK_THROWS_WITH_AS(
       TextCorpus::open({folder.file(""), empty}),
-      (folder.file("") + ": holds no text (nor do the others): 0 files, 0 bytes; passed over 0 hidden and " +
+      (folder.file("") + ": holds no text (nor do the others): 0 files, 0 bytes; skipped 0 hidden and " +
        "1 that is not UTF-8 text (" + folder.file("image") + ")")
           .c_str(),
       DataError);
@@ -212,8 +212,8 @@ TEST_CASE("a split needs two parts") {
   for (const double fraction : {0.0, 1.0, -0.5, 2.0, std::nan("")}) {
     CHECK_THROWS_AS(corpus.split(fraction), DataError);
   }
-  CHECK_THROWS_WITH_AS(corpus.split(0.0), "[corpus] the validation part is a fraction between 0 and 1; got 0",
-                       DataError);
+  CHECK_THROWS_WITH_AS(corpus.split(0.0),
+                       "[corpus] the validation part must be a fraction between 0 and 1; got 0", DataError);
   CHECK_THROWS_WITH_AS(
       corpus.split(0.95),
       "digits: is too short: of 10 characters, 0 would be for training and 10 for validation", DataError);

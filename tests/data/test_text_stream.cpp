@@ -104,7 +104,7 @@ TEST_CASE("a stop string that is empty or not UTF-8 is refused") {
   const Pieces tokenizer({});
   CHECK(message_of<DataError>([&] {
           TextStream(tokenizer, {"a", ""});
-        }) == "[text_stream] a stop string is UTF-8 and not empty; got \"\"");
+        }) == "[text_stream] a stop string must be UTF-8 and not empty; got \"\"");
   CHECK_THROWS_AS(TextStream(tokenizer, {"a\xc3"}), DataError);
 }
 

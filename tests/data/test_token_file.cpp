@@ -117,8 +117,9 @@ TEST_CASE("other files than token files are refused") {
   check_refused("", "is not a token file: it has 0 bytes");
   check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes");
   check_refused("tapetoks" + whole.substr(8), "is not a token file: it does not begin with TAPETOKS");
-  check_refused(file_of(3, 2, 10, 0, ""),
-                "is a token file of version 3, and versions 1 to 2 are known; try to prepare the text again");
+  check_refused(
+      file_of(3, 2, 10, 0, ""),
+      "is a token file of version 3, but only versions 1 to 2 are known; try preparing the text again");
 }
 
 TEST_CASE("a flipped bit in any byte is noticed when the file is checked") {

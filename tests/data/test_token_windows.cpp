@@ -221,13 +221,13 @@ TEST_CASE_FIXTURE(InFolder, "files that are too short are refused") {
   const TokenFile file = counting_file(folder, 8);
   const auto message = [&](const std::string& length) {
     return file.path() + ": holds 8 tokens; a window of " + length +
-           " and the token behind it do not fit; try a longer text or a shorter context";
+           " and the token after it do not fit; try a longer text or a shorter context";
   };
   CHECK_THROWS_WITH_AS(TokenWindows(file, 8, WindowOrder::random, 1), message("8").c_str(), DataError);
   CHECK_THROWS_WITH_AS(TokenWindows(file, 0, WindowOrder::random, 1), message("0").c_str(), DataError);
   const auto ignore = [](Index, const ReadRows&) {};
   CHECK_THROWS_WITH_AS(for_each_window(counting_file(folder, 1), 4, 2, ignore),
-                       (folder.file("tokens_1") + ": holds 1 token: none has one before it").c_str(),
+                       (folder.file("tokens_1") + ": holds 1 token: no token has one before it").c_str(),
                        DataError);
   CHECK_THROWS_AS(for_each_window(counting_file(folder, 0), 4, 2, ignore), DataError);
 }

@@ -161,7 +161,7 @@ TEST_CASE("vectors, parts that do not add up and senseless values are refused") 
         "[muon] parameters must be matrices; got f32[3]; try MuonAdamW, which gives others to AdamW");
   MuonConfig config;
   config.row_parts = {{"packed", {2, 2}}};
-  CHECK(refused(matrix, config).find("the parts of a parameter must have its rows together") !=
+  CHECK(refused(matrix, config).find("the parts of a parameter must add up to its rows") !=
         std::string::npos);
   config = {};
   config.newton_schulz_steps = 2.5;

@@ -67,5 +67,5 @@ TEST_CASE("a parameter in two groups is refused") {
   groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
   CHECK(message_of<Error>([&] {
           OptimizerGroups("groups", std::move(groups));
-        }).find("[groups] each parameter") == 0);
+        }).find("[groups] a parameter must") == 0);
 }

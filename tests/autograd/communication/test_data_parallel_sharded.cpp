@@ -269,7 +269,7 @@ TEST_CASE("an optimizer that does not know of the shards is refused") {
     };
   };
   const std::string untold =
-      "[idle] what ranks divide must be put together for a norm and for state; got f64[";
+      "[idle] parts divided between ranks must be put together for a norm and for state; got f64[";
   const std::string too_much =
       "[idle] a parameter's state must have the elements that this process updates; got state=f64[";
   const struct {
@@ -293,7 +293,7 @@ TEST_CASE("an optimizer that does not know of the shards is refused") {
        "[set_shards] state that ranks divide must be shown as a whole; got idle.state.p2; try "
        "visit_tensors()"},
       {false, [](DataParallel&, Optimizer& optimizer) { gradient_norm(optimizer.parameters()); },
-       "[clip] of a gradient that is divided between ranks no rank knows the norm; got gradient=f64["}};
+       "[clip] no rank knows the norm of a gradient that is divided between ranks; got gradient=f64["}};
   for (const auto& each : all) {
     const auto run = [&](Communicator& ranks) {
       const RanksCase model(DType::f64);

@@ -72,7 +72,8 @@ TEST_CASE("a malformed vocabulary is refused") {
   };
   for (const char* other : {"[", "[0,1]", "7", R"({"a": 0, "a": 0})"})
     CHECK(error_of(other).find("v: is not a JSON object of tokens and their ids") == 0);
-  CHECK(error_of(R"({"a": "b"})") == "v: has 1 token, so their ids are 0 to 0, each once; \"a\" has \"b\"");
+  CHECK(error_of(R"({"a": "b"})") ==
+        "v: has 1 token, so their ids must be 0 to 0, each once; \"a\" has \"b\"");
   for (const char* id : {"0", "2", "-1", "0.5", "18446744073709551615"})
     CHECK(error_of(R"({"a": 0, "b": )" + std::string(id) + "}").find("\"b\" has " + std::string(id)) !=
           std::string::npos);
@@ -92,7 +93,7 @@ TEST_CASE("a merge that does not fit is refused with its line") {
   };
   CHECK(error_of("#version: 0.2\na b\nab c\n") == "nothing was thrown");
   CHECK(error_of("") == "nothing was thrown");
-  CHECK(error_of("a b\nabc\n") == "m:2: a merge is two tokens and a space between; got \"abc\"");
+  CHECK(error_of("a b\nabc\n") == "m:2: a merge must be two tokens with a space between them; got \"abc\"");
   CHECK(error_of("a b\n\nab d\n") == "m:3: makes \"abd\", which v does not have");
   CHECK(error_of("ab c\na b\n") == "m:1: \"ab\" is not a byte, and no earlier line makes it");
   CHECK(error_of("#version: 0.2\na b\na b\n") == "m:3: repeats \"a b\"");
@@ -101,7 +102,7 @@ TEST_CASE("a merge that does not fit is refused with its line") {
 
 TEST_CASE("only byte pairs have files") {
   CHECK(message_of<DataError>([] { byte_pair_files(*make_byte_tokenizer()); }) ==
-        "[tokenizer] merges are those of a bpe tokenizer; got kind byte");
+        "[tokenizer] only a bpe tokenizer has merges; got kind byte");
   CHECK(message_of<DataError>([] {
           parse_tokenizer(text_tokenizers(), "tapeformer-tokenizer-1 bpe 0 cbf29ce484222325\n", "t");
         }).find("t: is not a JSON object of tokens") == 0);

@@ -37,13 +37,13 @@ TEST_CASE("a character outside the vocabulary is named, with its place") {
     return message_of<DataError>([&] { tokenizer->encode(text); });
   };
   CHECK(error_of("aéz") ==
-        "[tokenizer] a character tokenizer knows the 4 characters of its text only; got \"z\" (U+007A) at "
+        "[tokenizer] a character tokenizer knows only the 4 characters of its text; got \"z\" (U+007A) at "
         "byte 3");
   CHECK(error_of("\U0010ffff").find("(U+10FFFF) at byte 0") != std::string::npos);
   CHECK(error_of("ab\n").find("got U+000A at byte 2") != std::string::npos);
   for (const char* bad : {"a\xc3", "a\xff"})
     CHECK(error_of(bad) ==
-          "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1");
+          "[tokenizer] the text of a character tokenizer must be UTF-8; got something else at byte 1");
   CHECK_THROWS_AS(tokenizer->bytes_of(4), DataError);
   CHECK_THROWS_AS(tokenizer->decode({0, -1}), DataError);
 }
@@ -54,8 +54,8 @@ TEST_CASE("a character tokenizer needs text, and UTF-8") {
   CHECK(message_of<DataError>([] {
           train_character_tokenizer(text_in({"ab", "a\x80"}));
         }) ==
-        "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte 1 of a piece "
-        "of it");
+        "[tokenizer] the text of a character tokenizer must be UTF-8; got something else at byte 1 of a "
+        "piece of it");
 }
 
 TEST_CASE("a list of characters that is out of order, empty or no UTF-8 is refused") {

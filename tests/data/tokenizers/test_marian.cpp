@@ -93,7 +93,7 @@ TEST_CASE("other pieces of SentencePiece are written with their ids, and words a
   }
   const auto words = tokenizer_kind(sentence_tokenizers(), "word").train(text_in(kMarianSentences), 30);
   CHECK(message_of<DataError>([&] { marian_files(*words, *words); }) ==
-        "[tokenizer] MarianMT has pieces of SentencePiece; got kind word; try a model trained with "
+        "[tokenizer] MarianMT needs a SentencePiece tokenizer; got kind word; try a model trained with "
         "--tokenizer "
         "marian, unigram or bpe");
 }
@@ -137,8 +137,8 @@ TEST_CASE("files that say more than is supported, or too little, are refused by 
   };
   const auto of_config = [&](const char* fields) { return refusal("tokenizer_config.json", fields); };
   CHECK(of_config(R"({"additional_special_tokens": ["<x>"]})") ==
-        "tokenizer_config.json: has additional_special_tokens=[\"<x>\"], which is not supported; try it "
-        "without");
+        "tokenizer_config.json: has additional_special_tokens=[\"<x>\"], which is not supported; try without "
+        "it");
   CHECK(of_config(R"({"added_tokens_decoder": {"9": {"content": "<x>"}}})").find("added_tokens_decoder") !=
         std::string::npos);
   CHECK(of_config(R"({"unk_token": "<none>"})") == "vocab.json: lacks <none>, the unk_token");

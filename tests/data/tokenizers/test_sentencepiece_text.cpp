@@ -228,12 +228,12 @@ TEST_CASE("pieces of the training text may end anywhere between characters, and 
 
 TEST_CASE("text that is not UTF-8, no text, and other tokenizers are refused") {
   CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
-        "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
+        "[tokenizer] the text of a SentencePiece tokenizer must be UTF-8; got something else at byte 2");
   CHECK_THROWS_AS(train_sentencepiece_tokenizer(in_pieces("a\x80", 2), 300), DataError);
   CHECK_THROWS_AS(train_sentencepiece_tokenizer(in_pieces("", 1), 300), DataError);
   CHECK(message_of<DataError>([] {
           train_sentencepiece_tokenizer(in_pieces(kStory, 1), 200);
         }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
   CHECK(message_of<DataError>([] { sentencepiece_model(*make_byte_tokenizer()); }) ==
-        "[tokenizer] models are those of a sentencepiece tokenizer; got kind byte");
+        "[tokenizer] only a sentencepiece tokenizer has a model; got kind byte");
 }

@@ -69,7 +69,7 @@ TEST_CASE("its tokenizer is saved in a file of ours, and loads to the same") {
 
 TEST_CASE("other files are refused by name and line") {
   CHECK(refusal("v.yml", "a: 0\nb: 2\n") ==
-        ":2: has the id 2, but the ids of 2 pieces are each of 0 to 1 once");
+        ":2: has the id 2, but the ids of 2 pieces must be 0 to 1, each once");
   CHECK(refusal("v.yml", "a: 0\nb: 0\n").find(":2: has the id 0") == 0);
   CHECK(refusal("v.yml", "a: 0\nb: x\n") == ":2: is not `piece: id`");
   CHECK(refusal("v.yml", "a: 0\n? [b, c]\n: 1\n") == ":2: is not `piece: id`");

@@ -10,9 +10,9 @@ TEST_CASE("kinds are found by name, and read-only kinds are not offered") {
   CHECK(find_kind(text_tokenizers(), "bpe") == &tokenizer_kind(text_tokenizers(), "bpe"));
   CHECK(find_kind(text_tokenizers(), "word") == nullptr);
   CHECK(message_of<DataError>([] { tokenizer_kind(sentence_tokenizers(), "syllable"); }) ==
-        "[tokenizer] a kind is word, space, character, bpe, unigram or marian; got \"syllable\"");
+        "[tokenizer] the kind must be word, space, character, bpe, unigram or marian; got \"syllable\"");
   CHECK(message_of<DataError>([] { tokenizer_kind(text_tokenizers(), "controls"); }) ==
-        "[tokenizer] a kind is character, byte, bpe or sentencepiece; got \"controls\"");
+        "[tokenizer] the kind must be character, byte, bpe or sentencepiece; got \"controls\"");
 }
 
 TEST_CASE("a kind has no begin, end or other names unless it says so") {
