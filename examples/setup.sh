@@ -56,5 +56,5 @@ fi
 mapfile -t missing < <(missing_of "$@")
 # One by one: what a release lacks must not keep the others away.
 for package in "${missing[@]}"; do
-  install "$package" >/dev/null 2>&1 || echo "Going on without: $package (optional)"
+  install "$package" >/dev/null 2>&1 || echo "Continuing without: $package (optional)"
 done

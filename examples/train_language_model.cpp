@@ -136,12 +136,12 @@ int run(int argc, char** argv) {
 
   PrepareOptions prepare_options;
   const Command prepare_command =
-      line.command("prepare", "make a tokenizer and token files of a corpus, for train --tokens");
+      line.command("prepare", "make a tokenizer and token files from a corpus, for train --tokens");
   prepare_options.add_to(prepare_command);
 
   TokenConversionOptions token_options;
   const Command token_command =
-      line.command("tokens", "make token files for train --tokens of llm.c's .bin files");
+      line.command("tokens", "convert llm.c's .bin files to token files, for train --tokens");
   token_options.add_to(token_command);
 
   ExportOptions export_options;

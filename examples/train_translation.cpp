@@ -128,13 +128,13 @@ struct EvaluateOptions {
     const CommandOption summary_flag = command.flag(
         "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
     command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
-    command.option("--part", part, "of the training's text: test or validation")
+    command.option("--part", part, "part of the run's text: test or validation")
         .one_of({"test", "validation"});
     command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");
-    command.option("--source", text.source, "measure these sentences, one a line (with --target)");
-    command.option("--target", text.target, "their translations, one a line (with --source)");
+    command.option("--source", text.source, "measure these sentences, one per line (with --target)");
+    command.option("--target", text.target, "their translations, one per line (with --source)");
     command.flag("--swap", swap, "the second column of --pairs is the source");
-    command.option("--output", output, "write the translations here, a line each");
+    command.option("--output", output, "write the translations here, one per line");
   }
   /// Throws: Error that names contradicting options, or a given option without effect
   void check(const Command& command) const {
@@ -153,14 +153,14 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   if (trained_on == config.end() || *trained_on != fingerprint(corpus)) {
     const bool own = !trained.validation.empty();
     throw DataError(trained.built_in() ? "the built-in corpus" : trained.text.name(), 0,
-                    std::string("has changed since the training, ") +
-                        (own ? "or a validation or test file has" : "and with it what was held out") +
-                        "; restore it, or name --pairs, or --source and --target");
+                    std::string("has changed since the run was trained, ") +
+                        (own ? "or a validation or test file has" : "and with it the held-out pairs") +
+                        "; restore it, or pass --pairs, or --source and --target");
   }
   std::vector<TextPair> pairs = part == "test" ? corpus.test : corpus.validation;
   if (pairs.empty()) {
-    throw Error("the training had no " + part +
-                " files; try --part validation, or name --pairs, or --source and --target");
+    throw Error("the run had no " + part +
+                " files; try --part validation, or pass --pairs, or --source and --target");
   }
   return pairs;
 }
@@ -179,7 +179,7 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
     scores["left_out"] = batches.dropped() + batches.dropped_empty();
     scores.update(loss.json());
     const std::string left_out = left_out_text(batches, trained.model.max_length);
-    return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") + "loss         " +
+    return (left_out.empty() ? "" : "left out     from the loss: " + left_out + "\n") + "loss         " +
            loss.to_string() + "\n";
   } catch (const DataError& error) {
     return std::string("loss         none: ") + error.what() + "\n";
@@ -206,7 +206,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const TranslationOptions trained = translation_training_in(options.run);
   if (run.config.is_null() && options.text.empty())
     throw Error(options.run +
-                ": has a model but no text to measure it on; name --pairs, or --source and --target");
+                ": has a model but no text to measure it on; pass --pairs, or --source and --target");
   Progress progress;
   const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
                                                            : options.text.read(options.swap);
@@ -319,7 +319,7 @@ int run(int argc, char** argv) {
   SearchOptions search;
   const Command translate_command =
       line.command("translate",
-                   "translate sentences, or standard input, to standard output, a line each; a line of more "
+                   "translate sentences, or standard input, to standard output, one per line; a line of more "
                    "tokens than the model takes (--max-length) is cut, with a note");
   translate_options.add_to(translate_command, search);
 

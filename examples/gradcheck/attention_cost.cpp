@@ -93,7 +93,7 @@ void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type
                   amount(cost.cache_bytes_per_token), amount(cost.cache_bytes_per_row),
                   amount(decoding_flops));
   }
-  out << "FLOP: of products, 2 a multiply-add, every query seeing every key; activations: kept for "
+  out << "FLOP: of products, 2 per multiply-add, every query seeing every key; activations: kept for "
          "backward\n";
   print_cache_sizes(out);
 }

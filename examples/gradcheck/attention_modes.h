@@ -25,14 +25,16 @@ struct CheckSizes {
     field("batch", batch, "B, sequences", kPositiveSize);
     field("queries", queries, "T, queries, and tokens in self-attention", kPositiveSize);
     field("keys", keys, "S, keys and values in cross-attention", kPositiveSize);
-    field("width", width, "C, of the queries' input and of outputs", kPositiveSize);
-    field("memory_width", memory_width, "of the keys' and values' input in cross-attention", kPositiveSize);
+    field("width", width, "C, width of the queries' input and of outputs", kPositiveSize);
+    field("memory_width", memory_width, "width of the keys' and values' input in cross-attention",
+          kPositiveSize);
     field("heads", heads, "H, query heads; a multiple of the groups", kPositiveSize);
     field("groups", groups, "G, key and value heads of grouped-query attention", kPositiveSize);
-    field("head_width", head_width, "D, of a head's queries and keys; even", kPositiveSize);
-    field("value_width", value_width, "E, of a head's values", kPositiveSize);
-    field("latent_width", latent_width, "of latent attention's compressed keys and values", kPositiveSize);
-    field("hidden_width", hidden_width, "of additive attention's scores", kPositiveSize);
+    field("head_width", head_width, "D, width of a head's queries and keys; even", kPositiveSize);
+    field("value_width", value_width, "E, width of a head's values", kPositiveSize);
+    field("latent_width", latent_width, "width of latent attention's compressed keys and values",
+          kPositiveSize);
+    field("hidden_width", hidden_width, "hidden width of additive attention's scores", kPositiveSize);
   }
 };
 

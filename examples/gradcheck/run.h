@@ -26,11 +26,11 @@ struct GradcheckRunOptions {
   void describe(const FieldVisitor& f) {
     sizes.describe(f.in_group("Sizes"));
     const auto field = f.in_group("Check");
-    field("dropout", sizes.dropout, "on the weights, in the modes that drop", kBelowOne);
-    field("seed", sizes.seed, "of all values and masks");
+    field("dropout", sizes.dropout, "dropout of the weights, in the modes that have it", kBelowOne);
+    field("seed", sizes.seed, "seed of all values and masks");
     field("dtype", type, "f64: gradients against differences; f32: gradients in f32 against those in f64");
     field("stencil", stencil, "points of the central differences: 2 or 4");
-    field("step", step, "of the differences, times max(1, |x|)", kPositive);
+    field("step", step, "step of the differences, times max(1, |x|)", kPositive);
     field("elements", elements,
           "elements to check in each input, evenly spread: faster at large sizes; 0 for all", kNotNegative);
     field("tolerance", tolerance,
@@ -69,7 +69,7 @@ WorstInput worst_of(const std::vector<GradcheckInput>& inputs, const std::string
                     WorstInput worst = {});
 /// The worst of all comparisons.
 WorstInput worst_of(const GradcheckReport& report);
-/// "again query.weight: another pass gives other bits" for each fault whose kind is known.
+/// "again query.weight: another pass gives different bits" for each fault whose kind is known.
 std::vector<std::string> known_faults(const GradcheckReport& report);
 
 /// `on_tape` may plant faults; see GradcheckOptions.

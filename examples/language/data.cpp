@@ -85,7 +85,7 @@ PrepareProgress shown(Progress& progress) {
 }
 
 std::string needs_end(const std::string& kind) {
-  return " needs a tokenizer with an end token, and the " + kind +
+  return " needs a tokenizer with an end token, but the " + kind +
          " tokenizer has none; try --tokenizer sentencepiece, --tokenizer-model or --from";
 }
 
@@ -146,10 +146,10 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
   }
   LanguageData result = open_language_data(options, folder);
   if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
-    throw DataError(tokens, 0,
-                    "was prepared with another tokenizer than that of --from; prepare it with "
-                    "--tokenizer-model " +
-                        options.from);
+    throw DataError(
+        tokens, 0,
+        "was prepared with a different tokenizer than that of --from; prepare it with --tokenizer-model " +
+            options.from);
   }
   return result;
 }

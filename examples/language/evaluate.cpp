@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
   const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
-  if (!fs::exists(folder)) throw DataError(folder, 0, "no longer exists; name a text with --corpus");
+  if (!fs::exists(folder)) throw DataError(folder, 0, "no longer exists; pass a text with --corpus");
   const LanguageData data = open_language_data(trained, RunFolder(run));
   return part == "train" ? data.train : data.validation;
 }
@@ -34,16 +34,17 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
-  command.option("--part", part, "of the run's text: validation or train").one_of({"validation", "train"});
+  command.option("--part", part, "part of the run's text: validation or train")
+      .one_of({"validation", "train"});
   command.option("--corpus", corpus,
                  "measure these UTF-8 files, or folders of them, instead (as train does)");
   add_average_option(command, average);
   command.option("--batch", batch, "rows computed at a time; 0 as in training", kNotNegative);
-  command.option("--context", context, "tokens of a row; 0 as in training, or the model's up to 1024",
+  command.option("--context", context, "tokens per row; 0 as in training, or the model's up to 1024",
                  kNotNegative);
   command.option("--validation-batches", validation_batches,
                  "random batches of the estimate; 0 as in training", kNotNegative);
-  command.option("--seed", seed, "of the random batches; without it, the run's");
+  command.option("--seed", seed, "seed of the random batches; without it, the run's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
   const CommandOption summary_flag = command.flag(
       "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
@@ -68,9 +69,9 @@ int evaluate(const EvaluateOptions& options) {
   compute.apply(run.model);
   const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained && options.corpus.empty())
-    throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
+    throw Error(options.run + ": has a model but no text to measure it on; pass one with --corpus");
   if (!options.tokenizer_model.empty() && options.corpus.empty())
-    throw Error("--tokenizer-model needs --corpus: the run's own text is there as tokens");
+    throw Error("--tokenizer-model needs --corpus: the run's own text is stored as tokens");
   const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
   const Index batch = chosen(options.batch, trained ? trained->batch : 8);
   const Index most = run.model.config().context;

@@ -48,10 +48,10 @@ void ExportOptions::add_to(const Command& command) {
     helps.push_back(other.models.name + std::string(", ") + other.help);
   }
   command.option("--run", run, "the run folder").required().not_empty();
-  command.option("--output", output, "the folder to write, which must not hold anything; of gguf the file")
+  command.option("--output", output, "the folder to write, which must not hold anything; for gguf, the file")
       .required();
   command.option("--format", format, joined(helps, ", or ")).one_of(names);
-  command.option("--type", type, "of the matrices in a gguf file: f32, f16 or q8_0")
+  command.option("--type", type, "type of the matrices in a gguf file: f32, f16 or q8_0")
       .one_of({"f32", "f16", "q8_0"});
   command.flag("--adapters", adapters, "of transformers: only the adapters of a run with --lora, for PEFT");
   add_average_option(command, average);
@@ -70,7 +70,7 @@ std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* token
   for (const ExportFormat& format : export_formats()) {
     const Expression expression = expression_in(format.models, config);
     const std::string wants = wants_text(changed_options(config, expression));
-    std::string text = " not, for its tokenizer";
+    std::string text = " not with this tokenizer";
     if (!tokenizer || format.has_tokenizer(*tokenizer, config.vocabulary))
       text = (wants.empty() ? "" : " only with " + wants) + " (" + expression.family->title + ")";
     if (!texts.empty() && texts.back().second == text)

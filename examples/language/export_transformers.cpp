@@ -44,9 +44,10 @@ void write_transformers(LanguageRun& run, const ExportOptions& options) {
   print("{}: config.json, model.safetensors, {}\n", options.output, files);
   const std::string kind = run.tokenizer->kind();
   if (kind == "character") {
-    print("the characters are tokenizer.json for transformers, and {} for this program\n", kTokenizerFile);
+    print("the characters are in tokenizer.json for transformers, and in {} for this program\n",
+          kTokenizerFile);
   } else if (kind == "byte") {
-    std::fputs("the bytes are a byte-level tokenizer without merges\n", stdout);
+    std::fputs("the bytes are written as a byte-level tokenizer without merges\n", stdout);
   }
 }
 

@@ -65,19 +65,18 @@ void GenerateOptions::add_to(const Command& command) {
   command
       .option(
           "--prompt", prompt,
-          "the text to continue; without it, standard input (less a byte order mark, and a line end at its "
-          "end). With learned or sinusoidal positions the last tokens that fit into the context are seen")
+          "the text to continue; without it, standard input, less a byte order mark and a final line end. "
+          "With learned or sinusoidal positions only the last tokens that fit into the context are seen")
       .tells(prompt_given);
-  command.option(
-      "--max-tokens", generation.max_tokens,
-      "the most new tokens of a sample; with learned or sinusoidal positions, whenever the context "
-      "is full, the older half of the text in it is forgotten",
-      kPositive);
+  command.option("--max-tokens", generation.max_tokens,
+                 "the most new tokens per sample; with learned or sinusoidal positions, whenever the context "
+                 "is full, the older half of the text in it is forgotten",
+                 kPositive);
   command.option(
       "--samples", generation.samples,
       "number of texts, computed side by side and written one after the other, the first as it is drawn",
       kPositive);
-  command.option("--stop", stops, "end a sample before this text; may be given again")
+  command.option("--stop", stops, "end a sample before this text; may be repeated")
       .one_at_a_time()
       .not_empty();
   const CommandOption temperature =
@@ -95,7 +94,8 @@ void GenerateOptions::add_to(const Command& command) {
   command.option("--repetition-penalty", generation.sampling.repetition_penalty,
                  "above 1, tokens that the text already contains become less likely; 1e-6 to 1e6", kPenalty);
   command.option("--seed", generation.sampling.seed, "seed of the random draws");
-  command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+  command
+      .option("--cache", cache, "how keys and values of earlier tokens are kept: contiguous, paged or none")
       .one_of({"contiguous", "paged", "none"});
   command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
   add_average_option(command, average);

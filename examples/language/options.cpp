@@ -52,10 +52,10 @@ void set_dropout(DecoderOnlyConfig& model, double dropout) {
 
 void LanguageDataOptions::describe(const FieldVisitor& field) {
   const auto in_data = field.in_group("Data");
-  in_data.path("corpus", corpus,
-               "files of UTF-8, or folders: every file in them, at any depth, that is UTF-8 without NUL "
-               "bytes and whose "
-               "name does not begin with a dot. Without any, the built-in text");
+  in_data.path(
+      "corpus", corpus,
+      "UTF-8 files, or folders: every file in them, at any depth, that is UTF-8 without NUL bytes and whose "
+      "name does not begin with a dot. Without any, the built-in text");
   in_data.path("validation", validation, "files or folders held out, instead of the corpus's end");
   in_data("validation_fraction", validation_fraction,
           "share of the corpus held out, at its end, where --validation names none", kProperShare);
@@ -65,7 +65,7 @@ void LanguageDataOptions::describe(const FieldVisitor& field) {
       "tokenizer_model", tokenizer_model,
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
-  in_data("vocabulary", vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
+  in_data("vocabulary", vocabulary, "most tokens of a new bpe or sentencepiece tokenizer");
   in_data(
       "loss_on", one_of(loss_on, {"all", "answers"}),
       "the tokens that count: all, or answers. The corpus is then files of instructions, one line of JSON "
@@ -101,20 +101,20 @@ void LanguageOptions::describe(const FieldVisitor& field) {
            "biases in projections and layer norms (--bias=false: none)");
   in_model("untied_head", negated(model.tie_head), "give the output its own matrix, not the embedding");
   training.describe(in_training);
-  in_training("batch", batch, "rows of --context tokens per batch, of all processes together", kPositive);
+  in_training("batch", batch, "rows of --context tokens per batch, over all processes", kPositive);
   in_training("batch_schedule", batch_schedule,
-              "changes of --batch in the course of the run, as shares of the steps: 0.2:16,0.5:32 is 16 "
-              "from a fifth of them on, 32 from half of them on");
+              "changes of --batch during the run, by share of the steps: 0.2:16,0.5:32 is 16 from a fifth of "
+              "the steps on, and 32 from half of them on");
   in_training("context_schedule", context_schedule,
               "the same for the tokens of a row, at most --context: 0:64,0.5:128");
   in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
-  in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 chooses it",
+  in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 for automatic",
               kNotNegative);
   in_training("validation_kind", one_of(validation_kind, {"auto", "exact", "estimate", "both"}),
               "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
               "takes little of the time, else estimates, and exact at the end");
-  in_training("validation_batches", validation_batches, "random batches of the estimate; with auto, at most",
-              kPositive);
+  in_training("validation_batches", validation_batches,
+              "random batches of the estimate; with auto, at most this many", kPositive);
 }
 
 LanguageOptions::LanguageOptions(const std::string& preset_name)

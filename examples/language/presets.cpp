@@ -52,7 +52,7 @@ const std::vector<Preset>& language_presets() {
       // rates are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al.
       // 2022).
       {"gpt2-124m",
-       "GPT-2's smallest: bpe of 50257, 12 layers, 12 heads, width 768, context 1024, biases, fused head, "
+       "the smallest GPT-2: bpe of 50257, 12 layers, 12 heads, width 768, context 1024, biases, fused head, "
        "batch 4 x 10, 60000 steps: weeks on a CPU",
        {R"({
          "tokenizer": "bpe", "vocabulary": 50257,
@@ -65,8 +65,8 @@ const std::vector<Preset>& language_presets() {
          "checkpoint_every": 100, "log_every": 10, "samples": 1})"}},
       // llama2.c's smallest model, with an eighth of its batch.
       {"stories-260k",
-       "a small Llama: sentencepiece of 512, 5 layers, 8 heads on 4 of keys and values, width 64, context "
-       "512, rotary, rms, swiglu of 172, batch 16, 5000 steps",
+       "a small Llama: sentencepiece of 512, 5 layers, 8 heads, 4 of keys and values, width 64, context 512, "
+       "rotary, rms, swiglu of 172, batch 16, 5000 steps",
        {R"({
          "tokenizer": "sentencepiece", "vocabulary": 512,
          "layers": 5, "attention": "gqa", "heads": 8, "groups": 4, "width": 64, "context": 512,

@@ -71,9 +71,9 @@ LanguageRun LanguageRun::load(const std::string& asked, Index average, const std
   const Index rows = run.model.config().vocabulary, tokens = run.tokenizer->vocabulary_size();
   if (tokens > rows)
     throw DataError(from, 0,
-                    format("is a tokenizer of {}, and the model has {}", number_of(tokens, "token"), rows));
+                    format("is a tokenizer of {}, but the model has {}", number_of(tokens, "token"), rows));
   if (!tokenizer_path.empty() && tokens < rows)
-    std::fputs(format("note: {} has {}, and the model {}; is it the model's own?\n", tokenizer_path,
+    std::fputs(format("note: {} has {}, but the model {}; is it the model's own?\n", tokenizer_path,
                       number_of(tokens, "token"), rows)
                    .c_str(),
                stderr);
@@ -81,8 +81,8 @@ LanguageRun LanguageRun::load(const std::string& asked, Index average, const std
   const Json config = RunFolder(folder).config();
   const auto found = config.find("tokenizer_fingerprint");
   if (found != config.end() && !found->is_number_unsigned())
-    throw CheckpointError(folder +
-                          "/config.json: is not of this program: tokenizer_fingerprint is not a number");
+    throw CheckpointError(
+        folder + "/config.json: was not written by this program: tokenizer_fingerprint is not a number");
   if (found == config.end() || found->get<std::uint64_t>() != hash_text(run.tokenizer->serialize()))
     throw DataError(folder + "/" + kTokenizerFile, 0,
                     "is not the tokenizer that the weights were trained with; restore it");

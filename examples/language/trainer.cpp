@@ -36,10 +36,10 @@ std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) 
   auto tokenizer = find_tokenizer(path);
   const Index rows = model_config_in(options.from).vocabulary;
   if (tokenizer->vocabulary_size() == rows) return tokenizer;
-  throw DataError(path, 0,
-                  format("is a tokenizer of {} tokens, and the model in {} has {}; try the one that it "
-                         "was trained with",
-                         tokenizer->vocabulary_size(), options.from, rows));
+  throw DataError(
+      path, 0,
+      format("is a tokenizer of {} tokens, but the model in {} has {}; try the one that it was trained with",
+             tokenizer->vocabulary_size(), options.from, rows));
 }
 
 /// "1024 tokens per step", or a range if the number changes.
@@ -91,7 +91,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   for (const TokenFile* file : {&data_.train, &data_.validation})
     if (file->vocabulary() > model_.config().vocabulary)
       throw DataError(file->path(), 0,
-                      format("has a vocabulary of {}, and the model one of {}", file->vocabulary(),
+                      format("has a vocabulary of {}, but the model one of {}", file->vocabulary(),
                              model_.config().vocabulary));
   windows(options_.model.context);  // throws if the text is too short
   model_.recompute_layers(options_.training.recompute_layers);

@@ -28,10 +28,10 @@ std::function<std::optional<int>()> add_report_commands(const CommandLine& line)
   };
   const auto options = std::make_shared<Options>();
   const Command report =
-      line.command("report", "draw runs, side by side, as one HTML file to look at in a browser");
+      line.command("report", "draw runs side by side in one HTML file, to open in a browser");
   report.option("RUN", options->runs, "run folders").required();
   report.option("--output", options->output,
-                "the file to write [report.html in the run folder; of several runs, in the current one]");
+                "the file to write [report.html in the run folder; for several runs, in the current folder]");
   const Command compare =
       line.command("compare", "print the results of runs, and the options in which they differ");
   compare.option("RUN", options->runs, "run folders").required();

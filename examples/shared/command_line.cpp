@@ -148,7 +148,7 @@ std::string unknown_text(const CLI::App& app) {
       return unknown + " is an option of " + other->get_name() + ", not of " + command.get_name();
   }
   const std::string likely = likely_option(command, unknown);
-  return "unknown option " + unknown + (likely.empty() ? "; try --help" : "; is " + likely + " meant?");
+  return "unknown option " + unknown + (likely.empty() ? "; try --help" : "; did you mean " + likely + "?");
 }
 
 /// A flag such as --bias=false. Versions of CLI11 differ in the values that they accept for a flag.
@@ -340,7 +340,7 @@ std::string command_text(const std::vector<std::string>& words) {
 void add_average_option(const Command& command, Index& average) {
   command.option(
       "--average", average,
-      "use the mean of this many last weights kept (train --keep-checkpoints); 0 for the best alone",
+      "average this many of the last weights kept (train --keep-checkpoints); 0 for the best alone",
       kNotNegative);
 }
 

@@ -36,7 +36,7 @@ void ComputeOptions::add_to(const Command& command, bool model, const std::strin
   device = "auto";
   command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one").take_last();
   if (!model) return;
-  add_threads_option(command, threads, "of the CPU; 0 for all cores" + otherwise);
+  add_threads_option(command, threads, "CPU threads; 0 for all cores" + otherwise);
   command
       .option("--precision", precision,
               "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
@@ -46,7 +46,7 @@ void ComputeOptions::add_to(const Command& command, bool model, const std::strin
       .take_last();
   command.negative_flag(
       "--no-graphs", graphs,
-      "on a GPU queue steps that repeat kernel by kernel, not as CUDA graphs; the same results");
+      "on a GPU, queue repeated steps kernel by kernel, not as CUDA graphs; the same results");
 }
 
 Compute ComputeOptions::chosen(const std::string& unsaid) const {

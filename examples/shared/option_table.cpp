@@ -153,7 +153,8 @@ void read_options(const RunFolder& folder, FieldList&& fields) {
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder.file("config.json") + ": " + error.what());
   } catch (const Json::exception& error) {
-    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + reason_of(error));
+    throw CheckpointError(folder.file("config.json") +
+                          ": was not written by this program: " + reason_of(error));
   }
 }
 
@@ -170,9 +171,10 @@ std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_js
     if (is_setting && now.contains(name) && trained.contains(name) && now[name] != trained[name])
       others.push_back(format("{} {} ({})", flag_of(name), now[name].dump(), trained[name].dump()));
   }
-  return format("starts from the weights in {}; optimizer and schedule begin again", from) +
-         (others.empty() ? ""
-                         : "\nnote: other settings than that run's, in brackets: " + joined(others, ", "));
+  return format("starts from the weights in {}; optimizer and schedule start afresh", from) +
+         (others.empty()
+              ? ""
+              : "\nnote: settings that differ from that run's (in brackets): " + joined(others, ", "));
 }
 
 void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,

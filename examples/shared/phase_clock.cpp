@@ -45,7 +45,7 @@ std::string PhaseClock::text() const {
   for (const Phase phase : kOfAStep) steps += share(phase);
   const std::string inside =
       joined(kOfAStep, ", ", [&](Phase phase) { return format("{} {:.1f}", name_of(phase), share(phase)); });
-  std::string text = format("of {}: steps {:.1f} % ({})", duration_text(all), steps, inside);
+  std::string text = format("{}: steps {:.1f} % ({})", duration_text(all), steps, inside);
   for (const Phase phase : kBesideSteps)
     if (phase != Phase::waiting || share(phase) > 0)
       text += format(", {} {:.1f} %", name_of(phase), share(phase));

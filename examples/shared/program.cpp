@@ -83,7 +83,7 @@ void answer(const sigset_t& signals) {
       interrupt_seen = true;
       asked = now;
     } else if (alone && now - asked > kSecond) {  // a supervisor may send the same signal twice
-      if (said_at_interrupt != nullptr) say("left at once");
+      if (said_at_interrupt != nullptr) say("quit at once");
       _exit(kExitInterrupted);
     }  // of several ranks, a launcher sends more, and ends a rank that takes long
   }
@@ -93,12 +93,12 @@ void answer(const sigset_t& signals) {
 int fail_without_memory(const char* name) {
   try {
     const std::int64_t held = pool_statistics().held_bytes;
-    return fail(name,
-                "[memory] the system has no more for a table, a text or a library; the tensors' pool holds " +
-                    std::to_string(held >> 20) +
-                    " MiB; try a smaller batch, a smaller model or a higher limit");
+    return fail(
+        name,
+        "[memory] the system has no memory left for a table, a text or a library; the tensors' pool holds " +
+            std::to_string(held >> 20) + " MiB; try a smaller batch, a smaller model or a higher limit");
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: [memory] the system has no more; try a higher limit\n", name);
+    std::fprintf(stderr, "%s: [memory] the system has no memory left; try a higher limit\n", name);
     return kExitBadInput;
   }
 }

@@ -25,6 +25,6 @@ bool interrupted();
 /// Sets the text that is printed at the first Ctrl-C, which must outlive its use; nullptr (the default) for
 /// none. Returns the previous one.
 const char* say_at_interrupt(const char* text);
-constexpr const char* kStopping = "stopping; once more leaves at once";
+constexpr const char* kStopping = "stopping; Ctrl-C again quits at once";
 
 }  // namespace tapeformer

@@ -71,7 +71,7 @@ void require_same_training(Communicator& ranks, const Json& state) {
     for (const auto& [name, value] : all[0].items()) {
       if (all[rank].contains(name) && all[rank].at(name) == value) continue;
       throw CommunicationError(format(
-          "rank {} has another {} than rank 0: {} instead of {}; all processes need the same command, "
+          "rank {} has a different {} than rank 0: {} instead of {}; all processes need the same command, "
           "version and data, and see the same run folder",
           rank, name.substr(1), all[rank].contains(name) ? all[rank].at(name).dump() : "none", value.dump()));
     }
@@ -87,8 +87,8 @@ std::vector<double> waiting_shares(Communicator& ranks, double waited, double se
 std::string communication_text(const CommunicationTime& time, const std::vector<double>& shares) {
   const double hidden = time.busy > 0 ? std::max(0.0, 1 - time.waited / time.busy) : 0;
   return format(
-      "communication: {:.2f} s, {:.0f} % of it beside the computation; the processes waited for {} % "
-      "of the time",
+      "communication: {:.2f} s, {:.0f} % of it during the computation; the processes waited for {} % of the "
+      "time",
       time.busy, 100 * hidden,
       joined(shares, ", ", [](double share) { return format("{:.1f}", 100 * share); }));
 }

@@ -110,10 +110,10 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
       std::string holder;
       std::getline(std::ifstream(path_), holder);
       throw DataError(folder, 0,
-                      "is being trained in by " + (holder.empty() ? "another process" : holder) +
+                      "is in use by " + (holder.empty() ? "another process" : holder) +
                           "; wait until it has saved and ended, or name another --run folder");
     }
-    std::fprintf(stderr, "note: %s cannot be locked (%s): start no other run there\n", folder.c_str(),
+    std::fprintf(stderr, "note: %s cannot be locked (%s): do not start another run there\n", folder.c_str(),
                  std::strerror(problem));
     file_ = -1;
     break;
@@ -131,8 +131,8 @@ RunLock::~RunLock() {
 void RunLock::check() const {
   if (file_ < 0 || is_at(path_, file_)) return;  // below 0: the file system has no locks
   throw DataError(folder_, 0,
-                  "was moved or removed, or its training.lock was, while it was trained in: nothing more is "
-                  "written there; what was saved is whole, and --resume goes on in a moved folder");
+                  "was moved or removed during training, or its training.lock was: nothing more is written "
+                  "there; the last save is intact, and --resume continues in a moved folder");
 }
 
 ScratchFolder::ScratchFolder() : path_((fs::temp_directory_path() / "tapeformer-XXXXXX").string()) {
@@ -231,7 +231,7 @@ std::string RunFolder::earlier_checkpoint() const {
     } catch (const CheckpointError&) {
       continue;
     }
-    return format("; the one of step {} is whole, and --resume goes on from it after: mv {} {}", step, kept,
+    return format("; that of step {} is intact, and --resume continues from it after: mv {} {}", step, kept,
                   file(kCheckpoint));
   }
   return "";
@@ -259,8 +259,8 @@ Json RunFolder::checkpoint_state() const {
 
 void RunFolder::refuse_state(const std::string& reason) const {
   throw CheckpointError(path_ +
-                        ": the checkpoint's state does not fit this program; was the run another program's, "
-                        "or another version's? (" +
+                        ": the checkpoint's state does not fit this program; does the run belong to another "
+                        "program or version? (" +
                         reason + ")");
 }
 
@@ -345,7 +345,7 @@ std::vector<std::pair<std::string, Json>> RunFolder::metrics(std::size_t most) c
   const std::uintmax_t bytes = fs::file_size(file(kMetrics), missing);
   if (!missing && bytes > kMostBytesRead)
     throw CheckpointError(
-        format("{}: {} bytes are too many; the most are {}", file(kMetrics), bytes, kMostBytesRead));
+        format("{}: {} bytes are too many; the limit is {}", file(kMetrics), bytes, kMostBytesRead));
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
     for (std::string line; std::getline(text, line);)

@@ -24,11 +24,11 @@ namespace {
 
 constexpr const char* kSweepHelp =
     " sweep --runs runs/rates --vary learning-rate 1e-3 3e-3 --vary width 64 128 -- --steps 500\n\n"
-    "What follows -- goes to train as it is: the data, the preset, the number of steps. Each combination "
+    "Everything after -- is passed to train: the data, the preset, the number of steps. Each combination "
     "with\n"
     "each seed is a run of its own in FOLDER/COMBINATION/seed-N, one after the other. Ctrl-C saves and "
     "stops;\n"
-    "the same command goes on, repeats nothing that has ended, and with more --seeds adds runs.\n\n"
+    "the same command continues, skips finished runs, and adds runs if --seeds is higher.\n\n"
     "The table has the loss of the best weights (mean and standard error over the seeds), the time of a "
     "run,\n"
     "and p: how likely it is that two equal combinations differ as much as this one does from the first\n"
@@ -136,7 +136,7 @@ std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
   std::vector<SweepCase> cases(1);
   for (auto word = words.begin(); word != words.end();) {
     if (word->rfind("--vary=", 0) == 0)
-      throw Error("--vary is followed by a space; try --vary learning-rate 1e-3 3e-3");
+      throw Error("--vary needs a space after it; try --vary learning-rate 1e-3 3e-3");
     if (*word++ != "--vary") continue;
     const auto end =
         std::find_if(word, words.end(), [](const std::string& text) { return text.rfind("--", 0) == 0; });
@@ -185,9 +185,9 @@ SweepCommand::SweepCommand(const CommandLine& line, int argc, const char* const*
   own_words_ = static_cast<int>(end - argv);
   words_.assign(argv, end);
   options_.assign(end == all ? all : end + 1, all);
-  command_.option("--runs", runs_, "the folder of the run folders").required().not_empty();
+  command_.option("--runs", runs_, "the folder for the run folders").required().not_empty();
   command_.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
-  command_.option("--vary", varied_, "an option of train, without dashes, and its values; may be given again")
+  command_.option("--vary", varied_, "an option of train, without dashes, and its values; may be repeated")
       .required();
   command_.footer("Example:\n  " + std::filesystem::path(argv[0]).filename().string() + kSweepHelp);
 }
@@ -249,7 +249,7 @@ int SweepCommand::execute() const {
     print("\nbest: {}\n  {}\n", best->name, command_text(words));
   }
   if (ended == runs.size()) return kExitSuccess;
-  say(format("{} of {} runs are left: the same command goes on", runs.size() - ended, runs.size()));
+  say(format("{} of {} runs are left: the same command continues", runs.size() - ended, runs.size()));
   return has_failed ? kExitBadInput : kExitInterrupted;
 }
 

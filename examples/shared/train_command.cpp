@@ -15,7 +15,7 @@ namespace {
 
 /// Starts in a temporary folder: the data of a corpus are written there.
 int start_dry(const TrainIn& start_in, const std::string& run, const TrainingControl& joined) {
-  if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave mpirun out, or --dry-run");
+  if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave out mpirun or --dry-run");
   RunFolder(run).refuse_if_used();
   const ScratchFolder folder;
   // Ctrl-C must not wait: there is nothing to save, and a step may take minutes.
@@ -40,19 +40,16 @@ void TrainCommand::add_to(const Command& command) {
   command.flag(
       "--summary", control.summary,
       "print the model's configuration, its parameters, and the FLOPs and bytes of its parts; train nothing");
-  command.option(
-      "--profile", control.profile,
-      "time the operations of this many steps, the third and those after it: a table of time, FLOP/s "
-      "and bytes per second, and a timeline in trace.json; 0 for none",
-      kNotNegative);
-  const CommandOption dry =
-      command.flag("--dry-run", control.dry_run,
-                   "say what memory and time the run would take, by a few steps, and write nothing");
+  command.option("--profile", control.profile,
+                 "time the operations of this many steps, from the third on: a table of time, FLOP/s and "
+                 "bytes per second, and a timeline in trace.json; 0 for none",
+                 kNotNegative);
+  const CommandOption dry = command.flag(
+      "--dry-run", control.dry_run, "estimate the run's memory and time from a few steps, and write nothing");
   for (const char* other : {"--resume", "--summary", "--profile"}) dry.excludes(command.find(other));
   command.flag("--plot", control.plot, "draw the losses below the log, on a terminal");
-  command.flag(
-      "--shard-optimizer", control.shard_optimizer,
-      "of several processes under mpirun, each keeps and updates its share of the optimizer's state");
+  command.flag("--shard-optimizer", control.shard_optimizer,
+               "under mpirun, each process keeps and updates its share of the optimizer's state");
   command.option("--collective-minutes", control.collective_minutes,
                  "the longest that processes under mpirun wait for each other; 0 for no limit", kNotNegative);
   control.compute.add_to(command, true, ", or on resuming as before");

@@ -10,10 +10,10 @@ namespace tapeformer {
 
 void TrainingOptions::describe(const FieldVisitor& field) {
   field("steps", steps,
-        "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
+        "optimizer steps; with --resume a run continues to this one, with the schedule of a run that long",
         kPositive);
   field("time_budget", time_budget,
-        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 for none",
+        "minutes: time the first steps, and choose --steps so that the program takes this long; 0 for none",
         kNotNegative);
   field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
   field("learning_rate", learning_rate, "the highest learning rate", kPositive);
@@ -42,12 +42,14 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("non_finite", one_of(non_finite, {"stop", "skip"}),
         "what happens at a step whose loss or gradient is not finite: stop, or skip (weights, their average "
         "and the optimizer's state, its counts of steps too, stay as if the step had not happened; learning "
-        "rate and batches go on)");
+        "rate and batches move on)");
   field("loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
         "what happens at a step whose loss is far above the last ones: note (it is counted), stop or skip");
   field("spike_deviations", spike_deviations,
-        "how far above: in standard deviations of about the last 50 losses; 0 disables it", kNotNegative);
-  field("seed", seed, "seed of all that is drawn: initial weights, held-out data, batches, dropout");
+        "standard deviations above the mean of about the last 50 losses that make a spike; 0 disables "
+        "--loss-spike",
+        kNotNegative);
+  field("seed", seed, "seed of all random draws: initial weights, held-out data, batches, dropout");
   field("validate_every", validate_every,
         "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
   field("patience", patience, "validations without a better loss before stopping; 0 never stops early",
@@ -55,10 +57,10 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
         kNotNegative);
   field("keep_checkpoints", keep_checkpoints,
-        "keep the weights of that many of the last validations besides the best, to be averaged",
+        "keep the weights of this many of the last validations besides the best, to be averaged",
         kNotNegative);
   field("earlier_checkpoints", earlier_checkpoints,
-        "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
+        "keep this many checkpoints before the last one, to continue from if that is damaged", kNotNegative);
   field("log_every", log_every,
         "steps between two lines of the log; unless it is given, at most a tenth of --steps", kPositive);
   field("samples", samples, "outputs shown at every validation", kNotNegative);
@@ -99,7 +101,7 @@ Index steps_on_resuming(const Command& command, std::initializer_list<const char
                         const TrainingOptions& options) {
   for (const std::string& name : command.given_of(groups)) {
     if (name != "--steps")
-      throw Error("--resume goes on with the options of the run; " + name +
+      throw Error("--resume continues with the options of the run; " + name +
                   " cannot be changed, only --steps: start again in another folder");
   }
   return command.find("--steps").given() ? options.steps : 0;

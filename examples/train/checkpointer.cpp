@@ -77,7 +77,7 @@ void Checkpointer::resume(const Json& state, Index steps_before) {
                    "; with another number the last bits of the results may differ");
   const std::string device = state.value("device", "cpu"), precision = state.value("precision", "f32");
   if (device != s.compute.device.text() || precision != s.compute.precision)
-    s.progress.log("note: the run went on " + device + " in " + precision + " up to here");
+    s.progress.log("note: the run was on " + device + " in " + precision + " up to here");
   s.progress.log("resumed at step " + std::to_string(s.step));
   if (steps_before > 0 && (is_finished || steps_before != s.options.steps)) change_steps(steps_before);
 }
@@ -88,7 +88,7 @@ void Checkpointer::change_steps(Index before) {
   TrainingOptions old = s.options;
   old.steps = before;
   std::string text =
-      format("goes on to step {}, with the {} schedule of {} steps: the learning rate is {:.2e} at step {}",
+      format("continues to step {}, with the {} schedule of {} steps: the learning rate is {:.2e} at step {}",
              s.options.steps, s.options.schedule, s.options.steps, s.schedule(s.step), s.step + 1);
   if (s.step > 0)
     text += format(", and was {:.2e} at step {}", Schedule(old.schedule_config())(s.step - 1), s.step);

@@ -41,7 +41,7 @@ BadStep Guard::bad_step(Index number, const std::string& what) const {
   const Index saved = session_.checkpointed_step;
   const std::string kept =
       saved < 0 ? "Nothing was saved"
-                : format("The checkpoint of step {} in {} is unharmed", saved, session_.folder.path());
+                : format("The checkpoint of step {} in {} is intact", saved, session_.folder.path());
   return BadStep(format("step {}: {}; stopped. {}; try a lower --learning-rate or a longer --warmup", number,
                         what, kept));
 }

@@ -8,10 +8,11 @@
 namespace tapeformer {
 
 // The message of Ctrl-C.
-constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
-constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
+constexpr const char* kFinishingStep = "finishing this step, then saving; Ctrl-C again quits without saving";
+constexpr const char* kFinishingBatch =
+    "finishing this batch, then saving; Ctrl-C again quits without saving";
 constexpr const char* kMeasuring =
-    "measuring the best weights; once more leaves at once, and --resume measures them";
+    "measuring the best weights; Ctrl-C again quits at once, and --resume measures them";
 
 TrainingRun::TrainingRun(Session& session, TimePlan plan)
     : session_(session),
@@ -45,7 +46,7 @@ int TrainingRun::train() {
   const bool is_over = checkpointer.is_finished;
   if (is_over && s.folder.has_ending(s.step)) {
     s.progress.log("this run is finished; the best weights are in " + s.folder.file(kBestWeights) +
-                   "; it goes on with a larger number of --steps");
+                   "; continue it with a larger --steps");
     return kExitSuccess;
   }
   log_.begin();
@@ -116,7 +117,7 @@ int TrainingRun::stop(bool late) {
   if (!checkpointer.is_saved()) checkpointer.save();
   checkpointer.wait();
   if (!validator_.has_best() && s.step > 0) validator_.keep_first_weights();
-  s.progress.log(format("{} at step {}; saved. Go on with: {}",
+  s.progress.log(format("{} at step {}; saved. Continue with: {}",
                         late ? "the time limit is reached" : "interrupted", s.step, s.resume_command()));
   log_.write_summary(Json::object(), passes_);
   report_.write();

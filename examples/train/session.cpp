@@ -98,7 +98,7 @@ std::string Session::resume_command() const {
 
 std::string Session::with_remedy(const Error& error) const {
   folder.check_lock();  // its error says more, with another remedy
-  return format("{}; once that is mended, this goes on from the last checkpoint: {}", error.what(),
+  return format("{}; once that is fixed, this continues from the last checkpoint: {}", error.what(),
                 resume_command());
 }
 

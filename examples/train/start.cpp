@@ -46,8 +46,8 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
     control.ranks = nccl_communicator(control.ranks, compute.device.index, limit);
   if (control.profile > 0 && compute.device.is_cuda()) {
     throw Error(
-        "--profile times operations on the CPU, and a GPU only queues them meanwhile; try --device cpu, "
-        "or run the program under NVIDIA's nsys profile");
+        "--profile times operations on the CPU, which only queues those of a GPU; try --device cpu, or run "
+        "the program under NVIDIA's nsys profile");
   }
   compute.apply(task->model());
   if (compute.device.is_cuda()) progress.log(compute.text());
@@ -107,7 +107,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     if (control.steps != 0) {
       const Index step = checkpoint.at("step").get<Index>();
       if (control.steps <= step) {
-        throw Error(format("--steps must be above {}, the step that the run has come to; got {}", step,
+        throw Error(format("--steps must be above {}, the step that the run has reached; got {}", step,
                            control.steps));
       }
       Json& steps = checkpoint.at("options").at("steps");

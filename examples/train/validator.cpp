@@ -10,9 +10,9 @@ namespace {
 
 // The message of Ctrl-C.
 constexpr const char* kFinishingValidation =
-    "finishing this validation, then saving; once more leaves without saving";
+    "finishing this validation, then saving; Ctrl-C again quits without saving";
 constexpr const char* kMeasuringFirst =
-    "saved; measuring the weights, as there was no validation yet; once more leaves at once";
+    "saved; measuring the weights, as there was no validation yet; Ctrl-C again quits at once";
 
 /// Indents every line of `text`, for the log.
 std::string indented(const std::string& text) {
@@ -36,7 +36,7 @@ void Validator::validate() {
   log_.flush_pending();
   session_.with_evaluation_weights([this] { measure(); });
   if (!is_patient())
-    session_.progress.log("no better validation for " + number_of(session_.options.patience, "time") +
+    session_.progress.log("no better loss in " + number_of(session_.options.patience, "validation") +
                           ": stopped early");
 }
 

@@ -115,8 +115,8 @@ void check(const Tensor& weights, std::size_t rows, std::size_t columns) {
   for (Index i = 0; i < weights.elements(); ++i) {
     if (weights.at(i) >= 0 && std::isfinite(weights.at(i))) continue;
     throw Error(
-        format("[heat_map] weights must be finite and not negative; got {} in weights={}; try the "
-               "weights behind the softmax",
+        format("[heat_map] weights must be finite and not negative; got {} in weights={}; try the weights "
+               "after the softmax",
                weights.at(i), weights.describe()));
   }
 }

@@ -19,8 +19,8 @@ namespace {
 void keep_first(std::vector<TextPair>& part, Index count, const char* option, Index asked) {
   if (count > static_cast<Index>(part.size())) {
     throw DataError(format(
-        "[built-in corpus] it has 15000 pairs to train on and 2000 to hold out; got {} {}; try fewer, "
-        "or a text of your own (--pairs). Runs that earlier versions trained on more pairs cannot go on",
+        "[built-in corpus] it has 15000 pairs to train on and 2000 to hold out; got {} {}; try fewer, or a "
+        "text of your own (--pairs). Runs that earlier versions trained on more pairs cannot continue",
         option, asked));
   }
   part.resize(static_cast<std::size_t>(count));

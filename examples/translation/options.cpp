@@ -43,14 +43,14 @@ void TranslationOptions::describe(const FieldVisitor& field) {
              in_model = field.in_group("Model"), in_training = field.in_group("Training");
   field.in_group("Preset")("preset", preset, "where the defaults below come from; see the end of this text");
   in_data.path("pairs", text.pairs, "tab-separated pairs, source first; further columns are ignored");
-  in_data.path("source", text.source, "source sentences, one a line (with --target)");
-  in_data.path("target", text.target, "their translations, one a line (with --source)");
+  in_data.path("source", text.source, "source sentences, one per line (with --target)");
+  in_data.path("target", text.target, "their translations, one per line (with --source)");
   in_data.path("validation_pairs", validation.pairs,
-               "validate on these tab-separated pairs; nothing is held out of the training text then");
+               "validate on these tab-separated pairs; then nothing is held out of the training text");
   in_data.path("validation_source", validation.source, "the same as two files (with --validation-target)");
   in_data.path("validation_target", validation.target, "their translations (with --validation-source)");
   in_data.path("test_pairs", test.pairs,
-               "the pairs that `evaluate` measures, beside validation files of your own");
+               "the pairs that `evaluate` measures, with validation files of your own");
   in_data.path("test_source", test.source, "the same as two files (with --test-target)");
   in_data.path("test_target", test.target, "their translations (with --test-source)");
   in_data("swap", swap, "translate from the second column of tab-separated files to the first");
@@ -66,16 +66,14 @@ void TranslationOptions::describe(const FieldVisitor& field) {
       "is less");
   sentences.describe(in_data);
   in_vocabulary("tokenizer", tokenizer,
-                "word, space (for text that is cut already), character, bpe, unigram or marian (unigram with "
-                "the ids of "
-                "MarianMT); empty for word on the built-in corpus, bpe on files");
+                "word, space (for text that is already segmented), character, bpe, unigram or marian "
+                "(unigram with the ids of MarianMT); empty for word on the built-in corpus, bpe on files");
   in_vocabulary("vocabulary", vocabulary, "largest number of pieces");
   in_vocabulary("shared_vocabulary", model.tie_embeddings,
                 "one vocabulary and one embedding for both languages");
-  in_vocabulary.path(
-      "source_model", source_model,
-      "a SentencePiece model for the source, instead of training one; or pieces of text that is "
-      "cut already: Marian's .yml or .vocab, fairseq's dict.txt");
+  in_vocabulary.path("source_model", source_model,
+                     "a SentencePiece model for the source, instead of training one; or pieces of text that "
+                     "is already segmented: Marian's .yml or .vocab, fairseq's dict.txt");
   in_vocabulary.path("target_model", target_model, "the same for the target");
   in_model.path(
       "from", from,
@@ -88,7 +86,7 @@ void TranslationOptions::describe(const FieldVisitor& field) {
            "give the output its own matrix, not the target embedding");
   training.describe(in_training);
   in_training("batch_tokens", batch_tokens,
-              "positions a batch, per side, padding included, of all processes together", kPositive);
+              "positions per batch and side, padding included, over all processes", kPositive);
   in_training("label_smoothing", label_smoothing, "probability spread over all pieces", kBelowOne);
 }
 
@@ -139,9 +137,9 @@ void TranslationOptions::check() const {
   for (const PairFiles* files : {&text, &validation, &test}) {
     tabbed = tabbed || !files->pairs.empty();
     for (const std::string* path : {&files->pairs, &files->source, &files->target})
-      require(
-          *path != kStandardInput,
-          "a run reads its text again when it resumes, and standard input (-) can be read once; name a file");
+      require(*path != kStandardInput,
+              "a run reads its text again when it resumes, but standard input (-) can be read only once; "
+              "name a file");
   }
   require(!swap || tabbed, "--swap needs --pairs");
   require(validation.empty() || !built_in(),
@@ -170,7 +168,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--grammar-pairs"}, "with a text of your own");
   }
   if (!validation.empty())
-    command.refuse({"--held-out"}, "with validation files, beside which nothing is held out");
+    command.refuse({"--held-out"}, "with validation files, which are held out instead");
   if (!source_model.empty() && (model.tie_embeddings || !target_model.empty()))
     command.refuse({"--tokenizer", "--vocabulary"}, "with models or vocabularies of your own");
   const bool has_rotary_keys = model.layer.attention.kind == "mla" && model.positions != PositionKind::none;

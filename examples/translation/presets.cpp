@@ -19,27 +19,27 @@ constexpr const char* kPairs = R"({
 const std::vector<Preset>& translation_presets() {
   static const std::vector<Preset> presets = {
       {"built-in",
-       "the built-in corpus: 2 layers a side, 4 heads, width 128, 2500 steps: minutes on two cores",
+       "the built-in corpus: 2 layers per side, 4 heads, width 128, 2500 steps: minutes on two cores",
        {}},
       {"quickstart",
        "the built-in corpus in a minute on two cores: the same with rotary positions, Muon, dropout 0.05, "
        "450 steps",
        {kRecipe, R"({"dropout": 0.05, "steps": 450, "warmup": 40, "validate_every": 100})"}},
       {"translation-tiny",
-       "up to 200,000 pairs: 3 layers a side, 4 heads, width 128, dropout 0.05, Muon; as many steps as 10 "
+       "up to 200,000 pairs: 3 layers per side, 4 heads, width 128, dropout 0.05, Muon; as many steps as 10 "
        "minutes allow",
        {kRecipe, kPairs, R"({
          "width": 128, "feed_forward": 512, "dropout": 0.05,
          "time_budget": 10, "steps": 3000, "validate_every": 500})"}},
       // See tests/bench/LOG.md for what was tried.
       {"translation-small",
-       "up to 200,000 pairs: 3 layers a side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
+       "up to 200,000 pairs: 3 layers per side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
        "minutes allow",
        {kRecipe, kPairs, R"({
          "width": 192, "feed_forward": 768, "dropout": 0.1,
          "time_budget": 30, "steps": 4300, "validate_every": 1000})"}},
       {"translation-marian",
-       "the built-in corpus with a model that `export` writes for transformers: 2 layers a side, 4 heads, "
+       "the built-in corpus with a model that `export` writes for transformers: 2 layers per side, 4 heads, "
        "width "
        "128, 2500 steps",
        {R"({"tokenizer": "marian", "vocabulary": 2000, "shared_vocabulary": true, "post_norm": true,

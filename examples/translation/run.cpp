@@ -81,11 +81,12 @@ void SearchOptions::add_to(const Command& command) {
       .one_of(all_names(kNames<EarlyStopping>))
       .excludes(sample_flag);
   command.option("--max-tokens", max_tokens,
-                 "longest translation; 0 for twice the source and ten; without it, as generation_config.json "
-                 "has it, or 0",
+                 "longest translation, in tokens; 0 for twice the source plus ten; without it, as "
+                 "generation_config.json has it, or 0",
                  kNotNegative);
-  command.option("--batch", batch, "sentences that are translated side by side; 64 without it", kPositive);
-  command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+  command.option("--batch", batch, "sentences translated side by side; 64 without it", kPositive);
+  command
+      .option("--cache", cache, "how keys and values of earlier tokens are kept: contiguous, paged or none")
       .one_of({"contiguous", "paged", "none"});
   const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
     command.option(name, value, help, rule).needs(sample_flag);
@@ -167,7 +168,7 @@ TranslationRun TranslationRun::load(const std::string& folder, Index average,
     trained.model = without_adapters(std::move(trained.model));
     return trained;
   } catch (const Json::exception& error) {
-    throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));
+    throw CheckpointError(folder + "/config.json: was not written by this program: " + reason_of(error));
   }
 }
 

@@ -23,7 +23,7 @@ check "also beams, by the same rules" test "$("$program" translate --run "$work/
   --early-stopping true --max-tokens 126 'The cat.')" = "$("$program" translate --run "$work/marian" --beam 4 --max-tokens 126 'The cat.')"
 "$program" evaluate --run "$work/marian" --pairs "$work/pairs.tsv" --beam 1 --max-tokens 9 >"$work/out" 2>"$work/err"
 check "and is measured" grep -q '^loss  *[0-9.]* nats per token' "$work/out"
-refuses "measuring a folder without a text" "name --pairs, or --source and --target" evaluate --run "$work/marian"
+refuses "measuring a folder without a text" "pass --pairs, or --source and --target" evaluate --run "$work/marian"
 
 mkdir "$work/bare" && cp "$work/marian/config.json" "$work/marian/model.safetensors" "$work/bare"
 refuses "a folder without a tokenizer" "has no tokenizer: none of .* and source.spm" translate --run "$work/bare" 'The cat.'
@@ -42,7 +42,7 @@ check "and translates as its run does" test "$(translated "$work/tuned")" = "$(t
 "$program" export --run "$work/run" --output "$work/own" --format marian-npz >"$work/out" 2>"$work/err"
 check "the files that Marian reads" test "$(cd "$work/own" && echo *)" = "decoder.yml model.npz source.spm target.spm vocab.yml"
 check "Marian's folder translates as the run does" test "$(translated "$work/run")" = "$(translated "$work/own")"
-refuses "measuring it without a text" "name --pairs, or --source and --target" evaluate --run "$work/own"
+refuses "measuring it without a text" "pass --pairs, or --source and --target" evaluate --run "$work/own"
 train "$work/npz" --from "$work/own" "${tune[@]:2}" --steps 2 --warmup 0
 check "fine-tuning it" test $? = 0
 sed 's/\t/\tÊ/' "$work/pairs.tsv" >"$work/odd.tsv"

@@ -31,16 +31,16 @@ check "a training that was broken off gives the same bits" \
   cmp "$work/gpu/checkpoint.safetensors" "$work/broken/checkpoint.safetensors"
 train "$work/hindered" "${tiny[@]}" --device cuda --max-minutes 0.0000001
 mkdir "$work/hindered/checkpoint.safetensors.partial"
-refuses "a checkpoint that cannot be written while steps go on" 'cannot be written: Is a directory; once that is mended' \
+refuses "a checkpoint that cannot be written while steps go on" 'cannot be written: Is a directory; once that is fixed' \
   train --run "$work/hindered" --resume --device cuda
 rmdir "$work/hindered/checkpoint.safetensors.partial"
 train "$work/hindered" --resume --device cuda
 check "the checkpoint before it is whole" cmp "$work/gpu/checkpoint.safetensors" "$work/hindered/checkpoint.safetensors"
 train "$work/moved" "${tiny[@]}" --device cuda --max-minutes 0.0000001
 train "$work/moved" --resume --device cpu --max-minutes 0.0000001
-check "a training goes on on the cpu, and says so" grep -q 'note: the run went on cuda:0 in f32 up to here' "$work/err"
+check "a training goes on on the cpu, and says so" grep -q 'note: the run was on cuda:0 in f32 up to here' "$work/err"
 train "$work/moved" --resume
-check "and on the GPU again, by itself" grep -q 'note: the run went on cpu' "$work/err"
+check "and on the GPU again, by itself" grep -q 'note: the run was on cpu' "$work/err"
 check "to the same losses" near "$work/cpu" "$work/moved" 1e-4
 
 said() { printf 'the cat sleeps .\n\nthe dog sees the cat .\nthe dog .\nthe cat sees .\n' | "$program" translate --run "$work/gpu" "$@" 2>"$work/err"; }

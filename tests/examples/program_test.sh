@@ -111,7 +111,7 @@ keeps_others_out() {
   "$program" train --run "$run" "$@" --steps 10000000 >/dev/null 2>&1 &
   local victim=$!
   until [ -s "$run/weights.safetensors" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
-  local held="is being trained in by process $victim on .*; wait until"
+  local held="is in use by process $victim on .*; wait until"
   refuses "resuming a run that is being trained" "$held" train --run "$run" --resume --max-minutes 0.0000001
   refuses "a new training in its folder" "$held" train --run "$run/." "$@" --max-minutes 0.0000001
   check "it is read meanwhile" $read "$run"
@@ -130,7 +130,7 @@ goes_on() {
   refuses "changing another option" "--seed cannot be changed, only --steps" "${resumed[@]}" --steps 70 --seed 2
   train "$1" --resume --steps 75
   check "a finished training goes on" test $? = 0
-  check "and says what its schedule does" grep -q 'goes on to step 75, with the cosine schedule of 75 steps: the learning rate' "$work/err"
+  check "and says what its schedule does" grep -q 'continues to step 75, with the cosine schedule of 75 steps: the learning rate' "$work/err"
   check "it has come to that step" grep -q '"step":75' "$1/metrics.jsonl"
   check "and config.json says so" grep -q '"steps": 75' "$1/config.json"
 }
@@ -199,7 +199,7 @@ sweeps() {
   kill -TERM $victim 2>/dev/null
   wait $victim
   check "a sweep that is stopped ends with 130" test $? = 130
-  check "and says how to go on" grep -q 'of 2 runs are left: the same command goes on' "$work/err"
+  check "and says how to go on" grep -q 'of 2 runs are left: the same command continues' "$work/err"
   "${sweep[@]}" --seeds 1 -- "$@" >"$work/out" 2>"$work/err"
   check "the same command goes on" test $? = 0
   before=$(stat -c %y "$work"/sweep/*/seed-1/weights.safetensors)
@@ -244,7 +244,7 @@ resumes_to_the_same() {
   check "Ctrl-C ends with 130" test $code = 130
   check "Ctrl-C says how to go on" grep -q -- "$called train --run .* --resume" "$work/err"
   check "Ctrl-C says at once what it waits for" \
-    grep -q 'finishing this \(batch\|validation\), then saving; once more leaves without saving' "$work/err"
+    grep -q 'finishing this \(batch\|validation\), then saving; Ctrl-C again quits without saving' "$work/err"
   train "$work/stopped" --resume
   check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
   train "$work/stopped" --resume

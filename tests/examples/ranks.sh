@@ -101,7 +101,7 @@ check "the last checkpoint is whole" resumes stuck
 on 2 bash -c '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || set -- "$@" --batch 4; exec "$0" "$@"' \
   "$program" "${language[@]}" --run "$work/other"
 check "ranks with other options are refused" test $? = 2
-check "by name, once" test "$(grep -c 'rank 1 has another options/batch than rank 0: 4 instead of 6' "$work/err")" = 1
+check "by name, once" test "$(grep -c 'rank 1 has a different options/batch than rank 0: 4 instead of 6' "$work/err")" = 1
 on 3 "$program" train --layers 0 --run "$work/wrong"
 check "wrong input ends with 2" test $? = 2
 check "and is told once" test "$(grep -c -- '--layers must be' "$work/err")" = 1

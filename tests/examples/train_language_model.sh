@@ -33,8 +33,8 @@ sleep 1.5
 kill -TERM $victim 2>/dev/null
 wait $victim
 check "Ctrl-C twice ends with 130" test $? = 130
-check "it is answered at once" grep -q 'once more leaves' "$work/err"
-check "and so is the second" grep -q 'left at once\|interrupted at step' "$work/err"
+check "it is answered at once" grep -q 'Ctrl-C again quits' "$work/err"
+check "and so is the second" grep -q 'quit at once\|interrupted at step' "$work/err"
 
 # --- one training a folder ------------------------------------------------------------------------------------
 reads() { generate "$1" --prompt int --max-tokens 5; }
@@ -160,14 +160,14 @@ generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/out"
 check "generating does not need it" test $? = 0
 train "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
 check "fine-tuning a run on another text" test $? = 0
-check "it says which settings are not the run's" grep -q "note: other settings than that run's, in brackets: .*--steps 11 (" "$work/err"
+check "it says which settings are not the run's" grep -q "note: settings that differ from that run's (in brackets): .*--steps 11 (" "$work/err"
 check "fine-tuning keeps the tokenizer" cmp "$work/bpe/tokenizer" "$work/tuned/tokenizer"
 refuses "fine-tuning to another width" "--width 64 contradicts --from" train --run "$work/new" --from "$work/bpe" --width 64
 cp -r "$work/bpe" "$work/tokenless" && rm "$work/tokenless/tokenizer"
 refuses "fine-tuning without a tokenizer" "has no tokenizer.*--tokenizer-model" train --run "$work/new" --from "$work/tokenless"
 train "$work/retokenized" --from "$work/tokenless" --tokenizer-model "$work/bpe/tokenizer" "${small[@]:8}" --layers 2 --steps 11
 check "fine-tuning with the tokenizer that is named" cmp "$work/tuned/weights.safetensors" "$work/retokenized/weights.safetensors"
-refuses "a tokenizer of another size" "of 256 tokens, and the model in .* has 300" \
+refuses "a tokenizer of another size" "of 256 tokens, but the model in .* has 300" \
   train --run "$work/new" --from "$work/tokenless" --tokenizer-model "$work/bytes/tokenizer"
 
 # --- instructions: loss on answers, documents apart ---------------------------------------------------------------
@@ -311,7 +311,7 @@ refuses "a damaged tokenizer" "tokenizer" generate --run "$work/damaged" --promp
 damage && echo '{' >"$work/damaged/config.json"
 refuses "a damaged config" "config" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"tokenizer_fingerprint": [0-9]*/"tokenizer_fingerprint": "none"/' "$work/damaged/config.json"
-refuses "a fingerprint that is text" "config.json: is not of this program" generate --run "$work/damaged" --prompt a
+refuses "a fingerprint that is text" "config.json: was not written by this program" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"layers": [0-9]*/"layers": 2000000000/' "$work/damaged/config.json"
 refuses "a model of billions of layers" "tensors are too few" generate --run "$work/damaged" --prompt a
 damage && sed -i 's/"width": [0-9]*/"width": 2000000000/' "$work/damaged/config.json"

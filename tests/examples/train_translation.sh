@@ -16,8 +16,8 @@ resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- source.vocabulary targe
 validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; }
 train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
 check "fine-tuning a run" test $? = 0
-check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule begin again" "$work/err"
-check "and which settings are not the run's" grep -q "note: other settings than that run's, in brackets: .*--learning-rate 1e-12 (" "$work/err"
+check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule start afresh" "$work/err"
+check "and which settings are not the run's" grep -q "note: settings that differ from that run's (in brackets): .*--learning-rate 1e-12 (" "$work/err"
 check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
 check "a step of next to nothing leaves the model's loss" alike "$work/before" "$work/after" 1e-4
@@ -286,7 +286,7 @@ refuses "a translation of a terabyte without a character" "holes:1: a NUL" train
 refuses "a model of a terabyte" "holes: .*bytes are too many" train --run "$(new)" --pairs "$work/pairs.kept" \
   --source-model "$work/holes" --target-model "$work/holes"
 damage && sed -i 's/"source": [0-9][0-9]*/"source": "none"/' "$work/damaged/config.json"
-refuses "a fingerprint that is text" "config.json: is not of this program" translate --run "$work/damaged"
+refuses "a fingerprint that is text" "config.json: was not written by this program" translate --run "$work/damaged"
 damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
 refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
 printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"

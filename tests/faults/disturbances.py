@@ -97,7 +97,7 @@ def signals(t):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         child = t.start()
         child.send_signal(number)
-        t.ends(child, 130, 'finishing this', 'saved. Go on with: ')
+        t.ends(child, 130, 'finishing this', 'saved. Continue with: ')
         t.resumes(t.folder)
 
 
@@ -177,7 +177,7 @@ def a_stop_does_not_count_in_times(t):
         child.send_signal(stop)
         time.sleep(4)
         child.send_signal(signal.SIGCONT)
-        t.ends(child, 0, 'time: of ')
+        t.ends(child, 0, ' s: steps ')
         wall = time.monotonic() - begun
         with open(t.folder + '/metrics.jsonl') as file:
             lines = [json.loads(line) for line in file]
@@ -196,7 +196,7 @@ def a_folder_that_moves(t):
     child = t.start()
     moved = t.folder + '-moved'
     os.rename(t.folder, moved)
-    t.ends(child, 2, 'was moved or removed', 'goes on in a moved folder')
+    t.ends(child, 2, 'was moved or removed', 'continues in a moved folder')
     t.resumes(moved)
 
 
@@ -226,7 +226,7 @@ def two_trainings_in_one_folder(t):
     codes = [child.returncode for child in children]
     assert sorted(codes) == [0, 2], f'exit codes {codes}'
     refusal = said[codes.index(2)]  # the second one if the first has ended before it began
-    assert 'is being trained in by process' in refusal or 'holds a run already' in refusal, refusal
+    assert 'is in use by process' in refusal or 'holds a run already' in refusal, refusal
     assert not t.difference(t.folder)
 
 
@@ -242,7 +242,7 @@ def a_damaged_checkpoint_goes_back_to_the_one_before(t):
         file.write(bytes([byte ^ 4]))
     code, said = call([t.program, 'train', '--run', t.folder, '--resume'])
     assert code == 2 and 'checksum' in said, said
-    offered = re.search(r'the one of step (\d+) is whole, and --resume goes on from it after: (mv .*)', said)
+    offered = re.search(r'that of step (\d+) is intact, and --resume continues from it after: (mv .*)', said)
     assert offered, said
     subprocess.run(offered[2].split(), check=True)
     code, said = call([t.program, 'train', '--run', t.folder, '--resume'])
@@ -261,7 +261,7 @@ def permissions_that_go(t):
         t.new()
     child = t.start(t.folder, **how)
     os.chmod(t.folder, 0o555)
-    t.ends(child, 2, 'Permission denied; try to change the permissions', 'this goes on from the last checkpoint: ')
+    t.ends(child, 2, 'Permission denied; try to change the permissions', 'this continues from the last checkpoint: ')
     os.chmod(t.folder, 0o755)
     t.resumes(t.folder)
 

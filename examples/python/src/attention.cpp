@@ -179,7 +179,7 @@ void bind_attention(nb::module_& module) {
           "Self-attention, or attention to a memory [B, S, memory_width]. With return_weights also the "
           "weights [B, H, T, S].\n") +
       kMaskHelp;
-  nb::class_<Attention, Module>(module, "Attention", "What all attention layers have.")
+  nb::class_<Attention, Module>(module, "Attention", "The base of all attention layers.")
       .def("__call__", &call, "query"_a, "memory"_a = nb::none(), "value"_a = nb::none(), nb::kw_only(),
            "positions"_a = nb::none(), "return_weights"_a = false, "masks"_a, nb::sig(call_signature.c_str()),
            call_help.c_str());
@@ -188,7 +188,7 @@ void bind_attention(nb::module_& module) {
       "Multi-head attention; with attention='gqa' and groups, or 'mqa', query heads share "
       "heads of keys and values.");
   bind_kind<LatentAttention>(module, "LatentAttention", "mla",
-                             "Multi-head latent attention: keys and values come from one latent a token.");
+                             "Multi-head latent attention: keys and values come from one latent per token.");
   bind_kind<AdditiveAttention>(
       module, "AdditiveAttention", "additive",
       "Additive attention: score(t, s) = v . tanh(W query_t + U memory_s + b), head by head.");
@@ -235,8 +235,8 @@ void bind_attention(nb::module_& module) {
       },
       "query"_a, "key"_a, "value"_a, nb::kw_only(), "scale"_a = 0.0, "return_weights"_a = false, "masks"_a,
       nb::sig(("def attention(" + of_heads + ", *, scale: float = 0" + options).c_str()),
-      (std::string("Of query [B, T, H, D], key [B, S, G, D] and value [B, S, G, E]: [B, T, H, E]. Scale 0 is "
-                   "1 / sqrt(D).\n") +
+      (std::string("Attention of query [B, T, H, D], key [B, S, G, D] and value [B, S, G, E]: [B, T, H, E]. "
+                   "Scale 0 is 1 / sqrt(D).\n") +
        kMaskHelp)
           .c_str());
   module.def(

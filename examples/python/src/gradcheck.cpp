@@ -71,7 +71,7 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, co
 }  // namespace
 
 void bind_gradcheck(nb::module_& module) {
-  nb::class_<GradcheckInput>(module, "GradcheckInput", "What was found for one input.")
+  nb::class_<GradcheckInput>(module, "GradcheckInput", "The result for one input.")
       .def_ro("name", &GradcheckInput::name)
       .def_ro("relative_error", &GradcheckInput::relative_error,
               "The largest error over the largest derivative.")
@@ -81,7 +81,7 @@ void bind_gradcheck(nb::module_& module) {
       .def_ro("passed", &GradcheckInput::passed);
   nb::class_<GradcheckReport>(module, "GradcheckReport", "Prints as a table; true if everything passed.")
       .def_ro("inputs", &GradcheckReport::inputs)
-      .def_ro("second_inputs", &GradcheckReport::second_inputs, "Of the gradient's gradient.")
+      .def_ro("second_inputs", &GradcheckReport::second_inputs, "The results for second derivatives.")
       .def_prop_ro("passed", &GradcheckReport::passed)
       .def_prop_ro("worst_relative_error", &GradcheckReport::worst_relative_error)
       .def_prop_ro("worst_absolute_error", &GradcheckReport::worst_absolute_error)

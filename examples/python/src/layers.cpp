@@ -99,8 +99,8 @@ void bind_layers(nb::module_& module) {
            "changes unless everything fits.")
       .def("parameter_count", &Module::parameter_count,
            "The parameters' values, frozen ones too; tied ones count once.")
-      .def("train", &Module::train, "Dropout drops, as it does at first.")
-      .def("eval", &Module::eval, "Dropout passes its input on.")
+      .def("train", &Module::train, "Turns dropout on (the default).")
+      .def("eval", &Module::eval, "Turns dropout off.")
       .def(
           "to",
           [](nb::object self, const std::string& type) {

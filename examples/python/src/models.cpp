@@ -87,7 +87,7 @@ void bind_models(nb::module_& module) {
           },
           "ids"_a, "max_tokens"_a = 256, "samples"_a = 1, "end"_a = nb::none(), "temperature"_a = 1.0,
           "top_k"_a = 0, "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0, "seed"_a = 0,
-          "What follows the prompt `ids`, for each sample. Temperature 0 takes the likeliest token.");
+          "Continuations of the prompt `ids`, one per sample. Temperature 0 takes the likeliest token.");
   const SearchConfig search;
   nb::class_<EncoderDecoder, Module>(module, "EncoderDecoder", "A trained translation model.")
       .def_static("load", &EncoderDecoder::load, "folder"_a, Unlocked(), kLoadHelp)

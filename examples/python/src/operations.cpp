@@ -24,7 +24,7 @@ void bind_operations(nb::module_& module) {
       "The matrix product of the last two axes.");
   module.def(
       "softmax", [](const Input& x, int axis) { return softmax(x, axis); }, "x"_a, "axis"_a = -1, Unlocked(),
-      "Along an axis; a row of minus infinities gives zeros.");
+      "Softmax along an axis; a row of minus infinities gives zeros.");
   module.def(
       "sum",
       [](const Input& x, const std::vector<int>& axes, bool keep) {

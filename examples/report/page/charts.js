@@ -14,7 +14,7 @@ const charts = [
 const curveNames = { train_loss: "training", validation_loss: "validation", learning_rate: "rate",
   gradient_norm: "norm", tokens_per_second: "tokens/s" };
 const axes = { step: "step", time: "time", tokens: "tokens" };
-const axisNames = { step: "step", time: "time of training", tokens: "tokens trained on" };
+const axisNames = { step: "step", time: "training time", tokens: "tokens trained on" };
 
 // An element with attributes, and children that are elements or texts.
 function make(name, attributes = {}, ...children) {

@@ -190,7 +190,7 @@ TEST_CASE_FIXTURE(LanguageCase, "a run that is extended validates as before, and
   CHECK(validation_plan(options, 230).exact);  // which a run of 200 steps has time for
   control.max_minutes = 1e-12;
   CHECK(resume_language_model(folder, control) == kExitSuccess);
-  CHECK(log.says("goes on to step 200, with the cosine schedule of 200 steps"));
+  CHECK(log.says("continues to step 200, with the cosine schedule of 200 steps"));
   CHECK(folder.config().at("training").at("steps") == 200);
   CHECK(resume_language_model(folder, {}) == kExitSuccess);
   const std::vector<Json> lines = metrics(folder, "validation_loss");
@@ -245,7 +245,7 @@ TEST_CASE_FIXTURE(LanguageCase, "data that does not fit the model or the checkpo
   Generator random(test_seed(1));
   CHECK(message_of<DataError>([&] {
           LanguageTask(options, data, DecoderOnly(options.model_config(6), random), progress);
-        }) == data.train.path() + ": has a vocabulary of 7, and the model one of 6");
+        }) == data.train.path() + ": has a vocabulary of 7, but the model one of 6");
   LanguageTask task(options, data, tiny_model(options), progress);
   Json state;
   task.save_state(state);

@@ -21,19 +21,19 @@ std::string refusal(const std::vector<std::string>& arguments) {
 
 TEST_CASE("an unknown option is named, with the nearest known one") {
   CHECK(refusal({"train", "--steps", "5", "--validation-every", "5"}) ==
-        "unknown option --validation-every; is --validate-every meant?");
-  CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; is --steps meant?");
+        "unknown option --validation-every; did you mean --validate-every?");
+  CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; did you mean --steps?");
   CHECK(refusal({"train", "--steps", "5", "--corpus", "text"}) == "unknown option --corpus; try --help");
   CHECK(refusal({"train", "--steps", "5", "text"}) == "unexpected argument text");
   CHECK(refusal({"train", "--steps", "5", "[text]"}) == "unexpected argument [text]");
   CHECK(refusal({"train", "--steps", "5", "--steps-a-day", "5"}) ==
-        "unknown option --steps-a-day; is --steps meant?");
+        "unknown option --steps-a-day; did you mean --steps?");
   for (const char* name : {"--epochs", "--max-iters=5", "--num_train_epochs", "-epochs"}) {
     const std::string bare = std::string(name).substr(0, std::string(name).find('='));
-    CHECK(refusal({"train", "--steps", "5", name}) == "unknown option " + bare + "; is --steps meant?");
+    CHECK(refusal({"train", "--steps", "5", name}) == "unknown option " + bare + "; did you mean --steps?");
   }
   CHECK(refusal({"train", "--steps", "5", "--eval_interval", "5"}) ==
-        "unknown option --eval_interval; is --validate-every meant?");
+        "unknown option --eval_interval; did you mean --validate-every?");
   CHECK(refusal({"train", "--steps", "5", "--lr", "5"}) == "unknown option --lr; try --help");  // it has none
   CHECK(refusal({"trian"}) == "unknown command trian; try one of train, report");
   CHECK(refusal({"--steps", "5"}) == "a command comes before --steps: one of train, report");

@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("settings that differ from those of the original run are name
   CHECK(others("{\"vocab_size\": 7}", {}).empty());  // another program's
   CHECK(others(config_of(Options()), {}).empty());
   CHECK(others(config_of(Options()), {"--width", "64", "--seed", "9"}) ==
-        "\nnote: other settings than that run's, in brackets: --seed 9 (1)");
+        "\nnote: settings that differ from that run's (in brackets): --seed 9 (1)");
   const std::string trained = config_of(parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"}));
   CHECK(others(trained, {"--dropout", "0.05", "--optimizer", "muon"}).empty());
   const std::string text = others(trained, {});

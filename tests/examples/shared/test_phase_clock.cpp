@@ -24,7 +24,7 @@ TEST_CASE("every moment belongs to one phase; a line says the shares, and JSON t
   CHECK(clock.seconds(Phase::validation) == 0);
   CHECK(clock.total() == doctest::Approx(40));
   CHECK(clock.text() ==
-        "of 40 s: steps 25.0 % (forward 25.0, backward 0.0, update 0.0), start 10.0 %, batches 0.0 %, "
+        "40 s: steps 25.0 % (forward 25.0, backward 0.0, update 0.0), start 10.0 %, batches 0.0 %, "
         "validation 0.0 %, checkpoints 30.0 %, samples 0.0 %, log 35.0 %");
   CHECK(clock.json().dump() ==
         R"({"start":4.0,"batches":0.0,"forward":10.0,"backward":0.0,"update":0.0,"validation":0.0,)"

@@ -63,9 +63,9 @@ TEST_CASE("a run folder is locked by one run at a time, named with its process a
     const RunLock lock(run);
     char host[256] = {};
     gethostname(host, sizeof host - 1);
-    CHECK(refusal(run) == run + ": is being trained in by process " + std::to_string(getpid()) + " on " +
-                              host + "; wait until it has saved and ended, or name another --run folder");
-    CHECK(has(refusal(run + "/"), "is being trained in by process "));
+    CHECK(refusal(run) == run + ": is in use by process " + std::to_string(getpid()) + " on " + host +
+                              "; wait until it has saved and ended, or name another --run folder");
+    CHECK(has(refusal(run + "/"), "is in use by process "));
     CHECK(refusal(temporary.file("other")) == "nothing was thrown");
   }
   CHECK(refusal(run) == "nothing was thrown");
@@ -107,7 +107,7 @@ TEST_CASE("a lock whose file was removed leaves another run's alone") {
   fs::remove(run + "/training.lock");
   const RunLock second(run);
   first.reset();
-  CHECK(has(refusal(run), "is being trained in"));
+  CHECK(has(refusal(run), "is in use by"));
 }
 
 TEST_CASE("a folder that was moved, or whose lock is gone, is no longer written to") {
@@ -118,10 +118,10 @@ TEST_CASE("a folder that was moved, or whose lock is gone, is no longer written 
   const auto written = [&] { return message_of<DataError>([&] { folder.append_metrics({{"step", 1}}); }); };
   CHECK(written() == "nothing was thrown");
   fs::rename(run, moved);
-  const std::string gone = run +
-                           ": was moved or removed, or its training.lock was, while it was trained in: "
-                           "nothing more is written there; what was saved is whole, and --resume goes on "
-                           "in a moved folder";
+  const std::string gone =
+      run +
+      ": was moved or removed during training, or its training.lock was: nothing more is written there; the "
+      "last save is intact, and --resume continues in a moved folder";
   CHECK(written() == gone);
   const RunLock other(run);  // of another training, at the old path
   CHECK(written() == gone);
@@ -147,8 +147,8 @@ TEST_CASE("a damaged or missing checkpoint's message names the last sound one be
   CHECK_FALSE(fs::exists(folder.file("checkpoint-2.safetensors")));
   const auto after = [&](Index step) {
     const std::string kept = folder.file("checkpoint-" + std::to_string(step) + ".safetensors");
-    return "; the one of step " + std::to_string(step) +
-           " is whole, and --resume goes on from it after: mv " + kept + " " + last;
+    return "; that of step " + std::to_string(step) +
+           " is intact, and --resume continues from it after: mv " + kept + " " + last;
   };
   write_bytes(last, "damaged");
   CHECK(said() == last + ": is damaged: 7 bytes are too few for a safetensors file" + after(10));

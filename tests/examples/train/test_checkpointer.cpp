@@ -76,7 +76,7 @@ TEST_CASE_FIXTURE(
     CHECK(longer.checkpoint_state().at("step") == 20);
     CHECK(metrics(longer, "true_loss").size() == 2);
     const Schedule before(first.training.schedule_config()), now(last.training.schedule_config());
-    CHECK(log.says("goes on to step 20, with the " + schedule +
+    CHECK(log.says("continues to step 20, with the " + schedule +
                    " schedule of 20 steps: the learning rate is " +
                    format("{:.2e} at step 13, and was {:.2e} at step 12", now(12), before(11))));
     for (const Json& line : metrics(longer, "train_loss")) {
@@ -98,7 +98,7 @@ TEST_CASE_FIXTURE(RunCase, "a run that ran out of patience is resumed with fresh
   CHECK(start(folder, task) == kExitSuccess);
   CHECK(folder.checkpoint_state().at("step") == 6);
   CHECK(resume(folder, task, {}, 12) == kExitSuccess);
-  CHECK(log.says("goes on to step 12"));
+  CHECK(log.says("continues to step 12"));
   CHECK(log.says("trained 4 more steps in "));
   CHECK(folder.checkpoint_state().at("step") == 10);
 }
@@ -122,14 +122,14 @@ TEST_CASE_FIXTURE(RunCase, "the number of steps can be changed on resuming, and 
   for (const Index steps : {-1, 5, 12}) {
     control.steps = steps;
     CHECK(message_of<Error>([&] { resume_training(folder, control, make_task); }) ==
-          "--steps must be above 12, the step that the run has come to; got " + std::to_string(steps));
+          "--steps must be above 12, the step that the run has reached; got " + std::to_string(steps));
   }
   control.steps = 15;
   CHECK(resume_training(folder, control, make_task) == kExitSuccess);
   CHECK(folder.checkpoint_state().at("step") == 15);
   CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
   CHECK(log.says("this run is finished; the best weights are in " + folder.path() +
-                 "/weights.safetensors; it goes on with a larger number of --steps"));
+                 "/weights.safetensors; continue it with a larger --steps"));
 }
 
 TEST_CASE_FIXTURE(Logged, "earlier checkpoints are kept on request, and a run can be resumed from them") {
@@ -172,9 +172,8 @@ TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how to resume i
   task.obstacle = folder.file("checkpoint.safetensors.partial");
   CHECK(message_of<CheckpointError>([&] { start(folder, task); }) ==
         folder.file("checkpoint.safetensors") +
-            ": cannot be written: Is a directory; once that is mended, this goes on from the last "
-            "checkpoint: "
-            "train_toy train --run " +
+            ": cannot be written: Is a directory; once that is fixed, this continues from the last "
+            "checkpoint: train_toy train --run " +
             folder.path() + " --resume");
   std::filesystem::remove(folder.file("checkpoint.safetensors.partial"));
   ToyTask rest;
@@ -217,5 +216,5 @@ TEST_CASE_FIXTURE(RunCase, "the folder records where the run computed, and resum
   for (const char* older : {"device", "precision"}) state.erase(older);
   state["precision"] = "tf32";
   resume_at();
-  CHECK(log.says("note: the run went on cpu in tf32 up to here"));
+  CHECK(log.says("note: the run was on cpu in tf32 up to here"));
 }

@@ -83,7 +83,7 @@ TEST_CASE_FIXTURE(Logged, "a value that is not finite stops the run before it ca
     spoil(task);
     const std::string message = message_of<BadStep>([&] { start(RunFolder(temporary.file(name)), task); });
     const std::string kept =
-        "; stopped. The checkpoint of step 0 in " + temporary.file(name) + " is unharmed" + kAdvice;
+        "; stopped. The checkpoint of step 0 in " + temporary.file(name) + " is intact" + kAdvice;
     return message.substr(0, message.find(kept));
   };
   CHECK(refusal("loss", [](ToyTask& task) { task.loss_factor = kNan; }) ==

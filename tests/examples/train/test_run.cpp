@@ -116,7 +116,7 @@ TEST_CASE("stopped before any batch of a step and resumed, a run is the uninterr
     CHECK(start(broken, task, control) == kExitInterrupted);
     const Index step = broken.checkpoint_state().at("step").get<Index>();
     CHECK(step == (batches < 3 ? 0 : 1));
-    CHECK(log.says("interrupted at step " + std::to_string(step) + "; saved. Go on with: train_toy"));
+    CHECK(log.says("interrupted at step " + std::to_string(step) + "; saved. Continue with: train_toy"));
     for (int again = 0; again < 2; ++again) {  // stopped at once, twice
       asked = batches;
       ToyTask same = dropping_task();

@@ -45,7 +45,7 @@ TEST_CASE_FIXTURE(RunCase, "wherever a run stops, it reports where its time went
   first.training.samples = second.training.samples = 1;
   const auto times = [&] { return metrics(folder, "seconds").back().at("seconds"); };
   CHECK(start(folder, first, kOneStep) == kExitSuccess);
-  CHECK(log.says("\ntime: of 2 min"));
+  CHECK(log.says("\ntime: 2 min"));
   CHECK(metrics(folder, "seconds").back().at("step") == 1);
   CHECK(times().at("samples") == 0.0);
   CHECK(resume(folder, second) == kExitSuccess);

@@ -47,7 +47,7 @@ TEST_CASE_FIXTURE(RunCase, "the best weights are kept, and patience ends a run t
   };
   ToyTask task = configured();
   CHECK(start(folder, task) == kExitSuccess);
-  CHECK(log.says("no better validation for 2 times: stopped early"));
+  CHECK(log.says("no better loss in 2 validations: stopped early"));
   CHECK(log.says(
       "step 6: validation loss 4.0000, perplexity 54.598, as a toy does it, the best so far, after"));
   CHECK(log.says("step 8: validation loss 4.0000, perplexity 54.598, as a toy does it, after"));

@@ -102,7 +102,7 @@ TEST_CASE("an option that would change nothing is refused by its name") {
        {"--bias-buckets 8", "--bias-buckets has no effect without --positions buckets"},
        {"--pairs p --grammar-pairs 9", "--grammar-pairs has no effect with a text of your own"},
        {"--pairs p --validation-pairs v --held-out 9",
-        "--held-out has no effect with validation files, beside which nothing is held out"},
+        "--held-out has no effect with validation files, which are held out instead"},
        {"--source-model m --target-model m --tokenizer bpe",
         "--tokenizer has no effect with models or vocabularies of your own"},
        {"--source-model m --target-model m --shared-vocabulary --vocabulary 300",
