@@ -34,7 +34,7 @@ done
 mkdir -p "$work"
 exec 9>"$work/lock"
 flock -n 9 || {
-  echo "tests/fuzz.sh: another one runs in $work; wait until it has ended, or use another checkout" >&2
+  echo "tests/fuzz.sh: another one is running in $work; wait until it has finished, or use another checkout" >&2
   exit 2
 }
 if [ -n "$build" ]; then

@@ -54,7 +54,7 @@ row() {
       if (NR != steps) exit 1
       printf "%-18s %10.1e %12.1e %12.1e\n", name, one, few, most
       exit one > 2 * rounds * 2 ^ -24 || most > 6 * rounds * steps * 2 ^ -24
-    }' || { echo "more than roundings explain" && status=1; }
+    }' || { echo "more than rounding explains" && status=1; }
 }
 
 # table PROGRAM ROUNDINGS OPTION...: of a program; that many roundings lie one behind the other on the way from the weights to the

@@ -285,7 +285,7 @@ def place_of(arguments):
 
 def use_gpu(arguments):
     if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
-        refuse(f"--device is cpu, cuda or cuda:N; got {arguments.device}")
+        refuse(f"--device must be cpu, cuda or cuda:N; got {arguments.device}")
     if not torch.cuda.is_available():
         print("torch_generation.py: skipped: this PyTorch finds no GPU")
         sys.exit(77)

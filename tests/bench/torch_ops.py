@@ -246,7 +246,7 @@ def show(case, arguments):
 def use_gpu(arguments):
     global on_gpu, attention_backend
     if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
-        refuse(f"--device is cpu, cuda or cuda:N; got {arguments.device}")
+        refuse(f"--device must be cpu, cuda or cuda:N; got {arguments.device}")
     if not torch.cuda.is_available():
         refuse("this PyTorch finds no GPU; try --device cpu")
     on_gpu = True

@@ -87,7 +87,7 @@ def workload_named(text):
 
 def require_device(text):
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
-        fail(f"--device is cpu, cuda or cuda:N; got {text}")
+        fail(f"--device must be cpu, cuda or cuda:N; got {text}")
 
 
 def resident_mib():
