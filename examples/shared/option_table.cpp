@@ -171,7 +171,7 @@ std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_js
     if (is_setting && now.contains(name) && trained.contains(name) && now[name] != trained[name])
       others.push_back(format("{} {} ({})", flag_of(name), now[name].dump(), trained[name].dump()));
   }
-  return format("starts from the weights in {}; optimizer and schedule start afresh", from) +
+  return format("starts from the weights in {}; optimizer and schedule start again", from) +
          (others.empty()
               ? ""
               : "\nnote: settings that differ from that run's (in brackets): " + joined(others, ", "));

@@ -16,7 +16,7 @@ resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- source.vocabulary targe
 validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; }
 train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
 check "fine-tuning a run" test $? = 0
-check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule start afresh" "$work/err"
+check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule start again" "$work/err"
 check "and which settings are not the run's" grep -q "note: settings that differ from that run's (in brackets): .*--learning-rate 1e-12 (" "$work/err"
 check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
