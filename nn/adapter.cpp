@@ -13,7 +13,8 @@ namespace {
 
 class Adding : public ParameterVisitor {
  public:
-  Adding(const AdapterConfig& config, Generator& random) : config_(config), random_(random) {}
+  Adding(const AdapterConfig& config, Generator& random)
+      : unused(config.layers), config_(config), random_(random) {}
 
   void on_linear(const std::string& path, Linear& layer) override {
     names.push_back(path);
@@ -21,7 +22,7 @@ class Adding : public ParameterVisitor {
     layer.adapt(config_.rank, config_.alpha / static_cast<double>(config_.rank), random_);
   }
 
-  std::vector<std::string> names, unused = config_.layers;
+  std::vector<std::string> names, unused;
 
  private:
   bool matches_any(const std::string& path) {
@@ -66,7 +67,7 @@ bool is_of_adapter(const std::string& path) {
 void AdapterConfig::describe(const FieldVisitor& field) {
   field("lora", rank, "rank of low-rank adapters, which are trained in place of all else; 0 for none", kSize);
   field("lora_alpha", alpha, "what adapters add is multiplied by this over --lora", kPositive);
-  field("lora_layers", layers,
+  field("lora_targets", layers,
         "the linear layers that have adapters, by patterns of their names: 'layers.*.attention.*'");
 }
 

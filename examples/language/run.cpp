@@ -13,17 +13,17 @@
 #include <cstdio>
 
 namespace tapeformer {
+
+std::string base_of(const std::string& folder) {
+  const std::string base = peft_base(folder);
+  return base.empty() ? folder : base;
+}
+
 namespace {
 
 void check_folder(const std::string& folder) {
   check_run_folder(folder, "source.vocabulary", "train_translation",
                    "a run folder of train_language_model, or a checkpoint folder of transformers");
-}
-
-/// The folder itself, or that of the model that its adapters are for.
-std::string base_of(const std::string& folder) {
-  const std::string base = peft_base(folder);
-  return base.empty() ? folder : base;
 }
 
 DecoderOnly load_model(const std::string& folder, Index average) {

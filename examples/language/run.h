@@ -22,6 +22,9 @@ struct LanguageRun {
                           const std::string& tokenizer_path = {});
 };
 
+/// The folder itself, or for one of PEFT that of the model that its adapters are for. Throws: CheckpointError
+std::string base_of(const std::string& folder);
+
 /// The model in a run folder or a Hugging Face folder, without its weights. Throws: CheckpointError
 DecoderOnlyConfig model_config_in(const std::string& folder);
 

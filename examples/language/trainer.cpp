@@ -30,8 +30,9 @@ constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShar
 /// they have none, that of --tokens.
 /// Throws: DataError if it is not the weights' own and has another number of tokens than the model
 std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) {
-  const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
-  if (named.empty() && (tokens.empty() || has_tokenizer(options.from))) return find_tokenizer(options.from);
+  const std::string &named = options.data.tokenizer_model, &tokens = options.tokens,
+                    from = base_of(options.from);
+  if (named.empty() && (tokens.empty() || has_tokenizer(from))) return find_tokenizer(from);
   const std::string& path = named.empty() ? tokens : named;
   auto tokenizer = find_tokenizer(path);
   const Index rows = model_config_in(options.from).vocabulary;

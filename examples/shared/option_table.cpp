@@ -64,8 +64,9 @@ std::string presets_text(const std::vector<Preset>& presets,
 std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size, const Command& command) {
   for (const SizeDefaults& row : preset.by_size) {
     if (size > row.most) continue;
+    const Json defaults = parse_json(row.options);
     Json chosen = Json::object();
-    for (const auto& [name, value] : parse_json(row.options).items())
+    for (const auto& [name, value] : defaults.items())
       if (!command.find(flag_of(name)).given()) chosen[name] = value;
     read_options(chosen, std::move(fields));
     return options_text(chosen);
@@ -194,9 +195,9 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {
   if (!has_base)
-    command.refuse({"--lora", "--lora-alpha", "--lora-layers"}, "without --from");
+    command.refuse({"--lora", "--lora-alpha", "--lora-targets"}, "without --from");
   else if (!has_adapters)
-    command.refuse({"--lora-alpha", "--lora-layers"}, "without --lora");
+    command.refuse({"--lora-alpha", "--lora-targets"}, "without --lora");
 }
 
 void check_options(const FieldList& fields) {

@@ -123,7 +123,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
           if (a.rank() != 2 || b.rank() != 2 || a.size(0) != b.size(1) || a.size(1) != value.size(1) ||
               b.size(0) != count)
             throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
-                                         a.shape(), b.shape(), whole.shape()));
+                                         a.shape().text(), b.shape().text(), whole.shape().text()));
           whole = whole + matmul(b, a) * scale;
         }
         rows.push_back(whole);

@@ -257,7 +257,7 @@ refuses_bad_options() {
   local new=(train --run "$work/new")
   refuses "width not divisible by heads" "divisible" "${new[@]}" "$@" --width 33
   refuses "an unknown flag" "--wdith" "${new[@]}" --wdith 16
-  refuses "another program's name of an option" "unknown option --lr; is --learning-rate meant" "${new[@]}" --lr 1e-3
+  refuses "another program's name of an option" "unknown option --lr; did you mean --learning-rate" "${new[@]}" --lr 1e-3
   refuses "a number that is none" "steps" "${new[@]}" --steps many
   refuses "an impossible dropout" "dropout" "${new[@]}" --dropout 1.5
   refuses "an unknown schedule" "schedule" "${new[@]}" --schedule zigzag

@@ -238,10 +238,10 @@ for model in adapters merged; do
 done
 generate "$work/exported-llama" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
 check "the model without adapters does not" test "$(cat "$work/ours")" != "$(cat "$work/theirs")"
-train "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 --lora-layers '*.up'
+train "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 --lora-targets '*.up'
 check "a model with adapters is adapted again" test $? = 0
 refuses "adapters without a model" "--lora has no effect without --from" train --run "$work/new" --lora 2
-refuses "adapters of no layer" "must match a linear layer; got head" train --run "$work/new" "${adapting[@]}" --lora-layers head
+refuses "adapters of no layer" "must match a linear layer; got head" train --run "$work/new" "${adapting[@]}" --lora-targets head
 refuses "the scale of no adapters" "--lora-alpha has no effect without --lora" \
   train --run "$work/new" --from "$work/exported-llama" --corpus "$work/text" --lora-alpha 3
 refuses "exporting adapters that are not there" "has no adapters" export --run "$work/llama" --output "$work/new" --adapters

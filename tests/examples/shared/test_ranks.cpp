@@ -86,7 +86,7 @@ TEST_CASE("a rank that was started with other options is refused by the differen
                                   if (ranks.rank() == 1) state.erase("data_fingerprint");
                                   require_same_training(ranks, state);
                                 }),
-                       doctest::Contains("another data_fingerprint than rank 0: none instead of 7"),
+                       doctest::Contains("a different data_fingerprint than rank 0: none instead of 7"),
                        CommunicationError);
 }
 

@@ -70,6 +70,16 @@ struct Export : TemporaryFolder {
   std::string folder;
 };
 
+/// The tokens of a step in batches [steps, B, T + 1]: [B, T], beginning with the rows' token `first`.
+inline Tensor tokens_of(const Tensor& batches, Index step, Index first) {
+  const Index B = batches.size(1), T = batches.size(2) - 1;
+  const Tensor ids = Tensor::empty({B, T}, DType::i32);
+  for (Index b = 0; b < B; ++b)
+    std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
+                ids.data<std::int32_t>() + b * T);
+  return ids;
+}
+
 /// The losses of fine-tuning in a golden file are those of the model, whose loss on batch i is loss_of(i).
 template <class Model, class LossOf>
 void check_fine_tuning(const Golden& golden, const std::string& name, Model& model, const LossOf& loss_of) {

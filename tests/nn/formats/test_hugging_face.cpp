@@ -37,19 +37,11 @@ TEST_CASE("ten losses of fine-tuning are those of transformers") {
   const Golden golden("hugging_face");
   for (const std::string& name : kCases) {
     const Tensor batches = golden.tensor(name, "batches");
-    const Index B = batches.size(1), T = batches.size(2) - 1;
-    const auto tokens = [&](Index step, Index first) {  // [B, T], beginning with the rows' token `first`
-      const Tensor ids = Tensor::empty({B, T}, DType::i32);
-      for (Index b = 0; b < B; ++b) {
-        std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
-                    ids.data<std::int32_t>() + b * T);
-      }
-      return ids;
-    };
     for (const DType type : {DType::f64, DType::f32}) {
       DecoderOnly model = loaded(name, type);
-      check_fine_tuning(golden, name, model,
-                        [&](Index step) { return model.loss(tokens(step, 0), tokens(step, 1)); });
+      check_fine_tuning(golden, name, model, [&](Index step) {
+        return model.loss(tokens_of(batches, step, 0), tokens_of(batches, step, 1));
+      });
     }
   }
 }

@@ -32,7 +32,8 @@ double packed_deviation(const DecoderOnlyConfig& config) {
   const auto gradients_of = [&](const auto& loss_of) {
     Tape tape;
     std::vector<Tensor> leaves;
-    for (auto& [name, parameter] : model.named_parameters()) leaves.push_back(parameter.value());
+    for (auto& [name, parameter] : model.named_parameters())
+      if (parameter.trainable()) leaves.push_back(parameter.value());
     const Tensor loss = loss_of();
     std::vector<Tensor> result = tape.gradients(loss, leaves);
     result.push_back(loss);

@@ -35,7 +35,7 @@ std::string faults(const DecoderOnlyConfig& config, const Tensor& ids) {
   const Tensor loss = model.loss(ids, ids, prefix);
   tape.backward(loss);
   for (auto& [name, parameter] : model.named_parameters()) {
-    if (!parameter.gradient().defined()) found += "no gradient of " + name + "; ";
+    if (parameter.trainable() && !parameter.gradient().defined()) found += "no gradient of " + name + "; ";
   }
   if (!std::isfinite(loss.item())) found += "no loss; ";
   return found;
