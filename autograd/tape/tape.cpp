@@ -152,7 +152,10 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   }
   node.saved.reserve(saved_count);
   for (std::size_t i = 0; i < saved_count; ++i) {
-    if (saved[i].defined()) node.saved.push_back(saved[i].state()->storage);
+    if (!saved[i].defined()) continue;
+    const Tensor::State& state = *saved[i].state();
+    // The tape keeps nothing of a frozen parameter, which is there anyway.
+    if (state.parameter == nullptr || state.parameter->trainable) node.saved.push_back(state.storage);
   }
   node.backward = std::move(backward);
   node.fallback = std::move(fallback);

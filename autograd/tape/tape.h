@@ -162,7 +162,8 @@ class Tape {
 /// The memory that a tape keeps between forward and backward.
 struct TapeMemory {
   Index nodes = 0;            ///< operations recorded
-  Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, parameters included
+  Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, except for frozen
+                              ///< parameters
   Index parameter_bytes = 0;  ///< the part of saved_bytes that belongs to trainable parameters
 };
 

@@ -49,6 +49,18 @@ TEST_CASE("memory() counts nodes and the distinct storages that they saved") {
   CHECK(tape.memory().saved_bytes == 0);
 }
 
+TEST_CASE("memory() counts parameters apart, and frozen ones not at all") {
+  const Parameter x(values({1, 2, 3}));
+  Parameter frozen(values({4, 5, 6}));
+  frozen.set_trainable(false);
+  Tape tape;
+  const Tensor product = x * frozen;
+  CHECK(tape.memory().saved_bytes == 24);
+  CHECK(tape.memory().parameter_bytes == 24);
+  tape.backward(sum(product));
+  CHECK(x.gradient().to_vector<double>() == std::vector<double>{4, 5, 6});
+}
+
 TEST_CASE("print shows a line per node: its operation, its inputs, and the bytes it keeps") {
   Parameter x(Tensor::zeros({2, 3}));
   x.set_name("encoder.weight");
