@@ -110,6 +110,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
     for (const ForeignParameter& map : maps.list) {
       const Tensor value = parameters.at(map.name).value();
       Index from = 0;
+      bool is_adapted = false;
       TensorList rows;
       for (const ForeignPart& part : map.parts) {
         const std::string module = without_end(part.name);
@@ -125,10 +126,11 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
             throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
                                          a.shape().text(), b.shape().text(), whole.shape().text()));
           whole = whole + matmul(b, a) * scale;
+          is_adapted = true;
         }
         rows.push_back(whole);
       }
-      value.copy_from(rows.size() == 1 ? rows[0] : concat(rows, 0));
+      if (is_adapted) value.copy_from(rows.size() == 1 ? rows[0] : concat(rows, 0));
     }
     if (!unused.empty())
       throw CheckpointError("has " + *unused.begin() + ", which the model has no place for");
