@@ -94,9 +94,9 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
   json["eos_token_id"] = Json();
   for (const std::int32_t id : tokens.ends) json["eos_token_id"].push_back(checked("eos_token_id", id));
   if (tokens.ends.size() == 1) json["eos_token_id"] = tokens.ends[0];
+  write("pad_token_id", tokens.pad);
   if (kIsTranslation<Config>) {
     json["forced_eos_token_id"] = json["eos_token_id"];
-    write("pad_token_id", tokens.pad);
     write("decoder_start_token_id", tokens.begin.value_or(0));  // which transformers demands
   }
   for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one

@@ -36,6 +36,10 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         "rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "original_max_position_embeddings": 16}),
         torch.float32, None),
     "mistral": (transformers.MistralConfig(**LLAMA, sliding_window=4), torch.float32, None),
+    "phi3": (transformers.Phi3Config(**{**LLAMA, "head_dim": 6}, sliding_window=4, resid_pdrop=0.125, bos_token_id=0,
+                                     eos_token_id=0, pad_token_id=None, rope_parameters={
+                                         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}),
+             torch.float32, None),
     "qwen2": (transformers.Qwen2Config(**EQUAL, num_key_value_heads=2, use_sliding_window=True, sliding_window=3,
                                        max_window_layers=1), torch.float32, None),
     "qwen3": (transformers.Qwen3Config(**{**LLAMA, "num_hidden_layers": 3}, attention_bias=True,
@@ -111,9 +115,10 @@ class DoubleRotary(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
         rope = config.rope_parameters
-        pairs = (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) // 2
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         of_types = {None: rope} if "rope_type" in rope else rope
-        self.rotations = {layer_type: rotations(each, pairs) for layer_type, each in of_types.items()}
+        self.rotations = {layer_type: rotations(each, int(width * each.get("partial_rotary_factor", 1)) // 2)
+                          for layer_type, each in of_types.items()}
 
     def forward(self, x, position_ids, layer_type=None):
         frequencies, factor = self.rotations[layer_type]
@@ -153,6 +158,17 @@ def load(path, dtype):
     attention = "eager" if path.name == "gemma2" else "sdpa"  # the other knows no softcap
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
+
+
+@torch.no_grad()
+def continued(model, ids, count):
+    """The likeliest tokens after `ids`, one by one with transformers' cache."""
+    cache, tokens = None, [ids]
+    for _ in range(count):
+        out = model(tokens[-1], cache=cache, use_cache=True)
+        cache = out.cache
+        tokens.append(out.logits[:, -1:].argmax(-1))
+    return torch.cat(tokens[1:], 1)
 
 
 def losses_of(trained, decaying, loss_of, batches, dtype):
@@ -198,6 +214,8 @@ def make():
         file.add(f"{name}/ids", ids)
         file.add(f"{name}/logits", logits)
         file.add(f"{name}/logits_f32", logits_f32)
+        if config.model_type != "gpt2":  # whose positions end before
+            file.add(f"{name}/continued", continued(load(path, torch.float64), ids, 50))
         file.add(f"{name}/batches", batches)
         file.add(f"{name}/losses", fine_tune(path, batches, torch.float64))
         file.add(f"{name}/losses_f32", fine_tune(path, batches, torch.float32))

@@ -10,6 +10,7 @@ namespace tapeformer {
 Family gpt2_family();
 Family llama_family();
 Family mistral_family();
+Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
 Family olmo2_family();

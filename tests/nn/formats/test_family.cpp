@@ -99,6 +99,18 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
        "rotary_attention_factor=1.20794"},
       {"mistral", none, "context=131072"},
       {"mistral", {{"sliding_window", 5}, {"head_dim", nullptr}}, "context=131072 window=5"},
+      {"phi3",
+       {{"partial_rotary_factor", 0.7},
+        {"rope_scaling", nullptr},
+        {"resid_pdrop", 0.125},
+        {"embd_pdrop", 0.5}},
+       "context=4096 rotary_components=4 residual_dropout=0.125"},
+      {"phi3",
+       {{"head_dim", 44},  // 30 / 44 * 44 is rounded to less than 30
+        {"sliding_window", 5},
+        {"rope_parameters",
+         {{"rope_type", "default"}, {"rope_theta", 300}, {"partial_rotary_factor", 0.69}}}},
+       "context=4096 rotary_base=300 rotary_components=30 head_width=44 window=5"},
       {"qwen2", {{"sliding_window", 7}}, "context=32768 attention_bias=true attention_output_bias=false"},
       {"qwen2",
        {{"use_sliding_window", true}, {"sliding_window", 7}},
@@ -183,9 +195,23 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
            {"bert",
             {},
-            "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, gemma3_text; got "
+            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, olmo2, gemma2, gemma3_text; "
+            "got "
             "bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
+           {"phi3",
+            {{"rope_scaling", {{"type", "longrope"}, {"long_factor", {1, 2}}}}},
+            is_not_implemented("rope_scaling.type = \"longrope\"")},
+           {"phi3",
+            {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}}}},
+            is_not_implemented("rope_parameters.rope_type = \"yarn\"")},
+           {"phi3", {{"attention_bias", true}}, is_not_implemented("attention_bias = true")},
+           {"phi3",
+            {{"partial_rotary_factor", 0.5}},
+            "partial_rotary_factor must rotate an even number of a head's 6 components; got 0.5"},
+           {"phi3",
+            {{"rope_parameters", {{"partial_rotary_factor", 1.5}}}},
+            "partial_rotary_factor must rotate an even number of a head's 6 components; got 1.5"},
            {"olmo2", {{"sliding_window", 5}}, is_not_implemented("sliding_window = 5")},
            {"qwen2", {{"layer_types", {"full_attention"}}}, "layer_types must have an entry for each layer"},
            {"qwen3",
@@ -215,5 +241,6 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 }
 
 TEST_CASE("people read the families' titles") {
-  CHECK(family_titles("or") == "GPT-2, Llama, Mistral, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
+  CHECK(family_titles("or") ==
+        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
 }

@@ -1,6 +1,8 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/generation/language_steps.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
 
 #include <nlohmann/json.hpp>
 
@@ -12,8 +14,9 @@ using namespace tapeformer;
 namespace {
 
 const std::vector<std::string> kCases{
-    "gpt2",  "gpt2_half", "llama",  "llama_bfloat", "llama_equal_heads", "llama_yarn", "mistral", "qwen2",
-    "qwen3", "olmo2",     "gemma2", "gemma3",       "gemma3_scaled"};
+    "gpt2",       "gpt2_half", "llama",  "llama_bfloat", "llama_equal_heads",
+    "llama_yarn", "mistral",   "phi3",   "qwen2",        "qwen3",
+    "olmo2",      "gemma2",    "gemma3", "gemma3_scaled"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
@@ -30,6 +33,28 @@ TEST_CASE("logits are those of transformers") {
     const Tensor ids = golden.tensor(name, "ids");
     CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
     CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 3);
+  }
+}
+
+TEST_CASE("with a cache, fifty tokens are those of transformers") {
+  const Golden golden("hugging_face");
+  for (const std::string& name : kCases) {
+    if (golden.names(name, "continued").empty()) continue;  // GPT-2's positions end before
+    INFO(name);
+    const DecoderOnly model = loaded(name, DType::f64);
+    const Tensor ids = golden.tensor(name, "ids"), continued = golden.tensor(name, "continued");
+    for (Index b = 0; b < ids.size(0); ++b) {
+      const std::int32_t* const begin = ids.data<std::int32_t>() + b * ids.size(1);
+      LanguageSteps steps(model);
+      Tensor logits = steps.prompt(TokenIds(begin, begin + ids.size(1)));
+      TokenIds found;
+      for (Index i = 0; i < continued.size(1); ++i) {
+        found.push_back(likeliest(logits));
+        logits = steps.step({found.back()});
+      }
+      const std::int32_t* const expected = continued.data<std::int32_t>() + b * continued.size(1);
+      CHECK(found == TokenIds(expected, expected + continued.size(1)));
+    }
   }
 }
 
@@ -63,7 +88,8 @@ TEST_CASE("a model of our own in each family comes back from an export with the 
   start.vocabulary = 13, start.context = 8, start.layers = 2, start.width = 12;
   start.attention.kind = "gqa";
   start.attention.heads = 6, start.attention.groups = 2, start.attention.key_width = 4;
-  start.attention.rotations.factor = 2, start.attention.qk_norm_epsilon = start.epsilon;
+  start.attention.rotations.factor = 2, start.attention.rotations.width = 2;
+  start.attention.qk_norm_epsilon = start.epsilon;
   start.attention.softcap = 3, start.logit_softcap = 2, start.attention.score_scale = 1 / std::sqrt(7.0);
   start.window = 3, start.windows = "SL", start.window_rotary_base = 10;
   start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them

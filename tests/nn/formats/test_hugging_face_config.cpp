@@ -107,7 +107,8 @@ TEST_CASE("types and control tokens are written") {
   const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
   CHECK(parse_json(hugging_face_json(config))["dtype"] == "float32");
   CHECK(parse_json(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");
-  for (const char* const id : {"bos_token_id", "eos_token_id"}) {  // whose defaults may not be tokens
+  for (const char* const id :
+       {"bos_token_id", "eos_token_id", "pad_token_id"}) {  // whose defaults may not be tokens
     CHECK(parse_json(hugging_face_json(config)).at(id).is_null());
   }
   const auto with_tokens = [&](const ControlTokens& tokens) {
