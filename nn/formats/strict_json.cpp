@@ -86,6 +86,14 @@ std::string JsonFields::text(const std::string& name, std::optional<std::string>
   return checked(name, otherwise, std::mem_fn(&Json::is_string), "a string");
 }
 
+std::vector<Index> JsonFields::counts(const std::string& name) {
+  const auto holds = [](const Json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), is_count);
+  };
+  const std::optional<std::vector<Index>> none;
+  return checked(name, none, holds, "a list of integers from 0 to 2147483647");
+}
+
 std::vector<std::string> JsonFields::texts(const std::string& name) {
   const auto holds = [](const Json& value) {
     return value.is_array() &&

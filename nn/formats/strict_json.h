@@ -34,6 +34,8 @@ class JsonFields {
   double rate(const std::string& name, double otherwise);
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name, std::optional<std::string> otherwise = std::nullopt);
+  /// A list of integers from 0 to 2^31 - 1.
+  std::vector<Index> counts(const std::string& name);
   /// A list of strings; empty if the field is missing.
   std::vector<std::string> texts(const std::string& name);
   JsonFields object(const std::string& name);

@@ -26,6 +26,11 @@ bool DecoderOnlyConfig::has_full_attention(Index layer) const {
   return attention_pattern[static_cast<std::size_t>(layer) % attention_pattern.size()] == 'F';
 }
 
+bool DecoderOnlyConfig::has_positions(Index layer) const {
+  if (position_pattern.empty()) return true;
+  return position_pattern[static_cast<std::size_t>(layer) % position_pattern.size()] != 'N';
+}
+
 AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   AttentionConfig config = attention;
   if (!attention_pattern.empty()) {
@@ -49,7 +54,7 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   if (kind.can & kHasState)  // which knows the order of tokens by itself, and has no weights to drop
     config.dropout = 0;
   else
-    config.add_positions(positions);
+    config.add_positions(has_positions(layer) ? positions : PositionKind::none);
   return config;
 }
 
@@ -69,6 +74,12 @@ void DecoderOnlyConfig::check() const {
           "kv_sharing excludes value_residual, since layers that share have no values of their own");
   require(kv_sharing == 1 || window_rotary_base == 0,
           "kv_sharing excludes window_rotary_base, since layers that share keys rotate them alike");
+  require(kv_sharing == 1 || position_pattern.empty(),
+          "kv_sharing excludes position_pattern, since layers that share keys rotate them alike");
+  require(position_pattern.find_first_not_of("RN") == std::string::npos,
+          "position_pattern must be of the letters R and N; got " + position_pattern);
+  require(position_pattern.empty() || positions == PositionKind::rotary,
+          format("position_pattern={} needs rotary positions; try positions=rotary", position_pattern));
   require(!is_sinusoidal(positions) || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
@@ -78,7 +89,8 @@ void DecoderOnlyConfig::check() const {
           format("windows must have at most one letter per layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
-  const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters);
+  const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters) *
+                       static_cast<Index>(position_pattern.size() + 1);
   const bool is_biased = positions == PositionKind::alibi || positions == PositionKind::buckets;
   bool rotates_in_windows = false, is_bias_used = false;
   for (Index layer = 0; layer < std::min(layers, period); ++layer) {

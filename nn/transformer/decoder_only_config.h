@@ -36,6 +36,9 @@ struct DecoderOnlyConfig {
   SublayerNorms sublayer_norms = SublayerNorms::input;  ///< where sublayers have norms
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones rotate queries and keys
+  /// A letter for each layer, repeated as often as needed: R for rotary positions, N for none, as in RRRN.
+  /// Empty: all R.
+  std::string position_pattern;
 
   Index window = 0;               ///< W, tokens that a query of a layer with a window sees, its own included
   std::string windows;            ///< the layers that have the window, as in "SSSL": see has_window()
@@ -70,6 +73,8 @@ struct DecoderOnlyConfig {
   bool has_window(Index layer) const;
   /// True for the layers with an F in `attention_pattern`.
   bool has_full_attention(Index layer) const;
+  /// True for the layers without an N in `position_pattern`.
+  bool has_positions(Index layer) const;
   /// True for the layers that use `window_rotary_base`.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that rotate queries and keys by rotary positions.

@@ -46,6 +46,11 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                        use_sliding_window=True, sliding_window=4, rms_norm_eps=1e-4, layer_types=[
                                            "sliding_attention", "full_attention", "sliding_attention"]),
               torch.float32, None),
+    "smollm3": (transformers.SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4}, rms_norm_eps=1e-4, mlp_bias=True,
+                                           use_sliding_window=True, sliding_window=4, no_rope_layers=[0, 1, 0, 1],
+                                           bos_token_id=0, eos_token_id=0, pad_token_id=None,
+                                           rope_parameters={"rope_type": "default", "rope_theta": 50.0}),
+                torch.float32, None),
     "olmo2": (transformers.Olmo2Config(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, eos_token_id=0,
                                        pad_token_id=None), torch.float32, None),
     "gemma2": (transformers.Gemma2Config(**{**LLAMA, "num_hidden_layers": 3}, rms_norm_eps=1e-3, sliding_window=4,

@@ -13,6 +13,7 @@ Family mistral_family();
 Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
+Family smollm3_family();
 Family olmo2_family();
 Family gemma2_family();
 Family gemma3_family();

@@ -213,6 +213,7 @@ TEST_CASE("options make a model of each family") {
   CHECK(exports(llama, {"--bias", "--attention", "gqa"}) == "transformers and gguf (Llama)");
   CHECK(exports(llama, {"--feed-forward-kind", "reglu"}) == "transformers (Llama)");
   CHECK(exports(llama, {"--window", "3"}) == "transformers (Mistral)");
+  CHECK(exports(llama, {"--window", "3", "--windows", "SL"}) == "transformers (SmolLM3)");
   const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
                                           "--window",  "3",   "--windows", "SL"};
   CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
@@ -231,7 +232,7 @@ TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {
   const TemporaryFolder other;
   CHECK(saved_run(other, {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "swiglu",
                           "--window", "3", "--bias"}) ==
-        "transformers and gguf only with --window 0 (Llama)");
+        "transformers (SmolLM3); gguf only with --window 0 (Llama)");
   DecoderOnlyConfig gemma = LanguageOptions("stories-260k").model_config(60);
   gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0;  // no options but the first
   CHECK(exports_text(gemma) ==

@@ -23,7 +23,7 @@ const std::string kNotInFiles =
     " attention groups attention_bias attention_output_bias norm_bias feed_forward_bias rotary_layout "
     "rotary_low_frequency rotary_high_frequency rotary_max_positions zero_init embedding_dropout "
     "residual_dropout feed_forward_dropout attention_dropout qk_norm_epsilon full_attention bias_buckets "
-    "bias_distance windows ";
+    "bias_distance windows position_pattern ";
 
 /// The first field that differs between `read` and `config`.
 std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig& read) {
@@ -38,7 +38,8 @@ std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig&
       return name;
   }
   for (Index layer = 0; layer < config.layers; ++layer)
-    if (config.has_window(layer) != read.has_window(layer)) return "windows";
+    if (config.has_window(layer) != read.has_window(layer) || config.rotates(layer) != read.rotates(layer))
+      return "windows or positions";
   return {};
 }
 
@@ -83,14 +84,15 @@ std::string refused(const DecoderOnlyConfig& config) {
 
 TEST_CASE("what a format can express is written, and the rest refused with a remedy that works") {
   DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
-                          state = expressible_llama();
+                          state = expressible_llama(), some = expressible_llama();
   gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
   gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
   gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
   minutes.gated = false, minutes.activation = Unary::relu_squared, minutes.short_convolution = 4;
   minutes.attention.qk_norm = QkNorm::rms;
+  some.position_pattern = "RN";
   state.attention.kind = "gla", state.attention_pattern = "DF";
-  std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state};
+  std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state, some};
   for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
     starts.push_back(expressible_llama());
     starts.back().attention.kind = kind;
@@ -138,7 +140,7 @@ TEST_CASE("the nearest family is the one that wants the fewest changes") {
   DecoderOnlyConfig config = expressible_llama();
   CHECK(family(config) == "llama");
   config.window = 4;
-  CHECK(family(config) == "llama");  // without the window, as a Mistral has no biases
+  CHECK(family(config) == "smollm3");  // as a Mistral has no biases
   config.attention.bias = config.feed_forward_bias = false;
   CHECK(family(config) == "mistral");
   config = expressible_llama();

@@ -121,6 +121,25 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
       {"qwen3", windows({{"layer_types", mixed}, {"attention_bias", true}}),
        "context=32768 qk_norm=rms qk_norm_epsilon=0.25 head_width=128 attention_bias=true window=7 "
        "windows=SLL"},
+      {"smollm3",
+       {{"no_rope_layers", {1, 0, 1}}, {"no_rope_layer_interval", 2}, {"sliding_window", 7}},
+       "context=32768 rotary_base=2e+06 position_pattern=RNR tie_head=true"},
+      {"smollm3",
+       {{"no_rope_layers", {1, 0, 1}},
+        {"use_sliding_window", true},
+        {"sliding_window", 7},
+        {"attention_bias", true},
+        {"mlp_bias", true},
+        {"rope_parameters", {{"rope_type", "linear"}, {"rope_theta", 300}, {"factor", 8}}}},
+       "context=32768 rotary_base=300 rotary_factor=8 attention_bias=true position_pattern=RNR window=7 "
+       "windows=LSL feed_forward_bias=true tie_head=true"},
+      {"smollm3",
+       {{"no_rope_layers", {1, 1, 1}},
+        {"use_sliding_window", true},
+        {"sliding_window", 7},
+        {"layer_types", mixed},
+        {"mlp_bias", true}},
+       "context=32768 rotary_base=2e+06 window=7 windows=SLL feed_forward_bias=true tie_head=true"},
       {"olmo2", none, "qk_norm=joint qk_norm_epsilon=0.25 sublayer_norms=output"},
       {"gemma2", none,
        "context=8192 score_scale=0.0625 softcap=50 head_width=256 window=4096 windows=SLS "
@@ -195,7 +214,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
            {"bert",
             {},
-            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, olmo2, gemma2, gemma3_text; "
+            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, gemma2, "
+            "gemma3_text; "
             "got "
             "bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
@@ -212,6 +232,14 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
            {"phi3",
             {{"rope_parameters", {{"partial_rotary_factor", 1.5}}}},
             "partial_rotary_factor must rotate an even number of a head's 6 components; got 1.5"},
+           {"smollm3", Json::object(), "no_rope_layers is missing"},
+           {"smollm3", {{"no_rope_layers", {1, 0}}}, "no_rope_layers must have an entry for each layer"},
+           {"smollm3",
+            {{"no_rope_layers", {1, 0, true}}},
+            "no_rope_layers must be a list of integers from 0 to 2147483647; got [1,0,true]"},
+           {"smollm3",
+            {{"no_rope_layers", {1, 0, 1}}, {"layer_types", sliding}, {"sliding_window", 5}},
+            "layer_types has sliding_attention, and there is no sliding_window"},
            {"olmo2", {{"sliding_window", 5}}, is_not_implemented("sliding_window = 5")},
            {"qwen2", {{"layer_types", {"full_attention"}}}, "layer_types must have an entry for each layer"},
            {"qwen3",
@@ -242,5 +270,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
-        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, OLMo 2, Gemma 2 or Gemma 3 (text)");
+        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, Gemma 2 or Gemma 3 (text)");
 }

@@ -21,8 +21,9 @@ std::string refusal_of(const std::string& value, const F& read) {
 TEST_CASE("fields are read with their types") {
   JsonFields fields = json_fields(
       R"({"size": 7, "number": 0.5, "whole": 2, "rate": 0, "flag": true, "text": "é", "none": null,
-          "object": {"deep": 3}, "_own": [1], "fixed": 1, "harmless": {}})");
+          "object": {"deep": 3}, "counts": [0, 7], "_own": [1], "fixed": 1, "harmless": {}})");
   CHECK(fields.size("size") == 7);
+  CHECK(fields.counts("counts") == std::vector<Index>{0, 7});
   CHECK(fields.number("number") == 0.5);
   CHECK(fields.number("whole") == 2);
   CHECK(fields.rate("rate", 0.25) == 0);

@@ -63,6 +63,23 @@ TEST_CASE("a pattern gives each layer its kind of attention, with the fields of 
   CHECK(read.attention.own.at("decay_rank") == 3);
 }
 
+TEST_CASE("a pattern leaves the rotary positions of some layers out") {
+  DecoderOnlyConfig config = grouped_config();
+  config.position_pattern = "RN";
+  config.check();
+  for (Index layer = 0; layer < 3; ++layer) {
+    CHECK(config.rotates(layer) == (layer != 1));
+    CHECK(config.attention_config(layer).rotary == (layer != 1));
+  }
+  CHECK(refused([](auto& c) { c.position_pattern = "RS"; }) ==
+        "[decoder_only] position_pattern must be of the letters R and N; got RS");
+  CHECK(refused([](auto& c) { c.position_pattern = "RN", c.positions = PositionKind::learned; }) ==
+        "[decoder_only] position_pattern=RN needs rotary positions; try positions=rotary");
+  CHECK(refused([](auto& c) { c.position_pattern = "RN", c.kv_sharing = 3; }) ==
+        "[decoder_only] kv_sharing excludes position_pattern, since layers that share keys rotate them "
+        "alike");
+}
+
 TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
   const auto hybrid = [](const std::function<void(DecoderOnlyConfig&)>& change) {
     return refused([&](DecoderOnlyConfig& c) {
