@@ -101,7 +101,8 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     if (gives_values) context.first_values = new_kv.value_bsge;
     if (gives_keys) context.shared = new_kv;
   }
-  return stream.normed(norm_);
+  const Tensor states_btc = stream.normed(norm_);
+  return config_.head_scale == 1 ? states_btc : states_btc * config_.head_scale;
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths,

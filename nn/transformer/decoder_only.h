@@ -16,8 +16,9 @@ struct PackedDocuments {
 
 /// A decoder-only language model, from GPT-2 to Llama by configuration.
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
-///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a softcap c tanh(logits / c); with
-///          short_convolution = K, a sublayer reads a ShortConvolution of K taps of norm(x)
+///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a head_scale s head(s norm(x)), with
+///          a softcap c tanh(logits / c); with short_convolution = K, a sublayer reads a ShortConvolution of
+///          K taps of norm(x)
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
 ///          with 0.02 / sqrt(2 L), or with zero_init 0; biases and convolutions 0. With sinusoids, embeddings
 ///          as in TokenInput.

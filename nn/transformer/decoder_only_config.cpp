@@ -182,6 +182,8 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("embedding_scale", embedding_scale, kNotNegative);
+  field("residual_scale", residual_scale, kPositive);
+  field("head_scale", head_scale, kPositive);
   field("value_residual", value_residual,
         "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
   field("kv_sharing", kv_sharing,

@@ -54,6 +54,8 @@ struct DecoderOnlyConfig {
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
   double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
+  double residual_scale = 1;    ///< of what sublayers add to the residual sum
+  double head_scale = 1;        ///< of the final states, before the head
   bool value_residual = false;  ///< the first layer's values join those of the others
   Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
   Index short_convolution = 0;  ///< K of a ShortConvolution of each sublayer's input; 0 for none

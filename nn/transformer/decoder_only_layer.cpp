@@ -30,6 +30,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
       place_(config.sublayer_norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
+      residual_scale_(config.residual_scale),
       feed_forward_norm_(norm_of(config)),
       feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
                      config.feed_forward_bias, config.gated},
@@ -47,14 +48,16 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
   AttentionContext attended = static_cast<const AttentionContext&>(context);
   if (window_ > 0) attended.window_before = window_ - 1;
-  residual("attention", stream, place_, attention_norm_, dropout_, [&](const Tensor& normed_btc) {
+  const auto attend = [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
     return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
-  });
-  residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, [&](const Tensor& normed_btc) {
+  };
+  const auto feed_forward = [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
     return normed(feed_forward_output_norm_, feed_forward_(x_btc));
-  });
+  };
+  residual("attention", stream, place_, attention_norm_, dropout_, attend, residual_scale_);
+  residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, feed_forward, residual_scale_);
 }
 
 Tensor DecoderOnlyLayer::operator()(const Tensor& x, const DecoderOnlyContext& context) const {

@@ -21,6 +21,7 @@ struct DecoderOnlyContext : AttentionContext {
 /// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
+///          with a residual_scale, what is added to x times that;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a window W, a query sees its own key and the W - 1 before it, and rotary positions may have
 ///          a base of their own
@@ -46,6 +47,7 @@ class DecoderOnlyLayer : public Module {
   std::unique_ptr<Attention> attention_;
   Index window_;  // that its queries see; 0 for all
   NormPlace place_;
+  double residual_scale_;
   Norm feed_forward_norm_;
   FeedForward feed_forward_;
   Dropout dropout_;

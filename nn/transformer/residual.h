@@ -51,13 +51,14 @@ enum class NormPlace { pre, post, branch };
 
 /// A sublayer with its residual connection, named as a part in profiles.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));
-///          branch: x + dropout(norm(f(x)))
+///          branch: x + dropout(norm(f(x))); what is added to x is multiplied by `scale`
 template <class AnyNorm, class Sublayer>
 void residual(const char* name, ResidualStream& stream, NormPlace place, const AnyNorm& norm,
-              const Dropout& dropout, const Sublayer& sublayer) {
+              const Dropout& dropout, const Sublayer& sublayer, double scale = 1) {
   const ProfilePart part(name);
   Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
   if (place == NormPlace::branch) branch = norm(branch);
+  if (scale != 1) branch = branch * scale;
   stream.add(branch, dropout);
   if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
 }

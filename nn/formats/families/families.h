@@ -15,6 +15,7 @@ Family qwen2_family();
 Family qwen3_family();
 Family smollm3_family();
 Family olmo2_family();
+Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
 TranslationFamily marian_family();

@@ -141,6 +141,14 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"mlp_bias", true}},
        "context=32768 rotary_base=2e+06 window=7 windows=SLL feed_forward_bias=true tie_head=true"},
       {"olmo2", none, "qk_norm=joint qk_norm_epsilon=0.25 sublayer_norms=output"},
+      {"granite", none, "score_scale=1"},
+      {"granite",
+       {{"embedding_multiplier", 12},
+        {"attention_multiplier", 0.015625},
+        {"residual_multiplier", 0.22},
+        {"logits_scaling", 8},
+        {"mlp_bias", true}},
+       "score_scale=0.015625 feed_forward_bias=true embedding_scale=12 residual_scale=0.22 head_scale=0.125"},
       {"gemma2", none,
        "context=8192 score_scale=0.0625 softcap=50 head_width=256 window=4096 windows=SLS "
        "sublayer_norms=both activation=gelu_tanh tie_head=true logit_softcap=30 embedding_scale=0"},
@@ -214,7 +222,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
            {"bert",
             {},
-            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, gemma2, "
+            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, granite, "
+            "gemma2, "
             "gemma3_text; "
             "got "
             "bert"},
@@ -270,5 +279,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
-        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, Gemma 2 or Gemma 3 (text)");
+        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, Granite, Gemma 2 or Gemma 3 (text)");
 }

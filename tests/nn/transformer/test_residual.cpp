@@ -25,6 +25,14 @@ Tensor input(std::uint64_t seed) { return random_values({2, 3, 8}, seed, DType::
 
 }  // namespace
 
+TEST_CASE("what a sublayer adds is scaled after its norm") {
+  const Parts parts(0);
+  ResidualStream stream(input(1));
+  const auto triple = [](const Tensor& x) { return x * 3.0; };
+  residual("triple", stream, NormPlace::branch, parts.rms, parts.dropout, triple, 0.25);
+  CHECK(same_bits(stream.sum(), input(1) + parts.rms(input(1) * 3.0) * 0.25));
+}
+
 TEST_CASE("a stream is the sums and norms of its steps to the last bit, with the same draws") {
   for (const double probability : {0.0, 0.4}) {
     const Parts parts(probability), plain(probability);
