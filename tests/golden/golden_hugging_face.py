@@ -53,6 +53,12 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                 torch.float32, None),
     "olmo2": (transformers.Olmo2Config(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, eos_token_id=0,
                                        pad_token_id=None), torch.float32, None),
+    "olmo3": (transformers.Olmo3Config(
+        **{**EQUAL, "num_hidden_layers": 3}, head_dim=6, num_key_value_heads=3, rms_norm_eps=1e-3, sliding_window=4,
+        eos_token_id=0, pad_token_id=None, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+                         "full_attention": {"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0,
+                                            "original_max_position_embeddings": 16}}), torch.float32, None),
     "granite": (transformers.GraniteConfig(**{**LLAMA, "num_key_value_heads": 3}, embedding_multiplier=7.0,
                                            attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=6.0,
                                            mlp_bias=True, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0),

@@ -15,6 +15,7 @@ Family qwen2_family();
 Family qwen3_family();
 Family smollm3_family();
 Family olmo2_family();
+Family olmo3_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
@@ -52,6 +53,8 @@ void describe_qwen_windows(ConfigMap& map);
 
 using ReadScaling = void(JsonFields file, DecoderOnlyConfig& model);
 ReadScaling read_scaling;
+/// rope_parameters of layers with a window, which are not scaled, and of those without.
+ReadScaling read_both_scalings;
 /// The scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scaling);
 
@@ -59,6 +62,9 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scalin
 void rotate_whole_heads(ConfigMap& map);
 /// The base of whole heads' rotary positions and their scaling.
 void describe_rotations(ConfigMap& map);
+
+/// Fields that OLMo 2 and 3 have in common: all but windows and rotations.
+void describe_olmo(ConfigMap& map);
 
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);

@@ -14,19 +14,6 @@ void describe_window_base(ConfigMap& map) {
   if (map.fits && map.model.window > 0 && is_scaled && base == 0) base = rotations.base;
 }
 
-/// rope_parameters, of layers with a window and of those without.
-void read_both_scalings(JsonFields both, DecoderOnlyConfig& model) {
-  if (both.has("sliding_attention")) {
-    JsonFields of_windows = both.object("sliding_attention");
-    model.window_rotary_base = of_windows.number("rope_theta", model.window_rotary_base);
-    of_windows.demand("rope_type", "default");
-    of_windows.demand("partial_rotary_factor", 1.0);
-    of_windows.finish();
-  }
-  if (both.has("full_attention")) read_scaling(both.object("full_attention"), model);
-  both.finish();
-}
-
 void describe_gemma3(ConfigMap& map) {
   describe_sizes(map, 131072, 4, 256);
   describe_gemma(map);

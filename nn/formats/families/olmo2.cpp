@@ -1,9 +1,8 @@
 #include <tapeformer/nn/formats/families/families.h>
 
 namespace tapeformer {
-namespace {
 
-void describe_olmo2(ConfigMap& map) {
+void describe_olmo(ConfigMap& map) {
   describe_sizes(map, 2048);
   map.activation("hidden_act", "silu", true);
   map.field("rms_norm_eps", "epsilon", 1e-5);
@@ -12,15 +11,14 @@ void describe_olmo2(ConfigMap& map) {
   describe_biases(map);
   map.field("attention_dropout", "attention_dropout", 0.0);
   map.fixed("feed_forward_bias", false);
-  refuse_window(map);
-  describe_rotations(map);
   map.field("tie_word_embeddings", "tie_head", false);
 }
 
-}  // namespace
-
 Family olmo2_family() {
-  return {"olmo2", "OLMo 2", "Olmo2ForCausalLM", describe_olmo2,
+  const auto describe = [](ConfigMap& map) {
+    describe_olmo(map), refuse_window(map), describe_rotations(map);
+  };
+  return {"olmo2", "OLMo 2", "Olmo2ForCausalLM", describe,
           llama_names("post_attention_layernorm", "post_feedforward_layernorm")};
 }
 

@@ -47,6 +47,18 @@ void read_scaling(JsonFields file, DecoderOnlyConfig& model) {
   file.finish();
 }
 
+void read_both_scalings(JsonFields both, DecoderOnlyConfig& model) {
+  if (both.has("sliding_attention")) {
+    JsonFields of_windows = both.object("sliding_attention");
+    model.window_rotary_base = of_windows.number("rope_theta", model.window_rotary_base);
+    of_windows.demand("rope_type", "default");
+    of_windows.demand("partial_rotary_factor", 1.0);
+    of_windows.finish();
+  }
+  if (both.has("full_attention")) read_scaling(both.object("full_attention"), model);
+  both.finish();
+}
+
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   map.has({"rotary_*"});
   RotaryConfig& rotations = map.model.attention.rotations;

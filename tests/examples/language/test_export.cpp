@@ -217,8 +217,10 @@ TEST_CASE("options make a model of each family") {
   const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
                                           "--window",  "3",   "--windows", "SL"};
   CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
-  CHECK(exports(llama, {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"}) ==
-        "transformers (OLMo 2)");
+  std::vector<std::string> olmo = {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"};
+  CHECK(exports(llama, olmo) == "transformers (OLMo 2)");
+  olmo.insert(olmo.end(), {"--window", "3"});
+  CHECK(exports(llama, olmo) == "transformers (OLMo 3)");
 }
 
 TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {

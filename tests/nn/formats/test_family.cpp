@@ -141,6 +141,21 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"mlp_bias", true}},
        "context=32768 rotary_base=2e+06 window=7 windows=SLL feed_forward_bias=true tie_head=true"},
       {"olmo2", none, "qk_norm=joint qk_norm_epsilon=0.25 sublayer_norms=output"},
+      {"olmo3",
+       {{"num_hidden_layers", 5}},
+       "qk_norm=joint qk_norm_epsilon=0.25 rotary_base=500000 window=4096 windows=SSSLS "
+       "sublayer_norms=output"},
+      {"olmo3",
+       {{"layer_types", mixed},
+        {"rope_theta", 300},
+        {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
+       "qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 rotary_original_context=2048 "
+       "rotary_high_frequency=32 rotary_yarn=true rotary_attention_factor=1.20794 window=4096 windows=SLL "
+       "window_rotary_base=300 sublayer_norms=output"},
+      {"olmo3",
+       {{"layer_types", mixed}, {"rope_parameters", both}, {"sliding_window", 5}},
+       "qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 rotary_factor=8 window=5 windows=SLL "
+       "window_rotary_base=7 sublayer_norms=output"},
       {"granite", none, "score_scale=1"},
       {"granite",
        {{"embedding_multiplier", 12},
@@ -222,7 +237,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
            {"bert",
             {},
-            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, granite, "
+            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, "
+            "granite, "
             "gemma2, "
             "gemma3_text; "
             "got "
@@ -279,5 +295,6 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
-        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, Granite, Gemma 2 or Gemma 3 (text)");
+        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2 or Gemma 3 "
+        "(text)");
 }
