@@ -70,7 +70,7 @@ void SearchOptions::add_to(const Command& command) {
   command
       .option("--length-penalty", length_penalty,
               "above 0 favours longer translations, below 0 shorter ones; without it, as "
-              "generation_config.json has it, or 0.6")
+              "generation_config.json has it, or 1")
       .excludes(sample_flag);
   command
       .option(

@@ -41,9 +41,9 @@ struct TransformersRules {
 };
 
 struct SearchConfig {
-  Index beam = 1;               ///< hypotheses kept; 1 is greedy search
-  Index n_best = 1;             ///< outputs per source, at most `beam`
-  double length_penalty = 0.6;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
+  Index beam = 1;             ///< hypotheses kept; 1 is greedy search
+  Index n_best = 1;           ///< outputs per source, at most `beam`
+  double length_penalty = 1;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
   std::optional<TransformersRules> transformers;  ///< search by these rules instead
   TokenIds never;                                 ///< tokens that no output contains
   TokenIds forced;                                ///< first tokens of every output, at no cost
