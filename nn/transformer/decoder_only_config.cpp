@@ -160,6 +160,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
       "positions", named(positions),
       "learned, sinusoidal, sinusoidal_halves (sines before cosines), rotary, alibi, buckets (of distances, "
       "as in T5) or none");
+  field("position_pattern", position_pattern);
   field("window", window,
         "tokens that a token sees in layers with a sliding window, itself included; 0 for all", kSize);
   field("windows", windows,
