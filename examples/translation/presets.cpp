@@ -14,8 +14,6 @@ constexpr const char* kPairs = R"({
   "encoder_layers": 3, "decoder_layers": 3, "heads": 4,
   "weight_decay": 0.1, "warmup": 200})";
 
-const std::vector<SizeDefaults> kBySize = {{12000, R"({"dropout": 0.3, "vocabulary": 2000})"}};
-
 }  // namespace
 
 const std::vector<Preset>& translation_presets() {
@@ -33,7 +31,7 @@ const std::vector<Preset>& translation_presets() {
        {kRecipe, kPairs, R"({
          "width": 128, "feed_forward": 512, "dropout": 0.05,
          "time_budget": 10, "steps": 3000, "validate_every": 500})"},
-       kBySize},
+       {{12000, R"({"dropout": 0.25, "vocabulary": 2000})"}}},
       // See tests/bench/LOG.md for what was tried.
       {"translation-small",
        "up to 200,000 pairs: 3 layers per side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
@@ -41,7 +39,7 @@ const std::vector<Preset>& translation_presets() {
        {kRecipe, kPairs, R"({
          "width": 192, "feed_forward": 768, "dropout": 0.1,
          "time_budget": 30, "steps": 4300, "validate_every": 1000})"},
-       kBySize},
+       {{12000, R"({"dropout": 0.3, "vocabulary": 2000})"}}},
       {"translation-marian",
        "the built-in corpus with a model that `export` writes for transformers: 2 layers per side, 4 heads, "
        "width "
