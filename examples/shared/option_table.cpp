@@ -56,7 +56,7 @@ std::string presets_text(const std::vector<Preset>& presets,
   for (const Preset& preset : presets) {
     text += std::string("\n  ") + preset.name + ": " + preset.about + (further ? further(preset) : "");
     for (const SizeDefaults& row : preset.by_size)
-      text += format("\n    at most {}: {}", row.most, options_text(parse_json(row.options)));
+      text += format("\n    at most {} examples: {}", row.most, options_text(parse_json(row.options)));
   }
   return text;
 }

@@ -133,7 +133,8 @@ TEST_CASE("small texts have defaults of their own, except for options that are g
   CHECK(chosen(11, {}) == "--dropout 0.3; 0.3 8000");
   CHECK(chosen(101, {}) == "; 0.1 8000");
   CHECK(chosen(10, {"--dropout", "0.1"}) == "--vocabulary 1000; 0.1 1000");
-  CHECK(presets_text({preset}).find(
-            "at most 10: --dropout 0.4 --vocabulary 1000\n    at most 100: --dropout 0.3") !=
-        std::string::npos);
+  CHECK(
+      presets_text({preset}).find(
+          "at most 10 examples: --dropout 0.4 --vocabulary 1000\n    at most 100 examples: --dropout 0.3") !=
+      std::string::npos);
 }
