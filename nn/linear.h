@@ -18,8 +18,8 @@ struct LinearConfig {
 /// Configuration of a product alone, without bias and activation.
 inline LinearConfig without_bias(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
 
-/// The names of an adapter's matrices in a Linear.
-constexpr const char *kAdapterA = "lora_a", *kAdapterB = "lora_b";
+constexpr const char* kAdapterA = "lora_a";  ///< the name of an adapter's matrix A in a Linear
+constexpr const char* kAdapterB = "lora_b";  ///< the name of its matrix B
 
 /// Affine map of the last axis. With an adapter s B A is added to the weight, which stays as it is.
 /// Math:    y = f(x weight^T + bias), or with an adapter f(x weight^T + bias + s (x A^T) B^T)
@@ -35,6 +35,7 @@ class Linear : public Module {
 
   /// Adds an adapter, or replaces it, with a new A and a B of zeros. Add it once the layer has its values.
   void adapt(Index rank, double scale, Generator& random);
+  /// True for a layer with an adapter.
   bool is_adapted() const { return adapter_a_.defined(); }
   /// weight + s B A: the weight itself without an adapter.
   Tensor whole_weight() const;

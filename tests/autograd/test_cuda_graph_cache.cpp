@@ -83,8 +83,8 @@ TEST_CASE("a body that waits, reads back or copies runs without a graph, once an
   if (!has_gpu()) return;
   using Work = std::function<void(const Tensor&)>;
   const std::vector<std::pair<const char*, Work>> all = {
-      {"look", [](const Tensor& x) { x.at(0); }},
-      {"look", [](const Tensor& x) { x.to(Device::cpu()); }},
+      {"read", [](const Tensor& x) { x.at(0); }},
+      {"read", [](const Tensor& x) { x.to(Device::cpu()); }},
       {"waiting", [](const Tensor&) { cuda::synchronize(0); }},
       {"upload", [](const Tensor&) { Tensor::zeros({3}, DType::f32, Device::cpu()).to(Device::cuda()); }},
       {"upload",

@@ -157,7 +157,7 @@ TEST_CASE("running out of memory is the same error as without graphs, and later 
     const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
     for (Index i = 0; i < 4; ++i) pair.step();
     const std::string message = message_of<DeviceError>([] { FullDevice::block(kRoom + 2); });
-    CHECK(message.find("[memory] cuda:0 has no ") == 0);
+    CHECK(message.find("[memory] cuda:0 does not have ") == 0);
     CHECK(message.find("; try a smaller batch, --recompute-layers or --precision bf16") != std::string::npos);
     CHECK(cuda::memory_statistics(0).in_use_bytes < before + 8192);
     for (Index i = 0; i < 2; ++i) pair.step();

@@ -59,7 +59,7 @@ TEST_CASE("a capture that needs too much memory is refused, and nothing is captu
   const Tensor x = numbers(1);
   const std::string message =
       message_of<cuda::NotCapturable>([] { const cuda::Capture capture(0, std::int64_t{1} << 50); });
-  CHECK(message.find("[memory] cuda:0 has no") == 0);
+  CHECK(message.find("[memory] cuda:0 does not have") == 0);
   CHECK_FALSE(cuda::is_capturing());
   fill(on_device(x), 2);
   CHECK(x.at(0) == 2);
@@ -123,7 +123,7 @@ TEST_CASE("memory that outlives its capture stays when the graph is evicted") {
     kept = numbers(9);
   });
   graph->launch();
-  CHECK(message_of<DeviceError>([] { FullDevice::block(6); }).find("[memory] cuda:0 has no ") == 0);
+  CHECK(message_of<DeviceError>([] { FullDevice::block(6); }).find("[memory] cuda:0 does not have ") == 0);
   CHECK(graph->is_evicted());
   CHECK(kept->at(999) == 9);
   fill(on_device(*kept), 5);
@@ -148,7 +148,7 @@ TEST_CASE("neither a capture nor another thread evicts graphs") {
         }).find("memory that is not free at once") != std::string::npos);
   std::string message;
   std::thread([&] { message = message_of<DeviceError>([] { FullDevice::block(6); }); }).join();
-  CHECK(message.find("[memory] cuda:0 has no ") == 0);
+  CHECK(message.find("[memory] cuda:0 does not have ") == 0);
   REQUIRE_FALSE(graph->is_evicted());
   graph->launch();
   CHECK(y.at(1) == 4);
