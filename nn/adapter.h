@@ -30,7 +30,7 @@ void copy_weights(Module& from, Module& into);
 /// True for the name of a parameter of an adapter.
 bool is_of_adapter(const std::string& path);
 
-/// The same model without adapters, with their changes in its weights.
+/// Turns a model with adapters into one that has their changes in its weights.
 template <class Model>
 Model without_adapters(Model model) {
   auto config = model.config();
