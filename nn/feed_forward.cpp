@@ -4,13 +4,6 @@
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {
-namespace {
-
-Index hidden_of(const FeedForwardConfig& config) {
-  return config.hidden > 0 ? config.hidden : 4 * config.width;
-}
-
-}  // namespace
 
 std::vector<std::string> activations() {
   std::vector<std::string> names;
@@ -35,10 +28,10 @@ Property named(Unary& activation) {
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)
     : activation_(config.activation),
       gated_(config.gated),
-      up_({config.width, hidden_of(config) * (config.gated ? 2 : 1), config.bias,
+      up_({config.width, config.hidden_width() * (config.gated ? 2 : 1), config.bias,
            config.gated ? std::optional<Unary>() : config.activation},
           random),
-      down_({hidden_of(config), config.width, config.bias, {}}, random),
+      down_({config.hidden_width(), config.width, config.bias, {}}, random),
       dropout_({config.dropout}, random) {}
 
 Tensor FeedForward::operator()(const Tensor& x) const {

@@ -18,6 +18,9 @@ struct FeedForwardConfig {
   double dropout = 0;              ///< after the activation
   bool bias = true;                ///< on both projections
   bool gated = false;              ///< the activation of one half of up's output gates the other
+
+  /// F, with 0 replaced by its default.
+  Index hidden_width() const { return hidden > 0 ? hidden : 4 * width; }
 };
 
 /// The position-wise network of a transformer layer.

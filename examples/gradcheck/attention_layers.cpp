@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/gradcheck/layer_case.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
@@ -6,6 +7,7 @@
 #include <tapeformer/nn/attention/basic/self_attention.h>
 #include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/experts.h>
 
 #include <algorithm>
 
@@ -211,6 +213,33 @@ CheckCase sublayer_case(CheckSetting& setting) {
                     std::make_shared<AttentionSublayer>(std::move(attention), config, setting.random));
 }
 
+constexpr Index kExperts = 3;
+
+/// True if a token's second and third choice are so close that a step of a difference may exchange them.
+bool is_close_choice(Experts& layer, const Tensor& x) {
+  constexpr double kLeastGap = 0.05;  // a step changes logits by some thousandths
+  const Tensor router = layer.named_parameters().front().second.value();
+  std::vector<double> logits =
+      matmul(x, transposed(router)).to(Device::cpu()).to(DType::f64).to_vector<double>();
+  for (auto token = logits.begin(); token != logits.end(); token += kExperts) {
+    std::sort(token, token + kExperts);
+    if (token[1] - token[0] < kLeastGap) return true;
+  }
+  return false;
+}
+
+/// A mixture of experts. Its gradient jumps where the choice changes, so the tokens are drawn until no choice
+/// is close.
+CheckCase experts_case(CheckSetting& setting) {
+  const Index width = setting.sizes.width;
+  auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, false, true},
+                                         ExpertsConfig{kExperts, kExperts - 1}, setting.random);
+  const Tensor x = setting.normal({setting.batch, setting.queries, width});
+  CheckCase result = module_case(setting, layer, {{"x", x}}, [x](const Experts& of) { return of(x); });
+  while (is_close_choice(*layer, x)) setting.random.fill_normal(x, 0, 1);
+  return result;
+}
+
 /// Every kind in each of its forms, and rotated by positions where it can be.
 void add_kinds(std::vector<CheckedLayer>& layers) {
   for (const AttentionKind& kind : attention_kinds()) {
@@ -284,6 +313,7 @@ std::vector<CheckedLayer> checked_layers() {
   add("kimi_delta_no_convolution", only_causal,
       kind_with("kda", [](AttentionConfig& c) { c.own["convolution_taps"] = 0; }));
   add("residual_post_norm", all_masks, sublayer_case);
+  add("experts", only_plain, experts_case);
   return layers;
 }
 

@@ -73,7 +73,12 @@ std::string changes_text(const FieldList& fields, const FieldList& defaults) {
                 [](const ChangedField& changed) { return changed.now->name + "=" + changed.now->text(); });
 }
 
-std::string parameters_text(Module& model) {
+Index idle_parameters(const DecoderOnlyConfig& config) {
+  const Index of_expert = (config.gated ? 3 : 2) * config.hidden_width() * config.width;
+  return config.layers * std::max<Index>(config.experts.experts - config.experts.active, 0) * of_expert;
+}
+
+std::string parameters_text(Module& model, Index idle) {
   std::string text;
   Index frozen = 0;
   const auto add = [&](const std::string& path, const std::string& shape, Index count,
@@ -87,6 +92,7 @@ std::string parameters_text(Module& model) {
   }
   add("total", "", model.parameter_count());
   if (frozen > 0) add("frozen", "", frozen);
+  if (idle > 0) add("of a token", "", model.parameter_count() - idle);
   return text;
 }
 

@@ -17,8 +17,9 @@ std::string changes_text(const Config& config) {
   return changes_text(fields_of(config), fields_of(usual));
 }
 
-/// The parameters with their shapes and numbers of values, by module, the total, and the frozen ones.
-std::string parameters_text(Module& model);
+/// The parameters with their shapes and numbers of values, by module, the total, the frozen ones, and without
+/// those of experts that a token does not pass, of which there are `idle`.
+std::string parameters_text(Module& model, Index idle = 0);
 
 /// The costs of one row of the longest length, by part: FLOPs of the forward pass and bytes kept for the
 /// backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both passes once, in training
@@ -27,13 +28,17 @@ std::string costs_text(DecoderOnly& model);
 /// The costs of a source and a target of the longest length.
 std::string costs_text(EncoderDecoder& model);
 
+/// The parameters of experts that a token does not pass.
+Index idle_parameters(const DecoderOnlyConfig& config);
+inline Index idle_parameters(const EncoderDecoderConfig&) { return 0; }
+
 /// The output of --summary for a model.
 template <class Model>
 std::string summary_of(Model& model) {
   const auto& config = model.config();
   const std::decay_t<decltype(config)> usual;
-  return fields_text(fields_of(config), fields_of(usual)) + "\n" + parameters_text(model) + "\n" +
-         costs_text(model);
+  return fields_text(fields_of(config), fields_of(usual)) + "\n" +
+         parameters_text(model, idle_parameters(config)) + "\n" + costs_text(model);
 }
 
 /// The fields of a configuration as a table in Markdown.

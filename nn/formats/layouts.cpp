@@ -25,12 +25,16 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
 }
 
 /// Adds a feed-forward network.
-void add_feed_forward(Layouts& model, const std::string& name, Index width, Index hidden, bool gated,
-                      bool bias) {
-  std::vector<RowBlock> up{{hidden}};
-  if (gated) up.push_back({hidden});
-  model.parameters[name + ".up"] = {up, width, true, bias};
-  model.parameters[name + ".down"] = {{{width}}, hidden, true, bias};
+void add_feed_forward(Layouts& model, const std::string& name, const FeedForwardConfig& config,
+                      Index experts = 0) {
+  const Index C = config.width, F = config.hidden_width();
+  const auto blocks = [count = static_cast<std::size_t>(std::max<Index>(experts, 1))](std::size_t of_each,
+                                                                                      Index rows) {
+    return std::vector<RowBlock>(count * of_each, RowBlock{rows});
+  };
+  model.parameters[name + ".up"] = {blocks(config.gated ? 2 : 1, F), C, true, config.bias};
+  model.parameters[name + ".down"] = {blocks(1, C), F, true, config.bias};
+  if (experts > 0) model.parameters[name + ".router"] = {{{experts}}, C, true};
 }
 
 /// Adds an encoder or a decoder, whose layers have these norms.
@@ -55,8 +59,8 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
     add_attention(model, layer + "cross_attention", config.attention_config(true));
     add_sublayer("cross_attention");
   }
-  const Index hidden = config.feed_forward > 0 ? config.feed_forward : 4 * C;
-  add_feed_forward(model, layer + "feed_forward", C, hidden, config.gated, config.feed_forward_bias);
+  add_feed_forward(model, layer + "feed_forward",
+                   {C, config.feed_forward, config.activation, 0, config.feed_forward_bias, config.gated});
   add_sublayer("feed_forward");
   if (config.norm_first) model.parameters[side + ".norm"] = norm;
 }
@@ -76,8 +80,9 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
                 {}};
   auto& all = model.parameters;
   add_attention(model, layer + "attention", config.attention_config());
-  add_feed_forward(model, layer + "feed_forward", C, config.hidden_width(), config.gated,
-                   config.feed_forward_bias);
+  add_feed_forward(model, layer + "feed_forward",
+                   {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
+                   config.experts.experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
   if (config.positions == PositionKind::rotary) model.rotary = config.attention.rotations.layout;
   if (config.tie_head)

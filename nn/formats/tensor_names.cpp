@@ -12,9 +12,20 @@
 namespace tapeformer {
 namespace {
 
-std::string in_layer(std::string name, Index layer) {
-  const std::size_t star = name.find('*');
-  return star == std::string::npos ? name : name.replace(star, 1, std::to_string(layer));
+/// The name with a number in place of its first `mark`, if it has one.
+std::string numbered(std::string name, char mark, Index number) {
+  const std::size_t at = name.find(mark);
+  return at == std::string::npos ? name : name.replace(at, 1, std::to_string(number));
+}
+std::string in_layer(const std::string& name, Index layer) { return numbered(name, '*', layer); }
+
+/// The other program's names: for experts, those of each, one after the other.
+std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs, std::size_t blocks) {
+  if (theirs[0].find('#') == std::string::npos) return theirs;
+  std::vector<std::string> names;
+  for (std::size_t expert = 0; expert < blocks / theirs.size(); ++expert)
+    for (const std::string& name : theirs) names.push_back(numbered(name, '#', static_cast<Index>(expert)));
+  return names;
 }
 
 /// True for the whole name of a weight or a bias.
@@ -27,8 +38,9 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
   const bool is_bias = end == std::string(".bias"), is_whole = *end == 0;
   ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
   std::size_t block = 0;
-  for (const std::string& theirs : name.theirs) {
-    const bool is_last = &theirs == &name.theirs.back();
+  const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
+  for (const std::string& theirs : all) {
+    const bool is_last = &theirs == &all.back();
     ForeignPart part{in_layer(theirs, layer + names.first_layer) + end, {}, {}};
     part.transposed = !is_bias && layout.is_linear && names.has(kTransposed);
     part.less = !is_bias && layout.columns == 0 && names.has(kGainsLessOne) ? 1 : 0;

@@ -22,7 +22,7 @@ enum TensorForm : unsigned {
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
 /// ".weight" and ".bias", or, if ours has one of these, whole, and a bias is a row [1, N]. In both, * is the
-/// number of the layer.
+/// number of the layer, and in theirs # that of an expert, whose rows follow those of the one before.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;

@@ -38,8 +38,9 @@ void initialise(Module& model, const DecoderOnlyConfig& config, Generator& rando
   for (auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter.value();
     if (value.rank() >= 2) {
-      const bool writes =
-          ends_with(name, "attention.output.weight") || ends_with(name, "feed_forward.down.weight");
+      const bool writes = ends_with(name, "attention.output.weight") ||
+                          ends_with(name, "feed_forward.down.weight") ||
+                          ends_with(name, "feed_forward.shared.down.weight");
       if (!keeps_embedding || name != "embedding.weight")
         random.fill_normal(value, 0, writes ? residual : kDeviation);
     } else if (ends_with(name, "bias")) {
@@ -63,8 +64,10 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
 }
 
 Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionContext& sequences,
-                                   LayerCaches* caches, std::vector<Tensor>* weights) const {
+                                   LayerCaches* caches, std::vector<Tensor>* weights,
+                                   Tensor* router_losses) const {
   DecoderOnlyContext context(sequences);
+  context.router_losses = router_losses;
   context.causal = true;
   KeyValueHeads new_kv;
   // The rotary angles are computed once for all layers of one kind and base; their positions continue from
@@ -105,18 +108,19 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
   return config_.head_scale == 1 ? states_btc : states_btc * config_.head_scale;
 }
 
-Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths,
-                           const PackedDocuments& documents) const {
+Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths, const PackedDocuments& documents,
+                           Tensor* router_losses) const {
   AttentionContext sequences;
   sequences.prefix_lengths = prefix_lengths;
-  if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr);
+  if (!documents.starts.defined())
+    return through_layers(input_(ids), sequences, nullptr, nullptr, router_losses);
   if (config_.short_convolution > 0)
     throw Error(format(
         "[decoder_only] short convolutions reach over the start of a document; got short_convolution={}; try "
         "rows of one document each",
         config_.short_convolution));
   sequences.query_starts = documents.starts, sequences.positions = documents.positions;
-  return through_layers(input_(ids, documents.positions), sequences, nullptr);
+  return through_layers(input_(ids, documents.positions), sequences, nullptr, nullptr, router_losses);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
@@ -144,7 +148,11 @@ LayerCaches DecoderOnly::start(const CacheConfig& config) const {
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
                          const HeadLossConfig& head, const PackedDocuments& documents) const {
-  return head_loss(head_, states(ids, prefix_lengths, documents), targets, {}, head);
+  Tensor of_routers;
+  const Tensor states_btc =
+      states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &of_routers : nullptr);
+  const Tensor loss = head_loss(head_, states_btc, targets, {}, head);
+  return of_routers.defined() ? loss + of_routers * (1 / static_cast<double>(config_.layers)) : loss;
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {
@@ -152,6 +160,14 @@ void DecoderOnly::visit(ParameterVisitor& visitor) {
   for (std::size_t i = 0; i < layers_.size(); ++i) visitor.child("layers." + std::to_string(i), layers_[i]);
   visitor.child("norm", norm_);
   visitor.child("head", head_);
+}
+
+void DecoderOnly::recompute_layers(bool recompute) {
+  if (recompute && config_.experts.has_losses())
+    throw Error("[decoder_only] activation checkpointing needs routers without losses; got balance_loss=" +
+                value_text(config_.experts.balance_loss) +
+                ", router_z_loss=" + value_text(config_.experts.z_loss) + "; try 0 for both");
+  recomputes_layers_ = recompute;
 }
 
 DecoderOnly DecoderOnly::load(const std::string& folder) { return load_model<DecoderOnly>(folder); }

@@ -40,17 +40,18 @@ class DecoderOnly : public Module {
   Tensor operator()(const Tensor& ids, const Tensor& prefix_lengths = {}) const {
     return logits(states(ids, prefix_lengths));
   }
-  /// Mean cross-entropy, in nats, of the targets that are not -1.
+  /// Mean cross-entropy, in nats, of the targets that are not -1; in training with the losses of routers,
+  /// each a mean over the layers.
   /// Shapes:  ids, targets i32 [B, T] -> []
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths = {},
               const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
   /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
-  /// context: only positions are limited.
+  /// context: only positions are limited. `router_losses` receives the sum of those of experts in training.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
-  Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {},
-                const PackedDocuments& documents = {}) const;
+  Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}, const PackedDocuments& documents = {},
+                Tensor* router_losses = nullptr) const;
   /// The final states of tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never recorded.
@@ -65,7 +66,8 @@ class DecoderOnly : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
-  void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
+  /// Throws:  Error for routers with losses of their own, which are not in the results
+  void recompute_layers(bool recompute);
 
   void visit(ParameterVisitor& visitor) override;
   /// The configuration of the model.
@@ -73,7 +75,7 @@ class DecoderOnly : public Module {
 
  private:
   Tensor through_layers(const Tensor& embedded_btc, const AttentionContext& sequences, LayerCaches* caches,
-                        std::vector<Tensor>* weights = nullptr) const;
+                        std::vector<Tensor>* weights = nullptr, Tensor* router_losses = nullptr) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

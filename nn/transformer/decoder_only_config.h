@@ -2,7 +2,7 @@
 
 #include <tapeformer/nn/adapter.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/experts.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
 
@@ -48,6 +48,7 @@ struct DecoderOnlyConfig {
   Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
   bool gated = false;                   ///< with silu: swiglu
   bool feed_forward_bias = true;        ///< biases in the feed-forward networks
+  ExpertsConfig experts;                ///< of the feed-forward networks, of F each
 
   bool tie_head = true;      ///< the head's weight is the embedding
   bool head_bias = false;    ///< a bias on the logits

@@ -32,9 +32,9 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
       place_(config.sublayer_norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
       residual_scale_(config.residual_scale),
       feed_forward_norm_(norm_of(config)),
-      feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
-                     config.feed_forward_bias, config.gated},
-                    random),
+      feed_forward_(make_feed_forward({config.width, config.hidden_width(), config.activation,
+                                       config.feed_forward_dropout, config.feed_forward_bias, config.gated},
+                                      config.experts, random)),
       dropout_({config.residual_dropout}, random) {
   if (config.sublayer_norms == SublayerNorms::both)
     attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
@@ -54,7 +54,7 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
   };
   const auto feed_forward = [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
-    return normed(feed_forward_output_norm_, feed_forward_(x_btc));
+    return normed(feed_forward_output_norm_, through(feed_forward_, x_btc, context.router_losses));
   };
   residual("attention", stream, place_, attention_norm_, dropout_, attend, residual_scale_);
   residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, feed_forward, residual_scale_);
@@ -70,7 +70,7 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   visitor.child("attention_norm", attention_norm_);
   visitor.child("attention", *attention_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
-  visitor.child("feed_forward", feed_forward_);
+  std::visit([&](Module& network) { visitor.child("feed_forward", network); }, feed_forward_);
   if (attention_output_norm_) visitor.child("attention_output_norm", *attention_output_norm_);
   if (feed_forward_output_norm_) visitor.child("feed_forward_output_norm", *feed_forward_output_norm_);
   visitor.child("dropout", dropout_);

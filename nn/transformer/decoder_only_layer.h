@@ -15,6 +15,8 @@ struct DecoderOnlyContext : AttentionContext {
 
   /// Two caches, attention's and the feed-forward network's, for a layer with `cache` and short convolutions.
   ConvolutionCache* convolutions = nullptr;
+  /// Routers of experts add their losses to it in training.
+  Tensor* router_losses = nullptr;
 };
 
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
@@ -49,7 +51,7 @@ class DecoderOnlyLayer : public Module {
   NormPlace place_;
   double residual_scale_;
   Norm feed_forward_norm_;
-  FeedForward feed_forward_;
+  FeedForwardNetwork feed_forward_;
   Dropout dropout_;
   std::optional<Norm> attention_output_norm_, feed_forward_output_norm_;              // both or neither
   std::optional<ShortConvolution> attention_convolution_, feed_forward_convolution_;  // both or neither

@@ -36,6 +36,9 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         "rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "original_max_position_embeddings": 16}),
         torch.float32, None),
     "mistral": (transformers.MistralConfig(**LLAMA, sliding_window=4), torch.float32, None),
+    "mixtral": (transformers.MixtralConfig(**{**LLAMA, "intermediate_size": 9}, num_local_experts=5,
+                                           num_experts_per_tok=2, sliding_window=4, eos_token_id=0, bos_token_id=0),
+                torch.float32, None),
     "phi3": (transformers.Phi3Config(**{**LLAMA, "head_dim": 6}, sliding_window=4, resid_pdrop=0.125, bos_token_id=0,
                                      eos_token_id=0, pad_token_id=None, rope_parameters={
                                          "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7}),
@@ -46,6 +49,8 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                        use_sliding_window=True, sliding_window=4, rms_norm_eps=1e-4, layer_types=[
                                            "sliding_attention", "full_attention", "sliding_attention"]),
               torch.float32, None),
+    "qwen3_moe": (transformers.Qwen3MoeConfig(**LLAMA, moe_intermediate_size=7, num_experts=6, num_experts_per_tok=3,
+                                              norm_topk_prob=True, rms_norm_eps=1e-4), torch.float32, None),
     "smollm3": (transformers.SmolLM3Config(**{**LLAMA, "num_hidden_layers": 4}, rms_norm_eps=1e-4, mlp_bias=True,
                                            use_sliding_window=True, sliding_window=4, no_rope_layers=[0, 1, 0, 1],
                                            bos_token_id=0, eos_token_id=0, pad_token_id=None,
@@ -59,6 +64,9 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
                          "full_attention": {"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0,
                                             "original_max_position_embeddings": 16}}), torch.float32, None),
+    "olmoe": (transformers.OlmoeConfig(**{**EQUAL, "intermediate_size": 7}, num_key_value_heads=3, num_experts=4,
+                                       num_experts_per_tok=3, rms_norm_eps=1e-3, eos_token_id=0, pad_token_id=None),
+              torch.float32, None),
     "granite": (transformers.GraniteConfig(**{**LLAMA, "num_key_value_heads": 3}, embedding_multiplier=7.0,
                                            attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=6.0,
                                            mlp_bias=True, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0),
@@ -142,6 +150,19 @@ class DoubleRotary(torch.nn.Module):
         return (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
 
 
+class DoubleRouter(torch.nn.Module):
+    """MixtralTopKRouter likewise."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight, self.top_k = router.weight, router.top_k
+
+    def forward(self, x):
+        logits = F.linear(x.reshape(-1, self.weight.shape[1]), self.weight)
+        weights, experts = F.softmax(logits, dim=-1).topk(self.top_k)
+        return logits, weights / weights.sum(-1, keepdim=True), experts
+
+
 def in_double(model):
     model = model.double()
     for module in model.modules():
@@ -151,6 +172,8 @@ def in_double(model):
         for name, child in list(parent.named_children()):
             if type(child).__name__.endswith("RMSNorm"):
                 setattr(parent, name, DoubleNorm(child))
+            elif type(child).__name__ == "MixtralTopKRouter":
+                setattr(parent, name, DoubleRouter(child))
             elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
     return model
@@ -171,7 +194,8 @@ def write_checkpoint(name, path):
 
 def load(path, dtype):
     attention = "eager" if path.name == "gemma2" else "sdpa"  # the other knows no softcap
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
+                                                              experts_implementation="eager")  # works in double too
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
 
 

@@ -1,42 +1,32 @@
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/tile_product.h>
 
 namespace tapeformer::kernels {
 namespace {
 
-constexpr int kTile = 16;
-
-/// c = scale a b (+ c) for sizes that the library refuses: one block for 16 x 16 of c, with tiles of the
-/// factors in shared memory.
+/// c = scale a b (+ c) for sizes that the library refuses: one block for a tile of c.
 template <class T, class C>
 __global__ void plain_product_kernel(cuda::StridedProducts p, const T* a, const T* b, C* c) {
   using W = Wide<T>;
-  __shared__ W of_a[kTile][kTile + 1], of_b[kTile][kTile + 1];
-  const int own_row = static_cast<int>(threadIdx.x) / kTile,
-            own_column = static_cast<int>(threadIdx.x) % kTile;
-  const Index across = tiles_of(p.n, kTile), down = tiles_of(p.m, kTile);
+  const Index across = tiles_of(p.n, kProductTile), down = tiles_of(p.m, kProductTile);
   for (Index block = blockIdx.x; block < p.count * down * across; block += gridDim.x) {
     const Index stack = block / (down * across), in_stack = block % (down * across);
-    const Index row = in_stack / across * kTile + own_row, column = in_stack % across * kTile + own_column;
+    const Index row = in_stack / across * kProductTile, column = in_stack % across * kProductTile;
     const T *pa = a + stack * p.stride_a, *pb = b + stack * p.stride_b;
-    W sum(0);
-    for (Index from = 0; from < p.k; from += kTile) {
-      const Index k_of_a = from + own_column, k_of_b = from + own_row;
-      of_a[own_row][own_column] =
-          row < p.m && k_of_a < p.k
-              ? static_cast<W>(pa[p.transpose_a ? k_of_a * p.lda + row : row * p.lda + k_of_a])
-              : W(0);
-      of_b[own_row][own_column] =
-          column < p.n && k_of_b < p.k
-              ? static_cast<W>(pb[p.transpose_b ? column * p.ldb + k_of_b : k_of_b * p.ldb + column])
-              : W(0);
-      __syncthreads();
-      for (int i = 0; i < kTile; ++i) sum += of_a[own_row][i] * of_b[i][own_column];
-      __syncthreads();
-    }
-    if (row >= p.m || column >= p.n) continue;
-    const Write<C> to{c + stack * p.stride_c + row * p.ldc, p.add};
-    to.put(column, static_cast<W>(p.scale) * sum);
+    const W sum = tile_product<W>(
+        0, p.k,
+        [&](int i, Index k) {
+          const Index m = row + i;
+          return m < p.m ? static_cast<W>(pa[p.transpose_a ? k * p.lda + m : m * p.lda + k]) : W(0);
+        },
+        [&](Index k, int j) {
+          const Index n = column + j;
+          return n < p.n ? static_cast<W>(pb[p.transpose_b ? n * p.ldb + k : k * p.ldb + n]) : W(0);
+        });
+    const Index own_row = row + row_in_tile(), own_column = column + column_in_tile();
+    if (own_row >= p.m || own_column >= p.n) continue;
+    const Write<C> to{c + stack * p.stride_c + own_row * p.ldc, p.add};
+    to.put(own_column, static_cast<W>(p.scale) * sum);
   }
 }
 
@@ -95,7 +85,7 @@ void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
     const T *pa = s.k > 0 ? a + at.a : nullptr, *pb = s.k > 0 ? b + at.b : nullptr;
     C* pc = c.to + at.c;
     if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) continue;
-    const Index blocks = products.count * tiles_of(s.m, kTile) * tiles_of(s.n, kTile);
+    const Index blocks = products.count * tiles_of(s.m, kProductTile) * tiles_of(s.n, kProductTile);
     launch(on, "plain_product", plain_product_kernel<T, C>, std::min<Index>(blocks, 65536), products, pa, pb,
            pc);
   }

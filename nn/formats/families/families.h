@@ -10,12 +10,15 @@ namespace tapeformer {
 Family gpt2_family();
 Family llama_family();
 Family mistral_family();
+Family mixtral_family();
 Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
+Family qwen3_moe_family();
 Family smollm3_family();
 Family olmo2_family();
 Family olmo3_family();
+Family olmoe_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
@@ -66,6 +69,11 @@ void describe_rotations(ConfigMap& map);
 /// Fields that OLMo 2 and 3 have in common: all but windows and rotations.
 void describe_olmo(ConfigMap& map);
 
+/// Experts of a softmax over all, and no others; their number is under one of two names, which is written
+/// under the first. The weight of the loss that balances them counts if output_router_logits is set; their
+/// loss is K times ours.
+void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss);
+
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.
@@ -95,6 +103,10 @@ TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
+/// These names, with a router and experts in place of the feed-forward network. `mlp` is what they are in, and
+/// the others are the tensors of an expert.
+TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
+                         const char* down);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
 TensorNames gemma_names();
 

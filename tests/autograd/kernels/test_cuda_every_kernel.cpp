@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/experts.h>
 #include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/loss.h>
@@ -177,6 +178,24 @@ TEST_CASE("embeddings, of more ids than one block reads at a time") {
     const Tensor ids = random_ids({shape[0]}, 60, random);
     check_gpu([&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); },
               {host_normal({70, shape[1]}, random)}, random);
+  }
+}
+
+TEST_CASE("products by expert, of rows in tiles that are full, parts, or missing") {
+  Generator random(test_seed(11));
+  for (const Index active : {1, 3}) {
+    const Tensor scores = host_normal({130, 5}, random);
+    for (Index n = 0; n < 130; ++n) scores.data<double>()[5 * n + 2] = -9;  // an expert without rows
+    check_gpu(
+        [&](const auto& in) {
+          const ExpertChoice choice = choose_experts(scores.to(in[0].device()), active);
+          return embedding(expert_linear(embedding(in[0], choice.tokens), in[1], choice.starts), choice.rows);
+        },
+        {host_normal({130, 35}, random), host_normal({5, 20, 35}, random)}, random);
+    const ExpertChoice here = choose_experts(scores, active), there = choose_experts(on_gpu(scores), active);
+    CHECK(same_values(there.places, here.places));
+    CHECK(same_values(there.starts, here.starts));
+    CHECK_BELOW(relative_error(readable(there.shares), here.shares), 1e-15);
   }
 }
 

@@ -111,6 +111,25 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"rope_parameters",
          {{"rope_type", "default"}, {"rope_theta", 300}, {"partial_rotary_factor", 0.69}}}},
        "context=4096 rotary_base=300 rotary_components=30 head_width=44 window=5"},
+      {"mixtral",
+       {{"num_local_experts", 8}, {"num_experts_per_tok", 3}, {"sliding_window", 5}},
+       "context=131072 window=5 experts=8 active_experts=3 balance_loss=0"},
+      {"mixtral",
+       {{"num_local_experts", 8},
+        {"num_experts_per_tok", 2},
+        {"output_router_logits", true},
+        {"router_aux_loss_coef", 0.25}},
+       "context=131072 experts=8 balance_loss=0.5"},
+      {"qwen3_moe",
+       {{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 7}},
+       "context=32768 qk_norm=rms qk_norm_epsilon=0.25 experts=6 normalized_router=false "
+       "balance_loss=0"},
+      {"qwen3_moe",
+       {{"num_local_experts", 6}, {"num_experts_per_tok", 2}, {"norm_topk_prob", true}},
+       "context=32768 qk_norm=rms qk_norm_epsilon=0.25 experts=6 balance_loss=0"},
+      {"olmoe",
+       {{"num_experts", 6}, {"num_experts_per_tok", 2}, {"output_router_logits", true}},
+       "context=4096 qk_norm=joint qk_norm_epsilon=0.25 experts=6 normalized_router=false balance_loss=0.02"},
       {"qwen2", {{"sliding_window", 7}}, "context=32768 attention_bias=true attention_output_bias=false"},
       {"qwen2",
        {{"use_sliding_window", true}, {"sliding_window", 7}},
@@ -230,20 +249,30 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
   const Json sliding = {"sliding_attention", "full_attention", "full_attention"};
   const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
   for (const auto& [type, more, message] : std::vector<Refusal>{
-           {"gpt_oss", {}, "model_type gpt_oss has experts, which are not implemented"},
+           {"gpt_oss", {}, "model_type gpt_oss has experts of a kind that is not implemented"},
            {"gemma3",
             {},
             "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
            {"bert",
             {},
-            "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, "
-            "granite, "
-            "gemma2, "
-            "gemma3_text; "
-            "got "
-            "bert"},
+            "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
+            "smollm3, "
+            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text; got bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
+           {"mixtral",
+            {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
+            is_not_implemented("router_jitter_noise = 0.1")},
+           {"mixtral", {{"num_experts_per_tok", 2}}, "num_local_experts is missing"},
+           {"qwen3_moe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"mlp_only_layers", {1}}},
+            is_not_implemented("mlp_only_layers = [1]")},
+           {"qwen3_moe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"decoder_sparse_step", 2}},
+            is_not_implemented("decoder_sparse_step = 2")},
+           {"olmoe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"clip_qkv", 8}},
+            is_not_implemented("clip_qkv = 8")},
            {"phi3",
             {{"rope_scaling", {{"type", "longrope"}, {"long_factor", {1, 2}}}}},
             is_not_implemented("rope_scaling.type = \"longrope\"")},
@@ -309,6 +338,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
-        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2 or Gemma 3 "
+        "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
+        "Granite, Gemma 2 or Gemma 3 "
         "(text)");
 }

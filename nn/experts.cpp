@@ -1,0 +1,111 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/experts.h>
+#include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/nn/experts.h>
+#include <tapeformer/nn/initialization.h>
+
+namespace tapeformer {
+namespace {
+
+FeedForwardConfig with_hidden(FeedForwardConfig config, Index hidden) {
+  config.hidden = hidden;
+  return config;
+}
+
+}  // namespace
+
+void ExpertsConfig::describe(const FieldVisitor& field) {
+  field("experts", experts,
+        "E, feed-forward networks of each layer, of which a router chooses some for each token; 0 for one "
+        "network for all tokens",
+        kSize);
+  field("active_experts", active, "K, the experts of each token", kPositiveSize);
+  field("router", named(router), "softmax (over all experts) or sigmoid (of each by itself): their scores");
+  field("normalized_router", normalized, "scale the weights of a token's experts to sum to 1");
+  field("shared_expert", shared, "hidden width of a network that all tokens pass as well; 0 for none", kSize);
+  field("balance_loss", balance_loss, "weight of the loss that gives all experts as many tokens",
+        kNotNegative);
+  field("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
+}
+
+void ExpertsConfig::check() const {
+  if (experts > 0 && active > experts)
+    throw Error(format("[experts] active_experts must be at most experts; got active_experts={}, experts={}",
+                       active, experts));
+}
+
+Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random)
+    : config_(config),
+      expert_(with_hidden(expert, expert.hidden_width())),
+      router_(without_bias(expert.width, config.experts), random),
+      up_(Tensor::empty({config.experts * expert_.hidden * (expert.gated ? 2 : 1), expert.width})),
+      down_(Tensor::empty({config.experts * expert.width, expert_.hidden})),
+      dropout_({expert.dropout}, random) {
+  config.check();
+  if (expert.bias)
+    throw Error("[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
+  torch_linear_default(up_, expert.width, random);
+  torch_linear_default(down_, expert_.hidden, random);
+  if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);
+}
+
+Tensor Experts::operator()(const Tensor& x, Tensor* losses) const {
+  const Index E = config_.experts, C = expert_.width;
+  const Tensor x_nc = reshape(x, {-1, C}), logits_ne = router_(x_nc);
+  const Tensor scores_ne = config_.router == RouterScores::softmax ? softmax(logits_ne) : sigmoid(logits_ne);
+  const ExpertChoice choice = choose_experts(scores_ne, config_.active);
+
+  const Tensor rows_mc = embedding(x_nc, choice.tokens);
+  const Tensor up_mf = expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts);
+  const Tensor hidden_mf =
+      dropout_(expert_.gated ? gated(expert_.activation, up_mf) : unary(expert_.activation, up_mf));
+  const Tensor y_mc = expert_linear(hidden_mf, reshape(down_, {E, C, -1}), choice.starts);
+
+  Tensor weights_nk1 = embedding(reshape(scores_ne, {-1, 1}), choice.places);
+  if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
+  Tensor y_nc = sum(embedding(y_mc, choice.rows) * weights_nk1, {1});
+  if (shared_) y_nc = y_nc + (*shared_)(x_nc);
+
+  const auto add_loss = [&](double weight, const Tensor& loss) {
+    if (weight > 0) *losses = losses->defined() ? *losses + weight * loss : weight * loss;
+  };
+  if (training_ && losses != nullptr) {
+    const Tensor shares_ne = scores_ne / sum(scores_ne, {1}, true);
+    add_loss(config_.balance_loss * static_cast<double>(E), sum(choice.shares * mean(shares_ne, {0})));
+    const Tensor log_sums_n = mean(logits_ne - log_softmax(logits_ne), {1});
+    add_loss(config_.z_loss, mean(log_sums_n * log_sums_n));
+  }
+  return reshape(y_nc, x.shape());
+}
+
+void Experts::visit(ParameterVisitor& visitor) {
+  const auto matrices = [&](const char* name, Parameter& parameter, Index rows) {
+    visitor.parameter(name, parameter);
+    visitor.row_parts(name,
+                      std::vector<Index>(static_cast<std::size_t>(parameter.value().size(0) / rows), rows));
+  };
+  visitor.child("router", router_);
+  matrices("up.weight", up_, expert_.hidden);
+  matrices("down.weight", down_, expert_.width);
+  visitor.child("dropout", dropout_);
+  if (shared_) visitor.child("shared", *shared_);
+  visitor.training_mode(training_);
+}
+
+FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const ExpertsConfig& experts,
+                                     Generator& random) {
+  if (experts.experts > 0) return Experts(network, experts, random);
+  return FeedForward(network, random);
+}
+
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, Tensor* losses) {
+  const auto* const experts = std::get_if<Experts>(&network);
+  return experts != nullptr ? (*experts)(x, losses) : std::get<FeedForward>(network)(x);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <tapeformer/nn/feed_forward.h>
+
+#include <variant>
+
+namespace tapeformer {
+
+/// The function that turns a router's logits into scores of experts.
+enum class RouterScores { softmax, sigmoid };
+template <>
+inline constexpr EnumNames kNames<RouterScores>{"[experts] router", {"softmax", "sigmoid"}};
+
+/// Configuration of the choice among the experts of a feed-forward network.
+struct ExpertsConfig {
+  Index experts = 0;                            ///< E; 0 for one network that all tokens pass
+  Index active = 2;                             ///< K, the experts of each token
+  RouterScores router = RouterScores::softmax;  ///< over all experts, or of each by itself
+  bool normalized = true;                       ///< the weights of a token's experts sum to 1
+  Index shared = 0;                             ///< hidden width of a network that all tokens pass as well
+  double balance_loss = 0.01;                   ///< the weight of the loss that balances the load
+  double z_loss = 0;                            ///< the weight of the loss that keeps logits small
+
+  void describe(const FieldVisitor& field);
+  /// Throws: Error
+  void check() const;
+  /// True if the router has losses of its own.
+  bool has_losses() const { return experts > 0 && (balance_loss > 0 || z_loss > 0); }
+};
+
+/// A mixture of experts: feed-forward networks of which each token passes the K with the largest scores. No
+/// token is dropped, however many choose the same expert.
+/// Math:    s = softmax(router(x)) or sigmoid(router(x)); y = sum over the K largest of w_e expert_e(x), with
+///          w = s, or normalized s / (sum of the K), and with a shared network + shared(x)
+///          losses, means over tokens: balance_loss E sum_e share_e p_e, of the share of choices and the mean
+///          of s (of s / sum s); z_loss (log sum_e exp router(x)_e)^2
+/// Shapes:  x [..., C] -> y [..., C]; router.weight [E, C], up [E F, C], or gated [2 E F, C], down [E C, F]
+/// Initial: as FeedForward's
+/// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
+///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066
+class Experts : public Module {
+ public:
+  Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random);
+
+  /// In training, adds the router's losses to `losses`, unless that is nullptr.
+  Tensor operator()(const Tensor& x, Tensor* losses = nullptr) const;
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  ExpertsConfig config_;
+  FeedForwardConfig expert_;
+  Linear router_;
+  Parameter up_, down_;
+  Dropout dropout_;
+  std::optional<FeedForward> shared_;
+  bool training_ = true;
+};
+
+/// The network of a layer: one for all tokens, or a mixture of experts.
+using FeedForwardNetwork = std::variant<FeedForward, Experts>;
+/// Throws: Error, as ExpertsConfig::check()
+FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const ExpertsConfig& experts,
+                                     Generator& random);
+/// network(x); see Experts for `losses`.
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, Tensor* losses = nullptr);
+
+}  // namespace tapeformer

@@ -1,0 +1,27 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+namespace tapeformer {
+namespace {
+
+void describe_olmoe(ConfigMap& map) {
+  describe_sizes(map, 4096);
+  map.activation("hidden_act", "silu", true);
+  map.field("rms_norm_eps", "epsilon", 1e-5);
+  describe_qk_norms(map, QkNorm::joint);
+  describe_biases(map);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  describe_experts(map, "num_experts", "num_local_experts", 0.01);
+  map.field("norm_topk_prob", "normalized_router", false);
+  map.demand("clip_qkv", nullptr);
+  describe_rotations(map);
+  map.field("tie_word_embeddings", "tie_head", false);
+}
+
+}  // namespace
+
+Family olmoe_family() {
+  return {"olmoe", "OLMoE", "OlmoeForCausalLM", describe_olmoe,
+          with_experts(llama_names(), "mlp", "gate_proj", "up_proj", "down_proj")};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,154 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/nn/experts.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr Index kStates = 6, kInner = 5, kRowCount = 9;
+
+FeedForwardConfig expert_config(bool gated = true) {
+  return {kStates, kInner, gated ? Unary::silu : Unary::gelu, 0, false, gated};
+}
+
+Experts random_experts(const ExpertsConfig& config, bool gated = true) {
+  Generator random(test_seed(1));
+  Experts layer(expert_config(gated), config, random);
+  layer.to(DType::f64);
+  randomise(layer, 2);
+  return layer;
+}
+
+/// The sum over all experts of each one's network on all tokens, times its weight, which is 0 where the token
+/// has not chosen it.
+Tensor dense(Experts& layer, const ExpertsConfig& config, const Tensor& x, bool gated) {
+  const Index E = config.experts, F = gated ? 2 * kInner : kInner;
+  const Tensor logits = matmul(x, transposed(parameter_of(layer, "router.weight").value()));
+  const Tensor scores = config.router == RouterScores::softmax ? softmax(logits) : sigmoid(logits);
+  Tensor weights = Tensor::zeros(scores.shape(), DType::f64);
+  for (Index n = 0; n < kRowCount; ++n) {
+    std::vector<Index> order(static_cast<std::size_t>(E));
+    for (Index e = 0; e < E; ++e) order[static_cast<std::size_t>(e)] = e;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](Index a, Index b) { return scores.at(n * E + a) > scores.at(n * E + b); });
+    for (Index k = 0; k < config.active; ++k)
+      weights.data<double>()[n * E + order[static_cast<std::size_t>(k)]] = 1;
+  }
+  weights = weights * scores;
+  if (config.normalized) weights = weights / sum(weights, {1}, true);
+  Generator random(test_seed(3));
+  Tensor y;
+  for (Index e = 0; e < E; ++e) {
+    FeedForward network(expert_config(gated), random);
+    network.to(DType::f64);
+    set_parameter(network, "up.weight", slice(parameter_of(layer, "up.weight").value(), 0, e * F, F));
+    set_parameter(network, "down.weight",
+                  slice(parameter_of(layer, "down.weight").value(), 0, e * kStates, kStates));
+    const Tensor part = network(x) * slice(weights, 1, e, 1);
+    y = y.defined() ? y + part : part;
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("each token gets the weighted sum of its experts' networks, whose weights are the layer's rows") {
+  const Tensor x = random_values({kRowCount, kStates}, 4);
+  for (const RouterScores router : {RouterScores::softmax, RouterScores::sigmoid}) {
+    for (const bool normalized : {false, true}) {
+      for (const bool gated : {false, true}) {
+        for (const Index active : {1, 3, 4}) {
+          CAPTURE(active);
+          const ExpertsConfig config{4, active, router, normalized};
+          Experts layer = random_experts(config, gated);
+          CHECK_BELOW(relative_error(layer(x), dense(layer, config, x, gated)), 1e-13);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("all tokens pass the shared network too") {
+  ExpertsConfig config{4, 2};
+  config.shared = 3;
+  Experts layer = random_experts(config);
+  const Tensor x = random_values({3, 3, kStates}, 4), with = layer(x);
+  set_parameter(layer, "shared.down.weight", Tensor::zeros({kStates, 3}, DType::f64));
+  Generator random(test_seed(1));
+  FeedForward shared({kStates, 3, Unary::silu, 0, false, true}, random);
+  shared.to(DType::f64);
+  Experts original = random_experts(config);
+  for (const char* name : {"up.weight", "down.weight"})
+    set_parameter(shared, name, parameter_of(original, std::string("shared.") + name).value());
+  CHECK_BELOW(relative_error(with, layer(x) + shared(x)), 1e-13);
+}
+
+TEST_CASE("gradients of the output and of the router's losses, with the choice as it is") {
+  for (const RouterScores router : {RouterScores::softmax, RouterScores::sigmoid}) {
+    ExpertsConfig config{3, 2, router};
+    config.shared = 2, config.balance_loss = 0.5, config.z_loss = 0.25;
+    Experts layer = random_experts(config);
+    const Tensor x = random_values({4, kStates}, 5);
+    const auto function = [&] {
+      Tensor losses;
+      const Tensor y = layer(x, &losses);
+      return y + losses;
+    };
+    check_gradients(std::string("experts ") + name_of(router), gradcheck_module(layer, {{"x", x}}, function));
+  }
+}
+
+TEST_CASE("a router without preferences has a balance loss of its weight, and a z loss of log(E) squared") {
+  for (const RouterScores router : {RouterScores::softmax, RouterScores::sigmoid}) {
+    ExpertsConfig config{4, 2, router};
+    config.balance_loss = 3, config.z_loss = 0;
+    Experts layer = random_experts(config), z_layer = random_experts({4, 2, router, true, 0, 0, 2});
+    for (Experts* each : {&layer, &z_layer})
+      set_parameter(*each, "router.weight", Tensor::zeros({4, kStates}, DType::f64));
+    const Tensor x = random_values({kRowCount, kStates}, 6);
+    Tensor loss, z_loss;
+    layer(x, &loss), z_layer(x, &z_loss);
+    CHECK(loss.item() == doctest::Approx(3).epsilon(1e-14));
+    CHECK(z_loss.item() == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("losses of several layers add up in training, and evaluation has none") {
+  ExpertsConfig config{4, 2};
+  config.z_loss = 0.1;
+  Experts layer = random_experts(config);
+  const Tensor x = random_values({kRowCount, kStates}, 7);
+  Tensor once, twice;
+  layer(x, &once);
+  layer(x, &twice), layer(x, &twice);
+  CHECK(twice.item() == doctest::Approx(2 * once.item()).epsilon(1e-14));
+  layer.eval();
+  Tensor none;
+  layer(x, &none);
+  CHECK_FALSE(none.defined());
+}
+
+TEST_CASE("Muon takes the matrices of the experts one by one") {
+  Experts layer = random_experts({3, 2});
+  const auto parts = layer.row_parts();
+  CHECK(parts.at("up.weight") == std::vector<Index>(6, kInner));
+  CHECK(parts.at("down.weight") == std::vector<Index>(3, kStates));
+}
+
+TEST_CASE("more experts for a token than there are, and biases, are refused") {
+  Generator random(test_seed(1));
+  CHECK(message_of<Error>([&] {
+          Experts(expert_config(), {2, 3}, random);
+        }) == "[experts] active_experts must be at most experts; got active_experts=3, experts=2");
+  FeedForwardConfig biased = expert_config();
+  biased.bias = true;
+  CHECK(message_of<Error>([&] {
+          Experts(biased, {2, 1}, random);
+        }) == "[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
+}
