@@ -18,9 +18,10 @@ struct LanguageKind {
   bool prefix = false;
   std::string pattern = "";
   Index window = 0;
+  Index experts = 0;
   std::string name() const {
     return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "") +
-           (window > 0 ? ", window" : "");
+           (window > 0 ? ", window" : "") + (experts > 0 ? ", experts" : "");
   }
 };
 
@@ -44,6 +45,7 @@ inline std::vector<LanguageKind> language_kinds() {
   kinds.push_back({"kda", PositionKind::rotary, false, "DF"});
   kinds.push_back({"gla", PositionKind::learned, false, "FD"});
   kinds.push_back({"gqa", PositionKind::rotary, false, "", 4});
+  kinds.push_back({"mha", PositionKind::rotary, false, "", 0, 4});
   return kinds;
 }
 
@@ -64,6 +66,8 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.positions = kind.positions;
   config.window = kind.window;
   config.feed_forward = 12;
+  config.experts.experts = kind.experts;
+  config.feed_forward_bias = kind.experts == 0;
   config.prefix = kind.prefix;
   config.short_convolution = kind.prefix ? 3 : 0;
   return config;

@@ -226,6 +226,20 @@ TEST_CASE("layers with a state have no attention weights") {
   for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
 }
 
+TEST_CASE("the loss has the mean of the layers' router losses, in training only") {
+  DecoderOnlyConfig config = tiny_config();
+  config.experts.experts = 3, config.experts.z_loss = 0.5;
+  DecoderOnly model = tiny_model(config);
+  const Tensor ids = random_ids({2, 5}, config.vocabulary, 3),
+               targets = random_ids({2, 5}, config.vocabulary, 4);
+  Tensor losses;
+  model.states(ids, {}, {}, &losses);
+  const double trained = model.loss(ids, targets).item();
+  model.eval();
+  CHECK(losses.item() > 0);
+  CHECK(trained == doctest::Approx(model.loss(ids, targets).item() + losses.item() / 2).epsilon(1e-14));
+}
+
 TEST_CASE("each dropout reaches its place, in training only") {
   for (const int place : {0, 1, 2, 3}) {
     DecoderOnlyConfig config = tiny_config();

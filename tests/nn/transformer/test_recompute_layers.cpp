@@ -89,9 +89,20 @@ TEST_CASE("a language model trains to the same bits, whatever its attention and 
     INFO(kind.name());
     DecoderOnlyConfig config = language_config(kind, 9);
     config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.2;
+    config.experts.balance_loss = 0;
     check_same(train_language_model(config, DType::f64, false),
                train_language_model(config, DType::f64, true));
   }
+}
+
+TEST_CASE("losses of routers, which are not in the output of a layer, are refused") {
+  DecoderOnlyConfig config = language_config({"mha", PositionKind::learned, false, "", 0, 3}, 9);
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  model.recompute_layers(false);
+  CHECK(message_of<Error>([&] { model.recompute_layers(true); }) ==
+        "[decoder_only] activation checkpointing needs routers without losses; got balance_loss=0.01, "
+        "router_z_loss=0; try 0 for both");
 }
 
 TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
