@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/experts.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
@@ -114,6 +115,22 @@ inline Operation linear_operation(const std::string& which) {
             const double numbers = static_cast<double>(n[0] * n[1] + n[1] * n[2] + n[0] * n[2]);
             return Work{2 * product(n), numbers,
                         which == "forward" ? forward(f, {x, w, b}) : backward(f, {which == "dgrad" ? x : w})};
+          }};
+}
+
+/// y [M, N] = x [M, K] times the matrix [N, K] of each row's expert, of E with as many rows each.
+inline Operation expert_operation(Pass which) {
+  return {"M K N E", [=](const Sizes& n, DType type) {
+            const Tensor x = random_tensor({n[0], n[1]}, type), w = random_tensor({n[3], n[2], n[1]}, type),
+                         starts = Tensor::empty({n[3] + 1}, DType::i32, Device::cpu());
+            for (Index e = 0; e <= n[3]; ++e)
+              starts.data<std::int32_t>()[e] = static_cast<std::int32_t>(e * n[0] / n[3]);
+            const Tensor there = starts.to(default_device());
+            const Function f = [=] { return expert_linear(x, w, there); };
+            const double products = 2.0 * static_cast<double>(n[0] * n[1] * n[2]),
+                         numbers = static_cast<double>(n[0] * (n[1] + n[2]) + n[1] * n[2] * n[3]);
+            const double times = which == Pass::forward ? 1 : 2;
+            return Work{times * products, times * numbers, pass(which, f, {x, w})};
           }};
 }
 
@@ -318,6 +335,7 @@ inline const std::map<std::string, Operation>& operations() {
     both("rotary", rotary_operation);
     both("cross_entropy", cross_entropy_operation);
     both("embedding", embedding_operation);
+    both("expert_linear", expert_operation);
     const auto attention = [](std::optional<Change> change, bool is_causal = true) {
       return [=](Pass which) { return attention_operation(which, is_causal, change); };
     };

@@ -41,6 +41,7 @@ std::vector<std::string> usual_cases() {
                             "256 3072 768", "256 768 50257", "2048 256 768", "2048 256 8000"})
     for (const char* which : {"forward ", "dgrad ", "wgrad "})
       cases.push_back(std::string("linear_") + which + sizes);
+  with_passes(cases, "expert_linear", {"1536 128 256 8", "512 768 1536 8", "4096 256 512 16"});
   with_passes(cases, "attention", {"12 4 64 32", "8 6 256 64", "4 12 64 64", "128 8 16 32", "1 12 1024 64"});
   const std::vector<const char*> counts{"393216", "786432", "3145728", "12582912"};
   with_passes(cases, "gelu", counts);
@@ -75,6 +76,7 @@ std::vector<std::string> usual_gpu_cases() {
     cases.push_back(std::string(operation) + " 50331648");
   add("rotary", "64 1024 12 64");
   add("embedding", "65536 50304 768");
+  add("expert_linear", "65536 768 1536 8");
   cases.push_back("column_sums 65536 3072");
   for (const char* operation : {"adamw_step ", "gradient_norm "})
     cases.push_back(std::string(operation) + "12 768 50304 1024");

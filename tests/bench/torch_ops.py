@@ -83,6 +83,15 @@ def embedding(which):
     return make
 
 
+def expert_linear(which):
+    def make(m, k, n, experts):
+        x, w = uniform(m, k), uniform(experts, n, k)
+        ends = torch.tensor([(e + 1) * m // experts for e in range(experts)], dtype=torch.int32, device=x.device)
+        return ran(which, lambda: F.grouped_mm(x, w.transpose(1, 2), offs=ends), [x, w])
+
+    return make
+
+
 def attention(which, causal=True):
     def make(batch, heads, length, width):
         if on_gpu:
@@ -189,6 +198,7 @@ OPERATIONS = {
     **{f"layer_norm_{which}": layer_norm(which) for which in (AHEAD, BACK)},
     **{f"cross_entropy_{which}": cross_entropy(which) for which in (AHEAD, BACK)},
     **{f"embedding_{which}": embedding(which) for which in (AHEAD, BACK)},
+    **{f"expert_linear_{which}": expert_linear(which) for which in (AHEAD, BACK)},
     **{f"attention_{which}": attention(which) for which in (AHEAD, BACK)},
     **{f"full_attention_{which}": attention(which, False) for which in (AHEAD, BACK)},
     **{f"add_layer_norm_{which}": add_layer_norm(which) for which in (AHEAD, BACK)},
