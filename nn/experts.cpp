@@ -59,6 +59,7 @@ Tensor Experts::operator()(const Tensor& x, Tensor* losses) const {
   const Tensor x_nc = reshape(x, {-1, C}), logits_ne = router_(x_nc);
   const Tensor scores_ne = config_.router == RouterScores::softmax ? softmax(logits_ne) : sigmoid(logits_ne);
   const ExpertChoice choice = choose_experts(scores_ne, config_.active);
+  shares_ = choice.shares;
 
   const Tensor rows_mc = embedding(x_nc, choice.tokens);
   const Tensor up_mf = expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts);

@@ -46,6 +46,9 @@ class Experts : public Module {
   Tensor operator()(const Tensor& x, Tensor* losses = nullptr) const;
   void visit(ParameterVisitor& visitor) override;
 
+  /// [E]: each expert's share of the choices of the last call; undefined before.
+  const Tensor& shares() const { return shares_; }
+
  private:
   ExpertsConfig config_;
   FeedForwardConfig expert_;
@@ -54,6 +57,7 @@ class Experts : public Module {
   Dropout dropout_;
   std::optional<FeedForward> shared_;
   bool training_ = true;
+  mutable Tensor shares_;
 };
 
 /// The network of a layer: one for all tokens, or a mixture of experts.

@@ -80,6 +80,25 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   return plan;
 }
 
+namespace {
+
+/// The shares of experts in the last batch, with the extremes as a remark.
+void add_expert_shares(const DecoderOnly& model, Validation& result) {
+  double least = 1, most = 0;
+  for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
+    const Experts* const experts = model.layers()[layer].experts();
+    if (experts == nullptr || !experts->shares().defined()) return;
+    const std::vector<float> shares = experts->shares().to(Device::cpu()).to(DType::f32).to_vector<float>();
+    for (std::size_t e = 0; e < shares.size(); ++e) {
+      result.further.emplace_back(format("expert_share.{}.{}", layer, e), shares[e]);
+      least = std::min<double>(least, shares[e]), most = std::max<double>(most, shares[e]);
+    }
+  }
+  result.remark += format(", experts with {:.1f} to {:.1f} % of the choices", 100 * least, 100 * most);
+}
+
+}  // namespace
+
 LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model,
                            Progress& progress)
     : options_(options),
@@ -166,6 +185,7 @@ Validation LanguageTask::validate(Progress& progress) {
                         ? format(", estimated {:.4f}{}", estimate.mean(), error)
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
+  add_expert_shares(model_, result);
   return result;
 }
 

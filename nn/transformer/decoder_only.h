@@ -61,6 +61,8 @@ class DecoderOnly : public Module {
   LayerCaches start(const CacheConfig& config = {}) const;
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
+  /// The layers, from the first to the last.
+  const std::vector<DecoderOnlyLayer>& layers() const { return layers_; }
   /// The device of its parameters, where inputs must be too.
   Device device() const { return head_.weight().value().device(); }
 

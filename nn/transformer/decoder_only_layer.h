@@ -42,6 +42,8 @@ class DecoderOnlyLayer : public Module {
   }
   /// Widths of the attention's cache.
   CacheWidths cache_widths() const { return attention_->cache_widths(); }
+  /// The layer's experts; nullptr without.
+  const Experts* experts() const { return std::get_if<Experts>(&feed_forward_); }
   void visit(ParameterVisitor& visitor) override;
 
  private:
