@@ -5,6 +5,7 @@
 #include <tapeformer/nn/experts.h>
 #include <tapeformer/tests/nn/module_case.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/experts.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace tapeformer::kernels {

@@ -1,5 +1,7 @@
 #include <tapeformer/nn/formats/families/families.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 
 void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss) {

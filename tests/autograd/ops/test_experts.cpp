@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace tapeformer;
