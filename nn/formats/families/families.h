@@ -103,8 +103,8 @@ TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
-/// These names with a router and experts in place of the feed-forward network, in the module `mlp`; the others
-/// name an expert's tensors.
+/// These names with a router and experts in place of the feed-forward network, in the module `mlp`; the
+/// others name an expert's tensors.
 TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
                          const char* down);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
