@@ -54,12 +54,11 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
   if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);
 }
 
-Tensor Experts::operator()(const Tensor& x, Tensor* losses) const {
+Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
   const Index E = config_.experts, C = expert_.width;
-  const Tensor x_nc = reshape(x, {-1, C}), logits_ne = router_(x_nc);
+  const Tensor x_nc = reshape(x, {-1, C}), logits_ne = cast(router_(x_nc), wide(x.dtype()));
   const Tensor scores_ne = config_.router == RouterScores::softmax ? softmax(logits_ne) : sigmoid(logits_ne);
   const ExpertChoice choice = choose_experts(scores_ne, config_.active);
-  shares_ = choice.shares;
 
   const Tensor rows_mc = embedding(x_nc, choice.tokens);
   const Tensor up_mf = expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts);
@@ -69,13 +68,15 @@ Tensor Experts::operator()(const Tensor& x, Tensor* losses) const {
 
   Tensor weights_nk1 = embedding(reshape(scores_ne, {-1, 1}), choice.places);
   if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
-  Tensor y_nc = sum(embedding(y_mc, choice.rows) * weights_nk1, {1});
+  Tensor y_nc = sum(embedding(y_mc, choice.rows) * cast(weights_nk1, x.dtype()), {1});
   if (shared_) y_nc = y_nc + (*shared_)(x_nc);
 
-  const auto add_loss = [&](double weight, const Tensor& loss) {
-    if (weight > 0) *losses = losses->defined() ? *losses + weight * loss : weight * loss;
-  };
-  if (training_ && losses != nullptr) {
+  if (record != nullptr) record->shares.push_back(choice.shares);
+  if (record != nullptr && training_) {
+    const auto add_loss = [&](double weight, const Tensor& loss) {
+      if (weight <= 0) return;
+      record->losses = record->losses.defined() ? record->losses + weight * loss : weight * loss;
+    };
     const Tensor shares_ne = scores_ne / sum(scores_ne, {1}, true);
     add_loss(config_.balance_loss * static_cast<double>(E), sum(choice.shares * mean(shares_ne, {0})));
     const Tensor log_sums_n = mean(logits_ne - log_softmax(logits_ne), {1});
@@ -104,9 +105,9 @@ FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const Exp
   return FeedForward(network, random);
 }
 
-Tensor through(const FeedForwardNetwork& network, const Tensor& x, Tensor* losses) {
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, RouterRecord* record) {
   const auto* const experts = std::get_if<Experts>(&network);
-  return experts != nullptr ? (*experts)(x, losses) : std::get<FeedForward>(network)(x);
+  return experts != nullptr ? (*experts)(x, record) : std::get<FeedForward>(network)(x);
 }
 
 }  // namespace tapeformer

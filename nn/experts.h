@@ -28,6 +28,12 @@ struct ExpertsConfig {
   bool has_losses() const { return experts > 0 && (balance_loss > 0 || z_loss > 0); }
 };
 
+/// The routers' side of a call: each one adds to it.
+struct RouterRecord {
+  Tensor losses;      ///< the sum of their losses; undefined outside training and without any
+  TensorList shares;  ///< [E] of each: its experts' shares of all choices
+};
+
 /// A mixture of experts: feed-forward networks of which each token passes the K with the largest scores. No
 /// token is dropped, however many choose the same expert.
 /// Math:    s = softmax(router(x)) or sigmoid(router(x)); y = sum over the K largest of w_e expert_e(x), with
@@ -36,18 +42,15 @@ struct ExpertsConfig {
 ///          of s (of s / sum s); z_loss (log sum_e exp router(x)_e)^2
 /// Shapes:  x [..., C] -> y [..., C]; router.weight [E, C], up [E F, C], or gated [2 E F, C], down [E C, F]
 /// Initial: as FeedForward's
+/// Units:   the router's logits and scores are f32 next to bf16
 /// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
 ///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066
 class Experts : public Module {
  public:
   Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random);
 
-  /// In training, adds the router's losses to `losses`, unless that is nullptr.
-  Tensor operator()(const Tensor& x, Tensor* losses = nullptr) const;
+  Tensor operator()(const Tensor& x, RouterRecord* record = nullptr) const;
   void visit(ParameterVisitor& visitor) override;
-
-  /// [E]: each expert's share of the choices of the last call; undefined before.
-  const Tensor& shares() const { return shares_; }
 
  private:
   ExpertsConfig config_;
@@ -57,7 +60,6 @@ class Experts : public Module {
   Dropout dropout_;
   std::optional<FeedForward> shared_;
   bool training_ = true;
-  mutable Tensor shares_;
 };
 
 /// The network of a layer: one for all tokens, or a mixture of experts.
@@ -65,7 +67,7 @@ using FeedForwardNetwork = std::variant<FeedForward, Experts>;
 /// Throws: Error, as ExpertsConfig::check()
 FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const ExpertsConfig& experts,
                                      Generator& random);
-/// network(x); see Experts for `losses`.
-Tensor through(const FeedForwardNetwork& network, const Tensor& x, Tensor* losses = nullptr);
+/// network(x); experts add to `record`.
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, RouterRecord* record = nullptr);
 
 }  // namespace tapeformer

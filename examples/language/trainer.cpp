@@ -82,16 +82,21 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
 
 namespace {
 
-/// The shares of experts in the last batch, with the extremes as a remark.
-void add_expert_shares(const DecoderOnly& model, Validation& result) {
+/// Adds the shares of experts in the text's first window, with the extremes as a remark.
+void add_expert_shares(const DecoderOnly& model, const TokenFile& text, Validation& result) {
+  if (model.config().experts.experts == 0) return;
+  const Index length = std::min(model.config().context, text.size());
+  const Tensor ids = Tensor::empty({1, length}, DType::i32);
+  text.read(0, length, ids.data<std::int32_t>());
+  const NoGradGuard pause;
+  RouterRecord routers;
+  model.states(ids.to(model.device()), {}, {}, &routers);
   double least = 1, most = 0;
-  for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
-    const Experts* const experts = model.layers()[layer].experts();
-    if (experts == nullptr || !experts->shares().defined()) return;
-    const std::vector<float> shares = experts->shares().to(Device::cpu()).to(DType::f32).to_vector<float>();
-    for (std::size_t e = 0; e < shares.size(); ++e) {
-      result.further.emplace_back(format("expert_share.{}.{}", layer, e), shares[e]);
-      least = std::min<double>(least, shares[e]), most = std::max<double>(most, shares[e]);
+  for (std::size_t layer = 0; layer < routers.shares.size(); ++layer) {
+    const Tensor shares = routers.shares[layer].to(Device::cpu());
+    for (Index e = 0; e < shares.elements(); ++e) {
+      result.further.emplace_back(format("expert_share.{}.{}", layer, e), shares.at(e));
+      least = std::min(least, shares.at(e)), most = std::max(most, shares.at(e));
     }
   }
   result.remark += format(", experts with {:.1f} to {:.1f} % of the choices", 100 * least, 100 * most);
@@ -185,7 +190,7 @@ Validation LanguageTask::validate(Progress& progress) {
                         ? format(", estimated {:.4f}{}", estimate.mean(), error)
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
-  add_expert_shares(model_, result);
+  add_expert_shares(model_, data_.validation, result);
   return result;
 }
 

@@ -65,9 +65,9 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
 
 Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionContext& sequences,
                                    LayerCaches* caches, std::vector<Tensor>* weights,
-                                   Tensor* router_losses) const {
+                                   RouterRecord* routers) const {
   DecoderOnlyContext context(sequences);
-  context.router_losses = router_losses;
+  context.routers = routers;
   context.causal = true;
   KeyValueHeads new_kv;
   // The rotary angles are computed once for all layers of one kind and base; their positions continue from
@@ -109,18 +109,17 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths, const PackedDocuments& documents,
-                           Tensor* router_losses) const {
+                           RouterRecord* routers) const {
   AttentionContext sequences;
   sequences.prefix_lengths = prefix_lengths;
-  if (!documents.starts.defined())
-    return through_layers(input_(ids), sequences, nullptr, nullptr, router_losses);
+  if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr, nullptr, routers);
   if (config_.short_convolution > 0)
     throw Error(format(
         "[decoder_only] short convolutions reach over the start of a document; got short_convolution={}; try "
         "rows of one document each",
         config_.short_convolution));
   sequences.query_starts = documents.starts, sequences.positions = documents.positions;
-  return through_layers(input_(ids, documents.positions), sequences, nullptr, nullptr, router_losses);
+  return through_layers(input_(ids, documents.positions), sequences, nullptr, nullptr, routers);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
@@ -148,11 +147,11 @@ LayerCaches DecoderOnly::start(const CacheConfig& config) const {
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
                          const HeadLossConfig& head, const PackedDocuments& documents) const {
-  Tensor of_routers;
+  RouterRecord routers;
   const Tensor states_btc =
-      states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &of_routers : nullptr);
+      states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &routers : nullptr);
   const Tensor loss = head_loss(head_, states_btc, targets, {}, head);
-  return of_routers.defined() ? loss + of_routers * (1 / static_cast<double>(config_.layers)) : loss;
+  return routers.losses.defined() ? loss + routers.losses * (1 / static_cast<double>(config_.layers)) : loss;
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {

@@ -47,11 +47,11 @@ class DecoderOnly : public Module {
               const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
   /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
-  /// context: only positions are limited. `router_losses` receives the sum of those of experts in training.
+  /// context: only positions are limited. `routers` is for those of experts.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}, const PackedDocuments& documents = {},
-                Tensor* router_losses = nullptr) const;
+                RouterRecord* routers = nullptr) const;
   /// The final states of tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never recorded.
@@ -61,8 +61,6 @@ class DecoderOnly : public Module {
   LayerCaches start(const CacheConfig& config = {}) const;
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
-  /// The layers, from the first to the last.
-  const std::vector<DecoderOnlyLayer>& layers() const { return layers_; }
   /// The device of its parameters, where inputs must be too.
   Device device() const { return head_.weight().value().device(); }
 
@@ -77,7 +75,7 @@ class DecoderOnly : public Module {
 
  private:
   Tensor through_layers(const Tensor& embedded_btc, const AttentionContext& sequences, LayerCaches* caches,
-                        std::vector<Tensor>* weights = nullptr, Tensor* router_losses = nullptr) const;
+                        std::vector<Tensor>* weights = nullptr, RouterRecord* routers = nullptr) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

@@ -15,8 +15,8 @@ struct DecoderOnlyContext : AttentionContext {
 
   /// Two caches, attention's and the feed-forward network's, for a layer with `cache` and short convolutions.
   ConvolutionCache* convolutions = nullptr;
-  /// Routers of experts add their losses to it in training.
-  Tensor* router_losses = nullptr;
+  /// Routers of experts add to it.
+  RouterRecord* routers = nullptr;
 };
 
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
@@ -42,8 +42,6 @@ class DecoderOnlyLayer : public Module {
   }
   /// Widths of the attention's cache.
   CacheWidths cache_widths() const { return attention_->cache_widths(); }
-  /// The layer's experts; nullptr without.
-  const Experts* experts() const { return std::get_if<Experts>(&feed_forward_); }
   void visit(ParameterVisitor& visitor) override;
 
  private:

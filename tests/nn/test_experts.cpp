@@ -97,9 +97,9 @@ TEST_CASE("gradients of the output and of the router's losses, with the choice a
     Experts layer = random_experts(config);
     const Tensor x = random_values({4, kStates}, 5);
     const auto function = [&] {
-      Tensor losses;
-      const Tensor y = layer(x, &losses);
-      return y + losses;
+      RouterRecord record;
+      const Tensor y = layer(x, &record);
+      return y + record.losses;
     };
     check_gradients(std::string("experts ") + name_of(router), gradcheck_module(layer, {{"x", x}}, function));
   }
@@ -113,10 +113,10 @@ TEST_CASE("a router without preferences has a balance loss of its weight, and a 
     for (Experts* each : {&layer, &z_layer})
       set_parameter(*each, "router.weight", Tensor::zeros({4, kStates}, DType::f64));
     const Tensor x = random_values({kRowCount, kStates}, 6);
-    Tensor loss, z_loss;
-    layer(x, &loss), z_layer(x, &z_loss);
-    CHECK(loss.item() == doctest::Approx(3).epsilon(1e-14));
-    CHECK(z_loss.item() == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(1e-14));
+    RouterRecord balance, z;
+    layer(x, &balance), z_layer(x, &z);
+    CHECK(balance.losses.item() == doctest::Approx(3).epsilon(1e-14));
+    CHECK(z.losses.item() == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(1e-14));
   }
 }
 
@@ -125,14 +125,15 @@ TEST_CASE("losses of several layers add up in training, and evaluation has none"
   config.z_loss = 0.1;
   Experts layer = random_experts(config);
   const Tensor x = random_values({kRowCount, kStates}, 7);
-  Tensor once, twice;
+  RouterRecord once, twice;
   layer(x, &once);
   layer(x, &twice), layer(x, &twice);
-  CHECK(twice.item() == doctest::Approx(2 * once.item()).epsilon(1e-14));
+  CHECK(twice.losses.item() == doctest::Approx(2 * once.losses.item()).epsilon(1e-14));
   layer.eval();
-  Tensor none;
+  RouterRecord none;
   layer(x, &none);
-  CHECK_FALSE(none.defined());
+  CHECK_FALSE(none.losses.defined());
+  CHECK_BELOW(absolute_error(sum(none.shares[0]), Tensor::scalar(1, DType::f64)), 1e-15);
 }
 
 TEST_CASE("Muon takes the matrices of the experts one by one") {
