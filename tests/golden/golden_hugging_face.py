@@ -77,6 +77,11 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
                          "full_attention": {"rope_type": "linear", "rope_theta": 100.0, "factor": 8.0}}),
         torch.float32, None),
+    "nanochat": (transformers.NanoChatConfig(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, attention_bias=True,
+                                             final_logit_softcapping=1.5, bos_token_id=0, eos_token_id=0,
+                                             pad_token_id=None, rope_parameters={"rope_type": "default",
+                                                                                 "rope_theta": 50.0}),
+                 torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -95,10 +100,13 @@ class DoubleNorm(torch.nn.Module):
 
     def __init__(self, norm):
         super().__init__()
-        self.weight, self.epsilon = norm.weight, getattr(norm, "variance_epsilon", None) or norm.eps
+        self.epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
+        self.weight = getattr(norm, "weight", None)
+        if self.weight is None:  # NanoChat's
+            self.weight = torch.ones((), dtype=torch.float64)
         # Gemma's gains are its weights plus 1, which single precision rounds.
-        gain = 1 + norm.weight.float() if type(norm).__name__.startswith("Gemma") else norm.weight
-        self.added = (gain.double() - norm.weight.double()).detach()
+        gain = 1 + self.weight.float() if type(norm).__name__.startswith("Gemma") else self.weight
+        self.added = (gain.double() - self.weight.double()).detach()
 
     def forward(self, x):
         return (self.added + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))

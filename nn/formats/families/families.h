@@ -19,6 +19,7 @@ Family olmo3_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
+Family nanochat_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -95,6 +96,8 @@ TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
+/// The names, with others for some of our parameters.
+TensorNames renamed(TensorNames names, const std::vector<TensorName>& others);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
 TensorNames gemma_names();
 

@@ -163,4 +163,11 @@ TensorNames llama_names(const char* attention_norm, const char* feed_forward_nor
           {".rotary_emb.inv_freq"}};
 }
 
+TensorNames renamed(TensorNames names, const std::vector<TensorName>& others) {
+  for (const TensorName& other : others)
+    for (TensorName& name : names.list)
+      if (name.ours == other.ours) name.theirs = other.theirs;
+  return names;
+}
+
 }  // namespace tapeformer

@@ -205,6 +205,16 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
        "context=131072 score_scale=0.0771517 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
        "head_width=256 window=512 windows=SLL window_rotary_base=10000 sublayer_norms=both "
        "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"nanochat", none,
+       "qk_norm=plain qk_norm_epsilon=0.25 rotary_reversed=true norm_gain=false activation=relu_squared "
+       "gated=false logit_softcap=15 embedding_norm=true"},
+      {"nanochat",
+       {{"final_logit_softcapping", nullptr},
+        {"attention_bias", true},
+        {"hidden_act", "gelu"},
+        {"rope_scaling", linear}},
+       "qk_norm=plain qk_norm_epsilon=0.25 rotary_factor=8 rotary_reversed=true attention_bias=true "
+       "norm_gain=false activation=gelu gated=false embedding_norm=true"},
   };
   const Reading& llama = readings[2];
   const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
@@ -240,7 +250,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, "
             "granite, "
             "gemma2, "
-            "gemma3_text; "
+            "gemma3_text, nanochat; "
             "got "
             "bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
@@ -302,13 +312,17 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             is_not_implemented("rope_parameters.full_attention.rope_type = dynamic")},
            {"gemma3_text",
             {{"rope_parameters", {{"rope_type", "default"}}}},
-            std::string("rope_parameters.rope_type") + kUnknown}}) {
+            std::string("rope_parameters.rope_type") + kUnknown},
+           {"nanochat", {{"sliding_window", 5}}, std::string("sliding_window") + kUnknown},
+           {"nanochat",
+            {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
+            is_not_implemented("attention_factor = 1.20794")}}) {
     CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
 }
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
-        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2 or Gemma 3 "
-        "(text)");
+        "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2, Gemma 3 "
+        "(text) or NanoChat");
 }

@@ -67,7 +67,12 @@ TEST_CASE("a language model has these parameters") {
                             c.attention.kind = "gqa", c.attention.groups = 2;
                             c.attention.key_width = 5, c.sublayer_norms = SublayerNorms::both;
                           },
-                          [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; }});
+                          [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; },
+                          [](auto& c) { c.embedding_norm = true; },
+                          [](auto& c) {
+                            c.norm_gain = c.norm_bias = false, c.embedding_norm = true;
+                            c.sublayer_norms = SublayerNorms::both, c.attention.qk_norm = QkNorm::plain;
+                          }});
 }
 
 TEST_CASE("a translation model has these parameters") {
