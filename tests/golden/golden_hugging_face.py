@@ -82,6 +82,9 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                              pad_token_id=None, rope_parameters={"rope_type": "default",
                                                                                  "rope_theta": 50.0}),
                  torch.float32, None),
+    "bloom": (transformers.BloomConfig(vocab_size=29, hidden_size=18, n_layer=2, n_head=6, layer_norm_epsilon=1e-3,
+                                       hidden_dropout=0.125, attention_dropout=0.25, bos_token_id=0, eos_token_id=0),
+              torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -161,6 +164,8 @@ def in_double(model):
                 setattr(parent, name, DoubleNorm(child))
             elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
+            elif type(child).__name__ == "BloomGelu":  # with eight digits of sqrt(2 / pi)
+                setattr(parent, name, torch.nn.GELU("tanh"))
     return model
 
 
@@ -178,7 +183,7 @@ def write_checkpoint(name, path):
 
 
 def load(path, dtype):
-    attention = "eager" if path.name == "gemma2" else "sdpa"  # the other knows no softcap
+    attention = "eager" if path.name in ("gemma2", "bloom") else "sdpa"  # the other knows no softcap and no ALiBi
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
 

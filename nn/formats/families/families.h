@@ -20,6 +20,7 @@ Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
 Family nanochat_family();
+Family bloom_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -34,6 +35,8 @@ void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index he
 void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
+/// Multi-head attention whose heads divide the width, for which the file has no field.
+void fix_heads(ConfigMap& map);
 /// Biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
 /// Biases of queries, keys and values, and of the output, for which the file has no field.

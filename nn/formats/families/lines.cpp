@@ -64,6 +64,15 @@ void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_w
   map.ignore({"pretraining_tp"});  // the same products, computed in slices
 }
 
+void fix_heads(ConfigMap& map) {
+  map.has({"attention", "head_width"});
+  if (!map.fits) return;
+  fit_kind(map.model, "mha");
+  AttentionConfig& attention = map.model.attention;
+  map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
+  if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
+}
+
 void fix_biases(ConfigMap& map, bool inputs, bool output) {
   map.has({"attention_bias", "attention_output_bias"});
   AttentionConfig& attention = map.model.attention;

@@ -12,6 +12,8 @@ Json file_of(const char* type, const Json& more) {
                {"num_key_value_heads", 2}, {"rms_norm_eps", 0.25}};
   if (type == std::string("gpt2"))
     json = {{"model_type", type}, {"vocab_size", 29}, {"n_embd", 24}, {"n_layer", 3}, {"n_head", 4}};
+  if (type == std::string("bloom"))
+    json = {{"model_type", type}, {"vocab_size", 29}, {"hidden_size", 24}, {"n_layer", 3}, {"n_head", 4}};
   json.update(more);
   return json;
 }
@@ -33,7 +35,7 @@ std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig
 struct Reading {
   const char* type;
   Json more;
-  const char* differences;  // from a Llama; of GPT-2 and Llama from our defaults
+  const char* differences;  // from a Llama; of GPT-2, BLOOM and Llama from our defaults
 };
 
 }  // namespace
@@ -215,6 +217,23 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"rope_scaling", linear}},
        "qk_norm=plain qk_norm_epsilon=0.25 rotary_factor=8 rotary_reversed=true attention_bias=true "
        "norm_gain=false activation=gelu gated=false embedding_norm=true"},
+      {"bloom", none, "context=2048 positions=alibi embedding_norm=true"},
+      {"bloom",
+       {{"hidden_size", nullptr},
+        {"n_embed", 24},
+        {"n_layer", nullptr},
+        {"num_hidden_layers", 3},
+        {"n_head", nullptr},
+        {"num_attention_heads", 4},
+        {"seq_length", 77},
+        {"layer_norm_epsilon", 0.5},
+        {"hidden_dropout", 0.25},
+        {"attention_dropout", 0.5},
+        {"tie_word_embeddings", false},
+        {"n_inner", nullptr},
+        {"offset_alibi", 100}},
+       "context=77 attention_dropout=0.5 positions=alibi epsilon=0.5 tie_head=false embedding_norm=true "
+       "residual_dropout=0.25"},
   };
   const Reading& llama = readings[2];
   const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
@@ -222,7 +241,8 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
     const std::string text = file_of(reading.type, reading.more).dump();
     INFO(text);
     const DecoderOnlyConfig config = hugging_face_config(text);
-    const bool is_first = reading.type == std::string("gpt2") || &reading == &llama;
+    const bool is_first =
+        reading.type == std::string("gpt2") || reading.type == std::string("bloom") || &reading == &llama;
     CHECK(differences(config, is_first ? DecoderOnlyConfig() : usual) == reading.differences);
     const std::string written = hugging_face_json(config);
     const bool is_llama = config.window == 0 && reading.type == std::string("mistral");
@@ -250,7 +270,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, "
             "granite, "
             "gemma2, "
-            "gemma3_text, nanochat; "
+            "gemma3_text, nanochat, bloom; "
             "got "
             "bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
@@ -316,7 +336,11 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
            {"nanochat", {{"sliding_window", 5}}, std::string("sliding_window") + kUnknown},
            {"nanochat",
             {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
-            is_not_implemented("attention_factor = 1.20794")}}) {
+            is_not_implemented("attention_factor = 1.20794")},
+           {"bloom",
+            {{"apply_residual_connection_post_layernorm", true}},
+            is_not_implemented("apply_residual_connection_post_layernorm = true")},
+           {"bloom", {{"rope_theta", 1e4}}, std::string("rope_theta") + kUnknown}}) {
     CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
 }
@@ -324,5 +348,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2, Gemma 3 "
-        "(text) or NanoChat");
+        "(text), NanoChat or BLOOM");
 }
