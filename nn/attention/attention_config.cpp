@@ -54,6 +54,8 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
   field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
   field("score_scale", score_scale, kNotNegative);
+  field("head_norm_gain", head_norm_gain);
+  field("head_norm_epsilon", head_norm_epsilon, kPositive);
   FieldList others;
   AttentionPieces::Fields::describe(field, FieldVisitor(others));
   field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);

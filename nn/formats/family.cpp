@@ -32,7 +32,7 @@ const std::vector<Family>& families<DecoderOnlyConfig>() {
   static const std::vector<Family> families = {
       gpt2_family(),   llama_family(),   mistral_family(),  phi3_family(),  qwen2_family(),
       qwen3_family(),  smollm3_family(), olmo2_family(),    olmo3_family(), granite_family(),
-      gemma2_family(), gemma3_family(),  nanochat_family(), bloom_family()};
+      gemma2_family(), gemma3_family(),  nanochat_family(), bloom_family(), diffllama_family()};
   return families;
 }
 

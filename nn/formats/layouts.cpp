@@ -16,7 +16,12 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
   const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
     model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias};
   };
-  if (attention.packed) {
+  if (attention.kind == "differential") {
+    const Index half = D / 2;
+    add("query", {{H * D, 2 * H, H}}), add("key_value", {{G * D, 2 * G, G}, {G * E, 0, G}});
+    model.parameters[name + ".lambda_vectors"] = {{{half}, {half}, {half}, {half}}};
+    if (attention.head_norm_gain) model.parameters[name + ".head_norm"] = {{{E}}};
+  } else if (attention.packed) {
     add("query_key_value", {query, key, value});
   } else {
     add("query", {query}), add("key", {key}), add("value", {value});

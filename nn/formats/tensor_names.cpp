@@ -17,14 +17,16 @@ std::string in_layer(std::string name, Index layer) {
   return star == std::string::npos ? name : name.replace(star, 1, std::to_string(layer));
 }
 
-/// True for the whole name of a weight or a bias.
-bool is_whole_name(const std::string& ours) { return ends_with(ours, ".weight") || ends_with(ours, ".bias"); }
+/// True for the whole name of a weight, a bias or another parameter.
+bool is_whole_name(const std::string& ours) {
+  return ends_with(ours, ".weight") || ends_with(ours, ".bias") || ends_with(ours, ".lambda_vectors");
+}
 
 /// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
 /// single one. Without an end the names are whole.
 ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
                                    const char* end, Index layer) {
-  const bool is_bias = end == std::string(".bias"), is_whole = *end == 0;
+  const bool is_bias = end == std::string(".bias");
   ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
   std::size_t block = 0;
   for (const std::string& theirs : name.theirs) {
@@ -39,8 +41,9 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     } while (++block < layout.blocks.size() && is_last);
     const RowBlock& first = part.blocks[0];
     if (names.has(kByHead) && first.heads > 0) part.outer = first.heads, part.inner = 3;
+    if (first.pairs > 0) part.outer = 2, part.inner = first.pairs;
     const Index columns = layout.columns;
-    part.is_row = (is_bias || columns == 0) && (is_whole || names.has(kRows));
+    part.is_row = (is_bias || columns == 0) && (ends_with(name.ours, ".bias") || names.has(kRows));
     if (ends_with(name.ours, ".positions")) rows += part.unused = names.unused_positions;
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}

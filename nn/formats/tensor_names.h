@@ -22,8 +22,8 @@ enum TensorForm : unsigned {
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
-/// ".weight" and ".bias", or, if ours has one of these, whole, and a bias is a row [1, N]. In both, * is the
-/// number of the layer.
+/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]. In
+/// both, * is the number of the layer.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;

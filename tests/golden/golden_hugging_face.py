@@ -85,17 +85,20 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
     "bloom": (transformers.BloomConfig(vocab_size=29, hidden_size=18, n_layer=2, n_head=6, layer_norm_epsilon=1e-3,
                                        hidden_dropout=0.125, attention_dropout=0.25, bos_token_id=0, eos_token_id=0),
               torch.float32, None),
+    "diffllama": (transformers.DiffLlamaConfig(**{**LLAMA, "num_attention_heads": 8, "num_key_value_heads": 4},
+                                               rms_norm_eps=1e-3, attention_bias=True, bos_token_id=0, eos_token_id=0,
+                                               rope_parameters={"rope_type": "default", "rope_theta": 50.0}),
+                  torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
 
 
-SOFTMAX = F.softmax
-
-
-def softmax_in_its_type(x, dim=None, dtype=None, **others):
+def in_its_type(function):
     """transformers asks for single precision here, even in double."""
-    return SOFTMAX(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
+    def call(x, dim=None, dtype=None, **others):
+        return function(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
+    return call
 
 
 class DoubleNorm(torch.nn.Module):
@@ -105,7 +108,7 @@ class DoubleNorm(torch.nn.Module):
         super().__init__()
         self.epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
         self.weight = getattr(norm, "weight", None)
-        if self.weight is None:  # NanoChat's
+        if self.weight is None:  # NanoChat's, and those of DiffLlama's heads
             self.weight = torch.ones((), dtype=torch.float64)
         # Gemma's gains are its weights plus 1, which single precision rounds.
         gain = 1 + self.weight.float() if type(norm).__name__.startswith("Gemma") else self.weight
@@ -229,7 +232,7 @@ def fine_tune(path, batches, dtype):
 
 
 def make():
-    F.softmax = softmax_in_its_type
+    F.softmax, torch.sum = in_its_type(F.softmax), in_its_type(torch.sum)
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():
         path, random = pathlib.Path("hugging_face") / name, generator(name)

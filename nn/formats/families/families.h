@@ -21,6 +21,7 @@ Family gemma2_family();
 Family gemma3_family();
 Family nanochat_family();
 Family bloom_family();
+Family diffllama_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -28,6 +29,10 @@ TranslationFamily m2m100_family();
 TranslationFamily t5_family();
 TranslationFamily mt5_family();
 
+/// Vocabulary, context, with the default of max_position_embeddings, width of states and number of layers.
+void describe_states(ConfigMap& map, Index context);
+/// The width of feed-forward networks; RMS norms and rotary positions.
+void describe_llama_layers(ConfigMap& map);
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
 void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);

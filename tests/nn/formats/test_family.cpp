@@ -234,6 +234,16 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"offset_alibi", 100}},
        "context=77 attention_dropout=0.5 positions=alibi epsilon=0.5 tie_head=false embedding_norm=true "
        "residual_dropout=0.25"},
+      {"diffllama", none,
+       "attention=differential heads=2 groups=1 head_norm_gain=false head_norm_epsilon=0.25 head_width=12"},
+      {"diffllama",
+       {{"num_key_value_heads", nullptr},
+        {"head_dim", 4},
+        {"attention_bias", true},
+        {"rope_scaling", linear},
+        {"lambda_std_dev", 0.2}},
+       "attention=differential heads=2 head_norm_gain=false head_norm_epsilon=0.25 rotary_factor=8 "
+       "head_width=8 attention_bias=true"},
   };
   const Reading& llama = readings[2];
   const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
@@ -270,7 +280,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, "
             "granite, "
             "gemma2, "
-            "gemma3_text, nanochat, bloom; "
+            "gemma3_text, nanochat, bloom, diffllama; "
             "got "
             "bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
@@ -340,7 +350,12 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
            {"bloom",
             {{"apply_residual_connection_post_layernorm", true}},
             is_not_implemented("apply_residual_connection_post_layernorm = true")},
-           {"bloom", {{"rope_theta", 1e4}}, std::string("rope_theta") + kUnknown}}) {
+           {"bloom", {{"rope_theta", 1e4}}, std::string("rope_theta") + kUnknown},
+           {"diffllama",
+            {{"num_key_value_heads", 1}},
+            "num_key_value_heads must be even, as heads are pairs"},
+           {"diffllama", {{"attention_dropout", 0.25}}, is_not_implemented("attention_dropout = 0.25")},
+           {"diffllama", {{"mlp_bias", true}}, std::string("mlp_bias") + kUnknown}}) {
     CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
 }
@@ -348,5 +363,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Phi 3, Qwen 2, Qwen 3, SmolLM3, OLMo 2, OLMo 3, Granite, Gemma 2, Gemma 3 "
-        "(text), NanoChat or BLOOM");
+        "(text), NanoChat, BLOOM or DiffLlama");
 }

@@ -17,7 +17,7 @@ const std::vector<std::string> kCases{
     "gpt2",       "gpt2_half",     "llama",    "llama_bfloat", "llama_equal_heads",
     "llama_yarn", "mistral",       "phi3",     "qwen2",        "qwen3",
     "smollm3",    "olmo2",         "olmo3",    "granite",      "gemma2",
-    "gemma3",     "gemma3_scaled", "nanochat", "bloom"};
+    "gemma3",     "gemma3_scaled", "nanochat", "bloom",        "diffllama"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));

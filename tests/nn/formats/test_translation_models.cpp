@@ -270,7 +270,7 @@ TEST_CASE("options of MarianMT's files that are not implemented are refused by n
   CHECK(refusal(marian_json()) ==
         "model_type must be one of gpt2, llama, mistral, phi3, qwen2, qwen3, smollm3, olmo2, olmo3, granite, "
         "gemma2, "
-        "gemma3_text, nanochat, bloom; got "
+        "gemma3_text, nanochat, bloom, diffllama; got "
         "marian, a translation model");
 }
 
