@@ -17,6 +17,7 @@ struct NormConfig {
   Index width = 0;                  ///< C, of the axis that is normalised
   double epsilon = 1e-5;            ///< added to the mean square or variance before its root
   bool bias = true;                 ///< layer norm's; RMS norm has none
+  bool gain = true;                 ///< else nothing multiplies what is normalised
 };
 
 /// LayerNorm or RmsNorm, by configuration.

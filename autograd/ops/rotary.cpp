@@ -82,7 +82,8 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
       kept = (turns - config.low_frequency) / (config.high_frequency - config.low_frequency);
       kept = std::clamp(kept, 0.0, 1.0);
     }
-    frequencies.push_back(plain * (kept + (1 - kept) / config.factor));
+    const double scaled = plain * (kept + (1 - kept) / config.factor);
+    frequencies.push_back(config.reversed ? -scaled : scaled);
   }
   return frequencies;
 }

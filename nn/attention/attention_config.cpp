@@ -54,6 +54,8 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
   field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
   field("score_scale", score_scale, kNotNegative);
+  field("head_norm_gain", head_norm_gain);
+  field("head_norm_epsilon", head_norm_epsilon, kPositive);
   FieldList others;
   AttentionPieces::Fields::describe(field, FieldVisitor(others));
   field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
@@ -66,6 +68,7 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("rotary_high_frequency", rotations.high_frequency);
   field("rotary_yarn", rotations.yarn);
   field("rotary_attention_factor", rotations.attention_factor, kPositive);
+  field("rotary_reversed", rotations.reversed);
   describe_own_fields(attention_kinds(), kind, attention_kind, own, field);
 }
 

@@ -60,6 +60,9 @@ struct AttentionConfig : AttentionPieces::Fields {
   double score_scale = 0;       ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
   bool shared_keys = false;     ///< uses only the keys and values in AttentionContext::shared
   double lambda_initial = 0.8;  ///< initial lambda of differential attention
+  /// The norms of differential attention's heads: whether they have a gain, and their epsilon.
+  bool head_norm_gain = true;
+  double head_norm_epsilon = 1e-5;
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< values of the fields that the kind's row of the table adds
 

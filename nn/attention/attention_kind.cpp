@@ -59,7 +59,7 @@ std::deque<AttentionKind>& table() {
       {"differential",
        "differential",
        make<Differential>,
-       {"groups", "output_bias", "lambda_initial"},
+       {"groups", "output_bias", "lambda_initial", "head_norm_gain", "head_norm_epsilon"},
        kRotates,
        Differential::complete,
        Differential::add_cost},

@@ -13,7 +13,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kVectorDeviation = 0.1, kEpsilon = 1e-5;  // as in the authors' code
+constexpr double kVectorDeviation = 0.1;  // as in the authors' code
 
 /// Queries that each see one half of a key: [B, T, H, D] -> [B, T, 2 H, D], (q1, 0) and (0, q2) of each head.
 Tensor halves_apart(const Tensor& query) {
@@ -64,7 +64,8 @@ DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Gene
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
       dropout_({config_.dropout}, random),
       lambda_vectors_(Tensor::empty({2 * heads_.key_width})),
-      head_norm_({heads_.value_width, kEpsilon}) {
+      head_norm_(
+          {NormKind::rms, heads_.value_width, config_.head_norm_epsilon, false, config_.head_norm_gain}) {
   xavier_uniform(query_.weight(), random);
   xavier_uniform_parts(key_value_.weight(),
                        {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width}, random);
@@ -143,7 +144,7 @@ void DifferentialAttention::add_cost(const AttentionConfig& config, CostSum& sum
   if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
   if (config.rotary) sum.keeps(sum.call.queries * 2 * std::floor(D / 4));
   sum.keeps(N * H * E);  // the factor of lambda
-  sum.parameters(2 * D + E);
+  sum.parameters(2 * D + (config.head_norm_gain ? E : 0));
   sum.keeps(N * H * (E + 1) + 2 * D + 3);
   sum.caches(G * (D + E));
 }

@@ -12,7 +12,8 @@ namespace tapeformer {
 /// them, except the last component of an odd width.
 /// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
 ///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, of all heads;
-///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads
+///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads,
+///          or with none
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: Xavier uniform, biases zero; a and b normal with a standard deviation of 0.1
 /// Throws:  as MultiHeadAttention
@@ -47,7 +48,7 @@ class DifferentialAttention : public Attention {
   Linear query_, key_value_, output_;
   Dropout dropout_;
   Parameter lambda_vectors_;  // [2 D]: a1, b1, a2 and b2
-  RmsNorm head_norm_;         // of each head's difference
+  Norm head_norm_;            // of each head's difference
 };
 
 }  // namespace tapeformer

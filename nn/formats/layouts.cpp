@@ -16,7 +16,12 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
   const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
     model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias};
   };
-  if (attention.packed) {
+  if (attention.kind == "differential") {
+    const Index half = D / 2;
+    add("query", {{H * D, 2 * H, H}}), add("key_value", {{G * D, 2 * G, G}, {G * E, 0, G}});
+    model.parameters[name + ".lambda_vectors"] = {{{half}, {half}, {half}, {half}}};
+    if (attention.head_norm_gain) model.parameters[name + ".head_norm"] = {{{E}}};
+  } else if (attention.packed) {
     add("query_key_value", {query, key, value});
   } else {
     add("query", {query}), add("key", {key}), add("value", {value});
@@ -70,15 +75,16 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
 Layouts layouts_of(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
   const Index C = config.width, D = attention.key_width;
-  const Layout norm = norm_layout({config.norm, C, config.epsilon, config.norm_bias});
+  const Layout norm = norm_layout(config.norm_config());
   const std::string layer = "layers.*.";
-  Layouts model{{{"embedding", {{{config.vocabulary}}, C}},
-                 {layer + "attention_norm", norm},
-                 {layer + "feed_forward_norm", norm},
-                 {"norm", norm}},
-                {{"layers.", config.layers}},
-                {}};
+  Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
   auto& all = model.parameters;
+  if (config.norm_gain) {
+    all["norm"] = all[layer + "attention_norm"] = all[layer + "feed_forward_norm"] = norm;
+    if (config.embedding_norm) all["embedding_norm"] = norm;
+    if (config.sublayer_norms == SublayerNorms::both)
+      all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
+  }
   add_attention(model, layer + "attention", config.attention_config());
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
@@ -89,14 +95,12 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
     model.ties.emplace_back("head", "embedding");
   else
     all["head"] = {{{config.vocabulary}}, C};
-  if (attention.qk_norm != QkNorm::none) {
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::plain) {
     const bool is_joint = attention.qk_norm == QkNorm::joint;
     const Index of_queries = is_joint ? attention.heads : 1, of_keys = is_joint ? attention.key_heads() : 1;
     all[layer + "attention.query_norm"] = {{{of_queries * D, of_queries}}};
     all[layer + "attention.key_norm"] = {{{of_keys * D, of_keys}}};
   }
-  if (config.sublayer_norms == SublayerNorms::both)
-    all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
   return model;
 }
 

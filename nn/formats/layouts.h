@@ -15,6 +15,7 @@ namespace tapeformer {
 struct RowBlock {
   Index rows;       ///< of all heads
   Index heads = 0;  ///< H, or 0
+  Index pairs = 0;  ///< of heads of differential attention; elsewhere the second ones follow all first ones
 };
 
 /// The rows and columns of one of our parameters; a gain has no columns.

@@ -125,7 +125,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
               b.size(0) != count)
             throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
                                          a.shape().text(), b.shape().text(), whole.shape().text()));
-          whole = whole + matmul(b, a) * scale;
+          whole = whole + rows_to_ours(part, matmul(b, a)) * scale;
           is_adapted = true;
         }
         rows.push_back(whole);

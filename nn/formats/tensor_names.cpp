@@ -28,14 +28,16 @@ std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs,
   return names;
 }
 
-/// True for the whole name of a weight or a bias.
-bool is_whole_name(const std::string& ours) { return ends_with(ours, ".weight") || ends_with(ours, ".bias"); }
+/// True for the whole name of a weight, a bias or another parameter.
+bool is_whole_name(const std::string& ours) {
+  return ends_with(ours, ".weight") || ends_with(ours, ".bias") || ends_with(ours, ".lambda_vectors");
+}
 
 /// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
 /// single one. Without an end the names are whole.
 ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
                                    const char* end, Index layer) {
-  const bool is_bias = end == std::string(".bias"), is_whole = *end == 0;
+  const bool is_bias = end == std::string(".bias");
   ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
   std::size_t block = 0;
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
@@ -49,8 +51,11 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
       part.blocks.push_back(layout.blocks.at(block));
       rows += part.blocks.back().rows;
     } while (++block < layout.blocks.size() && is_last);
+    const RowBlock& first = part.blocks[0];
+    if (names.has(kByHead) && first.heads > 0) part.outer = first.heads, part.inner = 3;
+    if (first.pairs > 0) part.outer = 2, part.inner = first.pairs;
     const Index columns = layout.columns;
-    part.is_row = (is_bias || columns == 0) && (is_whole || names.has(kRows));
+    part.is_row = (is_bias || columns == 0) && (ends_with(name.ours, ".bias") || names.has(kRows));
     if (ends_with(name.ours, ".positions")) rows += part.unused = names.unused_positions;
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
@@ -66,6 +71,13 @@ Tensor reordered(const Tensor& rows, Index heads, bool to_pairs) {
   const Index D = rows.size(0) / heads, C = rows.rank() > 1 ? rows.size(1) : 1;
   const Tensor apart = reshape(rows, to_pairs ? Shape{heads, 2, D / 2, C} : Shape{heads, D / 2, 2, C});
   return reshape(permute(apart, {0, 2, 1, 3}), rows.shape());
+}
+
+/// Rows [outer, inner, ...] as rows [inner, outer, ...].
+Tensor regrouped(const Tensor& rows, Index outer, Index inner) {
+  if (outer == 1 || inner == 1) return rows;
+  const Tensor apart = reshape(rows, {outer, inner, rows.elements() / (outer * inner)});
+  return reshape(permute(apart, {1, 0, 2}), rows.shape());
 }
 
 }  // namespace
@@ -129,11 +141,15 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
   return parameters;
 }
 
+Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
+  return regrouped(theirs, part.outer, part.inner);
+}
+
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
   if (part.is_row) return reshape(theirs, {theirs.elements()});
   if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
-  return part.transposed ? transpose(theirs) : theirs;
+  return part.transposed ? transpose(theirs) : rows_to_ours(part, theirs);
 }
 
 void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
@@ -168,7 +184,7 @@ TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const
                                                    : rows);
       from += block.rows;
     }
-    parts.push_back(blocks.size() == 1 ? blocks[0] : concat(blocks, 0));
+    parts.push_back(regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner, part.outer));
   }
   return parts;
 }

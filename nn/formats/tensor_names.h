@@ -18,11 +18,13 @@ enum TensorForm : unsigned {
   kGainsLessOne = 8,    ///< gains of norms are stored less 1
   kRows = 16,           ///< vectors are rows [1, N]
   kTiedByWeights = 32,  ///< a head is tied only if its weights are the embedding's, whatever config.json says
+  kByHead = 64,         ///< one matrix has the query, key and value of each head in turn
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
-/// ".weight" and ".bias", or, if ours has one of these, whole, and a bias is a row [1, N]. In both, * is the
-/// number of the layer, and in theirs # that of an expert, whose rows follow those of the one before.
+/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]. In
+/// both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
+/// before.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
@@ -57,6 +59,8 @@ struct ForeignPart {
   double less = 0;          ///< their values are smaller by this
   bool is_row = false;      ///< a vector, [1, N] there
   Index unused = 0;         ///< rows before the first used one
+  /// Their rows are `outer` groups of `inner` blocks, ours `inner` groups of `outer` blocks.
+  Index outer = 1, inner = 1;
 };
 
 /// One of our parameters, and its parts from top to bottom.
@@ -69,6 +73,8 @@ struct ForeignParameter {
 /// The tensors of every parameter of a model; tied ones are in `same`.
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model);
 
+/// Rows in the other program's order as rows in ours.
+Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Converts another program's tensor. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Fills the parameters of a model with the tensors that tensor_of(part) gives for each part.

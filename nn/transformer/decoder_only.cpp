@@ -20,7 +20,10 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 means sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = is_sinusoidal(config.positions) ? 0 : config.embedding_scale;
-  return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
+  TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
+                         config.positions,  config.context, scale};
+  if (config.embedding_norm) input.norm = config.norm_config();
+  return input;
 }
 
 std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& random) {
@@ -55,7 +58,7 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
     : config_(checked(config)),
       input_(input_of(config), random),
       layers_(stack(config, random)),
-      norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+      norm_(config.norm_config()),
       head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap}, random) {
   if (config.tie_head) head_.weight() = input_.embedding().weight();
   parameters();  // gives every parameter its path, for error messages

@@ -47,6 +47,7 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   if (has_window_base(layer)) {
     const RotaryConfig& rotations = attention.rotations;
     config.rotations = {window_rotary_base, rotations.layout, rotations.width, rotations.max_positions};
+    config.rotations.reversed = rotations.reversed;
   }
   const AttentionKind& kind = attention_kind(config.kind);
   if (kind.uses("lambda_initial"))
@@ -175,6 +176,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("norm", named(norm), "layer or rms, before every sublayer");
   field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
+  field("norm_gain", norm_gain);
   field("sublayer_norms", named(sublayer_norms), "norms of each sublayer's input, of its output, or of both");
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
         kSize);
@@ -186,6 +188,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
   field("embedding_scale", embedding_scale, kNotNegative);
+  field("embedding_norm", embedding_norm);
   field("residual_scale", residual_scale, kPositive);
   field("head_scale", head_scale, kPositive);
   field("value_residual", value_residual,

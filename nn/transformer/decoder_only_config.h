@@ -33,6 +33,7 @@ struct DecoderOnlyConfig {
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
   bool norm_bias = true;                                ///< layer norm's
+  bool norm_gain = true;                                ///< of all norms
   SublayerNorms sublayer_norms = SublayerNorms::input;  ///< where sublayers have norms
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones rotate queries and keys
@@ -55,6 +56,7 @@ struct DecoderOnlyConfig {
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
   double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
+  bool embedding_norm = false;  ///< a norm of the sum of embeddings and positions
   double residual_scale = 1;    ///< of what sublayers add to the residual sum
   double head_scale = 1;        ///< of the final states, before the head
   bool value_residual = false;  ///< the first layer's values join those of the others
@@ -89,6 +91,9 @@ struct DecoderOnlyConfig {
   AttentionConfig attention_config(Index layer = 0) const;
   /// Throws: Error naming the fields that do not fit
   void check() const;
+
+  /// The norms of sublayers, before the head, and of the embeddings.
+  NormConfig norm_config() const { return {norm, width, epsilon, norm_bias, norm_gain}; }
 
   /// The text for config.json of a run folder.
   std::string to_json() const;

@@ -17,27 +17,24 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
   return (*convolution)(x, context.convolutions[number]);
 }
 
-NormConfig norm_of(const DecoderOnlyConfig& config) {
-  return {config.norm, config.width, config.epsilon, config.norm_bias};
-}
-
 Tensor normed(const std::optional<Norm>& norm, const Tensor& x) { return norm ? (*norm)(x) : x; }
 
 }  // namespace
 
 DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number)
-    : attention_norm_(norm_of(config)),
+    : attention_norm_(config.norm_config()),
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
       place_(config.sublayer_norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
       residual_scale_(config.residual_scale),
-      feed_forward_norm_(norm_of(config)),
+      feed_forward_norm_(config.norm_config()),
       feed_forward_(make_feed_forward({config.width, config.hidden_width(), config.activation,
                                        config.feed_forward_dropout, config.feed_forward_bias, config.gated},
                                       config.experts, random)),
       dropout_({config.residual_dropout}, random) {
   if (config.sublayer_norms == SublayerNorms::both)
-    attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
+    attention_output_norm_.emplace(config.norm_config()),
+        feed_forward_output_norm_.emplace(config.norm_config());
   if (config.short_convolution > 0) {
     const ShortConvolutionConfig convolution{config.width, config.short_convolution};
     attention_convolution_.emplace(convolution), feed_forward_convolution_.emplace(convolution);

@@ -85,17 +85,28 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
                          "full_attention": {"rope_type": "linear", "rope_theta": 100.0, "factor": 8.0}}),
         torch.float32, None),
+    "nanochat": (transformers.NanoChatConfig(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, attention_bias=True,
+                                             final_logit_softcapping=1.5, bos_token_id=0, eos_token_id=0,
+                                             pad_token_id=None, rope_parameters={"rope_type": "default",
+                                                                                 "rope_theta": 50.0}),
+                 torch.float32, None),
+    "bloom": (transformers.BloomConfig(vocab_size=29, hidden_size=18, n_layer=2, n_head=6, layer_norm_epsilon=1e-3,
+                                       hidden_dropout=0.125, attention_dropout=0.25, bos_token_id=0, eos_token_id=0),
+              torch.float32, None),
+    "diffllama": (transformers.DiffLlamaConfig(**{**LLAMA, "num_attention_heads": 8, "num_key_value_heads": 4},
+                                               rms_norm_eps=1e-3, attention_bias=True, bos_token_id=0, eos_token_id=0,
+                                               rope_parameters={"rope_type": "default", "rope_theta": 50.0}),
+                  torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
 
 
-SOFTMAX = F.softmax
-
-
-def softmax_in_its_type(x, dim=None, dtype=None, **others):
+def in_its_type(function):
     """transformers asks for single precision here, even in double."""
-    return SOFTMAX(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
+    def call(x, dim=None, dtype=None, **others):
+        return function(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
+    return call
 
 
 class DoubleNorm(torch.nn.Module):
@@ -103,10 +114,13 @@ class DoubleNorm(torch.nn.Module):
 
     def __init__(self, norm):
         super().__init__()
-        self.weight, self.epsilon = norm.weight, getattr(norm, "variance_epsilon", None) or norm.eps
+        self.epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
+        self.weight = getattr(norm, "weight", None)
+        if self.weight is None:  # NanoChat's, and those of DiffLlama's heads
+            self.weight = torch.ones((), dtype=torch.float64)
         # Gemma's gains are its weights plus 1, which single precision rounds.
-        gain = 1 + norm.weight.float() if type(norm).__name__.startswith("Gemma") else norm.weight
-        self.added = (gain.double() - norm.weight.double()).detach()
+        gain = 1 + self.weight.float() if type(norm).__name__.startswith("Gemma") else self.weight
+        self.added = (gain.double() - self.weight.double()).detach()
 
     def forward(self, x):
         return (self.added + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
@@ -176,6 +190,8 @@ def in_double(model):
                 setattr(parent, name, DoubleRouter(child))
             elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
+            elif type(child).__name__ == "BloomGelu":  # with eight digits of sqrt(2 / pi)
+                setattr(parent, name, torch.nn.GELU("tanh"))
     return model
 
 
@@ -193,7 +209,7 @@ def write_checkpoint(name, path):
 
 
 def load(path, dtype):
-    attention = "eager" if path.name == "gemma2" else "sdpa"  # the other knows no softcap
+    attention = "eager" if path.name in ("gemma2", "bloom") else "sdpa"  # the other knows no softcap and no ALiBi
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
                                                               experts_implementation="eager")  # works in double too
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
@@ -240,7 +256,7 @@ def fine_tune(path, batches, dtype):
 
 
 def make():
-    F.softmax = softmax_in_its_type
+    F.softmax, torch.sum = in_its_type(F.softmax), in_its_type(torch.sum)
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():
         path, random = pathlib.Path("hugging_face") / name, generator(name)

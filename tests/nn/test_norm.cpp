@@ -30,6 +30,13 @@ TEST_CASE("it is LayerNorm or RmsNorm, with the width, epsilon and bias that it 
       randomise_alike(rms, expected);
       CHECK(same_bits(rms(x), expected(x)));
       CHECK(rms.parameter_count() == 7);
+      for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+        Norm with_gain({kind, 7, epsilon, false}), without({kind, 7, epsilon, false, false});
+        with_gain.to(DType::f64);
+        CHECK(same_bits(without(x), with_gain(x)));
+        CHECK(same_bits(without(x, x, {}).y, with_gain(x, x, {}).y));
+        CHECK(without.parameter_count() == 0);
+      }
     }
   }
 }

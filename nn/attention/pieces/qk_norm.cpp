@@ -20,6 +20,7 @@ class NormedHeads : public AttentionPiece {
       query_gain_ = gain(config.heads, std::sqrt(static_cast<double>(key_width_)));
       return;
     }
+    if (kind_ == QkNorm::plain) return;
     const bool joint = kind_ == QkNorm::joint;
     query_gain_ = gain(joint ? config.heads * key_width_ : key_width_, 1);
     if (!config.shared_keys) key_gain_ = gain(joint ? config.key_heads() * key_width_ : key_width_, 1);
@@ -65,7 +66,8 @@ class NormedHeads : public AttentionPiece {
 
 void HeadNorms::describe(const FieldVisitor& in_models, const FieldVisitor& /*in_layers*/) {
   in_models("qk_norm", named(qk_norm),
-            "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
+            "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, l2, or "
+            "plain (rms without gains)");
   in_models("qk_norm_epsilon", qk_norm_epsilon, kPositive);
 }
 
@@ -85,6 +87,7 @@ void HeadNorms::add_cost(const AttentionConfig& config, CostSum& sum) {
     return;
   }
   sum.packed = false;
+  if (config.qk_norm == QkNorm::plain) return sum.keeps(queries + keys);
   const bool joint = config.qk_norm == QkNorm::joint;
   sum.parameters(joint ? (H + G) * D : H);
   sum.keeps(joint ? sum.N + (has_keys ? sum.M : 0) : queries + keys + queries * D);
@@ -93,7 +96,8 @@ void HeadNorms::add_cost(const AttentionConfig& config, CostSum& sum) {
 PieceCases HeadNorms::cases() {
   return {{"multi_head_normed_heads", "mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::rms; }},
           {"multi_head_joint_norm", "mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::joint; }},
-          {"grouped_query_l2_norm", "gqa", [](AttentionConfig& c) { c.qk_norm = QkNorm::l2; }}};
+          {"grouped_query_l2_norm", "gqa", [](AttentionConfig& c) { c.qk_norm = QkNorm::l2; }},
+          {"grouped_query_plain_norm", "gqa", [](AttentionConfig& c) { c.qk_norm = QkNorm::plain; }}};
 }
 
 }  // namespace tapeformer

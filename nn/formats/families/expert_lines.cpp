@@ -29,10 +29,8 @@ void describe_experts(ConfigMap& map, const char* count, const char* other_count
 TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
                          const char* down) {
   const std::string whole = std::string("model.layers.*.") + mlp, expert = whole + ".experts.#.";
-  for (TensorName& name : names.list) {
-    if (name.ours == "layers.*.feed_forward.up") name.theirs = {expert + gate, expert + up};
-    if (name.ours == "layers.*.feed_forward.down") name.theirs = {expert + down};
-  }
+  names = renamed(names, {{"layers.*.feed_forward.up", {expert + gate, expert + up}},
+                          {"layers.*.feed_forward.down", {expert + down}}});
   const auto norm = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
     return name.ours == "layers.*.feed_forward_norm";
   });

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-// The families, each a file next to this one, and the common parts of those after Llama; for sources only.
+// The families, each a file here or in translation_families/, and their common parts; for sources only.
 namespace tapeformer {
 
 Family gpt2_family();
@@ -22,6 +22,9 @@ Family olmoe_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
+Family nanochat_family();
+Family bloom_family();
+Family diffllama_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -29,6 +32,10 @@ TranslationFamily m2m100_family();
 TranslationFamily t5_family();
 TranslationFamily mt5_family();
 
+/// Vocabulary, context, with the default of max_position_embeddings, width of states and number of layers.
+void describe_states(ConfigMap& map, Index context);
+/// The width of feed-forward networks; RMS norms and rotary positions.
+void describe_llama_layers(ConfigMap& map);
 /// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
 /// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
 void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
@@ -36,6 +43,8 @@ void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index he
 void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
+/// Multi-head attention whose heads divide the width, for which the file has no field.
+void fix_heads(ConfigMap& map);
 /// Biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
 /// Biases of queries, keys and values, and of the output, for which the file has no field.
@@ -107,6 +116,8 @@ TensorNames llama_names(const char* attention_norm = "input_layernorm",
 /// others name an expert's tensors.
 TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
                          const char* down);
+/// The names, with others for some of our parameters.
+TensorNames renamed(TensorNames names, const std::vector<TensorName>& others);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
 TensorNames gemma_names();
 

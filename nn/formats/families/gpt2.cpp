@@ -24,13 +24,7 @@ void describe_gpt2(ConfigMap& map) {
               "summary_proj_to_labels", "summary_first_dropout"});
   // Biases that a model lacks are written as zeros.
   map.has({"attention_bias", "attention_output_bias", "feed_forward_bias", "rotary_*"});
-
-  map.has({"attention", "head_width"});  // the width, divided by the heads
-  if (!map.fits) return;
-  fit_kind(map.model, "mha");
-  AttentionConfig& attention = map.model.attention;
-  map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
-  if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
+  fix_heads(map);
 }
 
 }  // namespace

@@ -51,17 +51,34 @@ Index head_width_of(const DecoderOnlyConfig& model) {
   return model.attention.key_width > 0 ? model.attention.key_width : model.width / model.attention.heads;
 }
 
-void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_width) {
+void describe_states(ConfigMap& map, Index context) {
   map.field("vocab_size", "vocabulary");
   map.field("max_position_embeddings", "context", context);
   map.field("hidden_size", "width");
   map.field("num_hidden_layers", "layers");
+}
+
+void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_width) {
+  describe_states(map, context);
   describe_heads(map, key_heads);
   describe_head_width(map, head_width);
+  describe_llama_layers(map);
+}
+
+void describe_llama_layers(ConfigMap& map) {
   map.size("intermediate_size", "feed_forward", map.model.hidden_width());
   map.fixed("norm", std::string("rms"));
   map.fixed("positions", std::string("rotary"));
   map.ignore({"pretraining_tp"});  // the same products, computed in slices
+}
+
+void fix_heads(ConfigMap& map) {
+  map.has({"attention", "head_width"});
+  if (!map.fits) return;
+  fit_kind(map.model, "mha");
+  AttentionConfig& attention = map.model.attention;
+  map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
+  if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
 }
 
 void fix_biases(ConfigMap& map, bool inputs, bool output) {
@@ -150,6 +167,11 @@ TensorNames llama_names(const char* attention_norm, const char* feed_forward_nor
            {"layers.*.attention_norm", {in_layer(attention_norm)}},
            {"layers.*.attention.query_key_value",
             {in_layer("self_attn.q_proj"), in_layer("self_attn.k_proj"), in_layer("self_attn.v_proj")}},
+           {"layers.*.attention.query", {in_layer("self_attn.q_proj")}},
+           {"layers.*.attention.key_value", {in_layer("self_attn.k_proj"), in_layer("self_attn.v_proj")}},
+           {"layers.*.attention.lambda_vectors",
+            {in_layer("self_attn.lambda_q1"), in_layer("self_attn.lambda_k1"),
+             in_layer("self_attn.lambda_q2"), in_layer("self_attn.lambda_k2")}},
            {"layers.*.attention.query_norm", {in_layer("self_attn.q_norm")}},
            {"layers.*.attention.key_norm", {in_layer("self_attn.k_norm")}},
            {"layers.*.attention.output", {in_layer("self_attn.o_proj")}},
@@ -161,6 +183,13 @@ TensorNames llama_names(const char* attention_norm, const char* feed_forward_nor
            {"norm", {"model.norm"}},
            {"head", {"lm_head"}}},
           {".rotary_emb.inv_freq"}};
+}
+
+TensorNames renamed(TensorNames names, const std::vector<TensorName>& others) {
+  for (const TensorName& other : others)
+    for (TensorName& name : names.list)
+      if (name.ours == other.ours) name.theirs = other.theirs;
+  return names;
 }
 
 }  // namespace tapeformer

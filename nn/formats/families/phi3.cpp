@@ -31,6 +31,7 @@ void describe_partial_rotations(ConfigMap& map) {
     rotations.width = width == head_width ? 0 : width;
   }
   if (map.fits && (rotations.width % 2 != 0 || rotations.width > head_width)) rotations.width = 0;
+  map.fixed("rotary_reversed", false);
   if (!map.writes) return;
   const auto width = static_cast<double>(rotations.width > 0 ? rotations.width : head_width);
   const double share = width / D;  // whose product with D is rounded down
@@ -53,18 +54,13 @@ void describe_phi3(ConfigMap& map) {
   map.ignore({"embd_pdrop", "original_max_position_embeddings"});
 }
 
-TensorNames phi3_names() {
-  TensorNames names = llama_names();
-  for (TensorName& name : names.list) {
-    if (name.ours == "layers.*.attention.query_key_value")
-      name.theirs = {"model.layers.*.self_attn.qkv_proj"};
-    if (name.ours == "layers.*.feed_forward.up") name.theirs = {"model.layers.*.mlp.gate_up_proj"};
-  }
-  return names;
-}
-
 }  // namespace
 
-Family phi3_family() { return {"phi3", "Phi 3", "Phi3ForCausalLM", describe_phi3, phi3_names()}; }
+Family phi3_family() {
+  return {
+      "phi3", "Phi 3", "Phi3ForCausalLM", describe_phi3,
+      renamed(llama_names(), {{"layers.*.attention.query_key_value", {"model.layers.*.self_attn.qkv_proj"}},
+                              {"layers.*.feed_forward.up", {"model.layers.*.mlp.gate_up_proj"}}})};
+}
 
 }  // namespace tapeformer

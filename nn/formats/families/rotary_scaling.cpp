@@ -85,6 +85,7 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
 
 void rotate_whole_heads(ConfigMap& map) {
   map.demand("partial_rotary_factor", 1.0);
+  map.fixed("rotary_reversed", false);
   Index& width = map.model.attention.rotations.width;
   if (map.fits && width != head_width_of(map.model)) width = 0;
 }

@@ -211,6 +211,16 @@ TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of th
       1e-14);
 }
 
+TEST_CASE("reversed rotations are those of negative positions") {
+  RotaryConfig config;
+  config.factor = 2;
+  Generator random(test_seed(1));
+  const Tensor x = random_normal({2, 3, 2, 8}, random);
+  const Tensor expected = rotary(x, integers({-1, -2, -3}, {3}), config);
+  config.reversed = true;
+  CHECK_BELOW(relative_error(rotary(x, positions_from(1, 3), config), expected), 1e-14);
+}
+
 TEST_CASE("invalid angles and negative sizes are refused") {
   const Tensor x = Tensor::zeros({1, 2, 1, 4});
   const auto says = [&](const auto& set) {

@@ -37,6 +37,24 @@ TEST_CASE("outputs and gradients are PyTorch's") {
   }
 }
 
+TEST_CASE("norms of its heads have a gain or none, and this epsilon") {
+  AttentionConfig config = differential_config();
+  const Tensor x = random_values({2, 5, 6}, 3);
+  const auto layer_of = [](const AttentionConfig& of) {
+    Generator random(test_seed(1));
+    DifferentialAttention layer(of, random);
+    layer.to(DType::f64);
+    return layer;
+  };
+  DifferentialAttention with_gain = layer_of(config);
+  config.head_norm_gain = false;
+  DifferentialAttention without = layer_of(config);
+  CHECK(same_bits(without(x, x), with_gain(x, x)));
+  CHECK(without.parameter_count() == with_gain.parameter_count() - config.value_width);
+  config.head_norm_epsilon = 0.5;
+  CHECK(relative_error(layer_of(config)(x, x), without(x, x)) > 1e-3);
+}
+
 TEST_CASE("its weights are differences, which sum to 1 - lambda") {
   DifferentialAttention layer = random_module<DifferentialAttention>(differential_config());
   const Tensor x = random_values({2, 5, 6}, 3);

@@ -85,7 +85,8 @@ std::string refused(const DecoderOnlyConfig& config) {
 TEST_CASE("what a format can express is written, and the rest refused with a remedy that works") {
   DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
                           state = expressible_llama(), some = expressible_llama(),
-                          scaled = expressible_llama();
+                          scaled = expressible_llama(), bloom, plain = expressible_llama(),
+                          differential = expressible_llama();
   gpt2.vocabulary = 5, gpt2.layers = 2, gpt2.width = 24, gpt2.context = 8;
   gemma.sublayer_norms = SublayerNorms::both, gemma.embedding_scale = 0, gemma.attention.score_scale = 0.5;
   gemma.feed_forward_bias = false, gemma.window = 3, gemma.windows = "SL";
@@ -94,7 +95,17 @@ TEST_CASE("what a format can express is written, and the rest refused with a rem
   some.position_pattern = "RN";
   scaled.residual_scale = 0.5, scaled.head_scale = 0.25, scaled.attention.score_scale = 0.25;
   state.attention.kind = "gla", state.attention_pattern = "DF";
-  std::vector<DecoderOnlyConfig> starts = {gpt2, expressible_llama(), gemma, minutes, state, some, scaled};
+  bloom = gpt2;
+  bloom.positions = PositionKind::alibi, bloom.embedding_norm = true;
+  plain.norm_gain = plain.gated = plain.feed_forward_bias = false, plain.activation = Unary::relu_squared;
+  plain.embedding_norm = plain.attention.rotations.reversed = true;
+  plain.attention.qk_norm = QkNorm::plain, plain.attention.qk_norm_epsilon = plain.epsilon;
+  differential.attention.kind = "differential", differential.attention.head_norm_gain = false;
+  differential.feed_forward_bias = false, differential.attention.key_width = 4;
+  std::vector<DecoderOnlyConfig> starts = {
+      gpt2, expressible_llama(), gemma, minutes, state, some, scaled, bloom, plain, differential};
+  for (const DecoderOnlyConfig& start : {bloom, plain, differential})
+    CHECK(expression_in(transformers_format(), start).changes.empty());
   for (const char* const kind : {"gqa", "mqa", "mla", "differential"}) {
     starts.push_back(expressible_llama());
     starts.back().attention.kind = kind;

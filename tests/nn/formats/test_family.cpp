@@ -12,6 +12,8 @@ Json file_of(const char* type, const Json& more) {
                {"num_key_value_heads", 2}, {"rms_norm_eps", 0.25}};
   if (type == std::string("gpt2"))
     json = {{"model_type", type}, {"vocab_size", 29}, {"n_embd", 24}, {"n_layer", 3}, {"n_head", 4}};
+  if (type == std::string("bloom"))
+    json = {{"model_type", type}, {"vocab_size", 29}, {"hidden_size", 24}, {"n_layer", 3}, {"n_head", 4}};
   json.update(more);
   return json;
 }
@@ -33,7 +35,7 @@ std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig
 struct Reading {
   const char* type;
   Json more;
-  const char* differences;  // from a Llama; of GPT-2 and Llama from our defaults
+  const char* differences;  // from a Llama; of GPT-2, BLOOM and Llama from our defaults
 };
 
 }  // namespace
@@ -224,6 +226,43 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
        "context=131072 score_scale=0.0771517 qk_norm=rms qk_norm_epsilon=0.25 rotary_base=1e+06 "
        "head_width=256 window=512 windows=SLL window_rotary_base=10000 sublayer_norms=both "
        "activation=gelu_tanh tie_head=true embedding_scale=0"},
+      {"nanochat", none,
+       "qk_norm=plain qk_norm_epsilon=0.25 rotary_reversed=true norm_gain=false activation=relu_squared "
+       "gated=false logit_softcap=15 embedding_norm=true"},
+      {"nanochat",
+       {{"final_logit_softcapping", nullptr},
+        {"attention_bias", true},
+        {"hidden_act", "gelu"},
+        {"rope_scaling", linear}},
+       "qk_norm=plain qk_norm_epsilon=0.25 rotary_factor=8 rotary_reversed=true attention_bias=true "
+       "norm_gain=false activation=gelu gated=false embedding_norm=true"},
+      {"bloom", none, "context=2048 positions=alibi embedding_norm=true"},
+      {"bloom",
+       {{"hidden_size", nullptr},
+        {"n_embed", 24},
+        {"n_layer", nullptr},
+        {"num_hidden_layers", 3},
+        {"n_head", nullptr},
+        {"num_attention_heads", 4},
+        {"seq_length", 77},
+        {"layer_norm_epsilon", 0.5},
+        {"hidden_dropout", 0.25},
+        {"attention_dropout", 0.5},
+        {"tie_word_embeddings", false},
+        {"n_inner", nullptr},
+        {"offset_alibi", 100}},
+       "context=77 attention_dropout=0.5 positions=alibi epsilon=0.5 tie_head=false embedding_norm=true "
+       "residual_dropout=0.25"},
+      {"diffllama", none,
+       "attention=differential heads=2 groups=1 head_norm_gain=false head_norm_epsilon=0.25 head_width=12"},
+      {"diffllama",
+       {{"num_key_value_heads", nullptr},
+        {"head_dim", 4},
+        {"attention_bias", true},
+        {"rope_scaling", linear},
+        {"lambda_std_dev", 0.2}},
+       "attention=differential heads=2 head_norm_gain=false head_norm_epsilon=0.25 rotary_factor=8 "
+       "head_width=8 attention_bias=true"},
   };
   const Reading& llama = readings[2];
   const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
@@ -231,7 +270,8 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
     const std::string text = file_of(reading.type, reading.more).dump();
     INFO(text);
     const DecoderOnlyConfig config = hugging_face_config(text);
-    const bool is_first = reading.type == std::string("gpt2") || &reading == &llama;
+    const bool is_first =
+        reading.type == std::string("gpt2") || reading.type == std::string("bloom") || &reading == &llama;
     CHECK(differences(config, is_first ? DecoderOnlyConfig() : usual) == reading.differences);
     const std::string written = hugging_face_json(config);
     const bool is_llama = config.window == 0 && reading.type == std::string("mistral");
@@ -258,7 +298,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             {},
             "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
             "smollm3, "
-            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text; got bert"},
+            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama; got bert"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
            {"mixtral",
             {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
@@ -331,7 +371,20 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             is_not_implemented("rope_parameters.full_attention.rope_type = dynamic")},
            {"gemma3_text",
             {{"rope_parameters", {{"rope_type", "default"}}}},
-            std::string("rope_parameters.rope_type") + kUnknown}}) {
+            std::string("rope_parameters.rope_type") + kUnknown},
+           {"nanochat", {{"sliding_window", 5}}, std::string("sliding_window") + kUnknown},
+           {"nanochat",
+            {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
+            is_not_implemented("attention_factor = 1.20794")},
+           {"bloom",
+            {{"apply_residual_connection_post_layernorm", true}},
+            is_not_implemented("apply_residual_connection_post_layernorm = true")},
+           {"bloom", {{"rope_theta", 1e4}}, std::string("rope_theta") + kUnknown},
+           {"diffllama",
+            {{"num_key_value_heads", 1}},
+            "num_key_value_heads must be even, as heads are pairs"},
+           {"diffllama", {{"attention_dropout", 0.25}}, is_not_implemented("attention_dropout = 0.25")},
+           {"diffllama", {{"mlp_bias", true}}, std::string("mlp_bias") + kUnknown}}) {
     CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
 }
@@ -339,6 +392,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
-        "Granite, Gemma 2 or Gemma 3 "
-        "(text)");
+        "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM or DiffLlama");
 }

@@ -14,9 +14,11 @@ using namespace tapeformer;
 namespace {
 
 const std::vector<std::string> kCases{
-    "gpt2",    "gpt2_half", "llama",  "llama_bfloat", "llama_equal_heads", "llama_yarn", "mistral", "mixtral",
-    "phi3",    "qwen2",     "qwen3",  "qwen3_moe",    "smollm3",           "olmo2",      "olmo3",   "olmoe",
-    "granite", "gemma2",    "gemma3", "gemma3_scaled"};
+    "gpt2",       "gpt2_half", "llama",    "llama_bfloat", "llama_equal_heads",
+    "llama_yarn", "mistral",   "mixtral",  "phi3",         "qwen2",
+    "qwen3",      "qwen3_moe", "smollm3",  "olmo2",        "olmo3",
+    "olmoe",      "granite",   "gemma2",   "gemma3",       "gemma3_scaled",
+    "nanochat",   "bloom",     "diffllama"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
@@ -94,6 +96,7 @@ TEST_CASE("a model of our own in each family comes back from an export with the 
   start.window = 3, start.windows = "SL", start.window_rotary_base = 10;
   start.positions = PositionKind::rotary, start.position_pattern = "RN";
   start.residual_scale = 0.5, start.head_scale = 0.25;
+  start.attention.rotations.reversed = true;
   start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them
   Generator random(test_seed(5));
   const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});

@@ -1,3 +1,4 @@
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/layouts.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
@@ -26,7 +27,7 @@ Shapes shapes_of(const Layouts& model) {
     for (const RowBlock& block : layout.blocks) rows += block.rows;
     for (Index layer = 0; layer < (stack == model.layers.end() ? 1 : stack->second); ++layer) {
       const std::string path = numbered_layer(name, layer);
-      const bool is_whole = name.find("head.") == 0;
+      const bool is_whole = name.find("head.") == 0 || ends_with(name, "lambda_vectors");
       shapes[is_whole ? path : path + ".weight"] =
           (layout.columns > 0 ? Shape{rows, layout.columns} : Shape{rows}).text();
       if (layout.bias) shapes[path + ".bias"] = Shape{rows}.text();
@@ -67,7 +68,20 @@ TEST_CASE("a language model has these parameters") {
                             c.attention.kind = "gqa", c.attention.groups = 2;
                             c.attention.key_width = 5, c.sublayer_norms = SublayerNorms::both;
                           },
-                          [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; }});
+                          [](auto& c) { c.attention.bias = c.feed_forward_bias = c.norm_bias = false; },
+                          [](auto& c) { c.embedding_norm = true; },
+                          [](auto& c) {
+                            c.norm_gain = c.norm_bias = false, c.embedding_norm = true;
+                            c.sublayer_norms = SublayerNorms::both, c.attention.qk_norm = QkNorm::plain;
+                          },
+                          [](auto& c) {
+                            c.attention.kind = "differential", c.attention.groups = 2;
+                            c.attention.key_width = 4;
+                          },
+                          [](auto& c) {
+                            c.attention.kind = "differential", c.attention.head_norm_gain = false;
+                            c.attention.key_width = 4;
+                          }});
 }
 
 TEST_CASE("a translation model has these parameters") {

@@ -85,7 +85,7 @@ TEST_CASE("ten losses of training adapters are those of PEFT") {
 }
 
 TEST_CASE("adapters that are written and read again change a model as they did") {
-  for (const std::string name : {"gpt2", "llama", "qwen3", "gemma3"}) {
+  for (const std::string name : {"gpt2", "llama", "qwen3", "gemma3", "bloom", "diffllama"}) {
     INFO(name);
     DecoderOnly model = adapted(name, {2, 3, {"*.attention.*", "*.up"}});
     randomise_adapters(model);

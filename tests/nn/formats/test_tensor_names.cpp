@@ -90,6 +90,20 @@ TEST_CASE("queries and keys have the order of rows that the format rotates") {
   check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
 }
 
+TEST_CASE("rows of queries, keys and values by head, and of pairs of heads, come to their places") {
+  ForeignPart part{"w", {6}, {{6}}};
+  part.outer = 2, part.inner = 3;
+  CHECK(rows_to_ours(part, Tensor::from<float>({0, 1, 2, 3, 4, 5})).to_vector<float>() ==
+        std::vector<float>{0, 3, 1, 4, 2, 5});
+  DecoderOnlyConfig config = small_model();
+  config.embedding_norm = true, config.positions = PositionKind::alibi;
+  const Tensor rows = numbered(family_of_type("bloom").names, config)
+                          .at("transformer.h.0.self_attention.query_key_value.weight");
+  const Index H = config.attention.heads, D = 12 / H;
+  for (Index row = 0; row < 36; ++row)  // of head h: D rows of queries, keys and values
+    CHECK(rows_of(rows)[static_cast<std::size_t>(row)] == row / D % 3 * 12 + row / (3 * D) * D + row % D);
+}
+
 TEST_CASE("tensors survive a round trip") {
   const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
   const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));

@@ -62,7 +62,7 @@ TEST_CASE("windowed layers have a rotary base of their own, and are not scaled")
   DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 40);
   config.layers = 3, config.window = 5, config.windows = "SL";
   RotaryConfig& rotations = config.attention.rotations;
-  rotations = {70, RotaryLayout::half_split, 2, 99, 4, 32, 1, 8, true, 1.1};
+  rotations = {70, RotaryLayout::half_split, 2, 99, 4, 32, 1, 8, true, 1.1, true};
   const Tensor ids = tokens(2, 12), before = language_model(config)(ids);
   CHECK(config.attention_config(0).rotations.base == 70);
   config.window_rotary_base = 20;
@@ -75,9 +75,11 @@ TEST_CASE("windowed layers have a rotary base of their own, and are not scaled")
   CHECK(of_window.layout == RotaryLayout::half_split);
   CHECK(of_window.width == 2);
   CHECK(of_window.max_positions == 99);
+  CHECK(of_window.reversed);
   for (const Index layer : {1, 2}) CHECK(config.attention_config(layer).rotations.base == 70);
   CHECK(relative_error(language_model(config)(ids), before) > 1e-4);
   rotations = {20, RotaryLayout::half_split, 2, 99};
+  rotations.reversed = true;
   const Tensor one_base = language_model(config)(ids);
   config.window_rotary_base = 0;
   CHECK(same_bits(language_model(config)(ids), one_base));

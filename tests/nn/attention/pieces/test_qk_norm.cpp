@@ -20,6 +20,10 @@ TEST_CASE("norms of queries and keys are those of the formulas") {
                   query = rms_normed(query, {-1}, 1e-6) * p["query_norm.weight"];
                   key = rms_normed(key, {-1}, 1e-6) * p["key_norm.weight"];
                 }});
+  check_formula([](auto& c) { c.qk_norm = QkNorm::plain; },
+                {[](auto&, auto&, Tensor& query, Tensor& key, Tensor&) {
+                  query = rms_normed(query, {-1}, 1e-6), key = rms_normed(key, {-1}, 1e-6);
+                }});
   check_formula([](auto& c) { c.qk_norm = QkNorm::joint, c.qk_norm_epsilon = 1e-3; },
                 {[](auto& p, auto&, Tensor& query, Tensor& key, Tensor&) {
                   const auto normed = [](const Tensor& x, const Tensor& gain) {
@@ -54,5 +58,6 @@ TEST_CASE("gains start at 1, l2's at sqrt(D), of a head's width, of all heads, o
   CHECK(gains(QkNorm::rms, false) == "query_norm.weight[6] key_norm.weight[6] ");
   CHECK(gains(QkNorm::joint, false) == "query_norm.weight[24] key_norm.weight[12] ");
   CHECK(gains(QkNorm::l2, false) == "query_norm.weight[4] ");
+  CHECK(gains(QkNorm::plain, false).empty());
   CHECK(gains(QkNorm::joint, true) == "query_norm.weight[24] ");
 }
