@@ -129,6 +129,10 @@ TEST_CASE("in single precision the GPU is as near to double as the CPU is, and b
   CHECK(largest_difference(coarse, exact) > 1e-5);  // it is another precision
   const std::vector<double> again = language_losses(kind, {Device::cuda(), DType::f32, true}, 0, 5);
   CHECK(std::equal(again.begin(), again.end(), coarse.begin()));  // the same bits twice
+  const LanguageKind experts = language_kinds().back();
+  CHECK_BELOW(largest_difference(language_losses(experts, {Device::cuda(), DType::f32, true}, 0, 5),
+                                 language_losses(experts, kCpu, 0, 5)),
+              0.1);
   const std::vector<double> translation = translation_losses({Device::cuda(), DType::f32, true}, 0.1);
   CHECK_BELOW(largest_difference(translation, translation_losses(kCpu, 0.1)), 0.1);
 }
