@@ -32,7 +32,6 @@ examples/DISTRIBUTED.md mpirun --hostfile
 examples/DISTRIBUTED.md srun
 examples/DISTRIBUTED.md docker run
 examples/packaging/README.md cmake --preset debian
-examples/packaging/README.md conan create
 examples/python/README.md pip install
 examples/python/README.md cmake -S examples/python
 tests/README.md TAPEFORMER_ATTENTION_CASE=
@@ -40,7 +39,7 @@ tests/bench/
 '
 # The two commands and the presets: continuous integration. Other families of translation models:
 # tests/examples/translation_families.sh. DISTRIBUTED.md: tests/examples/ranks.sh, apart from clusters and
-# containers, which are not available here. Packages: tests/packages.sh; those of Conan by hand. The Python module: its own tests. tests/bench: measurements
+# containers, which are not available here. Packages: tests/packages.sh. The Python module: its own tests. tests/bench: measurements
 # of hours, each listed with its machine.
 
 mkdir "$work/bin" "$work/files" && cd "$work/files" || exit 1
@@ -113,7 +112,7 @@ for document in "$@"; do
         start = substr(entries[i], length(name) + 2)
         if (name != "" && (name == document || name ~ /\/$/ && index(document, name) == 1) && index($0, start) == 1) known = 1
       }
-      if (/^(\$ )?([A-Z_]+=[^ ]* )?(echo .*\| *)?(train_|gradcheck_|minimal|cmake|ctest|cpack|tests\/|examples\/|build\/|pip|conan|mpirun|srun|docker|export PATH)/)
+      if (/^(\$ )?([A-Z_]+=[^ ]* )?(echo .*\| *)?(train_|gradcheck_|minimal|cmake|ctest|cpack|tests\/|examples\/|build\/|pip|mpirun|srun|docker|export PATH)/)
         command = $0
     }
     END { exit bad }' "$document" >"$work/err"
