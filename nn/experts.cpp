@@ -99,6 +99,18 @@ void Experts::visit(ParameterVisitor& visitor) {
   visitor.training_mode(training_);
 }
 
+Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers, Index layers) {
+  return routers.losses.defined() ? loss + routers.losses * (1 / static_cast<double>(layers)) : loss;
+}
+
+void require_no_losses(const char* model, const ExpertsConfig& config) {
+  if (config.has_losses())
+    throw Error(
+        format("[{}] activation checkpointing needs routers without losses; got balance_loss={}, "
+               "router_z_loss={}; try 0 for both",
+               model, value_text(config.balance_loss), value_text(config.z_loss)));
+}
+
 FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const ExpertsConfig& experts,
                                      Generator& random) {
   if (experts.experts > 0) return Experts(network, experts, random);

@@ -62,6 +62,11 @@ class Experts : public Module {
   bool training_ = true;
 };
 
+/// A model's loss with the mean over its layers of the routers' losses, if there are any.
+Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers, Index layers);
+/// Throws: Error if routers have losses, which the output of a checkpointed layer lacks
+void require_no_losses(const char* model, const ExpertsConfig& config);
+
 /// The network of a layer: one for all tokens, or a mixture of experts.
 using FeedForwardNetwork = std::variant<FeedForward, Experts>;
 /// Throws: Error, as ExpertsConfig::check()

@@ -200,8 +200,6 @@ void LanguageOptions::check() const {
       need(!(attention_kind(kind).can & kHasState), "a state, which takes in every document; got " + kind);
     }
   }
-  require(!training.recompute_layers || !model.experts.has_losses(),
-          "--recompute-layers excludes the losses of routers; try --balance-loss 0 and --router-z-loss 0");
   training.check();
   if (from.empty()) model_config(data.vocabulary).check();  // whatever the vocabulary's size will be
 }
@@ -241,10 +239,7 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--rotary-base"}, "with --window-rotary-base and a window in all layers");
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
-  if (model.experts.experts == 0)
-    command.refuse({"--active-experts", "--router", "--normalized-router", "--shared-expert",
-                    "--balance-loss", "--router-z-loss"},
-                   "without --experts");
+  refuse_unused_experts(command, model.experts.experts > 0);
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   data.refuse_ignored(command);
   training.refuse_ignored(command);

@@ -193,6 +193,13 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
   }
 }
 
+void refuse_unused_experts(const Command& command, bool has_experts) {
+  if (!has_experts)
+    command.refuse({"--active-experts", "--router", "--normalized-router", "--shared-expert",
+                    "--balance-loss", "--router-z-loss"},
+                   "without --experts");
+}
+
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {
   if (!has_base)
     command.refuse({"--lora", "--lora-alpha", "--lora-targets"}, "without --from");

@@ -98,6 +98,8 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 
 /// Throws: Error naming a given option of adapters without effect
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters);
+/// Throws: Error naming a given option of experts without effect
+void refuse_unused_experts(const Command& command, bool has_experts);
 
 /// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range, or an unknown name
 void check_options(const FieldList& fields);

@@ -52,6 +52,10 @@ std::string costs_of(Module& model, const std::string& row, const std::function<
   return text + cost_line("backward", count_text(profile.flops(true)), "");
 }
 
+Index idle_of_layer(const ExpertsConfig& config, bool gated, Index matrix) {
+  return std::max<Index>(config.experts - config.active, 0) * (gated ? 3 : 2) * matrix;
+}
+
 Tensor zero_ids(Index length, Device device) { return Tensor::zeros({1, length}, DType::i32, device); }
 
 }  // namespace
@@ -74,8 +78,15 @@ std::string changes_text(const FieldList& fields, const FieldList& defaults) {
 }
 
 Index idle_parameters(const DecoderOnlyConfig& config) {
-  const Index of_expert = (config.gated ? 3 : 2) * config.hidden_width() * config.width;
-  return config.layers * std::max<Index>(config.experts.experts - config.experts.active, 0) * of_expert;
+  return config.layers * idle_of_layer(config.experts, config.gated, config.hidden_width() * config.width);
+}
+
+Index idle_parameters(const EncoderDecoderConfig& config) {
+  const auto idle = [](const TransformerLayerConfig& layer) {
+    const Index hidden = layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
+    return idle_of_layer(layer.experts, layer.gated, hidden * layer.width);
+  };
+  return config.encoder_layers * idle(config.layer) + config.decoder_layers * idle(config.decoder_layer());
 }
 
 std::string parameters_text(Module& model, Index idle) {

@@ -30,7 +30,7 @@ std::string costs_text(EncoderDecoder& model);
 
 /// The parameters of experts that a token does not pass.
 Index idle_parameters(const DecoderOnlyConfig& config);
-inline Index idle_parameters(const EncoderDecoderConfig&) { return 0; }
+Index idle_parameters(const EncoderDecoderConfig& config);
 
 /// The output of --summary for a model.
 template <class Model>

@@ -115,6 +115,7 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
   EncoderDecoderConfig config = model;
   config.source_vocabulary = source_vocabulary;
   config.target_vocabulary = target_vocabulary;
+  if (config.layer.experts.experts > 0) config.layer.feed_forward_bias = false;  // experts have none
   return config;
 }
 
@@ -176,6 +177,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
+  refuse_unused_experts(command, model.layer.experts.experts > 0);
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   training.refuse_ignored(command);
 }

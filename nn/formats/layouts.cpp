@@ -65,7 +65,8 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
     add_sublayer("cross_attention");
   }
   add_feed_forward(model, layer + "feed_forward",
-                   {C, config.feed_forward, config.activation, 0, config.feed_forward_bias, config.gated});
+                   {C, config.feed_forward, config.activation, 0, config.feed_forward_bias, config.gated},
+                   config.experts.experts);
   add_sublayer("feed_forward");
   if (config.norm_first) model.parameters[side + ".norm"] = norm;
 }

@@ -154,7 +154,7 @@ Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const Tensor states_btc =
       states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &routers : nullptr);
   const Tensor loss = head_loss(head_, states_btc, targets, {}, head);
-  return routers.losses.defined() ? loss + routers.losses * (1 / static_cast<double>(config_.layers)) : loss;
+  return with_router_losses(loss, routers, config_.layers);
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {
@@ -165,10 +165,7 @@ void DecoderOnly::visit(ParameterVisitor& visitor) {
 }
 
 void DecoderOnly::recompute_layers(bool recompute) {
-  if (recompute && config_.experts.has_losses())
-    throw Error("[decoder_only] activation checkpointing needs routers without losses; got balance_loss=" +
-                value_text(config_.experts.balance_loss) +
-                ", router_z_loss=" + value_text(config_.experts.z_loss) + "; try 0 for both");
+  if (recompute) require_no_losses("decoder_only", config_.experts);
   recomputes_layers_ = recompute;
 }
 

@@ -26,8 +26,9 @@ TokenInputConfig input_of(const EncoderConfig& config) {
 /// Zeroes the output projections, so that sublayers add nothing at first.
 void zero_outputs(Module& model) {
   for (auto& [name, parameter] : model.named_parameters()) {
-    for (const char* projection : {"attention.output.weight", "attention.output.bias",
-                                   "feed_forward.down.weight", "feed_forward.down.bias"}) {
+    for (const char* projection :
+         {"attention.output.weight", "attention.output.bias", "feed_forward.down.weight",
+          "feed_forward.down.bias", "feed_forward.shared.down.weight"}) {
       if (ends_with(name, projection)) parameter.value().copy_from(Tensor::zeros(parameter.value().shape()));
     }
   }
@@ -102,15 +103,19 @@ Tensor LayerStack::through_layers(const Tensor& embedded, const Tensor& memory,
   return output_scale_ == 1 ? states_btc : states_btc * output_scale_;
 }
 
-Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
+Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask, RouterRecord* routers) const {
   const ProfilePart whole("encoder");
-  return through_layers(input_(ids), {}, {mask});
+  TransformerLayerContext context{mask};
+  context.routers = routers;
+  return through_layers(input_(ids), {}, context);
 }
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
-                           std::vector<Tensor>* cross_weights) const {
+                           std::vector<Tensor>* cross_weights, RouterRecord* routers) const {
   const ProfilePart whole("decoder");
-  return through_layers(input_(ids), memory, {{}, memory_mask}, cross_weights);
+  TransformerLayerContext context{{}, memory_mask};
+  context.routers = routers;
+  return through_layers(input_(ids), memory, context, cross_weights);
 }
 
 Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
@@ -153,8 +158,18 @@ Tensor EncoderDecoder::operator()(const Tensor& source, const Tensor& source_mas
 Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
                             const Tensor& expected, const CrossEntropyOptions& options,
                             const HeadLossConfig& head) const {
-  const Tensor states_btc = decode(target, encode(source, source_mask), source_mask);
-  return head_loss(head_, states_btc, expected, options, head);
+  RouterRecord routers;
+  RouterRecord* const record = config_.layer.experts.has_losses() ? &routers : nullptr;
+  const Tensor memory_bsc = encoder_(source, source_mask, record),
+               states_btc = decoder_(target, memory_bsc, source_mask, nullptr, record);
+  const Tensor loss = head_loss(head_, states_btc, expected, options, head);
+  return with_router_losses(loss, routers, config_.encoder_layers + config_.decoder_layers);
+}
+
+void EncoderDecoder::recompute_layers(bool recompute) {
+  if (recompute) require_no_losses("encoder_decoder", config_.layer.experts);
+  encoder_.recompute_layers(recompute);
+  decoder_.recompute_layers(recompute);
 }
 
 void EncoderDecoder::visit(ParameterVisitor& visitor) {

@@ -49,7 +49,7 @@ class Encoder : public LayerStack {
  public:
   Encoder(const EncoderConfig& config, Generator& random)
       : LayerStack(config, random, TransformerSide::encoder) {}
-  Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
+  Tensor operator()(const Tensor& ids, const Tensor& mask = {}, RouterRecord* routers = nullptr) const;
 };
 
 /// Maps target ids and the encoder's states to the decoder's states.
@@ -61,7 +61,7 @@ class Decoder : public LayerStack {
       : LayerStack(config, random, TransformerSide::decoder) {}
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
-                    std::vector<Tensor>* cross_weights = nullptr) const;
+                    std::vector<Tensor>* cross_weights = nullptr, RouterRecord* routers = nullptr) const;
   /// The states of tokens that follow those in `state`, and appends them there. Never recorded.
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
   /// The state of empty sequences, one for every row of the memory.
@@ -80,7 +80,8 @@ class EncoderDecoder : public Module {
   /// Teacher forcing: the logits of every next target token.
   /// Shapes:  source i32 [B, S], source_mask bool [B, S], target i32 [B, T] -> [B, T, V]
   Tensor operator()(const Tensor& source, const Tensor& source_mask, const Tensor& target) const;
-  /// Mean cross-entropy, in nats, of the expected next tokens.
+  /// Mean cross-entropy, in nats, of the expected next tokens; in training with the losses of routers, each a
+  /// mean over the layers of both sides.
   /// Shapes:  expected i32 [B, T], the others as above -> []
   Tensor loss(const Tensor& source, const Tensor& source_mask, const Tensor& target, const Tensor& expected,
               const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
@@ -107,10 +108,8 @@ class EncoderDecoder : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
-  void recompute_layers(bool recompute) {
-    encoder_.recompute_layers(recompute);
-    decoder_.recompute_layers(recompute);
-  }
+  /// Throws:  Error as DecoderOnly's
+  void recompute_layers(bool recompute);
 
   void visit(ParameterVisitor& visitor) override;
   /// The configuration of the model.

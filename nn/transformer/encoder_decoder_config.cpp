@@ -20,6 +20,9 @@ void EncoderDecoderConfig::check() const {
     attention.add_positions(positions);
     attention.check();
   }
+  layer.experts.check();
+  require(layer.experts.experts == 0 || !layer.feed_forward_bias,
+          "experts have no biases; try feed_forward_bias=false");
   require(max_length > 1, format("max_length must be at least 2; got {}", max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,
           format("tied embeddings need one vocabulary; got source={}, target={}; try a shared vocabulary",
@@ -45,6 +48,7 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("gated", gated);
   field("attention_bias", attention.bias);
   field("feed_forward_bias", feed_forward_bias);
+  experts.describe(field);
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
   const auto rate = [&](const char* name, std::optional<double>& member) {
     field(name,

@@ -16,10 +16,10 @@ TransformerLayer::TransformerLayer(const TransformerLayerConfig& config, Generat
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(
           side == TransformerSide::encoder ? nullptr : make_attention(config.attention_config(true), random)),
-      feed_forward_(
+      feed_forward_(make_feed_forward(
           {config.width, config.feed_forward, config.activation,
            config.feed_forward_dropout.value_or(config.dropout), config.feed_forward_bias, config.gated},
-          random),
+          config.experts, random)),
       self_attention_norm_(config.norm_config()),
       cross_attention_norm_(config.norm_config()),
       feed_forward_norm_(config.norm_config()),
@@ -47,7 +47,8 @@ void TransformerLayer::operator()(ResidualStream& stream, const Tensor& memory,
   if (cross_attention_)
     residual("cross_attention", stream, norm_place_, cross_attention_norm_, dropout_,
              [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
-  residual("feed_forward", stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
+  residual("feed_forward", stream, norm_place_, feed_forward_norm_, dropout_,
+           [&](const Tensor& h) { return through(feed_forward_, h, context.routers); });
 }
 
 RotaryAngles TransformerLayer::angles(const Tensor& x, const TransformerLayerContext& context) const {
@@ -63,7 +64,7 @@ void TransformerLayer::visit(ParameterVisitor& visitor) {
     visitor.child("cross_attention", *cross_attention_);
     visitor.child("cross_attention_norm", cross_attention_norm_);
   }
-  visitor.child("feed_forward", feed_forward_);
+  std::visit([&](Module& network) { visitor.child("feed_forward", network); }, feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("dropout", dropout_);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/experts.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/transformer/residual.h>
 
@@ -15,6 +15,7 @@ struct TransformerLayerConfig {
   Unary activation = Unary::relu;                ///< of the feed-forward networks
   bool gated = false;                            ///< feed-forward networks are gated
   bool feed_forward_bias = true;                 ///< of both their projections
+  ExpertsConfig experts = {};                    ///< of the feed-forward networks, of F each
   double dropout = 0;                            ///< on attention weights, activations and sublayers' outputs
   std::optional<double> attention_dropout = {};  ///< on attention weights instead
   std::optional<double> feed_forward_dropout = {};  ///< on activations instead
@@ -38,6 +39,7 @@ struct TransformerLayerContext {
   KvCache* cross_cache = nullptr;   ///< keys and values of the memory, filled by the first call
   Tensor* cross_weights = nullptr;  ///< receives the weights [B, H, T, S] of the attention to the memory
   RotaryAngles angles = {};         ///< for self-attention, shared by a stack of layers; see AttentionContext
+  RouterRecord* routers = nullptr;  ///< routers of experts add to it
 };
 
 /// Which side of an EncoderDecoder a layer belongs to.
@@ -67,7 +69,7 @@ class TransformerLayer : public Module {
  private:
   NormPlace norm_place_;
   std::unique_ptr<Attention> self_attention_, cross_attention_;  // the second in decoders alone
-  FeedForward feed_forward_;
+  FeedForwardNetwork feed_forward_;
   Norm self_attention_norm_, cross_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
 };

@@ -61,8 +61,10 @@ std::string text_of(DecoderOnlyConfig config) {
 struct Traits {
   std::string parameters;
   Tensor states;
+  double router_losses = 0;
   bool operator==(const Traits& other) const {
-    return parameters == other.parameters && same_bits(states, other.states);
+    return parameters == other.parameters && same_bits(states, other.states) &&
+           router_losses == other.router_losses;
   }
 };
 
@@ -78,8 +80,11 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   std::vector<std::int32_t> ids;
   for (Index i = 0; i < 2 * kPairTokens; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 13));
   Tape tape;  // as in training, where dropout acts
-  const Tensor logits = model(ids_of(ids, {2, kPairTokens}), config.prefix ? ids_of({4, 6}, {2}) : Tensor());
-  at->second.states = logits.detach();
+  RouterRecord routers;
+  const Tensor prefix = config.prefix ? ids_of({4, 6}, {2}) : Tensor(),
+               states = model.states(ids_of(ids, {2, kPairTokens}), prefix, {}, &routers);
+  at->second.states = model.logits(states).detach();
+  if (routers.losses.defined()) at->second.router_losses = routers.losses.item();
   return at->second;
 }
 

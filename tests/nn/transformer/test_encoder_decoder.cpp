@@ -71,6 +71,19 @@ TEST_CASE("gradients of the loss agree with differences, for each norm, position
   }
 }
 
+TEST_CASE("the loss has the mean of both sides' router losses, in training only") {
+  EncoderDecoderConfig config = small_config();
+  config.layer.experts.experts = 2;  // both of them for each token, so that the choice has no jumps
+  config.layer.experts.balance_loss = 0.3, config.layer.experts.z_loss = 0.2;
+  config.layer.feed_forward_bias = false;
+  EncoderDecoder model = model_of(config);
+  const auto loss = [&] { return model.loss(source(), source_mask(), target(), labels(), {-1, 0.1}); };
+  check_gradients("encoder_decoder experts", gradcheck_module(model, {}, loss, sampled(10)));
+  const double trained = loss().item();
+  model.eval();
+  CHECK(trained > loss().item() + 0.3);  // a balance loss of equal shares is its weight
+}
+
 TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of the kind asked for") {
   EncoderDecoderConfig config = small_config();
   config.zero_init = true;

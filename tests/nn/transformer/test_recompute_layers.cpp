@@ -100,6 +100,11 @@ TEST_CASE("losses of routers, which are not in the output of a layer, are refuse
   Generator random(test_seed(1));
   DecoderOnly model(config, random);
   model.recompute_layers(false);
+  EncoderDecoderConfig translation = translation_config(true);
+  translation.layer.experts = config.experts, translation.layer.feed_forward_bias = false;
+  EncoderDecoder translator(translation, random);
+  CHECK(message_of<Error>([&] { translator.recompute_layers(true); }).find("[encoder_decoder] activation") ==
+        0);
   CHECK(message_of<Error>([&] { model.recompute_layers(true); }) ==
         "[decoder_only] activation checkpointing needs routers without losses; got balance_loss=0.01, "
         "router_z_loss=0; try 0 for both");
