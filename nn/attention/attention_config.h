@@ -51,18 +51,17 @@ struct AttentionConfig : AttentionPieces::Fields {
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of all projections; mla has none
   std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
-  bool cross = false;           ///< cross-attention: no rotary positions, the memory projected separately
-  bool rotary = false;          ///< rotary positions (RoPE) on queries and keys, unless `cross`
-  RotaryConfig rotations = {};  ///< base, scaling and layout of the rotary positions
-  bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
-  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
-  bool norm = true;             ///< mla has RMS norms on the latents
-  double score_scale = 0;       ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
-  bool shared_keys = false;     ///< uses only the keys and values in AttentionContext::shared
-  double lambda_initial = 0.8;  ///< initial lambda of differential attention
-  /// The norms of differential attention's heads: whether they have a gain, and their epsilon.
-  bool head_norm_gain = true;
-  double head_norm_epsilon = 1e-5;
+  bool cross = false;               ///< cross-attention: no rotary positions, the memory projected separately
+  bool rotary = false;              ///< rotary positions (RoPE) on queries and keys, unless `cross`
+  RotaryConfig rotations = {};      ///< base, scaling and layout of the rotary positions
+  bool packed = true;               ///< mha without `cross` has one matrix for queries, keys and values
+  bool sequence_first = false;      ///< inputs and output are [T, B, C]; masks and weights stay as they are
+  bool norm = true;                 ///< mla has RMS norms on the latents
+  double score_scale = 0;           ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
+  bool shared_keys = false;         ///< uses only the keys and values in AttentionContext::shared
+  double lambda_initial = 0.8;      ///< initial lambda of differential attention
+  bool head_norm_gain = true;       ///< a gain in the norms of differential attention's heads
+  double head_norm_epsilon = 1e-5;  ///< their epsilon
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< values of the fields that the kind's row of the table adds
 
