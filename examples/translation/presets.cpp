@@ -29,9 +29,9 @@ const std::vector<Preset>& translation_presets() {
        "up to 200,000 pairs: 3 layers per side, 4 heads, width 128, dropout 0.05, Muon; as many steps as 10 "
        "minutes allow",
        {kRecipe, kPairs, R"({
-         "width": 128, "feed_forward": 512, "dropout": 0.05,
+         "width": 128, "feed_forward": 512, "dropout": 0.05, "label_smoothing": 0.2,
          "time_budget": 10, "steps": 3000, "validate_every": 500})"},
-       {{12000, R"({"dropout": 0.25, "vocabulary": 2000})"}}},
+       {{12000, R"({"dropout": 0.2, "vocabulary": 2000})"}}},
       // See tests/bench/LOG.md for what was tried.
       {"translation-small",
        "up to 200,000 pairs: 3 layers per side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
@@ -39,7 +39,7 @@ const std::vector<Preset>& translation_presets() {
        {kRecipe, kPairs, R"({
          "width": 192, "feed_forward": 768, "dropout": 0.1,
          "time_budget": 30, "steps": 4300, "validate_every": 1000})"},
-       {{12000, R"({"dropout": 0.3, "vocabulary": 2000})"}}},
+       {{12000, R"({"dropout": 0.25, "label_smoothing": 0.2, "vocabulary": 2000})"}}},
       {"translation-marian",
        "the built-in corpus with a model that `export` writes for transformers: 2 layers per side, 4 heads, "
        "width "
