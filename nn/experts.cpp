@@ -33,10 +33,12 @@ void ExpertsConfig::describe(const FieldVisitor& field) {
   field("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
 }
 
-void ExpertsConfig::check() const {
+void ExpertsConfig::check(bool has_biases) const {
   if (experts > 0 && active > experts)
     throw Error(format("[experts] active_experts must be at most experts; got active_experts={}, experts={}",
                        active, experts));
+  if (experts > 0 && has_biases)
+    throw Error("[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
 }
 
 Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random)
@@ -46,9 +48,7 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
       up_(Tensor::empty({config.experts * expert_.hidden * (expert.gated ? 2 : 1), expert.width})),
       down_(Tensor::empty({config.experts * expert.width, expert_.hidden})),
       dropout_({expert.dropout}, random) {
-  config.check();
-  if (expert.bias)
-    throw Error("[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
+  config.check(expert.bias);
   torch_linear_default(up_, expert.width, random);
   torch_linear_default(down_, expert_.hidden, random);
   if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);

@@ -22,8 +22,8 @@ struct ExpertsConfig {
   double z_loss = 0;                            ///< the weight of the loss that keeps logits small
 
   void describe(const FieldVisitor& field);
-  /// Throws: Error
-  void check() const;
+  /// Throws: Error; experts have no biases
+  void check(bool has_biases) const;
   /// True if the router has losses of its own.
   bool has_losses() const { return experts > 0 && (balance_loss > 0 || z_loss > 0); }
 };

@@ -89,8 +89,7 @@ void DecoderOnlyConfig::check() const {
   require(static_cast<Index>(windows.size()) <= layers,
           format("windows must have at most one letter per layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
-  experts.check();
-  require(experts.experts == 0 || !feed_forward_bias, "experts have no biases; try feed_forward_bias=false");
+  experts.check(feed_forward_bias);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters) *
                        static_cast<Index>(position_pattern.size() + 1);

@@ -20,9 +20,7 @@ void EncoderDecoderConfig::check() const {
     attention.add_positions(positions);
     attention.check();
   }
-  layer.experts.check();
-  require(layer.experts.experts == 0 || !layer.feed_forward_bias,
-          "experts have no biases; try feed_forward_bias=false");
+  layer.experts.check(layer.feed_forward_bias);
   require(max_length > 1, format("max_length must be at least 2; got {}", max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,
           format("tied embeddings need one vocabulary; got source={}, target={}; try a shared vocabulary",
