@@ -31,19 +31,36 @@ void ExpertsConfig::describe(const FieldVisitor& field) {
   field("balance_loss", balance_loss, "weight of the loss that gives all experts as many tokens",
         kNotNegative);
   field("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
+  field(
+      "balance", named(balance),
+      "loss, or bias (of each expert in the choice alone, in training by balance_loss): it gives all experts "
+      "as many tokens");
+  field("expert_width", width, "hidden width of an expert; 0 for feed_forward", kSize);
+  field("router_scale", scale, "factor of the weights of a token's experts", kPositive);
+  field("expert_groups", groups, "equal parts of the experts, in a few of which each token chooses",
+        kPositiveSize);
+  field("active_groups", active_groups, "the most parts in which a token chooses", kPositiveSize);
 }
 
 void ExpertsConfig::check(bool has_biases) const {
   if (experts > 0 && active > experts)
     throw Error(format("[experts] active_experts must be at most experts; got active_experts={}, experts={}",
                        active, experts));
+  const Index in_group = experts / groups;
+  if (experts > 0 && (in_group * groups != experts || active_groups > groups ||
+                      active_groups * in_group < active || (router == RouterScores::sigmoid && in_group < 2)))
+    throw Error(
+        format("[experts] expert_groups must divide experts into active_groups of them or more, with "
+               "active_experts in those (two in each with router=sigmoid); got experts={}, expert_groups={}, "
+               "active_groups={}, active_experts={}",
+               experts, groups, active_groups, active));
   if (experts > 0 && has_biases)
     throw Error("[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
 }
 
 Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random)
     : config_(config),
-      expert_(with_hidden(expert, expert.hidden_width())),
+      expert_(with_hidden(expert, config.width > 0 ? config.width : expert.hidden_width())),
       router_(without_bias(expert.width, config.experts), random),
       up_(Tensor::empty({config.experts * expert_.hidden * (expert.gated ? 2 : 1), expert.width})),
       down_(Tensor::empty({config.experts * expert.width, expert_.hidden})),
@@ -52,13 +69,20 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
   torch_linear_default(up_, expert.width, random);
   torch_linear_default(down_, expert_.hidden, random);
   if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);
+  if (config.balance != RouterBalance::bias) return;
+  choice_bias_ = Parameter(Tensor::zeros({config.experts}));
+  if (config.balance_loss == 0) choice_bias_.set_trainable(false);
 }
 
 Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
   const Index E = config_.experts, C = expert_.width;
   const Tensor x_nc = reshape(x, {-1, C}), logits_ne = cast(router_(x_nc), wide(x.dtype()));
   const Tensor scores_ne = config_.router == RouterScores::softmax ? softmax(logits_ne) : sigmoid(logits_ne);
-  const ExpertChoice choice = choose_experts(scores_ne, config_.active);
+  const bool has_bias = choice_bias_.defined();
+  const Tensor biased_ne = has_bias ? scores_ne.detach() + choice_bias_.value().detach() : scores_ne;
+  const ExpertChoice choice =
+      choose_experts(biased_ne, config_.active,
+                     {config_.groups, config_.active_groups, config_.router == RouterScores::sigmoid});
 
   const Tensor rows_mc = embedding(x_nc, choice.tokens);
   const Tensor up_mf = expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts);
@@ -68,6 +92,7 @@ Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
 
   Tensor weights_nk1 = embedding(reshape(scores_ne, {-1, 1}), choice.places);
   if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
+  if (config_.scale != 1) weights_nk1 = weights_nk1 * config_.scale;
   Tensor y_nc = sum(embedding(y_mc, choice.rows) * cast(weights_nk1, x.dtype()), {1});
   if (shared_) y_nc = y_nc + (*shared_)(x_nc);
 
@@ -78,7 +103,13 @@ Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
       record->losses = record->losses.defined() ? record->losses + weight * loss : weight * loss;
     };
     const Tensor shares_ne = scores_ne / sum(scores_ne, {1}, true);
-    add_loss(config_.balance_loss * static_cast<double>(E), sum(choice.shares * mean(shares_ne, {0})));
+    const auto count = static_cast<double>(E);
+    if (has_bias) {
+      const Tensor bias = cast(choice_bias_, scores_ne.dtype());
+      add_loss(config_.balance_loss, sum((bias - bias.detach()) * (choice.shares * count - 1)));
+    } else {
+      add_loss(config_.balance_loss * count, sum(choice.shares * mean(shares_ne, {0})));
+    }
     const Tensor log_sums_n = mean(logits_ne - log_softmax(logits_ne), {1});
     add_loss(config_.z_loss, mean(log_sums_n * log_sums_n));
   }
@@ -96,11 +127,13 @@ void Experts::visit(ParameterVisitor& visitor) {
   matrices("down.weight", down_, expert_.width);
   visitor.child("dropout", dropout_);
   if (shared_) visitor.child("shared", *shared_);
+  if (choice_bias_.defined()) visitor.parameter("choice_bias", choice_bias_);
   visitor.training_mode(training_);
 }
 
-Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers, Index layers) {
-  return routers.losses.defined() ? loss + routers.losses * (1 / static_cast<double>(layers)) : loss;
+Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers) {
+  if (!routers.losses.defined()) return loss;
+  return loss + routers.losses * (1 / static_cast<double>(routers.shares.size()));
 }
 
 void require_no_losses(const char* model, const ExpertsConfig& config) {

@@ -11,6 +11,11 @@ enum class RouterScores { softmax, sigmoid };
 template <>
 inline constexpr EnumNames kNames<RouterScores>{"[experts] router", {"softmax", "sigmoid"}};
 
+/// The way to give all experts as many tokens: a loss of the router, or a bias of each expert in the choice.
+enum class RouterBalance { loss, bias };
+template <>
+inline constexpr EnumNames kNames<RouterBalance>{"[experts] balance", {"loss", "bias"}};
+
 /// Configuration of the choice among the experts of a feed-forward network.
 struct ExpertsConfig {
   Index experts = 0;                            ///< E; 0 for one network that all tokens pass
@@ -20,6 +25,11 @@ struct ExpertsConfig {
   Index shared = 0;                             ///< hidden width of a network that all tokens pass as well
   double balance_loss = 0.01;                   ///< the weight of the loss that balances the load
   double z_loss = 0;                            ///< the weight of the loss that keeps logits small
+  RouterBalance balance =
+      RouterBalance::loss;              ///< the router's loss, or a bias whose gradient has its weight
+  Index width = 0;                      ///< F, hidden width of an expert; 0 for the layers' own
+  double scale = 1;                     ///< of the weights
+  Index groups = 1, active_groups = 1;  ///< parts of the experts, and the most that a token chooses in
 
   void describe(const FieldVisitor& field);
   /// Throws: Error; experts have no biases
@@ -37,14 +47,19 @@ struct RouterRecord {
 /// A mixture of experts: feed-forward networks of which each token passes the K with the largest scores. No
 /// token is dropped, however many choose the same expert.
 /// Math:    s = softmax(router(x)) or sigmoid(router(x)); y = sum over the K largest of w_e expert_e(x), with
-///          w = s, or normalized s / (sum of the K), and with a shared network + shared(x)
+///          w = scale s, or normalized scale s / (sum of the K), and with a shared network + shared(x);
+///          groups: the K are in the groups with the largest s, or with sigmoid the largest sums of two s
 ///          losses, means over tokens: balance_loss E sum_e share_e p_e, of the share of choices and the mean
 ///          of s (of s / sum s); z_loss (log sum_e exp router(x)_e)^2
-/// Shapes:  x [..., C] -> y [..., C]; router.weight [E, C], up [E F, C], or gated [2 E F, C], down [E C, F]
-/// Initial: as FeedForward's
+///          balance=bias: the K largest of s + bias, whose gradient is balance_loss (E share - 1), of a loss
+///          that is 0; an optimizer that divides by its size moves it by a rate, as the source does
+/// Shapes:  x [..., C] -> y [..., C]; router.weight [E, C], up [E F, C], or gated [2 E F, C], down [E C, F],
+///          choice_bias [E]
+/// Initial: as FeedForward's; biases 0
 /// Units:   the router's logits and scores are f32 next to bf16
 /// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
-///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066
+///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066;
+///          bias: Wang et al. 2024, arXiv:2408.15664; groups: DeepSeek-AI 2024, arXiv:2412.19437, 2.1.2
 class Experts : public Module {
  public:
   Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random);
@@ -56,14 +71,14 @@ class Experts : public Module {
   ExpertsConfig config_;
   FeedForwardConfig expert_;
   Linear router_;
-  Parameter up_, down_;
+  Parameter up_, down_, choice_bias_;
   Dropout dropout_;
   std::optional<FeedForward> shared_;
   bool training_ = true;
 };
 
-/// A model's loss with the mean over its layers of the routers' losses, if there are any.
-Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers, Index layers);
+/// A model's loss with the mean of its routers' losses, if there are any.
+Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers);
 /// Throws: Error if routers have losses, which the output of a checkpointed layer lacks
 void require_no_losses(const char* model, const ExpertsConfig& config);
 

@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/tape/tape.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace tapeformer {
@@ -67,12 +68,18 @@ Tensor outer_by_expert(const Tensor& a, const Tensor& b, const Tensor& starts) {
 
 }  // namespace
 
-ExpertChoice choose_experts(const Tensor& scores, Index active) {
+ExpertChoice choose_experts(const Tensor& scores, Index active, const ExpertGroups& groups) {
   require(scores.rank() == 2 && active >= 1 && active <= scores.size(1), "choose_experts",
           "scores must be [N, E], of which 1 to E are chosen", {{"scores", scores}, {"active", active}});
+  const Index in_group = scores.size(1) / std::max<Index>(groups.all, 1);
+  require(groups.active >= 1 && groups.active <= groups.all && in_group * groups.all == scores.size(1) &&
+              in_group >= (groups.sums_two ? 2 : 1) && groups.active * in_group >= active,
+          "choose_experts", "groups must divide the experts, and those of a token must have enough",
+          {{"scores", scores}, {"active", active}, {"groups", groups.all}, {"active_groups", groups.active}});
   require(scores.elements() <= std::numeric_limits<std::int32_t>::max(), "choose_experts",
           "places must fit in 32 bits", {{"scores", scores}}, "fewer tokens in a batch");
-  const kernels::ExpertSizes sizes{scores.size(0), scores.size(1), active};
+  const kernels::ExpertSizes sizes{scores.size(0), scores.size(1), active,
+                                   groups.all,     groups.active,  groups.sums_two};
   const auto integers = [&](const Shape& shape) { return Tensor::empty(shape, DType::i32, scores.device()); };
   const ExpertChoice choice{integers({sizes.tokens, active}), integers({sizes.tokens, active}),
                             integers({sizes.choices()}), integers({sizes.experts + 1}),

@@ -14,10 +14,18 @@ struct ExpertChoice {
   Tensor shares;  ///< [E], in the wide type: each expert's share of all choices
 };
 
-/// The `active` experts with the largest scores of each token, the first of equal ones. Not recorded.
+/// Equal groups of experts, in a few of which a token chooses.
+struct ExpertGroups {
+  Index all = 1, active = 1;  ///< their number, and the most that a token chooses in
+  bool sums_two = false;      ///< a group has the sum of its two largest scores, else the largest one
+};
+
+/// The `active` experts with the largest scores of each token, in the groups with the largest scores, the
+/// first of equal ones. Not recorded.
 /// Shapes:  scores [N, E]; K = active
-/// Throws:  ShapeError unless scores are a matrix and 1 <= active <= E
-ExpertChoice choose_experts(const Tensor& scores, Index active);
+/// Throws:  ShapeError unless scores are a matrix, groups divide E, and those of a token have K experts
+/// Source:  groups: DeepSeek-AI 2024, arXiv:2405.04434, section 2.2.2
+ExpertChoice choose_experts(const Tensor& scores, Index active, const ExpertGroups& groups = {});
 
 /// A product of each row with the matrix of its expert: that of a mixture, in as much work as its rows need.
 /// Math:    y[i] = weight[e] x[i] for the rows i of expert e

@@ -240,6 +240,7 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   refuse_unused_experts(command, model.experts.experts > 0);
+  if (model.experts.experts == 0) command.refuse({"--experts-from"}, "without --experts");
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   data.refuse_ignored(command);
   training.refuse_ignored(command);

@@ -194,10 +194,11 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 }
 
 void refuse_unused_experts(const Command& command, bool has_experts) {
-  if (!has_experts)
-    command.refuse({"--active-experts", "--router", "--normalized-router", "--shared-expert",
-                    "--balance-loss", "--router-z-loss"},
-                   "without --experts");
+  ExpertsConfig config;
+  if (has_experts) return;
+  for (const ConfigField& field : fields_of(config))
+    if (field.name != std::string("experts"))
+      command.refuse({flag_of(field.name).c_str()}, "without --experts");
 }
 
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {

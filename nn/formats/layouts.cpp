@@ -1,3 +1,4 @@
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/formats/layouts.h>
 
 namespace tapeformer {
@@ -7,9 +8,27 @@ Layout norm_layout(const NormConfig& norm) {
   return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias};
 }
 
+/// Adds the projections of latent attention.
+void add_latent_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
+  const Index H = config.heads, D = config.key_width, E = config.value_width, L = config.latent_width,
+              R = config.rotary_width, C = config.width, inputs = or_else(config.query_latent_width, C);
+  const auto add = [&](const char* part, const RowBlock& block, Index columns) {
+    if (block.rows > 0) model.parameters[name + "." + part] = {{block}, columns, true};
+  };
+  const auto add_norm = [&](const char* part, Index width) {
+    if (config.norm && width > 0) model.parameters[name + "." + part] = {{{width}}};
+  };
+  add("query_down", {config.query_latent_width}, C), add_norm("query_norm", config.query_latent_width);
+  add("query_up", {H * D, H, 0, false}, inputs), add("query_rotary", {H * R, H}, inputs);
+  add("key_value_down", {L, 1, 0, false}, C), add("key_rotary", {R, 1}, C), add_norm("key_value_norm", L);
+  add("key_up", {H * D, H, 0, false}, L), add("value_up", {H * E, H, 0, false}, L);
+  add("output", {config.output_width}, H * E);
+}
+
 /// Adds the projections to queries, keys and values, and to the output.
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
+  if (attention.kind == "mla") return add_latent_attention(model, name, attention);
   const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
               E = attention.value_width;
   const RowBlock query{H * D, H}, key{G * D, G}, value{G * E};
@@ -29,17 +48,30 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
 }
 
-/// Adds a feed-forward network.
+/// Adds a feed-forward network, or in some layers experts.
 void add_feed_forward(Layouts& model, const std::string& name, const FeedForwardConfig& config,
-                      Index experts = 0) {
-  const Index C = config.width, F = config.hidden_width();
-  const auto blocks = [count = static_cast<std::size_t>(std::max<Index>(experts, 1))](std::size_t of_each,
-                                                                                      Index rows) {
-    return std::vector<RowBlock>(count * of_each, RowBlock{rows});
+                      const ExpertsConfig& experts, const std::function<bool(Index)>& has_experts = {}) {
+  const Index C = config.width, E = experts.experts;
+  const auto add = [&](const std::string& network, Index hidden, Index count) {
+    const auto blocks = [count](std::size_t of_each, Index rows) {
+      return std::vector<RowBlock>(static_cast<std::size_t>(count) * of_each, RowBlock{rows});
+    };
+    const Layout up{blocks(config.gated ? 2 : 1, hidden), C, true, config.bias},
+        down{blocks(1, C), hidden, true, config.bias};
+    for (const auto& [part, layout] : {std::pair(".up", up), std::pair(".down", down)}) {
+      const auto [at, is_new] = model.parameters.emplace(network + part, layout);
+      if (is_new && E > 0) at->second.in_layer = has_experts;
+      if (!is_new) at->second.others = {layout};
+    }
   };
-  model.parameters[name + ".up"] = {blocks(config.gated ? 2 : 1, F), C, true, config.bias};
-  model.parameters[name + ".down"] = {blocks(1, C), F, true, config.bias};
-  if (experts > 0) model.parameters[name + ".router"] = {{{experts}}, C, true};
+  if (E > 0) {
+    add(name, or_else(experts.width, config.hidden_width()), E);
+    model.parameters[name + ".router"] = {{{E}}, C, true, false, has_experts};
+    if (experts.balance == RouterBalance::bias)
+      model.parameters[name + ".choice_bias"] = {{{E}}, 0, false, false, has_experts};
+    if (experts.shared > 0) add(name + ".shared", experts.shared, 1);
+  }
+  if (E == 0 || has_experts) add(name, config.hidden_width(), 1);
 }
 
 /// Adds an encoder or a decoder, whose layers have these norms.
@@ -66,18 +98,29 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
   }
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.feed_forward, config.activation, 0, config.feed_forward_bias, config.gated},
-                   config.experts.experts);
+                   config.experts);
   add_sublayer("feed_forward");
   if (config.norm_first) model.parameters[side + ".norm"] = norm;
 }
 
 }  // namespace
 
+const Layout* Layouts::find(const std::string& name, Index layer) const {
+  const auto found = parameters.find(name);
+  if (found == parameters.end()) return nullptr;
+  const Layout& layout = found->second;
+  if (!layout.in_layer || layout.in_layer(layer)) return &layout;
+  return layout.others.empty() ? nullptr : &layout.others[0];
+}
+
 Layouts layouts_of(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
   const Index C = config.width, D = attention.key_width;
   const Layout norm = norm_layout(config.norm_config());
   const std::string layer = "layers.*.";
+  std::function<bool(Index)> has_experts;
+  if (config.experts_from > 0)
+    has_experts = [from = config.experts_from](Index layer_number) { return layer_number >= from; };
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
   auto& all = model.parameters;
   if (config.norm_gain) {
@@ -89,9 +132,10 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
   add_attention(model, layer + "attention", config.attention_config());
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
-                   config.experts.experts);
+                   config.experts, has_experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
-  if (config.positions == PositionKind::rotary) model.rotary = config.attention.rotations.layout;
+  if (config.positions == PositionKind::rotary || attention.rotary_width > 0)
+    model.rotary = config.attention.rotations.layout;
   if (config.tie_head)
     model.ties.emplace_back("head", "embedding");
   else

@@ -3,6 +3,7 @@
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/encoder_decoder_config.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ struct RowBlock {
   Index rows;       ///< of all heads
   Index heads = 0;  ///< H, or 0
   Index pairs = 0;  ///< of heads of differential attention; elsewhere the second ones follow all first ones
+  bool rotates = true;  ///< rotary positions give the rows of a head an order, if it has heads
 };
 
 /// The rows and columns of one of our parameters; a gain has no columns.
@@ -24,6 +26,8 @@ struct Layout {
   Index columns = 0;             ///< of each row; 0 for a vector
   bool is_linear = false;        ///< the weight of a linear map, which some families store transposed
   bool bias = false;             ///< a linear map has a bias
+  std::function<bool(Index layer)> in_layer = {};  ///< true for the layers that have it; empty for all
+  std::vector<Layout> others = {};                 ///< the layout in the other layers, if they have one
 };
 
 /// The parameters of a model, by names without ".weight" and ".bias".
@@ -33,6 +37,9 @@ struct Layouts {
   std::vector<std::pair<std::string, std::string>> ties;  ///< a name, and the parameter it is tied to
   bool shares_embeddings = false;                         ///< between an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, if any
+
+  /// The layout of a parameter in a layer; nullptr if it has none of this name.
+  const Layout* find(const std::string& name, Index layer) const;
 };
 /// The layouts of a language model.
 Layouts layouts_of(const DecoderOnlyConfig& config);

@@ -108,7 +108,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
     std::map<std::string, Parameter> parameters;
     for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
     for (const ForeignParameter& map : maps.list) {
-      const Tensor value = parameters.at(map.name).value();
+      const Tensor value = rows_of(map, parameters);
       Index from = 0;
       bool is_adapted = false;
       TensorList rows;
@@ -130,7 +130,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
         }
         rows.push_back(whole);
       }
-      if (is_adapted) value.copy_from(rows.size() == 1 ? rows[0] : concat(rows, 0));
+      if (is_adapted) set_rows(map, parameters, rows);
     }
     if (!unused.empty())
       throw CheckpointError("has " + *unused.begin() + ", which the model has no place for");
@@ -148,6 +148,12 @@ void save_peft(const std::string& folder, DecoderOnly& model, const std::string&
   for (const ForeignParameter& map : maps.list) {
     const std::string layer = without_end(map.name) + ".";
     const auto b = adapters.find(layer + kAdapterB);
+    const bool has_second = adapters.count(without_end(map.second) + "." + kAdapterB) > 0;
+    if (!map.second.empty() && (has_second || b != adapters.end()))
+      throw CheckpointError(
+          format("{} and {} are one layer in PEFT's format; try to leave them out, or to "
+                 "export the whole model",
+                 without_end(map.name), without_end(map.second)));
     if (b == adapters.end()) continue;
     const TensorList rows = rows_of_parts(*maps.names, maps.layouts, map, b->second);
     for (std::size_t i = 0; i < rows.size(); ++i) {

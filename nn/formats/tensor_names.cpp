@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace tapeformer {
@@ -30,15 +31,21 @@ std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs,
 
 /// True for the whole name of a weight, a bias or another parameter.
 bool is_whole_name(const std::string& ours) {
-  return ends_with(ours, ".weight") || ends_with(ours, ".bias") || ends_with(ours, ".lambda_vectors");
+  for (const char* const end : {".weight", ".bias", ".lambda_vectors", ".choice_bias"})
+    if (ends_with(ours, end)) return true;
+  return false;
 }
 
 /// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
 /// single one. Without an end the names are whole.
-ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
-                                   const char* end, Index layer) {
+ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, Layout layout,
+                                   const Layout* second, const char* end, Index layer) {
   const bool is_bias = end == std::string(".bias");
   ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
+  if (second != nullptr) {
+    parameter.second = in_layer(name.second, layer) + end;
+    layout.blocks.insert(layout.blocks.end(), second->blocks.begin(), second->blocks.end());
+  }
   std::size_t block = 0;
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
   for (const std::string& theirs : all) {
@@ -52,7 +59,7 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
       rows += part.blocks.back().rows;
     } while (++block < layout.blocks.size() && is_last);
     const RowBlock& first = part.blocks[0];
-    if (names.has(kByHead) && first.heads > 0) part.outer = first.heads, part.inner = 3;
+    if ((names.has(kByHead) || second != nullptr) && first.heads > 0) part.heads = first.heads;
     if (first.pairs > 0) part.outer = 2, part.inner = first.pairs;
     const Index columns = layout.columns;
     part.is_row = (is_bias || columns == 0) && (ends_with(name.ours, ".bias") || names.has(kRows));
@@ -80,6 +87,27 @@ Tensor regrouped(const Tensor& rows, Index outer, Index inner) {
   return reshape(permute(apart, {1, 0, 2}), rows.shape());
 }
 
+/// The rows of each head in turn as one block after the other, or the other way round.
+Tensor by_block(const ForeignPart& part, const Tensor& rows) {
+  const Tensor heads = reshape(rows, {part.heads, rows.size(0) / part.heads, -1});
+  TensorList blocks;
+  Index from = 0;
+  for (const RowBlock& block : part.blocks) {
+    const Index of_head = block.rows / part.heads;
+    blocks.push_back(reshape(slice(heads, 1, from, of_head), {block.rows, -1}));
+    from += of_head;
+  }
+  return reshape(concat(blocks, 0), rows.shape());
+}
+Tensor by_head(const ForeignPart& part, const TensorList& blocks) {
+  TensorList heads;
+  for (const Tensor& block : blocks)
+    heads.push_back(reshape(block, {part.heads, block.size(0) / part.heads, -1}));
+  const Tensor all = concat(heads, 1);
+  const Index rows = all.size(0) * all.size(1);
+  return reshape(all, blocks[0].rank() > 1 ? Shape{rows, all.size(2)} : Shape{rows});
+}
+
 }  // namespace
 
 std::string TensorNames::weight(const std::string& ours) const {
@@ -101,13 +129,16 @@ bool TensorNames::is_constant(const std::string& name) const {
 
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model) {
   std::vector<ForeignParameter> parameters;
+  std::set<std::string> named;
   const auto add = [&](const TensorName& name, Index layer) {
-    const auto found = model.parameters.find(name.ours);
-    if (found == model.parameters.end()) return;
-    if (name.blocks > 0 && name.blocks != found->second.blocks.size()) return;
-    const Layout& layout = found->second;
+    const Layout* const found = model.find(name.ours, layer);
+    if (found == nullptr || (name.blocks > 0 && name.blocks != found->blocks.size())) return;
+    if (!name.needs.empty() && model.find(name.needs, layer) == nullptr) return;
+    if (!named.insert(in_layer(name.ours, layer)).second) return;
+    const Layout& layout = *found;
     const auto add_tensor = [&](const char* end) {
-      parameters.push_back(foreign_parameter(names, name, layout, end, layer));
+      parameters.push_back(
+          foreign_parameter(names, name, layout, model.find(name.second, layer), end, layer));
     };
     if (is_whole_name(name.ours)) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;
@@ -141,7 +172,25 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
   return parameters;
 }
 
+Tensor rows_of(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours) {
+  const Tensor& first = ours.at(parameter.name).value();
+  return parameter.second.empty() ? first : concat({first, ours.at(parameter.second).value()}, 0);
+}
+
+void set_rows(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours,
+              const TensorList& parts) {
+  const Tensor rows = parts.size() == 1 ? parts[0] : concat(parts, 0);
+  Index from = 0;
+  for (const std::string& name : {parameter.name, parameter.second}) {
+    if (name.empty()) continue;
+    const Tensor& value = ours.at(name).value();
+    value.copy_from(slice(rows, 0, from, value.size(0)));
+    from += value.size(0);
+  }
+}
+
 Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
+  if (part.heads > 1) return by_block(part, theirs);
   return regrouped(theirs, part.outer, part.inner);
 }
 
@@ -161,8 +210,8 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
     TensorList parts;
     for (const ForeignPart& part : source.parts)
       parts.push_back(to_ours(part, tensor_of(part).to(DType::f32)));
-    parameters.at(source.name).value().copy_from(parts.size() == 1 ? parts[0] : concat(parts, 0));
-    parameters.erase(source.name);
+    set_rows(source, parameters, parts);
+    parameters.erase(source.name), parameters.erase(source.second);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("has no tensor for " + name);
 }
@@ -180,11 +229,14 @@ TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const
     TensorList blocks;
     for (const RowBlock& block : part.blocks) {
       const Tensor rows = slice(ours, 0, from, block.rows);
-      blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, names.has(kInterleaved))
-                                                   : rows);
+      blocks.push_back(reorders && block.heads > 0 && block.rotates
+                           ? reordered(rows, block.heads, names.has(kInterleaved))
+                           : rows);
       from += block.rows;
     }
-    parts.push_back(regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner, part.outer));
+    parts.push_back(part.heads > 1 ? by_head(part, blocks)
+                                   : regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner,
+                                               part.outer));
   }
   return parts;
 }
@@ -205,7 +257,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
         tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
       continue;
     }
-    const TensorList rows = rows_of_parts(names, layouts, target, ours->second.value());
+    const TensorList rows = rows_of_parts(names, layouts, target, rows_of(target, parameters));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const ForeignPart& part = target.parts[i];
       Tensor theirs = rows[i];
@@ -214,7 +266,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       if (part.unused > 0) theirs = concat({Tensor::zeros({part.unused, theirs.size(1)}, type), theirs}, 0);
       tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
     }
-    parameters.erase(ours);
+    parameters.erase(ours), parameters.erase(target.second);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("nothing stands for " + name);
   return tensors;

@@ -154,7 +154,7 @@ Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const Tensor states_btc =
       states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &routers : nullptr);
   const Tensor loss = head_loss(head_, states_btc, targets, {}, head);
-  return with_router_losses(loss, routers, config_.layers);
+  return with_router_losses(loss, routers);
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {

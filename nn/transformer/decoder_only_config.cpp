@@ -90,6 +90,8 @@ void DecoderOnlyConfig::check() const {
           format("windows must have at most one letter per layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
   experts.check(feed_forward_bias);
+  require(experts_from < layers,
+          format("experts_from must be below layers; got {} and layers={}", experts_from, layers));
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters) *
                        static_cast<Index>(position_pattern.size() + 1);
@@ -183,6 +185,8 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("gated", gated);
   field("feed_forward_bias", feed_forward_bias);
   experts.describe(field);
+  field("experts_from", experts_from, "the first layer with experts, from 0; those before have one network",
+        kSize);
   field("tie_head", tie_head);
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);

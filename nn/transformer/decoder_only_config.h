@@ -49,7 +49,8 @@ struct DecoderOnlyConfig {
   Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
   bool gated = false;                   ///< with silu: swiglu
   bool feed_forward_bias = true;        ///< biases in the feed-forward networks
-  ExpertsConfig experts;                ///< of the feed-forward networks, of F each
+  ExpertsConfig experts;                ///< of the feed-forward networks
+  Index experts_from = 0;               ///< the first layer with experts
 
   bool tie_head = true;      ///< the head's weight is the embedding
   bool head_bias = false;    ///< a bias on the logits
@@ -84,6 +85,8 @@ struct DecoderOnlyConfig {
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that rotate queries and keys by rotary positions.
   bool rotates(Index layer) const;
+  /// True for the layers with experts.
+  bool has_experts(Index layer) const { return experts.experts > 0 && layer >= experts_from; }
   /// True for the layers with keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
   /// `attention` of a layer, from 0, with the fields that the model sets. With a window_rotary_base the

@@ -163,7 +163,7 @@ Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, con
   const Tensor memory_bsc = encoder_(source, source_mask, record),
                states_btc = decoder_(target, memory_bsc, source_mask, nullptr, record);
   const Tensor loss = head_loss(head_, states_btc, expected, options, head);
-  return with_router_losses(loss, routers, config_.encoder_layers + config_.decoder_layers);
+  return with_router_losses(loss, routers);
 }
 
 void EncoderDecoder::recompute_layers(bool recompute) {

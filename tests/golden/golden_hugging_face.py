@@ -97,6 +97,23 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                                rms_norm_eps=1e-3, attention_bias=True, bos_token_id=0, eos_token_id=0,
                                                rope_parameters={"rope_type": "default", "rope_theta": 50.0}),
                   torch.float32, None),
+    "minicpm3": (transformers.MiniCPM3Config(
+        **EQUAL, num_key_value_heads=6, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, v_head_dim=3,
+        qk_rope_head_dim=4, scale_emb=7, scale_depth=0.9, dim_model_base=6, rms_norm_eps=1e-3, bos_token_id=0,
+        eos_token_id=0), torch.float32, None),
+    "deepseek_v2": (transformers.DeepseekV2Config(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=6, moe_intermediate_size=7, first_k_dense_replace=1,
+        n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=2, n_group=3, topk_group=2,
+        topk_method="group_limited_greedy", routed_scaling_factor=1.5, kv_lora_rank=5, q_lora_rank=None,
+        qk_nope_head_dim=3, qk_rope_head_dim=6, v_head_dim=3, rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 0.5,
+                         "beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 16}),
+        torch.float32, None),
+    "deepseek_v3": (transformers.DeepseekV3Config(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=6, moe_intermediate_size=7, first_k_dense_replace=1,
+        n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=4, topk_group=2,
+        routed_scaling_factor=2.5, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3,
+        rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0), torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -140,9 +157,10 @@ def rotations(rope, pairs):
         length, base = rope["original_max_position_embeddings"], rope["rope_theta"]
         place = lambda turns: pairs * math.log(length / (turns * 2 * math.pi)) / math.log(base)
         low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), 2 * pairs - 1)
+        grown = lambda slope: 0.1 * slope * math.log(rope["factor"]) + 1
         ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
         plain = plain / rope["factor"] * ramp + plain * (1 - ramp)
-        factor = 0.1 * math.log(rope["factor"]) + 1
+        factor = grown(rope.get("mscale", 1)) / grown(rope.get("mscale_all_dim", 0))
     return plain, factor
 
 
@@ -154,12 +172,15 @@ class DoubleRotary(torch.nn.Module):
         rope = config.rope_parameters
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         of_types = {None: rope} if "rope_type" in rope else rope
+        self.is_complex = config.model_type == "deepseek_v2"
         self.rotations = {layer_type: rotations(each, int(width * each.get("partial_rotary_factor", 1)) // 2)
                           for layer_type, each in of_types.items()}
 
     def forward(self, x, position_ids, layer_type=None):
         frequencies, factor = self.rotations[layer_type]
         angles = position_ids[..., None].double() * frequencies
+        if self.is_complex:
+            return factor * torch.polar(torch.ones_like(angles), angles)
         angles = torch.cat((angles, angles), dim=-1)
         return (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
 
@@ -177,17 +198,53 @@ class DoubleRouter(torch.nn.Module):
         return logits, weights / weights.sum(-1, keepdim=True), experts
 
 
+class DoubleGroups(torch.nn.Module):
+    """The routers of DeepSeek V2 and V3 likewise."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight, self.top_k, self.factor = router.weight, router.top_k, router.routed_scaling_factor
+        self.groups, self.most = router.num_group, router.topk_group
+        self.bias = getattr(router, "e_score_correction_bias", None)
+        self.normalized = getattr(router, "norm_topk_prob", False)
+
+    def forward(self, x):
+        logits = F.linear(x.reshape(-1, self.weight.shape[1]), self.weight)
+        scores = logits.softmax(-1) if self.bias is None else logits.sigmoid()
+        ranked = scores.detach() + (0 if self.bias is None else self.bias)
+        apart = ranked.unflatten(-1, (self.groups, -1))
+        order = apart.topk(1 if self.bias is None else 2).values.sum(-1).argsort(-1, descending=True)
+        for group in order[:, self.most:].T:
+            apart[torch.arange(len(apart)), group] = -math.inf
+        experts = ranked.topk(self.top_k).indices
+        weights = scores.gather(1, experts)
+        if self.normalized:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return logits, self.factor * weights, experts
+
+
+def rotated(queries, keys, turns):
+    """apply_rotary_emb of DeepSeek V2 likewise."""
+    def turned(x):
+        pairs = (x if x.dtype == torch.float64 else x.float()).contiguous()
+        pairs = torch.view_as_complex(pairs.reshape(*x.shape[:-1], -1, 2)) * turns.unsqueeze(1)
+        return torch.view_as_real(pairs).flatten(3).type_as(x)
+    return turned(queries), turned(keys)
+
+
 def in_double(model):
     model = model.double()
     for module in model.modules():
-        if hasattr(module, "embed_scale"):  # Gemma's, a buffer that was rounded to single precision
-            module.embed_scale = torch.tensor(module.embedding_dim**0.5, dtype=torch.float64)
+        if hasattr(module, "embed_scale"):  # a buffer that was rounded to single precision
+            module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child).__name__.endswith("RMSNorm"):
                 setattr(parent, name, DoubleNorm(child))
             elif type(child).__name__ == "MixtralTopKRouter":
                 setattr(parent, name, DoubleRouter(child))
+            elif type(child).__name__ in ("DeepseekV2TopkRouter", "DeepseekV3TopkRouter"):
+                setattr(parent, name, DoubleGroups(child))
             elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
             elif type(child).__name__ == "BloomGelu":  # with eight digits of sqrt(2 / pi)
@@ -203,6 +260,9 @@ def write_checkpoint(name, path):
             gain = parameter.dim() == 1 and key.endswith("weight") and not name.startswith("gemma")
             scale = 0.3 if parameter.dim() > 1 else 0.1
             parameter.copy_((normal(random, *parameter.shape, scale=scale) + gain).to(dtype))
+        for key, buffer in sorted(model.named_buffers()):
+            if key.endswith("e_score_correction_bias"):
+                buffer.copy_(normal(random, *buffer.shape, scale=0.1))
     shutil.rmtree(path, ignore_errors=True)
     model.to(dtype).save_pretrained(path, **({} if most is None else {"max_shard_size": most}))
     (path / "generation_config.json").unlink()
@@ -256,6 +316,7 @@ def fine_tune(path, batches, dtype):
 
 
 def make():
+    transformers.models.deepseek_v2.modeling_deepseek_v2.apply_rotary_emb = rotated
     F.softmax, torch.sum = in_its_type(F.softmax), in_its_type(torch.sum)
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():

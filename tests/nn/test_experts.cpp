@@ -26,10 +26,26 @@ Experts random_experts(const ExpertsConfig& config, bool gated = true) {
   return layer;
 }
 
-/// The sum over all experts of each one's network on all tokens, times its weight, which is 0 where the token
-/// has not chosen it.
+/// The sum over all experts of each one's network on all tokens, times its weight.
+Tensor weighted(Experts& layer, const Tensor& weights, const Tensor& x, bool gated) {
+  const Index F = gated ? 2 * kInner : kInner;
+  Generator random(test_seed(3));
+  Tensor y;
+  for (Index e = 0; e < weights.size(1); ++e) {
+    FeedForward network(expert_config(gated), random);
+    network.to(DType::f64);
+    set_parameter(network, "up.weight", slice(parameter_of(layer, "up.weight").value(), 0, e * F, F));
+    set_parameter(network, "down.weight",
+                  slice(parameter_of(layer, "down.weight").value(), 0, e * kStates, kStates));
+    const Tensor part = network(x) * slice(weights, 1, e, 1);
+    y = y.defined() ? y + part : part;
+  }
+  return y;
+}
+
+/// weighted() with 0 where the token has not chosen an expert.
 Tensor dense(Experts& layer, const ExpertsConfig& config, const Tensor& x, bool gated) {
-  const Index E = config.experts, F = gated ? 2 * kInner : kInner;
+  const Index E = config.experts;
   const Tensor logits = matmul(x, transposed(parameter_of(layer, "router.weight").value()));
   const Tensor scores = config.router == RouterScores::softmax ? softmax(logits) : sigmoid(logits);
   Tensor weights = Tensor::zeros(scores.shape(), DType::f64);
@@ -43,18 +59,7 @@ Tensor dense(Experts& layer, const ExpertsConfig& config, const Tensor& x, bool 
   }
   weights = weights * scores;
   if (config.normalized) weights = weights / sum(weights, {1}, true);
-  Generator random(test_seed(3));
-  Tensor y;
-  for (Index e = 0; e < E; ++e) {
-    FeedForward network(expert_config(gated), random);
-    network.to(DType::f64);
-    set_parameter(network, "up.weight", slice(parameter_of(layer, "up.weight").value(), 0, e * F, F));
-    set_parameter(network, "down.weight",
-                  slice(parameter_of(layer, "down.weight").value(), 0, e * kStates, kStates));
-    const Tensor part = network(x) * slice(weights, 1, e, 1);
-    y = y.defined() ? y + part : part;
-  }
-  return y;
+  return weighted(layer, weights, x, gated);
 }
 
 }  // namespace
@@ -88,6 +93,69 @@ TEST_CASE("all tokens pass the shared network too") {
   for (const char* name : {"up.weight", "down.weight"})
     set_parameter(shared, name, parameter_of(original, std::string("shared.") + name).value());
   CHECK_BELOW(relative_error(with, layer(x) + shared(x)), 1e-13);
+}
+
+TEST_CASE("weights have a scale, and experts a width of their own") {
+  ExpertsConfig config{4, 2};
+  Experts layer = random_experts(config);
+  config.scale = 2.5, config.width = kInner;
+  Generator random(test_seed(1));
+  FeedForwardConfig wide = expert_config();
+  wide.hidden = 3 * kInner;
+  Experts scaled(wide, config, random);
+  scaled.to(DType::f64);
+  for (const auto& [name, parameter] : layer.named_parameters())
+    set_parameter(scaled, name, parameter.value());
+  const Tensor x = random_values({kRowCount, kStates}, 4);
+  CHECK_BELOW(relative_error(scaled(x), layer(x) * 2.5), 1e-14);
+}
+
+TEST_CASE("a token chooses in the groups with the largest scores, or the largest sums of two") {
+  // Of six experts in three groups: the largest score is in the second group, the sum in the third.
+  const Tensor logits = Tensor::from<double>({1, 0.9, 3, -4, 1.5, 1.4}, {1, 6});
+  for (const auto& [router, first, second] :
+       {std::tuple(RouterScores::softmax, 2, 3), std::tuple(RouterScores::sigmoid, 4, 5)}) {
+    ExpertsConfig config{6, 2, router};
+    config.groups = 3, config.active_groups = 1;
+    Experts layer = random_experts(config);
+    set_parameter(layer, "router.weight",
+                  concat({transpose(logits), Tensor::zeros({6, kStates - 1}, DType::f64)}, 1));
+    RouterRecord record;
+    layer(concat({Tensor::full({1, 1}, 1, DType::f64), Tensor::zeros({1, kStates - 1}, DType::f64)}, 1),
+          &record);
+    for (Index e = 0; e < 6; ++e) CHECK(record.shares[0].at(e) == (e == first || e == second ? 0.5 : 0));
+  }
+}
+
+TEST_CASE("biases change the choice and not the weights, and train towards equal loads at no loss") {
+  ExpertsConfig config{4, 2, RouterScores::sigmoid};
+  config.balance = RouterBalance::bias, config.balance_loss = 0.5;
+  Experts layer = random_experts(config), without = random_experts({4, 2, RouterScores::sigmoid});
+  for (const auto& [name, parameter] : without.named_parameters())
+    set_parameter(layer, name, parameter.value());
+  const Tensor x = random_values({kRowCount, kStates}, 4);
+  set_parameter(layer, "choice_bias", Tensor::zeros({4}, DType::f64));
+  CHECK_BELOW(relative_error(layer(x), without(x)), 1e-15);
+  // The first and the last expert whatever the scores: an oracle with others that never win.
+  set_parameter(layer, "choice_bias", Tensor::from<double>({2, 0, 0, 2}));
+  Tape tape;
+  RouterRecord record;
+  const Tensor y = layer(x, &record);
+  CHECK(record.losses.item() == 0);
+  const Tensor scores = sigmoid(matmul(x, transposed(parameter_of(layer, "router.weight").value())));
+  const Tensor chosen = Tensor::from<double>({1, 0, 0, 1});
+  const Tensor weights = scores * chosen / sum(scores * chosen, {1}, true);
+  tape.backward(sum(y * y) * 0 + record.losses);
+  CHECK(layer.parameters().back().gradient().to_vector<double>() ==
+        std::vector<double>{0.5, -0.5, -0.5, 0.5});
+  CHECK_BELOW(relative_error(y, weighted(layer, weights, x, true)), 1e-13);
+}
+
+TEST_CASE("biases without a weight are frozen") {
+  ExpertsConfig config{4, 2};
+  config.balance = RouterBalance::bias, config.balance_loss = 0;
+  Experts layer = random_experts(config);
+  CHECK_FALSE(layer.parameters().back().trainable());
 }
 
 TEST_CASE("gradients of the output and of the router's losses, with the choice as it is") {
@@ -151,6 +219,13 @@ TEST_CASE("more experts for a token than there are, and biases, are refused") {
   CHECK(message_of<Error>([&] {
           Experts(expert_config(), {2, 3}, random);
         }) == "[experts] active_experts must be at most experts; got active_experts=3, experts=2");
+  ExpertsConfig config{6, 2};
+  config.groups = 3, config.active_groups = 4;
+  CHECK(
+      message_of<Error>([&] { Experts(expert_config(), config, random); }) ==
+      "[experts] expert_groups must divide experts into active_groups of them or more, with active_experts "
+      "in those "
+      "(two in each with router=sigmoid); got experts=6, expert_groups=3, active_groups=4, active_experts=2");
   FeedForwardConfig biased = expert_config();
   biased.bias = true;
   CHECK(message_of<Error>([&] {

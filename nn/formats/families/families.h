@@ -25,6 +25,9 @@ Family gemma3_family();
 Family nanochat_family();
 Family bloom_family();
 Family diffllama_family();
+Family minicpm3_family();
+Family deepseek_v2_family();
+Family deepseek_v3_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -83,6 +86,14 @@ void describe_olmo(ConfigMap& map);
 /// loss is K times ours.
 void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss);
 
+/// Latent attention with rotary positions and their scaling, and networks of gated silu.
+void describe_latent_attention(ConfigMap& map);
+/// The scale of scores, which grows with the scaling of positions by YaRN; after the scaling.
+void describe_score_scale(ConfigMap& map);
+/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings and
+/// routed_scaling_factor: all but the scores and the choice of experts.
+void describe_deepseek(ConfigMap& map, Index context, double router_scale);
+
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.
@@ -112,6 +123,10 @@ TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
+/// Llama's names with latent attention.
+TensorNames latent_names();
+/// These names with experts in some layers, whose rotary rows are interleaved.
+TensorNames deepseek_names();
 /// These names with a router and experts in place of the feed-forward network, in the module `mlp`; the
 /// others name an expert's tensors.
 TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,

@@ -20,7 +20,8 @@ void read_yarn(JsonFields& file, RotaryConfig& rotations) {
     return rotations.factor <= 1 ? 1 : 0.1 * slope * std::log(rotations.factor) + 1;
   };
   rotations.attention_factor = grown(1);
-  if (file.has("mscale") && file.has("mscale_all_dim"))
+  const bool has_scale = file.has("mscale"), has_all = file.has("mscale_all_dim");
+  if (has_scale && has_all)
     rotations.attention_factor = grown(file.number("mscale")) / grown(file.number("mscale_all_dim"));
   rotations.attention_factor = file.number("attention_factor", rotations.attention_factor);
   file.demand("truncate", true);

@@ -197,6 +197,10 @@ TEST_CASE("products by expert, of rows in tiles that are full, parts, or missing
     CHECK(same_values(there.starts, here.starts));
     CHECK_BELOW(relative_error(readable(there.shares), here.shares), 1e-15);
   }
+  const Tensor scores = host_normal({130, 12}, random);
+  for (const ExpertGroups& groups : {ExpertGroups{4, 2}, ExpertGroups{3, 1, true}})
+    CHECK(same_values(choose_experts(on_gpu(scores), 3, groups).places,
+                      choose_experts(scores, 3, groups).places));
 }
 
 TEST_CASE("rotation, also of more pairs than travel with a launch") {

@@ -45,6 +45,31 @@ TEST_CASE("the largest scores choose, the first of equal ones first, and rows ar
   CHECK_BELOW(absolute_error(choice.shares, values({2.0 / 6, 2.0 / 6, 1.0 / 6, 1.0 / 6}, {4})), 1e-15);
 }
 
+TEST_CASE("in a few groups the largest scores choose as among all others") {
+  Generator random(test_seed(4));
+  const Index groups = 4, width = 3;
+  const Tensor scores = random_normal({20, groups * width}, random);
+  for (const bool sums_two : {false, true}) {
+    for (const Index active : {1, 2, 4}) {
+      Tensor kept = scores.clone();
+      for (Index token = 0; token < 20; ++token) {
+        double* const own = kept.data<double>() + token * groups * width;
+        std::vector<std::pair<double, Index>> order;
+        for (Index group = 0; group < groups; ++group) {
+          std::vector<double> sorted(own + group * width, own + (group + 1) * width);
+          std::sort(sorted.rbegin(), sorted.rend());
+          order.emplace_back(-sorted[0] - (sums_two ? sorted[1] : 0), group);
+        }
+        std::sort(order.begin(), order.end());
+        for (Index i = active; i < groups; ++i)
+          std::fill_n(own + order[static_cast<std::size_t>(i)].second * width, width, -kInfinity);
+      }
+      CHECK(integers_of(choose_experts(scores, 3, {groups, active, sums_two}).places) ==
+            integers_of(choose_experts(kept, 3).places));
+    }
+  }
+}
+
 TEST_CASE("NaN and infinities leave each token its number of different experts") {
   const Tensor scores =
       values({kNan, 1, kNan, 2, /**/ kNan, kNan, kNan, kNan, /**/ -kInfinity, kInfinity, 0, kNan}, {3, 4});
@@ -97,4 +122,9 @@ TEST_CASE("shapes that do not fit are refused") {
         "[expert_linear] indices must be i32; got starts=f32[3]; try to(DType::i32)");
   CHECK(message_of<ShapeError>([&] { choose_experts(x, 4); }) ==
         "[choose_experts] scores must be [N, E], of which 1 to E are chosen; got scores=f32[4,3], active=4");
+  CHECK(message_of<ShapeError>([&] {
+          choose_experts(x, 2, {3, 1});
+        }) ==
+        "[choose_experts] groups must divide the experts, and those of a token must have enough; got "
+        "scores=f32[4,3], active=2, groups=3, active_groups=1");
 }

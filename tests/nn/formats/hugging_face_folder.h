@@ -10,6 +10,7 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -21,13 +21,18 @@ using Shapes = std::map<std::string, std::string>;
 
 Shapes shapes_of(const Layouts& model) {
   Shapes shapes;
-  for (const auto& [name, layout] : model.parameters) {
+  for (const auto& parameter : model.parameters) {
+    const std::string& name = parameter.first;
     const auto stack = model.layers.find(name.substr(0, name.find('*')));
-    Index rows = 0;
-    for (const RowBlock& block : layout.blocks) rows += block.rows;
     for (Index layer = 0; layer < (stack == model.layers.end() ? 1 : stack->second); ++layer) {
+      const Layout* const found = model.find(name, layer);
+      if (found == nullptr) continue;
+      const Layout& layout = *found;
+      Index rows = 0;
+      for (const RowBlock& block : layout.blocks) rows += block.rows;
       const std::string path = numbered_layer(name, layer);
-      const bool is_whole = name.find("head.") == 0 || ends_with(name, "lambda_vectors");
+      const bool is_whole =
+          name.find("head.") == 0 || ends_with(name, "lambda_vectors") || ends_with(name, "choice_bias");
       shapes[is_whole ? path : path + ".weight"] =
           (layout.columns > 0 ? Shape{rows, layout.columns} : Shape{rows}).text();
       if (layout.bias) shapes[path + ".bias"] = Shape{rows}.text();
@@ -81,6 +86,20 @@ TEST_CASE("a language model has these parameters") {
                           [](auto& c) {
                             c.attention.kind = "differential", c.attention.head_norm_gain = false;
                             c.attention.key_width = 4;
+                          },
+                          [](auto& c) {
+                            c.attention.kind = "mla", c.positions = PositionKind::rotary;
+                            c.attention.query_latent_width = 5, c.attention.latent_width = 3;
+                          },
+                          [](auto& c) {
+                            c.attention.kind = "mla", c.positions = PositionKind::none;
+                            c.feed_forward_bias = false, c.gated = true;
+                            c.experts.experts = 3, c.experts.shared = 2, c.experts.width = 4;
+                          },
+                          [](auto& c) {
+                            c.feed_forward_bias = false, c.experts_from = 1;
+                            c.experts.experts = 3, c.experts.shared = 2;
+                            c.experts.balance = RouterBalance::bias;
                           }});
 }
 

@@ -102,6 +102,15 @@ TEST_CASE("adapters that are written and read again change a model as they did")
   }
 }
 
+TEST_CASE("adapters of two layers that are one in PEFT's format are refused by name") {
+  DecoderOnly model = adapted("minicpm3", {2, 3, {"*.value_up"}});
+  const Export written("peft_minicpm3");
+  CHECK(message_of<CheckpointError>([&] { save_peft(written.folder, model, folder_of("minicpm3")); }) ==
+        "layers.0.attention.key_up and layers.0.attention.value_up are one layer in PEFT's format; try to "
+        "leave "
+        "them out, or to export the whole model");
+}
+
 TEST_CASE("settings of adapters that change the arithmetic are refused by name and value") {
   CHECK(refused_setting("use_dora", true) == "use_dora = true changes the arithmetic and is not implemented");
   CHECK(refused_setting("peft_type", "IA3").find("peft_type = \"IA3\" changes") == 0);

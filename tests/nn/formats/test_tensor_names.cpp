@@ -104,6 +104,29 @@ TEST_CASE("rows of queries, keys and values by head, and of pairs of heads, come
     CHECK(rows_of(rows)[static_cast<std::size_t>(row)] == row / D % 3 * 12 + row / (3 * D) * D + row % D);
 }
 
+TEST_CASE("two of our parameters may share a tensor head by head, and only rotary rows change their order") {
+  DecoderOnlyConfig config = small_model();
+  config.attention = {"mla", 2};
+  config.attention.key_width = 3, config.attention.rotary_width = 4, config.attention.latent_width = 5;
+  config.positions = PositionKind::rotary, config.gated = true, config.feed_forward_bias = false;
+  const char* const layer = "model.layers.0.self_attn.";
+  for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
+    config.attention.rotations.layout = layout;
+    const auto tensors = numbered(family_of_type("deepseek_v3").names, config);
+    const auto rows = [&](const char* name) {
+      return rows_of(tensors.at(layer + std::string(name) + ".weight"));
+    };
+    if (layout == RotaryLayout::interleaved) {
+      CHECK(rows("q_proj") == std::vector<float>{0, 1, 2, 0, 1, 2, 3, 3, 4, 5, 4, 5, 6, 7});
+      CHECK(rows("kv_a_proj_with_mqa") == std::vector<float>{0, 1, 2, 3, 4, 0, 1, 2, 3});
+    } else {
+      CHECK(rows("q_proj") == std::vector<float>{0, 1, 2, 0, 2, 1, 3, 3, 4, 5, 4, 6, 5, 7});
+      CHECK(rows("kv_a_proj_with_mqa") == std::vector<float>{0, 1, 2, 3, 4, 0, 2, 1, 3});
+    }
+    CHECK(rows("kv_b_proj") == std::vector<float>{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
+  }
+}
+
 TEST_CASE("tensors survive a round trip") {
   const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
   const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
