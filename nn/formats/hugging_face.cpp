@@ -75,10 +75,13 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   const auto has_prefix = [&](const std::string& name) {
     return name.compare(0, prefix.size(), prefix) == 0;
   };
-  const bool is_headless = !files.contains(embedding) && has_prefix(embedding) &&
-                           files.contains(embedding.substr(prefix.size()));  // such models have no prefix
+  std::string found_prefix = prefix;
+  for (const std::string& other : {names.part_prefix, std::string()})  // models without a head have none
+    if (!files.contains(embedding) && has_prefix(embedding) &&
+        files.contains(other + embedding.substr(prefix.size())))
+      found_prefix = other;
   const auto strip = [&](std::string& name) {
-    if (is_headless && has_prefix(name)) name.erase(0, prefix.size());
+    if (has_prefix(name)) name.replace(0, prefix.size(), found_prefix);
   };
   std::vector<std::pair<std::string, Shape>> wanted;
   std::set<std::string> tied;
@@ -87,7 +90,7 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
     for (std::string& other : parameter.same) strip(other);
     choose_tied(files, parameter);
     for (const ForeignPart& part : parameter.parts)
-      if (!is_absent(files, names, part)) wanted.emplace_back(part.name, part.shape);
+      if (!is_absent(files, names, part) && part.before == 0) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());
   }
   files.check_fit(wanted,

@@ -4,17 +4,35 @@ namespace tapeformer {
 namespace {
 
 Layout norm_layout(const NormConfig& norm) {
-  return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias};
+  return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias, true};
+}
+
+/// Adds linear attention by the gated delta rule. The gain of its norm is always stored whole.
+void add_gated_deltanet(Layouts& model, const std::string& name, const AttentionConfig& attention) {
+  const Index C = attention.width, H = attention.heads, D = attention.key_width, E = attention.value_width;
+  const auto G = static_cast<Index>(attention.own.at("state_key_heads")),
+             K = static_cast<Index>(attention.own.at("convolution_taps"));
+  const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
+    model.parameters[name + "." + part] = {blocks, C, true, false, false, G};
+  };
+  add("query_key_value", {{G * D}, {G * D}, {H * E}}), add("gate", {{H * E}});
+  add("beta", {{H}}), add("decay_up", {{H}});
+  for (const char* const part : {"decay_offset", "decay_rate"}) model.parameters[name + "." + part] = {{{H}}};
+  if (K > 0)
+    model.parameters[name + ".convolution"] = {{{K * (2 * G * D + H * E)}}, 0, false, false, false, 0, K};
+  model.parameters[name + ".norm"] = {{{E}}};
+  model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true};
 }
 
 /// Adds the projections to queries, keys and values, and to the output.
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
+  if (attention.kind == "gated_deltanet") return add_gated_deltanet(model, name, attention);
   const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
               E = attention.value_width;
   const RowBlock query{H * D, H}, key{G * D, G}, value{G * E};
   const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
-    model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias};
+    model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias, false, H};
   };
   if (attention.kind == "differential") {
     const Index half = D / 2;
@@ -27,19 +45,36 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
     add("query", {query}), add("key", {key}), add("value", {value});
   }
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
+  if (attention.output_gate != OutputGate::none) {
+    const Index gates = attention.output_gate == OutputGate::head ? H : H * E;
+    model.parameters[name + ".gate"] = {{{gates}}, attention.width, true, false, false, H};
+  }
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::plain) {
+    const bool is_joint = attention.qk_norm == QkNorm::joint;
+    const Index of_queries = is_joint ? H : 1, of_keys = is_joint ? G : 1;
+    const auto add_norm = [&](const char* part, Index count) {
+      model.parameters[name + "." + part] = {{{count * D, count}}, 0, false, false, true};
+    };
+    add_norm("query_norm", of_queries), add_norm("key_norm", of_keys);
+  }
 }
 
-/// Adds a feed-forward network.
+/// Adds a feed-forward network, or experts.
 void add_feed_forward(Layouts& model, const std::string& name, const FeedForwardConfig& config,
-                      Index experts = 0) {
-  const Index C = config.width, F = config.hidden_width();
+                      const ExpertsConfig& mixture = {}) {
+  const Index C = config.width, F = config.hidden_width(), experts = mixture.experts;
   const auto blocks = [count = static_cast<std::size_t>(std::max<Index>(experts, 1))](std::size_t of_each,
                                                                                       Index rows) {
     return std::vector<RowBlock>(count * of_each, RowBlock{rows});
   };
   model.parameters[name + ".up"] = {blocks(config.gated ? 2 : 1, F), C, true, config.bias};
   model.parameters[name + ".down"] = {blocks(1, C), F, true, config.bias};
-  if (experts > 0) model.parameters[name + ".router"] = {{{experts}}, C, true};
+  if (experts == 0) return;
+  model.parameters[name + ".router"] = {{{experts}}, C, true};
+  FeedForwardConfig shared = config;
+  shared.hidden = mixture.shared;
+  if (mixture.shared > 0) add_feed_forward(model, name + ".shared", shared);
+  if (mixture.shared_gate) model.parameters[name + ".shared_gate"] = {{{1}}, C, true};
 }
 
 /// Adds an encoder or a decoder, whose layers have these norms.
@@ -66,7 +101,7 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
   }
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.feed_forward, config.activation, 0, config.feed_forward_bias, config.gated},
-                   config.experts.experts);
+                   config.experts);
   add_sublayer("feed_forward");
   if (config.norm_first) model.parameters[side + ".norm"] = norm;
 }
@@ -74,8 +109,7 @@ void add_stack(Layouts& model, const std::string& side, const TransformerLayerCo
 }  // namespace
 
 Layouts layouts_of(const DecoderOnlyConfig& config) {
-  const AttentionConfig attention = config.attention_config().resolved();
-  const Index C = config.width, D = attention.key_width;
+  const Index C = config.width;
   const Layout norm = norm_layout(config.norm_config());
   const std::string layer = "layers.*.";
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
@@ -86,22 +120,24 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
     if (config.sublayer_norms == SublayerNorms::both)
       all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
   }
-  add_attention(model, layer + "attention", config.attention_config());
+  if (config.attention_pattern.empty())
+    add_attention(model, layer + "attention", config.attention_config());
+  else
+    for (Index i = 0; i < config.layers; ++i) {
+      const char letter = config.has_full_attention(i) ? 'F' : 'D';
+      if (model.letters.find(letter) == std::string::npos)
+        add_attention(model, std::string("layers.") + letter + ".attention", config.attention_config(i));
+      model.letters += letter;
+    }
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
-                   config.experts.experts);
+                   config.experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
   if (config.positions == PositionKind::rotary) model.rotary = config.attention.rotations.layout;
   if (config.tie_head)
     model.ties.emplace_back("head", "embedding");
   else
     all["head"] = {{{config.vocabulary}}, C};
-  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::plain) {
-    const bool is_joint = attention.qk_norm == QkNorm::joint;
-    const Index of_queries = is_joint ? attention.heads : 1, of_keys = is_joint ? attention.key_heads() : 1;
-    all[layer + "attention.query_norm"] = {{{of_queries * D, of_queries}}};
-    all[layer + "attention.key_norm"] = {{{of_keys * D, of_keys}}};
-  }
   return model;
 }
 

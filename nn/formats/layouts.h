@@ -24,15 +24,20 @@ struct Layout {
   Index columns = 0;             ///< of each row; 0 for a vector
   bool is_linear = false;        ///< the weight of a linear map, which some families store transposed
   bool bias = false;             ///< a linear map has a bias
+  bool is_gain = false;          ///< the gain of a norm, which some families store less 1
+  Index heads = 0;  ///< of the first block; some tensors hold the rows of several parameters by head
+  Index taps = 0;   ///< K of a short convolution
 };
 
 /// The parameters of a model, by names without ".weight" and ".bias".
 struct Layouts {
-  std::map<std::string, Layout> parameters;               ///< by name, with * for the layer's number
+  /// By name, with * for the layer's number, or D or F for that of a layer with this letter.
+  std::map<std::string, Layout> parameters;
   std::map<std::string, Index> layers;                    ///< number of layers, by the name before *
   std::vector<std::pair<std::string, std::string>> ties;  ///< a name, and the parameter it is tied to
   bool shares_embeddings = false;                         ///< between an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, if any
+  std::string letters = {};                               ///< of each layer in attention_pattern, or none
 };
 /// The layouts of a language model.
 Layouts layouts_of(const DecoderOnlyConfig& config);

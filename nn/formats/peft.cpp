@@ -118,11 +118,13 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
         for (const RowBlock& block : part.blocks) count += block.rows;
         Tensor whole = slice(value, 0, from, count);
         from += count;
-        if (unused.erase(tensor_name(module, "A")) + unused.erase(tensor_name(module, "B")) > 0) {
-          const Tensor a = file.tensor(tensor_name(module, "A")).to(value.dtype()),
-                       b = file.tensor(tensor_name(module, "B")).to(value.dtype());
+        const std::string name_a = tensor_name(module, "A"), name_b = tensor_name(module, "B");
+        unused.erase(name_a), unused.erase(name_b);
+        if (file.contains(name_a) || file.contains(name_b)) {
+          const Index all_rows = part.heads > 0 ? part.shape[0] : count;
+          const Tensor a = file.tensor(name_a).to(value.dtype()), b = file.tensor(name_b).to(value.dtype());
           if (a.rank() != 2 || b.rank() != 2 || a.size(0) != b.size(1) || a.size(1) != value.size(1) ||
-              b.size(0) != count)
+              b.size(0) != all_rows)
             throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
                                          a.shape().text(), b.shape().text(), whole.shape().text()));
           whole = whole + rows_to_ours(part, matmul(b, a)) * scale;
@@ -152,6 +154,11 @@ void save_peft(const std::string& folder, DecoderOnly& model, const std::string&
     const TensorList rows = rows_of_parts(*maps.names, maps.layouts, map, b->second);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::string module = without_end(map.parts[i].name);
+      if (map.parts[i].heads > 0)
+        throw CheckpointError(format(
+            "{} has the rows of several matrices of ours, whose adapters differ; got {}; try an export "
+            "with the adapters in the weights",
+            module, map.name));
       tensors.emplace_back(tensor_name(module, "A"), adapters.at(layer + kAdapterA));
       tensors.emplace_back(tensor_name(module, "B"), rows[i]);
       modules.push_back(module);

@@ -6,6 +6,7 @@
 #include <tapeformer/nn/formats/tensor_names.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -18,6 +19,8 @@ std::string numbered(std::string name, char mark, Index number) {
   return at == std::string::npos ? name : name.replace(at, 1, std::to_string(number));
 }
 std::string in_layer(const std::string& name, Index layer) { return numbered(name, '*', layer); }
+/// The place of the layer's number in one of our names, or npos.
+std::size_t number_in(const std::string& ours) { return ours.find_first_of("*DF"); }
 
 /// The other program's names: for experts, those of each, one after the other.
 std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs, std::size_t blocks) {
@@ -30,7 +33,9 @@ std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs,
 
 /// True for the whole name of a weight, a bias or another parameter.
 bool is_whole_name(const std::string& ours) {
-  return ends_with(ours, ".weight") || ends_with(ours, ".bias") || ends_with(ours, ".lambda_vectors");
+  constexpr const char* kEnds[] = {".weight", ".bias", ".lambda_vectors", ".decay_offset", ".decay_rate"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](const char* end) { return ends_with(ours, end); });
 }
 
 /// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
@@ -38,14 +43,16 @@ bool is_whole_name(const std::string& ours) {
 ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
                                    const char* end, Index layer) {
   const bool is_bias = end == std::string(".bias");
-  ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
+  const std::size_t number = number_in(name.ours);
+  ForeignParameter parameter{
+      (number == std::string::npos ? name.ours : numbered(name.ours, name.ours[number], layer)) + end, {}};
   std::size_t block = 0;
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
   for (const std::string& theirs : all) {
     const bool is_last = &theirs == &all.back();
     ForeignPart part{in_layer(theirs, layer + names.first_layer) + end, {}, {}};
     part.transposed = !is_bias && layout.is_linear && names.has(kTransposed);
-    part.less = !is_bias && layout.columns == 0 && names.has(kGainsLessOne) ? 1 : 0;
+    part.less = !is_bias && layout.is_gain && names.has(kGainsLessOne) ? 1 : 0;
     Index rows = 0;
     do {
       part.blocks.push_back(layout.blocks.at(block));
@@ -60,10 +67,51 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
                  : part.is_row              ? Shape{1, rows}
+                 : layout.taps > 0          ? Shape{rows / layout.taps, 1, layout.taps}
                                             : Shape{rows};
+    part.taps = layout.taps;
+    part.heads = layout.heads;
     parameter.parts.push_back(std::move(part));
   }
   return parameter;
+}
+
+/// Gives the parts of one tensor their places in it, and the tensor's shape.
+void share_tensors(std::vector<ForeignParameter>& parameters) {
+  std::map<std::string, std::vector<ForeignPart*>> tensors;
+  for (ForeignParameter& parameter : parameters)
+    for (ForeignPart& part : parameter.parts) tensors[part.name].push_back(&part);
+  for (auto& [name, parts] : tensors) {
+    Index rows = 0;
+    for (ForeignPart* part : parts) {
+      part->before = rows;
+      rows += part->shape[0];
+    }
+    for (ForeignPart* part : parts) {
+      if (parts.size() == 1)
+        part->heads = 0;
+      else
+        part->shape = Shape{rows, part->shape[1]}, part->before /= part->heads;
+    }
+  }
+}
+
+/// The K taps of a convolution [N, 1, K] as ours [K N], of which the first is less by 1.
+Tensor taps_to_ours(const Tensor& theirs, Index taps) {
+  const Index N = theirs.size(0);
+  TensorList ours;
+  for (Index tap = taps - 1; tap >= 0; --tap) ours.push_back(reshape(slice(theirs, 2, tap, 1), {N}));
+  ours[0] = ours[0] - 1;
+  return concat(ours, 0);
+}
+
+/// The inverse of taps_to_ours().
+Tensor taps_to_theirs(const Tensor& ours, Index taps) {
+  const Index N = ours.elements() / taps;
+  TensorList theirs;
+  for (Index tap = taps - 1; tap >= 0; --tap)
+    theirs.push_back(reshape(slice(ours, 0, tap * N, N) + (tap == 0 ? 1 : 0), {N, 1, 1}));
+  return concat(theirs, 2);
 }
 
 /// Rows (2i, 2i + 1) of each head as rows (i, i + D/2), or the other way round.
@@ -95,13 +143,18 @@ std::string TensorNames::prefix() const {
 }
 
 bool TensorNames::is_constant(const std::string& name) const {
-  return std::any_of(constants.begin(), constants.end(),
-                     [&](const std::string& end) { return ends_with(name, end); });
+  return std::any_of(constants.begin(), constants.end(), [&](const std::string& text) {
+    return text.back() == '.' ? name.compare(0, text.size(), text) == 0 : ends_with(name, text);
+  });
 }
 
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model) {
   std::vector<ForeignParameter> parameters;
   const auto add = [&](const TensorName& name, Index layer) {
+    const std::size_t number = number_in(name.ours);
+    const char letter = number == std::string::npos ? '*' : name.ours[number];
+    if (letter != '*' && (model.letters.empty() || model.letters[static_cast<std::size_t>(layer)] != letter))
+      return;
     const auto found = model.parameters.find(name.ours);
     if (found == model.parameters.end()) return;
     if (name.blocks > 0 && name.blocks != found->second.blocks.size()) return;
@@ -114,7 +167,7 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
     add_tensor(".weight");
     if (layout.bias || (may_have_bias && names.has(kAllBiases))) add_tensor(".bias");
   };
-  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, name.ours.find('*')); };
+  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, number_in(name.ours)); };
   for (auto name = names.list.begin(); name != names.list.end();) {
     const std::string stack = stack_of(*name);
     const auto count = model.layers.find(stack);
@@ -128,6 +181,7 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
       for (auto of_layer = name; of_layer != end; ++of_layer) add(*of_layer, layer);
     name = end;
   }
+  share_tensors(parameters);
   const auto tied = [&](const std::string& ours) {
     return std::find_if(parameters.begin(), parameters.end(), [&](const ForeignParameter& parameter) {
       return parameter.name == ours + ".weight";
@@ -142,11 +196,16 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
 }
 
 Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
-  return regrouped(theirs, part.outer, part.inner);
+  if (part.heads == 0) return regrouped(theirs, part.outer, part.inner);
+  Index rows = 0;
+  for (const RowBlock& block : part.blocks) rows += block.rows;
+  const Tensor by_head = reshape(theirs, {part.heads, theirs.size(0) / part.heads, theirs.size(1)});
+  return reshape(slice(by_head, 1, part.before, rows / part.heads), {rows, theirs.size(1)});
 }
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
+  if (part.taps > 0) return taps_to_ours(theirs, part.taps);
   if (part.is_row) return reshape(theirs, {theirs.elements()});
   if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
   return part.transposed ? transpose(theirs) : rows_to_ours(part, theirs);
@@ -196,6 +255,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   const DType type = parameters.begin()->second.value().dtype();
   std::vector<std::pair<std::string, Tensor>> tensors;
+  std::map<std::string, TensorList> shared;  // the parts so far of tensors that have several
   for (const ForeignParameter& target : foreign_parameters(names, layouts)) {
     const auto ours = parameters.find(target.name);
     if (ours == parameters.end() && !ends_with(target.name, ".bias"))
@@ -210,6 +270,14 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       const ForeignPart& part = target.parts[i];
       Tensor theirs = rows[i];
       if (part.less != 0) theirs = theirs - part.less;
+      if (part.taps > 0) theirs = taps_to_theirs(theirs, part.taps);
+      if (part.heads > 0) {
+        const Index C = theirs.size(1);
+        TensorList& parts = shared[part.name];
+        parts.push_back(reshape(theirs, {part.heads, theirs.size(0) / part.heads, C}));
+        if (part.before + parts.back().size(1) < part.shape[0] / part.heads) continue;
+        theirs = reshape(concat(parts, 1), part.shape);
+      }
       if (part.transposed) theirs = transpose(theirs);
       if (part.unused > 0) theirs = concat({Tensor::zeros({part.unused, theirs.size(1)}, type), theirs}, 0);
       tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
