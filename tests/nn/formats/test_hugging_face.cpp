@@ -14,11 +14,11 @@ using namespace tapeformer;
 namespace {
 
 const std::vector<std::string> kCases{
-    "gpt2",       "gpt2_half", "llama",    "llama_bfloat", "llama_equal_heads",
-    "llama_yarn", "mistral",   "mixtral",  "phi3",         "qwen2",
-    "qwen3",      "qwen3_moe", "smollm3",  "olmo2",        "olmo3",
-    "olmoe",      "granite",   "gemma2",   "gemma3",       "gemma3_scaled",
-    "nanochat",   "bloom",     "diffllama"};
+    "gpt2",       "gpt2_half", "llama",     "llama_bfloat", "llama_equal_heads",
+    "llama_yarn", "mistral",   "mixtral",   "phi3",         "qwen2",
+    "qwen3",      "qwen3_moe", "smollm3",   "olmo2",        "olmo3",
+    "olmoe",      "granite",   "gemma2",    "gemma3",       "gemma3_scaled",
+    "nanochat",   "bloom",     "diffllama", "qwen3_next",   "qwen3_5"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
