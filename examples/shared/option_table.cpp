@@ -196,7 +196,7 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 void refuse_unused_experts(const Command& command, bool has_experts) {
   if (!has_experts)
     command.refuse({"--active-experts", "--router", "--normalized-router", "--shared-expert",
-                    "--balance-loss", "--router-z-loss"},
+                    "--shared-expert-gate", "--balance-loss", "--router-z-loss"},
                    "without --experts");
 }
 

@@ -27,6 +27,17 @@ void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
     if (!files.contains(name) && files.contains(other)) name = other;
 }
 
+/// A convolution of several tensors may be divided anywhere: transformers divides it into equal parts.
+void divide_as_found(const SafetensorsFolder& files, ForeignParameter& parameter) {
+  Index found = 0, wanted = 0;
+  for (const ForeignPart& part : parameter.parts) {
+    if (part.taps == 0 || !files.contains(part.name)) return;
+    wanted += part.shape[0], found += files.shape(part.name)[0];
+  }
+  if (found != wanted) return;
+  for (ForeignPart& part : parameter.parts) part.shape = files.shape(part.name);
+}
+
 bool are_same(const SafetensorsFolder& files, const std::string& one, const std::string& other) {
   const Tensor a = files.tensor(one).to(Device::cpu()), b = files.tensor(other).to(Device::cpu());
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
@@ -88,7 +99,7 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   for (ForeignParameter& parameter : parameters) {
     for (ForeignPart& part : parameter.parts) strip(part.name);
     for (std::string& other : parameter.same) strip(other);
-    choose_tied(files, parameter);
+    choose_tied(files, parameter), divide_as_found(files, parameter);
     for (const ForeignPart& part : parameter.parts)
       if (!is_absent(files, names, part) && part.before == 0) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());

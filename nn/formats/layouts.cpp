@@ -19,7 +19,7 @@ void add_gated_deltanet(Layouts& model, const std::string& name, const Attention
   add("beta", {{H}}), add("decay_up", {{H}});
   for (const char* const part : {"decay_offset", "decay_rate"}) model.parameters[name + "." + part] = {{{H}}};
   if (K > 0)
-    model.parameters[name + ".convolution"] = {{{K * (2 * G * D + H * E)}}, 0, false, false, false, 0, K};
+    model.parameters[name + ".convolution"] = {{{G * D}, {G * D}, {H * E}}, 0, false, false, false, 0, K};
   model.parameters[name + ".norm"] = {{{E}}};
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true};
 }

@@ -26,7 +26,7 @@ struct Layout {
   bool bias = false;             ///< a linear map has a bias
   bool is_gain = false;          ///< the gain of a norm, which some families store less 1
   Index heads = 0;  ///< of the first block; some tensors hold the rows of several parameters by head
-  Index taps = 0;   ///< K of a short convolution
+  Index taps = 0;   ///< K of a short convolution [K N], whose blocks are of its N columns
 };
 
 /// The parameters of a model, by names without ".weight" and ".bias".

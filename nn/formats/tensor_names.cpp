@@ -67,7 +67,7 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
                  : part.is_row              ? Shape{1, rows}
-                 : layout.taps > 0          ? Shape{rows / layout.taps, 1, layout.taps}
+                 : layout.taps > 0          ? Shape{rows, 1, layout.taps}
                                             : Shape{rows};
     part.taps = layout.taps;
     part.heads = layout.heads;
@@ -96,22 +96,17 @@ void share_tensors(std::vector<ForeignParameter>& parameters) {
   }
 }
 
-/// The K taps of a convolution [N, 1, K] as ours [K N], of which the first is less by 1.
-Tensor taps_to_ours(const Tensor& theirs, Index taps) {
-  const Index N = theirs.size(0);
-  TensorList ours;
-  for (Index tap = taps - 1; tap >= 0; --tap) ours.push_back(reshape(slice(theirs, 2, tap, 1), {N}));
-  ours[0] = ours[0] - 1;
-  return concat(ours, 0);
+/// Rows of taps in the opposite order.
+Tensor reversed(const Tensor& rows) {
+  TensorList taps;
+  for (Index tap = rows.size(1) - 1; tap >= 0; --tap) taps.push_back(slice(rows, 1, tap, 1));
+  return concat(taps, 1);
 }
 
-/// The inverse of taps_to_ours().
-Tensor taps_to_theirs(const Tensor& ours, Index taps) {
-  const Index N = ours.elements() / taps;
-  TensorList theirs;
-  for (Index tap = taps - 1; tap >= 0; --tap)
-    theirs.push_back(reshape(slice(ours, 0, tap * N, N) + (tap == 0 ? 1 : 0), {N, 1, 1}));
-  return concat(theirs, 2);
+/// What a convolution's taps [n, K] in the other program's order have more than ours.
+Tensor own_tap(const Tensor& rows) {
+  return pad(Tensor::full({rows.size(0), 1}, 1, rows.dtype(), rows.device()), 1, rows.size(1) - 1,
+             rows.size(1));
 }
 
 /// Rows (2i, 2i + 1) of each head as rows (i, i + D/2), or the other way round.
@@ -155,12 +150,16 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
     const char letter = number == std::string::npos ? '*' : name.ours[number];
     if (letter != '*' && (model.letters.empty() || model.letters[static_cast<std::size_t>(layer)] != letter))
       return;
-    const auto found = model.parameters.find(name.ours);
+    auto found = model.parameters.find(name.ours);
+    if (found == model.parameters.end() && letter != '*')
+      found = model.parameters.find(std::string(name.ours).replace(number, 1, "*"));
     if (found == model.parameters.end()) return;
     if (name.blocks > 0 && name.blocks != found->second.blocks.size()) return;
     const Layout& layout = found->second;
     const auto add_tensor = [&](const char* end) {
       parameters.push_back(foreign_parameter(names, name, layout, end, layer));
+      if (!name.other.empty())
+        parameters.back().same.push_back(in_layer(name.other, layer + names.first_layer) + end);
     };
     if (is_whole_name(name.ours)) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;
@@ -205,7 +204,10 @@ Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
-  if (part.taps > 0) return taps_to_ours(theirs, part.taps);
+  if (part.taps > 0) {
+    const Tensor rows = reshape(theirs, {theirs.size(0), part.taps});
+    return reversed(rows - own_tap(rows));
+  }
   if (part.is_row) return reshape(theirs, {theirs.elements()});
   if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
   return part.transposed ? transpose(theirs) : rows_to_ours(part, theirs);
@@ -220,7 +222,9 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
     TensorList parts;
     for (const ForeignPart& part : source.parts)
       parts.push_back(to_ours(part, tensor_of(part).to(DType::f32)));
-    parameters.at(source.name).value().copy_from(parts.size() == 1 ? parts[0] : concat(parts, 0));
+    const Tensor rows = parts.size() == 1 ? parts[0] : concat(parts, 0),
+                 value = parameters.at(source.name).value();
+    value.copy_from(source.parts[0].taps > 0 ? reshape(transpose(rows), value.shape()) : rows);
     parameters.erase(source.name);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("has no tensor for " + name);
@@ -233,12 +237,14 @@ bool reorders_heads(const TensorNames& names, const Layouts& layouts) {
 TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
                          const Tensor& ours) {
   const bool reorders = reorders_heads(names, layouts);
+  const Index taps = parameter.parts[0].taps;
+  const Tensor all = taps > 0 ? transpose(reshape(ours, {taps, ours.elements() / taps})) : ours;
   TensorList parts;
   Index from = 0;
   for (const ForeignPart& part : parameter.parts) {
     TensorList blocks;
     for (const RowBlock& block : part.blocks) {
-      const Tensor rows = slice(ours, 0, from, block.rows);
+      const Tensor rows = slice(all, 0, from, block.rows);
       blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, names.has(kInterleaved))
                                                    : rows);
       from += block.rows;
@@ -270,7 +276,10 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       const ForeignPart& part = target.parts[i];
       Tensor theirs = rows[i];
       if (part.less != 0) theirs = theirs - part.less;
-      if (part.taps > 0) theirs = taps_to_theirs(theirs, part.taps);
+      if (part.taps > 0) {
+        theirs = reversed(theirs);
+        theirs = reshape(theirs + own_tap(theirs), part.shape);
+      }
       if (part.heads > 0) {
         const Index C = theirs.size(1);
         TensorList& parts = shared[part.name];

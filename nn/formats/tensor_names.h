@@ -30,6 +30,7 @@ struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
   std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
+  std::string other = {};  ///< a name that some files have in place of the only one
 };
 
 /// The names of a family of models in a format. Those that our model lacks are skipped.

@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import numpy
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 import transformers
@@ -109,6 +110,12 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         linear_key_head_dim=4, linear_value_head_dim=6, linear_conv_kernel_dim=4, layer_types=[
             "linear_attention", "full_attention"], tie_word_embeddings=True, rope_parameters={
                 "rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5}), torch.float32, None),
+    "olmo_hybrid": (transformers.OlmoHybridConfig(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=3, rms_norm_eps=1e-3, attention_bias=True,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=7,
+        linear_conv_kernel_dim=3, eos_token_id=0, pad_token_id=None, layer_types=[
+            "linear_attention", "full_attention", "linear_attention"], rope_parameters={
+                "rope_type": "default", "rope_theta": None}), torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -240,6 +247,26 @@ def write_checkpoint(name, path):
     shutil.rmtree(path, ignore_errors=True)
     model.to(dtype).save_pretrained(path, **({} if most is None else {"max_shard_size": most}))
     (path / "generation_config.json").unlink()
+    if config.model_type == "olmo_hybrid":
+        as_published(path, config)
+
+
+def as_published(path, config):
+    """OLMo Hybrid as it was published, and as transformers reads it; it writes convolutions in equal parts, and
+    another name for the first norm of layers with full attention."""
+    file = path / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    for layer, kind in enumerate(config.layer_types):
+        start = f"model.layers.{layer}."
+        if kind == "full_attention":
+            tensors[start + "post_attention_layernorm.weight"] = tensors.pop(start + "feedforward_layer_norm.weight")
+            continue
+        names = [f"{start}linear_attn.{part}_conv1d.weight" for part in "qkv"]
+        keys = config.linear_num_key_heads * config.linear_key_head_dim
+        values = config.linear_num_value_heads * config.linear_value_head_dim
+        parts = torch.cat([tensors[name] for name in names]).split([keys, keys, values])
+        tensors.update({name: part.contiguous() for name, part in zip(names, parts)})
+    safetensors.torch.save_file(tensors, file, {"format": "pt"})
 
 
 def load(path, dtype):

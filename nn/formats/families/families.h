@@ -22,6 +22,7 @@ Family smollm3_family();
 Family olmo2_family();
 Family olmo3_family();
 Family olmoe_family();
+Family olmo_hybrid_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
@@ -123,12 +124,12 @@ TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
-/// Defaults of the heads and widths of layers with a state.
+/// Defaults of the heads and widths of layers with a state; 0 for a size that files must have.
 struct StateSizes {
-  Index heads, key_heads, key_width, value_width;
+  Index heads = 0, key_heads = 0, key_width = 0, value_width = 0;
 };
 /// The heads, widths and convolutions of layers with a state.
-void describe_states(ConfigMap& map, const StateSizes& otherwise);
+void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise);
 /// Layers of the gated delta rule between those of multi-head attention, by layer_types; by default every
 /// fourth one has the latter. Its fields are those of a model without the former, which `describe_full`
 /// describes.

@@ -1,6 +1,7 @@
 #include <tapeformer/nn/formats/families/families.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace tapeformer {
@@ -30,7 +31,7 @@ void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full)
     types.push_back(model.has_full_attention(i) ? "full_attention" : "linear_attention");
 }
 
-void describe_states(ConfigMap& map, const StateSizes& otherwise) {
+void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise) {
   OwnValues& own = map.model.attention.own;
   AttentionConfig state;
   if (map.writes) {
@@ -40,7 +41,9 @@ void describe_states(ConfigMap& map, const StateSizes& otherwise) {
   }
   const auto describe_size = [&](const char* theirs, const char* ours, Index resolved, Index usual) {
     map.has({ours});
-    if (map.reads) own[ours] = static_cast<double>(map.reads->size(theirs, usual));
+    if (map.reads)
+      own[ours] =
+          static_cast<double>(map.reads->size(theirs, usual > 0 ? std::optional(usual) : std::nullopt));
     if (map.writes) (*map.writes)[theirs] = resolved;
   };
   const auto own_size = [&](const char* ours) { return static_cast<Index>(state.own[ours]); };
@@ -58,7 +61,7 @@ void describe_states(ConfigMap& map, const StateSizes& otherwise) {
 
 void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
   describe_hybrid(map, [&] { describe_sizes(map, 32768, key_heads, 256); });
-  describe_states(map, {32, 16, 128, 128});
+  describe_state_sizes(map, {32, 16, 128, 128});
   map.fixed("beta_scale", 1.0);
   map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_qk_norms(map, QkNorm::rms);

@@ -6,6 +6,14 @@
 using namespace tapeformer;
 
 TEST_CASE("families of hybrids are read as what they are, and written as what was read") {
+  const Json sizes = {{"linear_num_key_heads", 2},
+                      {"linear_num_value_heads", 4},
+                      {"linear_key_head_dim", 5},
+                      {"linear_value_head_dim", 7}};
+  Json unrotated = sizes, rotated = sizes;
+  unrotated["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+  rotated["rope_theta"] = 300, rotated["linear_allow_neg_eigval"] = false, rotated["attention_bias"] = true;
+  rotated["linear_conv_kernel_dim"] = 3, rotated["linear_dt_min"] = 0.01;
   const DecoderOnlyConfig usual = hugging_face_config(file_of("llama", Json::object()).dump());
   for (
       const Reading& reading : std::vector<Reading>{
@@ -51,6 +59,16 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
            "state_value_width=128 state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 "
            "attention_pattern=FDD "
            "head_width=256"},
+          {"olmo_hybrid", unrotated,
+           "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 "
+           "rotary_layout=interleaved state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 "
+           "state_norm_epsilon=1e-05 convolution_taps=4 beta_scale=2 attention_pattern=DDD "
+           "full_attention=gqa positions=none sublayer_norms=mixed"},
+          {"olmo_hybrid", rotated,
+           "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 "
+           "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
+           "convolution_taps=3 beta_scale=1 attention_pattern=DDD full_attention=gqa attention_bias=true "
+           "sublayer_norms=mixed"},
       })
     check_reading(reading, usual);
 }
@@ -65,6 +83,7 @@ TEST_CASE("options of hybrids' files that are not implemented are refused by nam
            {"qwen3_next",
             {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"mlp_only_layers", {1}}},
             is_not_implemented("mlp_only_layers = [1]")},
+           {"olmo_hybrid", {{"linear_num_value_heads", nullptr}}, "linear_num_value_heads is missing"},
            {"qwen3_5_text", {{"attention_bias", true}}, is_not_implemented("attention_bias = true")},
            {"qwen3_5_text", {{"hidden_act", "gelu"}}, is_not_implemented("hidden_act = \"gelu\"")},
            {"qwen3_5_text",

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 using namespace tapeformer;
@@ -25,7 +26,7 @@ Shapes shapes_of(const Layouts& model) {
     const std::size_t mark = name.find_first_of("*DF");
     const auto stack = model.layers.find(name.substr(0, mark));
     Index rows = 0;
-    for (const RowBlock& block : layout.blocks) rows += block.rows;
+    for (const RowBlock& block : layout.blocks) rows += block.rows * std::max<Index>(layout.taps, 1);
     for (Index layer = 0; layer < (stack == model.layers.end() ? 1 : stack->second); ++layer) {
       if (mark != std::string::npos && name[mark] != '*' &&
           name[mark] != model.letters.at(static_cast<std::size_t>(layer)))

@@ -122,10 +122,9 @@ TEST_CASE("a tensor of several parameters has the rows of each by head, and a co
   const Tensor taps = tensors.at(layer + "conv1d.weight");  // of 20 columns, in which ours counts all
   CHECK(taps.shape() == Shape{20, 1, 4});
   CHECK(slice(taps, 0, 7, 1).to_vector<float>() == std::vector<float>{67, 47, 27, 8});
-  ForeignPart part{"w", {20, 1, 4}, {{80}}};
+  ForeignPart part{"w", {20, 1, 4}, {{20}}};
   part.taps = 4;
-  const std::vector<float> ours = to_ours(part, taps).to_vector<float>();
-  for (std::size_t i = 0; i < ours.size(); ++i) CHECK(ours[i] == static_cast<float>(i));
+  CHECK(slice(to_ours(part, taps), 0, 7, 1).to_vector<float>() == std::vector<float>{7, 27, 47, 67});
 }
 
 TEST_CASE("tensors survive a round trip") {
