@@ -28,6 +28,8 @@ void ExpertsConfig::describe(const FieldVisitor& field) {
   field("router", named(router), "softmax (over all experts) or sigmoid (of each by itself): their scores");
   field("normalized_router", normalized, "scale the weights of a token's experts to sum to 1");
   field("shared_expert", shared, "hidden width of a network that all tokens pass as well; 0 for none", kSize);
+  field("shared_expert_gate", shared_gate,
+        "multiply the output of that network by a sigmoid of a projection of each token");
   field("balance_loss", balance_loss, "weight of the loss that gives all experts as many tokens",
         kNotNegative);
   field("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
@@ -43,6 +45,9 @@ void ExpertsConfig::describe(const FieldVisitor& field) {
 }
 
 void ExpertsConfig::check(bool has_biases) const {
+  if (experts > 0 && shared_gate && shared == 0)
+    throw Error(
+        "[experts] shared_expert_gate needs a shared network; got shared_expert=0; try shared_expert=256");
   if (experts > 0 && active > experts)
     throw Error(format("[experts] active_experts must be at most experts; got active_experts={}, experts={}",
                        active, experts));
@@ -69,6 +74,7 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
   torch_linear_default(up_, expert.width, random);
   torch_linear_default(down_, expert_.hidden, random);
   if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);
+  if (config.shared_gate) shared_gate_.emplace(LinearConfig{expert.width, 1, false, Unary::sigmoid}, random);
   if (config.balance != RouterBalance::bias) return;
   choice_bias_ = Parameter(Tensor::zeros({config.experts}));
   if (config.balance_loss == 0) choice_bias_.set_trainable(false);
@@ -94,7 +100,10 @@ Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
   if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
   if (config_.scale != 1) weights_nk1 = weights_nk1 * config_.scale;
   Tensor y_nc = sum(embedding(y_mc, choice.rows) * cast(weights_nk1, x.dtype()), {1});
-  if (shared_) y_nc = y_nc + (*shared_)(x_nc);
+  if (shared_) {
+    const Tensor shared_nc = (*shared_)(x_nc);
+    y_nc = y_nc + (shared_gate_ ? shared_nc * (*shared_gate_)(x_nc) : shared_nc);
+  }
 
   if (record != nullptr) record->shares.push_back(choice.shares);
   if (record != nullptr && training_) {
@@ -127,6 +136,7 @@ void Experts::visit(ParameterVisitor& visitor) {
   matrices("down.weight", down_, expert_.width);
   visitor.child("dropout", dropout_);
   if (shared_) visitor.child("shared", *shared_);
+  if (shared_gate_) visitor.child("shared_gate", *shared_gate_);
   if (choice_bias_.defined()) visitor.parameter("choice_bias", choice_bias_);
   visitor.training_mode(training_);
 }

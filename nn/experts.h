@@ -25,6 +25,7 @@ struct ExpertsConfig {
   Index shared = 0;                             ///< hidden width of a network that all tokens pass as well
   double balance_loss = 0.01;                   ///< the weight of the loss that balances the load
   double z_loss = 0;                            ///< the weight of the loss that keeps logits small
+  bool shared_gate = false;                     ///< a sigmoid of each token on the shared network's output
   RouterBalance balance =
       RouterBalance::loss;              ///< the router's loss, or a bias whose gradient has its weight
   Index width = 0;                      ///< F, hidden width of an expert; 0 for the layers' own
@@ -47,7 +48,8 @@ struct RouterRecord {
 /// A mixture of experts: feed-forward networks of which each token passes the K with the largest scores. No
 /// token is dropped, however many choose the same expert.
 /// Math:    s = softmax(router(x)) or sigmoid(router(x)); y = sum over the K largest of w_e expert_e(x), with
-///          w = scale s, or normalized scale s / (sum of the K), and with a shared network + shared(x);
+///          w = scale s, or normalized scale s / (sum of the K), and with a shared network + shared(x), or
+///          with a gate of it + sigmoid(W x) shared(x);
 ///          groups: the K are in the groups with the largest s, or with sigmoid the largest sums of two s
 ///          losses, means over tokens: balance_loss E sum_e share_e p_e, of the share of choices and the mean
 ///          of s (of s / sum s); z_loss (log sum_e exp router(x)_e)^2
@@ -59,7 +61,8 @@ struct RouterRecord {
 /// Units:   the router's logits and scores are f32 next to bf16
 /// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
 ///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066;
-///          bias: Wang et al. 2024, arXiv:2408.15664; groups: DeepSeek-AI 2024, arXiv:2412.19437, 2.1.2
+///          bias: Wang et al. 2024, arXiv:2408.15664; groups: DeepSeek-AI 2024, arXiv:2412.19437, 2.1.2;
+///          gate: Yang et al. 2024, arXiv:2407.10671, section 2.2.2
 class Experts : public Module {
  public:
   Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random);
@@ -74,6 +77,7 @@ class Experts : public Module {
   Parameter up_, down_, choice_bias_;
   Dropout dropout_;
   std::optional<FeedForward> shared_;
+  std::optional<Linear> shared_gate_;
   bool training_ = true;
 };
 

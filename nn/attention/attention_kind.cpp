@@ -34,6 +34,7 @@ AttentionKind multi_head_kind(const char* name, const char* title, std::vector<s
 /// A kind with a state.
 AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnField> own) {
   using Layer = LinearAttention;
+  for (OwnField& field : Layer::state_fields()) own.push_back(std::move(field));
   constexpr unsigned kCan = kCanCache | kCanModelLanguage | kHasState;
   return {name, title, make<Layer>, {}, kCan, Layer::complete, Layer::add_cost, {}, std::move(own)};
 }
@@ -41,7 +42,8 @@ AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnFi
 std::deque<AttentionKind>& table() {
   using Latent = LatentAttention;
   using Differential = DifferentialAttention;
-  const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank;
+  const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank,
+             beta = LinearAttention::beta_scale;
   constexpr unsigned kRotates = kCanRotate | kCanCache | kCanModelLanguage;
   // name, title, make, fields that only some kinds use, abilities, complete, add_cost, forms, own
   static std::deque<AttentionKind> kinds = {
@@ -65,9 +67,9 @@ std::deque<AttentionKind>& table() {
        Differential::add_cost},
       {"additive", "additive", make<AdditiveAttention>, {}, kCanCache, {}, AdditiveAttention::add_cost},
       linear_kind("gla", "gated linear", {rank()}),
-      linear_kind("deltanet", "delta rule", {taps()}),
-      linear_kind("gated_deltanet", "gated delta rule", {taps()}),
-      linear_kind("kda", "Kimi delta", {taps(), rank()}),
+      linear_kind("deltanet", "delta rule", {taps(), beta()}),
+      linear_kind("gated_deltanet", "gated delta rule", {taps(), beta()}),
+      linear_kind("kda", "Kimi delta", {taps(), rank(), beta()}),
   };
   return kinds;
 }

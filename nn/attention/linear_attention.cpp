@@ -25,9 +25,20 @@ Index own_size(const AttentionConfig& config, const char* name) {
   return found != config.own.end() ? static_cast<Index>(found->second) : 0;
 }
 
+/// G of a resolved config.
+Index key_heads_of(const AttentionConfig& config) { return own_size(config, "state_key_heads"); }
+
 /// W of query_key_value.
 Index packed_width(const AttentionConfig& config) {
-  return config.heads * (2 * config.key_width + config.value_width);
+  return 2 * key_heads_of(config) * config.key_width + config.heads * config.value_width;
+}
+
+/// Each head of queries or keys for all its heads of values.
+/// Shapes:  x [B, T, G, D] -> [B, T, H, D]
+Tensor repeated(const Tensor& x, Index heads) {
+  const Index B = x.size(0), T = x.size(1), G = x.size(2), D = x.size(3);
+  if (G == heads) return x;
+  return reshape(broadcast_to(reshape(x, {B, T, G, 1, D}), {B, T, G, heads / G, D}), {B, T, heads, D});
 }
 
 /// n values from `first` to `last` at equal distances.
@@ -46,6 +57,19 @@ OwnField LinearAttention::convolution_taps() {
   return {{"convolution_taps", "K, tokens of the causal convolution of queries, keys and values; 0 for none",
            kSize},
           4};
+}
+
+std::vector<OwnField> LinearAttention::state_fields() {
+  return {
+      {{"state_heads", "H, heads of states and values; 0 for heads", kSize}, 0},
+      {{"state_key_heads", "G, heads of queries and keys, each for H / G states; 0 for one each", kSize}, 0},
+      {{"state_key_width", "D, width of a state's queries and keys; 0 for that of a head", kSize}, 0},
+      {{"state_value_width", "E, width of a state's values; 0 for that of a head", kSize}, 0},
+      {{"state_norm_epsilon", "epsilon of the norm of what is read from states", kPositive}, 1e-6}};
+}
+
+OwnField LinearAttention::beta_scale() {
+  return {{"beta_scale", "beta is this times a sigmoid; 2 also lets a state change signs", kPositive}, 1};
 }
 
 OwnField LinearAttention::decay_rank() {
@@ -71,15 +95,26 @@ void LinearAttention::complete(AttentionConfig& config) {
   config.packed = true;
   config.bias = false;
   config.output_bias = false;
-  if (const auto rank = config.own.find("decay_rank"); rank != config.own.end() && rank->second == 0)
-    rank->second = static_cast<double>(config.key_width);
+  config.heads = or_else(own_size(config, "state_heads"), config.heads);
+  config.key_width = or_else(own_size(config, "state_key_width"), config.key_width);
+  config.value_width = or_else(own_size(config, "state_value_width"), config.value_width);
+  const auto complete_own = [&](const char* name, Index value) {
+    const auto own = config.own.find(name);
+    if (own != config.own.end() && own->second == 0) own->second = static_cast<double>(value);
+  };
+  complete_own("state_key_heads", config.heads), complete_own("decay_rank", config.key_width);
+  if (const Index G = key_heads_of(config); config.heads % G != 0)
+    throw Error(
+        format("[attention] the heads of a state must be a multiple of its key heads; got attention={}, "
+               "state_heads={}, state_key_heads={}; try state_key_heads=0",
+               config.kind, config.heads, G));
 }
 
 LinearAttention::LinearAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
       kind_(kind_of(config_)),
       query_key_value_(without_bias(config_.width, packed_width(config_)), random),
-      norm_({config_.value_width}),
+      norm_({config_.value_width, config_.own.at("state_norm_epsilon")}),
       output_(without_bias(config_.heads * config_.value_width, config_.output_width), random) {
   const Index C = config_.width, H = config_.heads, D = config_.key_width, E = config_.value_width;
   const bool decays = kind_.by_channel || kind_.has_rate;
@@ -143,7 +178,7 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
   if (context.cache != nullptr && cache == nullptr)
     throw Error("[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
   const Index B = query.size(0), T = query.size(1), H = config_.heads, D = config_.key_width,
-              E = config_.value_width;
+              E = config_.value_width, G = key_heads_of(config_);
   LinearAttentionOptions options;
   const Tensor before = cache != nullptr ? cache->state(B) : Tensor();
   if (before.defined()) options.state = before.alias({B, H, D, E});
@@ -155,22 +190,25 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
     packed_btn = silu(cache != nullptr ? (*convolution_)(packed_btn, cache->convolution())
                                        : (*convolution_)(packed_btn));
   }
-  const TensorList parts = split(packed_btn, 2, {H * D, H * D, H * E});
-  Tensor query_bthd = split_heads(parts[0], H), key_bthd = split_heads(parts[1], H);
+  const TensorList parts = split(packed_btn, 2, {G * D, G * D, H * E});
+  Tensor query_btgd = split_heads(parts[0], G), key_btgd = split_heads(parts[1], G);
   if (kind_.deltas) {
     // x / |x| is rms_norm(x) / sqrt(D): for queries by the scale, for keys by a gain.
     const auto width = static_cast<double>(D);
     const Tensor gain_d = Tensor::full({D}, 1 / std::sqrt(width), query.dtype(), query.device());
-    query_bthd = rms_norm(query_bthd, {}, kLengthEpsilon / width);
-    key_bthd = rms_norm(key_bthd, gain_d, kLengthEpsilon / width);
+    query_btgd = rms_norm(query_btgd, {}, kLengthEpsilon / width);
+    key_btgd = rms_norm(key_btgd, gain_d, kLengthEpsilon / width);
     options.scale = 1 / width;
+    const double scale = config_.own.at("beta_scale");
     options.beta = sigmoid((*beta_)(query));
+    if (scale != 1) options.beta = options.beta * scale;
   }
   if (decay_up_) {
     const Tensor decay = log_decay(query);
     options.log_decay = kind_.by_channel ? reshape(decay, {B, T, H, D}) : decay;
   }
-  const Tensor heads_bthe = linear_attention(query_bthd, key_bthd, split_heads(parts[2], H), options);
+  const Tensor heads_bthe =
+      linear_attention(repeated(query_btgd, H), repeated(key_btgd, H), split_heads(parts[2], H), options);
   if (cache != nullptr) cache->advance(reshape(last_bhde, {B, H * D * E}), T);
   return output_(gated(norm_(heads_bthe), query));
 }
@@ -201,7 +239,7 @@ CacheWidths LinearAttention::cache_widths() const {
 
 void LinearAttention::visit(ParameterVisitor& visitor) {
   visitor.child("query_key_value", query_key_value_);
-  const Index keys = config_.heads * config_.key_width, values = config_.heads * config_.value_width;
+  const Index keys = key_heads_of(config_) * config_.key_width, values = config_.heads * config_.value_width;
   visitor.row_parts("query_key_value.weight", {keys, keys, values});
   if (convolution_) visitor.child("convolution", *convolution_);
   if (beta_) visitor.child("beta", *beta_);
@@ -218,18 +256,18 @@ void LinearAttention::visit(ParameterVisitor& visitor) {
 void LinearAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   const Kind kind = kind_of(config);
   const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width, N = sum.N,
-               P = packed_width(config), K = own_size(config, "convolution_taps"),
+               G = key_heads_of(config), P = packed_width(config), K = own_size(config, "convolution_taps"),
                rank = own_size(config, "decay_rank"), decays = kind.by_channel ? H * D : H;
   sum.projection(N, C, P, false);
-  sum.keeps(N * C + N * H * (D + D + E));
+  sum.keeps(N * C + N * (2 * (kind.deltas ? G : H) * D + H * E));
   if (K > 0) {
     sum.parameters(K * P);
     sum.keeps(2 * N * P);
   }
   if (kind.deltas) {
     sum.projection(N, C, H, false);
-    sum.keeps(2 * N * H * D + D + N * H);
-    sum.keeps_wide(2 * N * H);
+    sum.keeps(2 * N * H * D + D + (config.own.at("beta_scale") != 1 ? 2 : 1) * N * H);
+    sum.keeps_wide(2 * N * G);
   }
   if (kind.by_channel || kind.has_rate) {
     if (kind.by_channel) sum.projection(N, C, rank, false), sum.keeps(N * rank);

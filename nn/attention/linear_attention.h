@@ -12,8 +12,9 @@ namespace tapeformer {
 /// DeltaNet (gated_deltanet) and Kimi delta attention (kda). The time for a token and the memory of the cache
 /// do not grow with the number of tokens before. Decays and convolutions carry the order of tokens, so there
 /// are no rotary positions.
-/// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's;
-///          beta = sigmoid(W_b x), gla has none; log decay
+/// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's, and G
+///          heads of them for the H of values, each for H / G in a row; beta = beta_scale sigmoid(W_b x), gla
+///          has none; log decay
 ///            gla:            -softplus(W_2 W_1 x + offset) / 16, by channel
 ///            gated_deltanet: -exp(rate) softplus(W_2 x + offset), one per head
 ///            kda:            -exp(rate) softplus(W_2 W_1 x + offset), by channel, rate by head
@@ -39,11 +40,15 @@ class LinearAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
+  /// Sizes apart from those of a model's other attention, and the epsilon of the norm.
+  static std::vector<OwnField> state_fields();
+  /// The factor of beta.
+  static OwnField beta_scale();
   /// K, the taps of the convolution.
   static OwnField convolution_taps();
   /// The rank of W_1.
   static OwnField decay_rank();
-  /// With N = B T rows, P = H (2 D + E), A = H D decays (gated_deltanet: H), r their rank, K taps:
+  /// With N = B T rows, P = 2 G D + H E, A = H D decays (gated_deltanet: H), r their rank, K taps:
   ///   parameters   C P + K P + C H of beta + (C r + r A, gated_deltanet: C A) + A offsets + H rates
   ///                + (C H E, kda: C E + E H E) of the gate + E of the norm + H E O
   ///   forward      2 N times the matrices above + 2 N H D E times 3 with a beta, else 2

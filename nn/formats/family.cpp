@@ -15,15 +15,18 @@ bool has_type(const std::string& type) {
 
 /// Throws:  CheckpointError for types that resemble those of a family
 void refuse_relative(const std::string& type) {
-  for (const char* const name : {"gpt_oss", "qwen2_moe"}) {
+  for (const char* const name : {"gpt_oss", "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text"}) {
     if (type == name)
       throw CheckpointError("model_type " + type + " has experts of a kind that is not implemented");
   }
-  if (type == "gemma3") {
-    throw CheckpointError(
-        "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
-        "transformers writes it with model.model.language_model.save_pretrained(folder)");
-  }
+  const auto refuse_images = [&](const char* remedy) {
+    throw CheckpointError("model_type " + type +
+                          " reads images too, which is not implemented; try its language model alone, as "
+                          "transformers writes it with " +
+                          remedy);
+  };
+  if (type == "gemma3") refuse_images("model.model.language_model.save_pretrained(folder)");
+  if (type == "qwen3_5") refuse_images("AutoModelForCausalLM.from_pretrained(this).save_pretrained(folder)");
 }
 
 }  // namespace
@@ -31,11 +34,11 @@ void refuse_relative(const std::string& type) {
 template <>
 const std::vector<Family>& families<DecoderOnlyConfig>() {
   static const std::vector<Family> families = {
-      gpt2_family(),       llama_family(), mistral_family(),   mixtral_family(),  phi3_family(),
-      qwen2_family(),      qwen3_family(), qwen3_moe_family(), smollm3_family(),  olmo2_family(),
-      olmo3_family(),      olmoe_family(), granite_family(),   gemma2_family(),   gemma3_family(),
-      nanochat_family(),   bloom_family(), diffllama_family(), minicpm3_family(), deepseek_v2_family(),
-      deepseek_v3_family()};
+      gpt2_family(),        llama_family(),    mistral_family(),     mixtral_family(),    phi3_family(),
+      qwen2_family(),       qwen3_family(),    qwen3_moe_family(),   smollm3_family(),    olmo2_family(),
+      olmo3_family(),       olmoe_family(),    granite_family(),     gemma2_family(),     gemma3_family(),
+      nanochat_family(),    bloom_family(),    diffllama_family(),   qwen3_next_family(), qwen3_5_family(),
+      olmo_hybrid_family(), minicpm3_family(), deepseek_v2_family(), deepseek_v3_family()};
   return families;
 }
 

@@ -27,6 +27,17 @@ void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
     if (!files.contains(name) && files.contains(other)) name = other;
 }
 
+/// A convolution of several tensors may be divided anywhere: transformers divides it into equal parts.
+void divide_as_found(const SafetensorsFolder& files, ForeignParameter& parameter) {
+  Index found = 0, wanted = 0;
+  for (const ForeignPart& part : parameter.parts) {
+    if (part.taps == 0 || !files.contains(part.name)) return;
+    wanted += part.shape[0], found += files.shape(part.name)[0];
+  }
+  if (found != wanted) return;
+  for (ForeignPart& part : parameter.parts) part.shape = files.shape(part.name);
+}
+
 bool are_same(const SafetensorsFolder& files, const std::string& one, const std::string& other) {
   const Tensor a = files.tensor(one).to(Device::cpu()), b = files.tensor(other).to(Device::cpu());
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
@@ -75,19 +86,22 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   const auto has_prefix = [&](const std::string& name) {
     return name.compare(0, prefix.size(), prefix) == 0;
   };
-  const bool is_headless = !files.contains(embedding) && has_prefix(embedding) &&
-                           files.contains(embedding.substr(prefix.size()));  // such models have no prefix
+  std::string found_prefix = prefix;
+  for (const std::string& other : {names.part_prefix, std::string()})  // models without a head have none
+    if (!files.contains(embedding) && has_prefix(embedding) &&
+        files.contains(other + embedding.substr(prefix.size())))
+      found_prefix = other;
   const auto strip = [&](std::string& name) {
-    if (is_headless && has_prefix(name)) name.erase(0, prefix.size());
+    if (has_prefix(name)) name.replace(0, prefix.size(), found_prefix);
   };
   std::vector<std::pair<std::string, Shape>> wanted;
   std::set<std::string> tied;
   for (ForeignParameter& parameter : parameters) {
     for (ForeignPart& part : parameter.parts) strip(part.name);
     for (std::string& other : parameter.same) strip(other);
-    choose_tied(files, parameter);
+    choose_tied(files, parameter), divide_as_found(files, parameter);
     for (const ForeignPart& part : parameter.parts)
-      if (!is_absent(files, names, part)) wanted.emplace_back(part.name, part.shape);
+      if (!is_absent(files, names, part) && part.before == 0) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());
   }
   files.check_fit(wanted,

@@ -5,35 +5,53 @@ namespace tapeformer {
 namespace {
 
 Layout norm_layout(const NormConfig& norm) {
-  return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias};
+  return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias, true};
 }
 
-/// Adds the projections of latent attention.
+/// Adds linear attention by the gated delta rule. The gain of its norm is always stored whole.
+void add_gated_deltanet(Layouts& model, const std::string& name, const AttentionConfig& attention) {
+  const Index C = attention.width, H = attention.heads, D = attention.key_width, E = attention.value_width;
+  const auto G = static_cast<Index>(attention.own.at("state_key_heads")),
+             K = static_cast<Index>(attention.own.at("convolution_taps"));
+  const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
+    model.parameters[name + "." + part] = {blocks, C, true, false, false, G};
+  };
+  add("query_key_value", {{G * D}, {G * D}, {H * E}}), add("gate", {{H * E}});
+  add("beta", {{H}}), add("decay_up", {{H}});
+  for (const char* const part : {"decay_offset", "decay_rate"}) model.parameters[name + "." + part] = {{{H}}};
+  if (K > 0)
+    model.parameters[name + ".convolution"] = {{{G * D}, {G * D}, {H * E}}, 0, false, false, false, 0, K};
+  model.parameters[name + ".norm"] = {{{E}}};
+  model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true};
+}
+
+/// Adds latent attention, whose rotary rows and others share tensors in other programs.
 void add_latent_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const Index H = config.heads, D = config.key_width, E = config.value_width, L = config.latent_width,
               R = config.rotary_width, C = config.width, inputs = or_else(config.query_latent_width, C);
-  const auto add = [&](const char* part, const RowBlock& block, Index columns) {
-    if (block.rows > 0) model.parameters[name + "." + part] = {{block}, columns, true};
+  const auto add = [&](const char* part, const RowBlock& block, Index columns, Index heads) {
+    if (block.rows > 0) model.parameters[name + "." + part] = {{block}, columns, true, false, false, heads};
   };
   const auto add_norm = [&](const char* part, Index width) {
-    if (config.norm && width > 0) model.parameters[name + "." + part] = {{{width}}};
+    if (config.norm && width > 0) model.parameters[name + "." + part] = {{{width}}, 0, false, false, true};
   };
-  add("query_down", {config.query_latent_width}, C), add_norm("query_norm", config.query_latent_width);
-  add("query_up", {H * D, H, 0, false}, inputs), add("query_rotary", {H * R, H}, inputs);
-  add("key_value_down", {L, 1, 0, false}, C), add("key_rotary", {R, 1}, C), add_norm("key_value_norm", L);
-  add("key_up", {H * D, H, 0, false}, L), add("value_up", {H * E, H, 0, false}, L);
-  add("output", {config.output_width}, H * E);
+  add("query_down", {config.query_latent_width}, C, 0), add_norm("query_norm", config.query_latent_width);
+  add("query_up", {H * D}, inputs, H), add("query_rotary", {H * R, H}, inputs, H);
+  add("key_value_down", {L}, C, 1), add("key_rotary", {R, 1}, C, 1), add_norm("key_value_norm", L);
+  add("key_up", {H * D}, L, H), add("value_up", {H * E}, L, H);
+  add("output", {config.output_width}, H * E, 0);
 }
 
 /// Adds the projections to queries, keys and values, and to the output.
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
   if (attention.kind == "mla") return add_latent_attention(model, name, attention);
+  if (attention.kind == "gated_deltanet") return add_gated_deltanet(model, name, attention);
   const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
               E = attention.value_width;
   const RowBlock query{H * D, H}, key{G * D, G}, value{G * E};
   const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
-    model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias};
+    model.parameters[name + "." + part] = {blocks, attention.width, true, attention.bias, false, H};
   };
   if (attention.kind == "differential") {
     const Index half = D / 2;
@@ -46,32 +64,46 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
     add("query", {query}), add("key", {key}), add("value", {value});
   }
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
+  if (attention.output_gate != OutputGate::none) {
+    const Index gates = attention.output_gate == OutputGate::head ? H : H * E;
+    model.parameters[name + ".gate"] = {{{gates}}, attention.width, true, false, false, H};
+  }
+  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::plain) {
+    const bool is_joint = attention.qk_norm == QkNorm::joint;
+    const Index of_queries = is_joint ? H : 1, of_keys = is_joint ? G : 1;
+    const auto add_norm = [&](const char* part, Index count) {
+      model.parameters[name + "." + part] = {{{count * D, count}}, 0, false, false, true};
+    };
+    add_norm("query_norm", of_queries), add_norm("key_norm", of_keys);
+  }
 }
 
 /// Adds a feed-forward network, or in some layers experts.
 void add_feed_forward(Layouts& model, const std::string& name, const FeedForwardConfig& config,
                       const ExpertsConfig& experts, const std::function<bool(Index)>& has_experts = {}) {
   const Index C = config.width, E = experts.experts;
-  const auto add = [&](const std::string& network, Index hidden, Index count) {
+  const auto add = [&](const std::string& part, const Layout& layout) {
+    const auto [at, is_new] = model.parameters.emplace(name + part, layout);
+    if (!is_new)
+      at->second.others = {layout};
+    else if (E > 0)
+      at->second.in_layer = has_experts;
+  };
+  const auto add_network = [&](const std::string& network, Index hidden, Index count) {
     const auto blocks = [count](std::size_t of_each, Index rows) {
       return std::vector<RowBlock>(static_cast<std::size_t>(count) * of_each, RowBlock{rows});
     };
-    const Layout up{blocks(config.gated ? 2 : 1, hidden), C, true, config.bias},
-        down{blocks(1, C), hidden, true, config.bias};
-    for (const auto& [part, layout] : {std::pair(".up", up), std::pair(".down", down)}) {
-      const auto [at, is_new] = model.parameters.emplace(network + part, layout);
-      if (is_new && E > 0) at->second.in_layer = has_experts;
-      if (!is_new) at->second.others = {layout};
-    }
+    add(network + ".up", {blocks(config.gated ? 2 : 1, hidden), C, true, config.bias});
+    add(network + ".down", {blocks(1, C), hidden, true, config.bias});
   };
   if (E > 0) {
-    add(name, or_else(experts.width, config.hidden_width()), E);
-    model.parameters[name + ".router"] = {{{E}}, C, true, false, has_experts};
-    if (experts.balance == RouterBalance::bias)
-      model.parameters[name + ".choice_bias"] = {{{E}}, 0, false, false, has_experts};
-    if (experts.shared > 0) add(name + ".shared", experts.shared, 1);
+    add_network("", or_else(experts.width, config.hidden_width()), E);
+    add(".router", {{{E}}, C, true});
+    if (experts.balance == RouterBalance::bias) add(".choice_bias", {{{E}}});
+    if (experts.shared > 0) add_network(".shared", experts.shared, 1);
+    if (experts.shared_gate) add(".shared_gate", {{{1}}, C, true});
   }
-  if (E == 0 || has_experts) add(name, config.hidden_width(), 1);
+  if (E == 0 || has_experts) add_network("", config.hidden_width(), 1);
 }
 
 /// Adds an encoder or a decoder, whose layers have these norms.
@@ -114,13 +146,12 @@ const Layout* Layouts::find(const std::string& name, Index layer) const {
 }
 
 Layouts layouts_of(const DecoderOnlyConfig& config) {
-  const AttentionConfig attention = config.attention_config().resolved();
-  const Index C = config.width, D = attention.key_width;
+  const Index C = config.width;
   const Layout norm = norm_layout(config.norm_config());
   const std::string layer = "layers.*.";
   std::function<bool(Index)> has_experts;
   if (config.experts_from > 0)
-    has_experts = [from = config.experts_from](Index layer_number) { return layer_number >= from; };
+    has_experts = [from = config.experts_from](Index number) { return number >= from; };
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
   auto& all = model.parameters;
   if (config.norm_gain) {
@@ -129,23 +160,26 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
     if (config.sublayer_norms == SublayerNorms::both)
       all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
   }
-  add_attention(model, layer + "attention", config.attention_config());
+  if (config.attention_pattern.empty())
+    add_attention(model, layer + "attention", config.attention_config());
+  else
+    for (Index i = 0; i < config.layers; ++i) {
+      const char letter = config.has_full_attention(i) ? 'F' : 'D';
+      if (model.letters.find(letter) == std::string::npos)
+        add_attention(model, std::string("layers.") + letter + ".attention", config.attention_config(i));
+      model.letters += letter;
+    }
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
                    config.experts, has_experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
-  if (config.positions == PositionKind::rotary || attention.rotary_width > 0)
+  const bool has_rotary_keys = config.attention_config().resolved().rotary_width > 0;
+  if (config.positions == PositionKind::rotary || has_rotary_keys)
     model.rotary = config.attention.rotations.layout;
   if (config.tie_head)
     model.ties.emplace_back("head", "embedding");
   else
     all["head"] = {{{config.vocabulary}}, C};
-  if (attention.qk_norm != QkNorm::none && attention.qk_norm != QkNorm::plain) {
-    const bool is_joint = attention.qk_norm == QkNorm::joint;
-    const Index of_queries = is_joint ? attention.heads : 1, of_keys = is_joint ? attention.key_heads() : 1;
-    all[layer + "attention.query_norm"] = {{{of_queries * D, of_queries}}};
-    all[layer + "attention.key_norm"] = {{{of_keys * D, of_keys}}};
-  }
   return model;
 }
 

@@ -17,7 +17,6 @@ struct RowBlock {
   Index rows;       ///< of all heads
   Index heads = 0;  ///< H, or 0
   Index pairs = 0;  ///< of heads of differential attention; elsewhere the second ones follow all first ones
-  bool rotates = true;  ///< rotary positions give the rows of a head an order, if it has heads
 };
 
 /// The rows and columns of one of our parameters; a gain has no columns.
@@ -26,17 +25,22 @@ struct Layout {
   Index columns = 0;             ///< of each row; 0 for a vector
   bool is_linear = false;        ///< the weight of a linear map, which some families store transposed
   bool bias = false;             ///< a linear map has a bias
+  bool is_gain = false;          ///< the gain of a norm, which some families store less 1
+  Index heads = 0;  ///< of the first block; some tensors hold the rows of several parameters by head
+  Index taps = 0;   ///< K of a short convolution [K N], whose blocks are of its N columns
   std::function<bool(Index layer)> in_layer = {};  ///< true for the layers that have it; empty for all
   std::vector<Layout> others = {};                 ///< the layout in the other layers, if they have one
 };
 
 /// The parameters of a model, by names without ".weight" and ".bias".
 struct Layouts {
-  std::map<std::string, Layout> parameters;               ///< by name, with * for the layer's number
+  /// By name, with * for the layer's number, or D or F for that of a layer with this letter.
+  std::map<std::string, Layout> parameters;
   std::map<std::string, Index> layers;                    ///< number of layers, by the name before *
   std::vector<std::pair<std::string, std::string>> ties;  ///< a name, and the parameter it is tied to
   bool shares_embeddings = false;                         ///< between an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, if any
+  std::string letters = {};                               ///< of each layer in attention_pattern, or none
 
   /// The layout of a parameter in a layer; nullptr if it has none of this name.
   const Layout* find(const std::string& name, Index layer) const;

@@ -108,7 +108,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
     std::map<std::string, Parameter> parameters;
     for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
     for (const ForeignParameter& map : maps.list) {
-      const Tensor value = rows_of(map, parameters);
+      const Tensor value = parameters.at(map.name).value();
       Index from = 0;
       bool is_adapted = false;
       TensorList rows;
@@ -118,11 +118,13 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
         for (const RowBlock& block : part.blocks) count += block.rows;
         Tensor whole = slice(value, 0, from, count);
         from += count;
-        if (unused.erase(tensor_name(module, "A")) + unused.erase(tensor_name(module, "B")) > 0) {
-          const Tensor a = file.tensor(tensor_name(module, "A")).to(value.dtype()),
-                       b = file.tensor(tensor_name(module, "B")).to(value.dtype());
+        const std::string name_a = tensor_name(module, "A"), name_b = tensor_name(module, "B");
+        unused.erase(name_a), unused.erase(name_b);
+        if (file.contains(name_a) || file.contains(name_b)) {
+          const Index all_rows = part.heads > 0 ? part.shape[0] : count;
+          const Tensor a = file.tensor(name_a).to(value.dtype()), b = file.tensor(name_b).to(value.dtype());
           if (a.rank() != 2 || b.rank() != 2 || a.size(0) != b.size(1) || a.size(1) != value.size(1) ||
-              b.size(0) != count)
+              b.size(0) != all_rows)
             throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
                                          a.shape().text(), b.shape().text(), whole.shape().text()));
           whole = whole + rows_to_ours(part, matmul(b, a)) * scale;
@@ -130,7 +132,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
         }
         rows.push_back(whole);
       }
-      if (is_adapted) set_rows(map, parameters, rows);
+      if (is_adapted) value.copy_from(rows.size() == 1 ? rows[0] : concat(rows, 0));
     }
     if (!unused.empty())
       throw CheckpointError("has " + *unused.begin() + ", which the model has no place for");
@@ -148,16 +150,15 @@ void save_peft(const std::string& folder, DecoderOnly& model, const std::string&
   for (const ForeignParameter& map : maps.list) {
     const std::string layer = without_end(map.name) + ".";
     const auto b = adapters.find(layer + kAdapterB);
-    const bool has_second = adapters.count(without_end(map.second) + "." + kAdapterB) > 0;
-    if (!map.second.empty() && (has_second || b != adapters.end()))
-      throw CheckpointError(
-          format("{} and {} are one layer in PEFT's format; try to leave them out, or to "
-                 "export the whole model",
-                 without_end(map.name), without_end(map.second)));
     if (b == adapters.end()) continue;
     const TensorList rows = rows_of_parts(*maps.names, maps.layouts, map, b->second);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::string module = without_end(map.parts[i].name);
+      if (map.parts[i].heads > 0)
+        throw CheckpointError(format(
+            "{} has the rows of several matrices of ours, whose adapters differ; got {}; try an export "
+            "with the adapters in the weights",
+            module, map.name));
       tensors.emplace_back(tensor_name(module, "A"), adapters.at(layer + kAdapterA));
       tensors.emplace_back(tensor_name(module, "B"), rows[i]);
       modules.push_back(module);

@@ -6,6 +6,7 @@
 #include <tapeformer/nn/formats/tensor_names.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -19,6 +20,8 @@ std::string numbered(std::string name, char mark, Index number) {
   return at == std::string::npos ? name : name.replace(at, 1, std::to_string(number));
 }
 std::string in_layer(const std::string& name, Index layer) { return numbered(name, '*', layer); }
+/// The place of the layer's number in one of our names, or npos.
+std::size_t number_in(const std::string& ours) { return ours.find_first_of("*DF"); }
 
 /// The other program's names: for experts, those of each, one after the other.
 std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs, std::size_t blocks) {
@@ -31,35 +34,34 @@ std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs,
 
 /// True for the whole name of a weight, a bias or another parameter.
 bool is_whole_name(const std::string& ours) {
-  for (const char* const end : {".weight", ".bias", ".lambda_vectors", ".choice_bias"})
-    if (ends_with(ours, end)) return true;
-  return false;
+  constexpr const char* kEnds[] = {".weight",       ".bias",       ".lambda_vectors",
+                                   ".decay_offset", ".decay_rate", ".choice_bias"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](const char* end) { return ends_with(ours, end); });
 }
 
 /// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
 /// single one. Without an end the names are whole.
-ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, Layout layout,
-                                   const Layout* second, const char* end, Index layer) {
+ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
+                                   const char* end, Index layer) {
   const bool is_bias = end == std::string(".bias");
-  ForeignParameter parameter{in_layer(name.ours, layer) + end, {}};
-  if (second != nullptr) {
-    parameter.second = in_layer(name.second, layer) + end;
-    layout.blocks.insert(layout.blocks.end(), second->blocks.begin(), second->blocks.end());
-  }
+  const std::size_t number = number_in(name.ours);
+  ForeignParameter parameter{
+      (number == std::string::npos ? name.ours : numbered(name.ours, name.ours[number], layer)) + end, {}};
   std::size_t block = 0;
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
   for (const std::string& theirs : all) {
     const bool is_last = &theirs == &all.back();
     ForeignPart part{in_layer(theirs, layer + names.first_layer) + end, {}, {}};
     part.transposed = !is_bias && layout.is_linear && names.has(kTransposed);
-    part.less = !is_bias && layout.columns == 0 && names.has(kGainsLessOne) ? 1 : 0;
+    part.less = !is_bias && layout.is_gain && names.has(kGainsLessOne) ? 1 : 0;
     Index rows = 0;
     do {
       part.blocks.push_back(layout.blocks.at(block));
       rows += part.blocks.back().rows;
     } while (++block < layout.blocks.size() && is_last);
     const RowBlock& first = part.blocks[0];
-    if ((names.has(kByHead) || second != nullptr) && first.heads > 0) part.heads = first.heads;
+    if (names.has(kByHead) && first.heads > 0) part.outer = first.heads, part.inner = 3;
     if (first.pairs > 0) part.outer = 2, part.inner = first.pairs;
     const Index columns = layout.columns;
     part.is_row = (is_bias || columns == 0) && (ends_with(name.ours, ".bias") || names.has(kRows));
@@ -67,10 +69,46 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
                  : part.is_row              ? Shape{1, rows}
+                 : layout.taps > 0          ? Shape{rows, 1, layout.taps}
                                             : Shape{rows};
+    part.taps = layout.taps;
+    part.heads = layout.heads;
     parameter.parts.push_back(std::move(part));
   }
   return parameter;
+}
+
+/// Gives the parts of one tensor their places in it, and the tensor's shape.
+void share_tensors(std::vector<ForeignParameter>& parameters) {
+  std::map<std::string, std::vector<ForeignPart*>> tensors;
+  for (ForeignParameter& parameter : parameters)
+    for (ForeignPart& part : parameter.parts) tensors[part.name].push_back(&part);
+  for (auto& [name, parts] : tensors) {
+    Index rows = 0;
+    for (ForeignPart* part : parts) {
+      part->before = rows;
+      rows += part->shape[0];
+    }
+    for (ForeignPart* part : parts) {
+      if (parts.size() == 1)
+        part->heads = 0;
+      else
+        part->shape = Shape{rows, part->shape[1]}, part->before /= part->heads;
+    }
+  }
+}
+
+/// Rows of taps in the opposite order.
+Tensor reversed(const Tensor& rows) {
+  TensorList taps;
+  for (Index tap = rows.size(1) - 1; tap >= 0; --tap) taps.push_back(slice(rows, 1, tap, 1));
+  return concat(taps, 1);
+}
+
+/// What a convolution's taps [n, K] in the other program's order have more than ours.
+Tensor own_tap(const Tensor& rows) {
+  return pad(Tensor::full({rows.size(0), 1}, 1, rows.dtype(), rows.device()), 1, rows.size(1) - 1,
+             rows.size(1));
 }
 
 /// Rows (2i, 2i + 1) of each head as rows (i, i + D/2), or the other way round.
@@ -85,27 +123,6 @@ Tensor regrouped(const Tensor& rows, Index outer, Index inner) {
   if (outer == 1 || inner == 1) return rows;
   const Tensor apart = reshape(rows, {outer, inner, rows.elements() / (outer * inner)});
   return reshape(permute(apart, {1, 0, 2}), rows.shape());
-}
-
-/// The rows of each head in turn as one block after the other, or the other way round.
-Tensor by_block(const ForeignPart& part, const Tensor& rows) {
-  const Tensor heads = reshape(rows, {part.heads, rows.size(0) / part.heads, -1});
-  TensorList blocks;
-  Index from = 0;
-  for (const RowBlock& block : part.blocks) {
-    const Index of_head = block.rows / part.heads;
-    blocks.push_back(reshape(slice(heads, 1, from, of_head), {block.rows, -1}));
-    from += of_head;
-  }
-  return reshape(concat(blocks, 0), rows.shape());
-}
-Tensor by_head(const ForeignPart& part, const TensorList& blocks) {
-  TensorList heads;
-  for (const Tensor& block : blocks)
-    heads.push_back(reshape(block, {part.heads, block.size(0) / part.heads, -1}));
-  const Tensor all = concat(heads, 1);
-  const Index rows = all.size(0) * all.size(1);
-  return reshape(all, blocks[0].rank() > 1 ? Shape{rows, all.size(2)} : Shape{rows});
 }
 
 }  // namespace
@@ -123,29 +140,37 @@ std::string TensorNames::prefix() const {
 }
 
 bool TensorNames::is_constant(const std::string& name) const {
-  return std::any_of(constants.begin(), constants.end(),
-                     [&](const std::string& end) { return ends_with(name, end); });
+  return std::any_of(constants.begin(), constants.end(), [&](const std::string& text) {
+    return text.back() == '.' ? name.compare(0, text.size(), text) == 0 : ends_with(name, text);
+  });
 }
 
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model) {
   std::vector<ForeignParameter> parameters;
   std::set<std::string> named;
   const auto add = [&](const TensorName& name, Index layer) {
-    const Layout* const found = model.find(name.ours, layer);
+    const std::size_t number = number_in(name.ours);
+    const char letter = number == std::string::npos ? '*' : name.ours[number];
+    if (letter != '*' && (model.letters.empty() || model.letters[static_cast<std::size_t>(layer)] != letter))
+      return;
+    const Layout* found = model.find(name.ours, layer);
+    if (found == nullptr && letter != '*')
+      found = model.find(std::string(name.ours).replace(number, 1, "*"), layer);
     if (found == nullptr || (name.blocks > 0 && name.blocks != found->blocks.size())) return;
     if (!name.needs.empty() && model.find(name.needs, layer) == nullptr) return;
-    if (!named.insert(in_layer(name.ours, layer)).second) return;
+    if (!named.insert(numbered(name.ours, letter, layer)).second) return;
     const Layout& layout = *found;
     const auto add_tensor = [&](const char* end) {
-      parameters.push_back(
-          foreign_parameter(names, name, layout, model.find(name.second, layer), end, layer));
+      parameters.push_back(foreign_parameter(names, name, layout, end, layer));
+      if (!name.other.empty())
+        parameters.back().same.push_back(in_layer(name.other, layer + names.first_layer) + end);
     };
     if (is_whole_name(name.ours)) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;
     add_tensor(".weight");
     if (layout.bias || (may_have_bias && names.has(kAllBiases))) add_tensor(".bias");
   };
-  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, name.ours.find('*')); };
+  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, number_in(name.ours)); };
   for (auto name = names.list.begin(); name != names.list.end();) {
     const std::string stack = stack_of(*name);
     const auto count = model.layers.find(stack);
@@ -159,6 +184,7 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
       for (auto of_layer = name; of_layer != end; ++of_layer) add(*of_layer, layer);
     name = end;
   }
+  share_tensors(parameters);
   const auto tied = [&](const std::string& ours) {
     return std::find_if(parameters.begin(), parameters.end(), [&](const ForeignParameter& parameter) {
       return parameter.name == ours + ".weight";
@@ -172,30 +198,20 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
   return parameters;
 }
 
-Tensor rows_of(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours) {
-  const Tensor& first = ours.at(parameter.name).value();
-  return parameter.second.empty() ? first : concat({first, ours.at(parameter.second).value()}, 0);
-}
-
-void set_rows(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours,
-              const TensorList& parts) {
-  const Tensor rows = parts.size() == 1 ? parts[0] : concat(parts, 0);
-  Index from = 0;
-  for (const std::string& name : {parameter.name, parameter.second}) {
-    if (name.empty()) continue;
-    const Tensor& value = ours.at(name).value();
-    value.copy_from(slice(rows, 0, from, value.size(0)));
-    from += value.size(0);
-  }
-}
-
 Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
-  if (part.heads > 1) return by_block(part, theirs);
-  return regrouped(theirs, part.outer, part.inner);
+  if (part.heads == 0) return regrouped(theirs, part.outer, part.inner);
+  Index rows = 0;
+  for (const RowBlock& block : part.blocks) rows += block.rows;
+  const Tensor by_head = reshape(theirs, {part.heads, theirs.size(0) / part.heads, theirs.size(1)});
+  return reshape(slice(by_head, 1, part.before, rows / part.heads), {rows, theirs.size(1)});
 }
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
+  if (part.taps > 0) {
+    const Tensor rows = reshape(theirs, {theirs.size(0), part.taps});
+    return reversed(rows - own_tap(rows));
+  }
   if (part.is_row) return reshape(theirs, {theirs.elements()});
   if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
   return part.transposed ? transpose(theirs) : rows_to_ours(part, theirs);
@@ -210,8 +226,10 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
     TensorList parts;
     for (const ForeignPart& part : source.parts)
       parts.push_back(to_ours(part, tensor_of(part).to(DType::f32)));
-    set_rows(source, parameters, parts);
-    parameters.erase(source.name), parameters.erase(source.second);
+    const Tensor rows = parts.size() == 1 ? parts[0] : concat(parts, 0),
+                 value = parameters.at(source.name).value();
+    value.copy_from(source.parts[0].taps > 0 ? reshape(transpose(rows), value.shape()) : rows);
+    parameters.erase(source.name);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("has no tensor for " + name);
 }
@@ -223,20 +241,19 @@ bool reorders_heads(const TensorNames& names, const Layouts& layouts) {
 TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
                          const Tensor& ours) {
   const bool reorders = reorders_heads(names, layouts);
+  const Index taps = parameter.parts[0].taps;
+  const Tensor all = taps > 0 ? transpose(reshape(ours, {taps, ours.elements() / taps})) : ours;
   TensorList parts;
   Index from = 0;
   for (const ForeignPart& part : parameter.parts) {
     TensorList blocks;
     for (const RowBlock& block : part.blocks) {
-      const Tensor rows = slice(ours, 0, from, block.rows);
-      blocks.push_back(reorders && block.heads > 0 && block.rotates
-                           ? reordered(rows, block.heads, names.has(kInterleaved))
-                           : rows);
+      const Tensor rows = slice(all, 0, from, block.rows);
+      blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, names.has(kInterleaved))
+                                                   : rows);
       from += block.rows;
     }
-    parts.push_back(part.heads > 1 ? by_head(part, blocks)
-                                   : regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner,
-                                               part.outer));
+    parts.push_back(regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner, part.outer));
   }
   return parts;
 }
@@ -248,6 +265,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   const DType type = parameters.begin()->second.value().dtype();
   std::vector<std::pair<std::string, Tensor>> tensors;
+  std::map<std::string, TensorList> shared;  // the parts so far of tensors that have several
   for (const ForeignParameter& target : foreign_parameters(names, layouts)) {
     const auto ours = parameters.find(target.name);
     if (ours == parameters.end() && !ends_with(target.name, ".bias"))
@@ -257,16 +275,27 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
         tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
       continue;
     }
-    const TensorList rows = rows_of_parts(names, layouts, target, rows_of(target, parameters));
+    const TensorList rows = rows_of_parts(names, layouts, target, ours->second.value());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const ForeignPart& part = target.parts[i];
       Tensor theirs = rows[i];
       if (part.less != 0) theirs = theirs - part.less;
+      if (part.taps > 0) {
+        theirs = reversed(theirs);
+        theirs = reshape(theirs + own_tap(theirs), part.shape);
+      }
+      if (part.heads > 0) {
+        const Index C = theirs.size(1);
+        TensorList& parts = shared[part.name];
+        parts.push_back(reshape(theirs, {part.heads, theirs.size(0) / part.heads, C}));
+        if (part.before + parts.back().size(1) < part.shape[0] / part.heads) continue;
+        theirs = reshape(concat(parts, 1), part.shape);
+      }
       if (part.transposed) theirs = transpose(theirs);
       if (part.unused > 0) theirs = concat({Tensor::zeros({part.unused, theirs.size(1)}, type), theirs}, 0);
       tensors.emplace_back(part.name, part.is_row ? reshape(theirs, part.shape) : theirs);
     }
-    parameters.erase(ours), parameters.erase(target.second);
+    parameters.erase(ours);
   }
   for (const auto& [name, parameter] : parameters) throw CheckpointError("nothing stands for " + name);
   return tensors;

@@ -24,26 +24,28 @@ enum TensorForm : unsigned {
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
 /// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]. In
 /// both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
-/// before.
+/// before. In ours, D or F in place of * is the number of a layer with this letter in attention_pattern. A
+/// tensor of several names has the rows of each of them for the first head, then for the second, and so on.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
   std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
-  /// A second one of our parameters in the same tensor, each head of which has its rows of both in turn.
-  std::string second = {};
+  std::string other = {};  ///< a name that some files have in place of the only one
   std::string needs = {};  ///< the names are for models, or layers, with this parameter of ours
 };
 
 /// The names of a family of models in a format. Those that our model lacks are skipped, and a parameter has
 /// the first of its names whose needs are met.
 struct TensorNames {
-  std::vector<TensorName> list;             ///< in the order of files, a layer's together
-  std::vector<std::string> constants = {};  ///< endings of names in some files that no model needs
-  unsigned form = 0;                        ///< TensorForm
-  Index unused_positions = 0;               ///< rows of tables of positions before the first used one
-  Index first_layer = 0;                    ///< the number of the first layer
-  std::string shared_embedding = {};        ///< of an encoder and its decoder, if it has a name of its own
-  std::string optional = {};                ///< a tensor that files may lack, which is zeros then
+  std::vector<TensorName> list;  ///< in the order of files, a layer's together
+  /// Endings of names in some files that no model needs, or with a dot at the end beginnings.
+  std::vector<std::string> constants = {};
+  unsigned form = 0;                  ///< TensorForm
+  Index unused_positions = 0;         ///< rows of tables of positions before the first used one
+  Index first_layer = 0;              ///< the number of the first layer
+  std::string shared_embedding = {};  ///< of an encoder and its decoder, if it has a name of its own
+  std::string optional = {};          ///< a tensor that files may lack, which is zeros then
+  std::string part_prefix = {};       ///< in place of prefix() in files of a part of a larger model
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
   /// The weight of a part outside the layers, "embedding" or "head".
@@ -65,26 +67,22 @@ struct ForeignPart {
   Index unused = 0;         ///< rows before the first used one
   /// Their rows are `outer` groups of `inner` blocks, ours `inner` groups of `outer` blocks.
   Index outer = 1, inner = 1;
-  Index heads = 1;  ///< their rows are those of each head in turn, of all blocks
+  Index taps = 0;  ///< K of a convolution, [N, 1, K] there; the last tap is that of the token, ours less 1
+  /// In a tensor of several parts, `heads` groups of rows, the part's after the first `before` of each.
+  Index heads = 0, before = 0;
 };
 
-/// One of our parameters, or two whose rows follow each other, and their parts from top to bottom.
+/// One of our parameters, and its parts from top to bottom.
 struct ForeignParameter {
   std::string name;
   std::vector<ForeignPart> parts;
   std::vector<std::string> same = {};  ///< tensors tied to the only part, which may replace it
-  std::string second = {};
 };
 
 /// The tensors of every parameter of a model; tied ones are in `same`.
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model);
 
-/// The rows of one parameter, or of two.
-Tensor rows_of(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours);
-/// Sets one parameter, or two, to these rows.
-void set_rows(const ForeignParameter& parameter, const std::map<std::string, Parameter>& ours,
-              const TensorList& parts);
-/// Rows in the other program's order as rows in ours.
+/// A tensor's rows in the other program's order, or a part of these, as rows in ours.
 Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Converts another program's tensor. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
@@ -94,7 +92,7 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
                      const std::function<Tensor(const ForeignPart& part)>& tensor_of);
 /// True if the rows of heads have another order in the format than in the model.
 bool reorders_heads(const TensorNames& names, const Layouts& layouts);
-/// The rows of our parameters part by part, in the other program's order.
+/// The rows of one of our parameters part by part, in the other program's order.
 TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
                          const Tensor& ours);
 /// All tensors of a model in the other program's form.

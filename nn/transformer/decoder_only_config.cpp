@@ -26,6 +26,11 @@ bool DecoderOnlyConfig::has_full_attention(Index layer) const {
   return attention_pattern[static_cast<std::size_t>(layer) % attention_pattern.size()] == 'F';
 }
 
+SublayerNorms DecoderOnlyConfig::norms_of(Index layer) const {
+  if (sublayer_norms != SublayerNorms::mixed) return sublayer_norms;
+  return has_full_attention(layer) ? SublayerNorms::output : SublayerNorms::input;
+}
+
 bool DecoderOnlyConfig::has_positions(Index layer) const {
   if (position_pattern.empty()) return true;
   return position_pattern[static_cast<std::size_t>(layer) % position_pattern.size()] != 'N';
@@ -77,6 +82,9 @@ void DecoderOnlyConfig::check() const {
           "kv_sharing excludes window_rotary_base, since layers that share keys rotate them alike");
   require(kv_sharing == 1 || position_pattern.empty(),
           "kv_sharing excludes position_pattern, since layers that share keys rotate them alike");
+  require(sublayer_norms != SublayerNorms::mixed || !attention_pattern.empty(),
+          "sublayer_norms=mixed differ by the letters of attention_pattern; got none; try "
+          "attention_pattern=DDDF");
   require(position_pattern.find_first_not_of("RN") == std::string::npos,
           "position_pattern must be of the letters R and N; got " + position_pattern);
   require(position_pattern.empty() || positions == PositionKind::rotary,
@@ -178,7 +186,9 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
   field("norm_gain", norm_gain);
-  field("sublayer_norms", named(sublayer_norms), "norms of each sublayer's input, of its output, or of both");
+  field("sublayer_norms", named(sublayer_norms),
+        "norms of each sublayer's input, of its output, of both, or mixed: of inputs in layers D of the "
+        "pattern, of outputs in layers F");
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
         kSize);
   field("activation", named(activation));

@@ -11,11 +11,12 @@
 namespace tapeformer {
 
 /// The norms of a model's sublayers: of their inputs (pre-norm), of their outputs before the residual sum (as
-/// in OLMo 2), or both (as in Gemma 2).
-enum class SublayerNorms { input, output, both };
+/// in OLMo 2), both (as in Gemma 2), or mixed: of inputs in layers D of attention_pattern and of outputs in
+/// layers F (as in OLMo Hybrid).
+enum class SublayerNorms { input, output, both, mixed };
 template <>
 inline constexpr EnumNames kNames<SublayerNorms>{"[decoder_only] sublayer_norms",
-                                                 {"input", "output", "both"}};
+                                                 {"input", "output", "both", "mixed"}};
 
 /// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
@@ -79,6 +80,8 @@ struct DecoderOnlyConfig {
   bool has_window(Index layer) const;
   /// True for the layers with an F in `attention_pattern`.
   bool has_full_attention(Index layer) const;
+  /// The norms of a layer's sublayers, which are not mixed.
+  SublayerNorms norms_of(Index layer) const;
   /// True for the layers without an N in `position_pattern`.
   bool has_positions(Index layer) const;
   /// True for the layers that use `window_rotary_base`.

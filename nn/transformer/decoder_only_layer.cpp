@@ -25,7 +25,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
     : attention_norm_(config.norm_config()),
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
-      place_(config.sublayer_norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
+      place_(config.norms_of(number) == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
       residual_scale_(config.residual_scale),
       feed_forward_norm_(config.norm_config()),
       feed_forward_(make_feed_forward({config.width, config.hidden_width(), config.activation,

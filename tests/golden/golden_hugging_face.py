@@ -3,8 +3,10 @@
 import math
 import pathlib
 import shutil
+import sys
 
 import numpy
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 import transformers
@@ -114,9 +116,35 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=4, topk_group=2,
         routed_scaling_factor=2.5, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3,
         rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0), torch.float32, None),
+    "qwen3_next": (transformers.Qwen3NextConfig(
+        **{**LLAMA, "num_hidden_layers": 3, "head_dim": 6}, rms_norm_eps=1e-4, moe_intermediate_size=7, num_experts=6,
+        num_experts_per_tok=3, shared_expert_intermediate_size=5, linear_num_key_heads=2, linear_num_value_heads=6,
+        linear_key_head_dim=5, linear_value_head_dim=4, linear_conv_kernel_dim=3, layer_types=[
+            "linear_attention", "full_attention", "linear_attention"], rope_parameters={
+                "rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.7}), torch.float32, None),
+    "qwen3_5": (transformers.Qwen3_5TextConfig(
+        **{**LLAMA, "num_hidden_layers": 2}, rms_norm_eps=1e-4, linear_num_key_heads=3, linear_num_value_heads=3,
+        linear_key_head_dim=4, linear_value_head_dim=6, linear_conv_kernel_dim=4, layer_types=[
+            "linear_attention", "full_attention"], tie_word_embeddings=True, rope_parameters={
+                "rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5}), torch.float32, None),
+    "olmo_hybrid": (transformers.OlmoHybridConfig(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=3, rms_norm_eps=1e-3, attention_bias=True,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=7,
+        linear_conv_kernel_dim=3, eos_token_id=0, pad_token_id=None, layer_types=[
+            "linear_attention", "full_attention", "linear_attention"], rope_parameters={
+                "rope_type": "default", "rope_theta": None}), torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
+
+
+class Double:
+    """The module torch, for code that asks for single precision even in double."""
+
+    float = float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
 
 
 def in_its_type(function):
@@ -124,6 +152,12 @@ def in_its_type(function):
     def call(x, dim=None, dtype=None, **others):
         return function(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
     return call
+
+
+def is_centred(module):
+    """True for a norm whose weights are gains less 1."""
+    name = type(module).__name__
+    return name.startswith(("Gemma", "Qwen3Next", "Qwen3_5")) and name.endswith("RMSNorm")
 
 
 class DoubleNorm(torch.nn.Module):
@@ -135,8 +169,8 @@ class DoubleNorm(torch.nn.Module):
         self.weight = getattr(norm, "weight", None)
         if self.weight is None:  # NanoChat's, and those of DiffLlama's heads
             self.weight = torch.ones((), dtype=torch.float64)
-        # Gemma's gains are its weights plus 1, which single precision rounds.
-        gain = 1 + self.weight.float() if type(norm).__name__.startswith("Gemma") else self.weight
+        # Gains that are weights plus 1, which single precision rounds.
+        gain = 1 + self.weight.to(torch.float32) if is_centred(norm) else self.weight
         self.added = (gain.double() - self.weight.double()).detach()
 
     def forward(self, x):
@@ -178,6 +212,8 @@ class DoubleRotary(torch.nn.Module):
 
     def forward(self, x, position_ids, layer_type=None):
         frequencies, factor = self.rotations[layer_type]
+        if position_ids.dim() == 3:  # Qwen 3.5's of time, height and width, which are one for text
+            position_ids = position_ids[0]
         angles = position_ids[..., None].double() * frequencies
         if self.is_complex:
             return factor * torch.polar(torch.ones_like(angles), angles)
@@ -234,7 +270,11 @@ def rotated(queries, keys, turns):
 
 def in_double(model):
     model = model.double()
+    sys.modules[type(model).__module__].torch = Double()
     for module in model.modules():
+        if isinstance(module, torch.nn.Conv1d):  # ours has the last tap less 1, which single precision rounds
+            tap = module.weight.data[..., -1]
+            tap.copy_((tap - 1).to(torch.float32).double() + 1)
         if hasattr(module, "embed_scale"):  # a buffer that was rounded to single precision
             module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
     for parent in list(model.modules()):
@@ -257,7 +297,8 @@ def write_checkpoint(name, path):
     model, random = transformers.AutoModelForCausalLM.from_config(config), generator(name + "/parameters")
     with torch.no_grad():
         for key, parameter in sorted(model.named_parameters()):
-            gain = parameter.dim() == 1 and key.endswith("weight") and not name.startswith("gemma")
+            gain = parameter.dim() == 1 and key.endswith("weight") and not is_centred(
+                model.get_submodule(key.rpartition(".")[0]))
             scale = 0.3 if parameter.dim() > 1 else 0.1
             parameter.copy_((normal(random, *parameter.shape, scale=scale) + gain).to(dtype))
         for key, buffer in sorted(model.named_buffers()):
@@ -266,9 +307,32 @@ def write_checkpoint(name, path):
     shutil.rmtree(path, ignore_errors=True)
     model.to(dtype).save_pretrained(path, **({} if most is None else {"max_shard_size": most}))
     (path / "generation_config.json").unlink()
+    if config.model_type == "olmo_hybrid":
+        as_published(path, config)
+
+
+def as_published(path, config):
+    """OLMo Hybrid as it was published, and as transformers reads it; it writes convolutions in equal parts, and
+    another name for the first norm of layers with full attention."""
+    file = path / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    for layer, kind in enumerate(config.layer_types):
+        start = f"model.layers.{layer}."
+        if kind == "full_attention":
+            tensors[start + "post_attention_layernorm.weight"] = tensors.pop(start + "feedforward_layer_norm.weight")
+            continue
+        names = [f"{start}linear_attn.{part}_conv1d.weight" for part in "qkv"]
+        keys = config.linear_num_key_heads * config.linear_key_head_dim
+        values = config.linear_num_value_heads * config.linear_value_head_dim
+        parts = torch.cat([tensors[name] for name in names]).split([keys, keys, values])
+        tensors.update({name: part.contiguous() for name, part in zip(names, parts)})
+    safetensors.torch.save_file(tensors, file, {"format": "pt"})
 
 
 def load(path, dtype):
+    for module in list(sys.modules.values()):
+        if isinstance(vars(module).get("torch"), Double):
+            module.torch = torch
     attention = "eager" if path.name in ("gemma2", "bloom") else "sdpa"  # the other knows no softcap and no ALiBi
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
                                                               experts_implementation="eager")  # works in double too
@@ -306,18 +370,20 @@ def fine_tune(path, batches, dtype):
     """Returns the losses: in double from the logits, in single precision as transformers computes them."""
     model = load(path, dtype)
     parameters = [p for _, p in sorted(model.named_parameters())]
+    decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and "conv1d" not in name]
 
     def loss_of(batch):
         if dtype == torch.float32:
             return model(batch, labels=batch).loss
         return F.cross_entropy(model(batch).logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
 
-    return losses_of(parameters, [p for p in parameters if p.dim() >= 2], loss_of, batches, dtype)
+    return losses_of(parameters, decaying, loss_of, batches, dtype)
 
 
 def make():
     transformers.models.deepseek_v2.modeling_deepseek_v2.apply_rotary_emb = rotated
     F.softmax, torch.sum = in_its_type(F.softmax), in_its_type(torch.sum)
+    torch.Tensor.float = lambda x: x if x.dtype == torch.float64 else x.to(torch.float32)
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():
         path, random = pathlib.Path("hugging_face") / name, generator(name)

@@ -92,7 +92,19 @@ TEST_CASE("all tokens pass the shared network too") {
   Experts original = random_experts(config);
   for (const char* name : {"up.weight", "down.weight"})
     set_parameter(shared, name, parameter_of(original, std::string("shared.") + name).value());
-  CHECK_BELOW(relative_error(with, layer(x) + shared(x)), 1e-13);
+  const Tensor without = layer(x);
+  CHECK_BELOW(relative_error(with, without + shared(x)), 1e-13);
+
+  config.shared_gate = true;
+  Experts gated = random_experts(config);
+  for (const auto& [name, parameter] :
+       random_experts({4, 2, RouterScores::softmax, true, 3}).named_parameters())
+    set_parameter(gated, name, parameter.value());
+  const Tensor gate = parameter_of(gated, "shared_gate.weight").value();
+  CHECK_BELOW(relative_error(gated(x), without + sigmoid(matmul(x, transposed(gate))) * shared(x)), 1e-13);
+  config.shared = 0;
+  CHECK(message_of<Error>([&] { config.check(false); }) ==
+        "[experts] shared_expert_gate needs a shared network; got shared_expert=0; try shared_expert=256");
 }
 
 TEST_CASE("weights have a scale, and experts a width of their own") {
@@ -161,7 +173,7 @@ TEST_CASE("biases without a weight are frozen") {
 TEST_CASE("gradients of the output and of the router's losses, with the choice as it is") {
   for (const RouterScores router : {RouterScores::softmax, RouterScores::sigmoid}) {
     ExpertsConfig config{3, 2, router};
-    config.shared = 2, config.balance_loss = 0.5, config.z_loss = 0.25;
+    config.shared = 2, config.balance_loss = 0.5, config.z_loss = 0.25, config.shared_gate = true;
     Experts layer = random_experts(config);
     Generator fixed(
         5);  // whatever the tests' seed, no choice is so close that a step of a difference changes it

@@ -3,6 +3,7 @@
 #include <tapeformer/nn/formats/family.h>
 
 #include <functional>
+#include <map>
 
 // The families, each a file here or in translation_families/, and their common parts; for sources only.
 namespace tapeformer {
@@ -15,10 +16,13 @@ Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
 Family qwen3_moe_family();
+Family qwen3_next_family();
+Family qwen3_5_family();
 Family smollm3_family();
 Family olmo2_family();
 Family olmo3_family();
 Family olmoe_family();
+Family olmo_hybrid_family();
 Family granite_family();
 Family gemma2_family();
 Family gemma3_family();
@@ -59,6 +63,9 @@ void describe_qk_norms(ConfigMap& map, QkNorm norm);
 void describe_window(ConfigMap& map);
 /// The fields of a window, which must be unset.
 void refuse_window(ConfigMap& map);
+/// A letter for each layer, by the types in layer_types, or by otherwise(layer) where the file has none.
+std::string layer_letters(ConfigMap& map, const std::map<std::string, char>& types,
+                          const std::function<char(Index layer)>& otherwise);
 /// The layers with the window, by layer_types, or by has_window(layer) where the file has none.
 void describe_layer_types(ConfigMap& map, const std::function<bool(Index layer)>& has_window);
 /// The first layer with the window, or without; the number of layers if there is none.
@@ -78,13 +85,18 @@ void rotate_whole_heads(ConfigMap& map);
 /// The base of whole heads' rotary positions and their scaling.
 void describe_rotations(ConfigMap& map);
 
+/// Rotations without scaling of a share of each head's components, with its default; newer files have them in
+/// rope_parameters.
+void describe_partial_rotations(ConfigMap& map, double otherwise);
+
 /// Fields that OLMo 2 and 3 have in common: all but windows and rotations.
 void describe_olmo(ConfigMap& map);
 
 /// Experts of a softmax over all, and no others; their number is under one of two names, which is written
 /// under the first. The weight of the loss that balances them counts if output_router_logits is set; their
-/// loss is K times ours.
-void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss);
+/// loss is K times ours. `shared` is the width of a shared network with a gate, or there is none.
+void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss,
+                      const char* shared = nullptr);
 
 /// Latent attention with rotary positions and their scaling, and networks of gated silu.
 void describe_latent_attention(ConfigMap& map);
@@ -127,10 +139,28 @@ TensorNames llama_names(const char* attention_norm = "input_layernorm",
 TensorNames latent_names();
 /// These names with experts in some layers, whose rotary rows are interleaved.
 TensorNames deepseek_names();
+/// Defaults of the heads and widths of layers with a state; 0 for a size that files must have.
+struct StateSizes {
+  Index heads = 0, key_heads = 0, key_width = 0, value_width = 0;
+};
+/// The heads, widths and convolutions of layers with a state.
+void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise);
+/// Layers of the gated delta rule between those of multi-head attention, by layer_types; by default every
+/// fourth one has the latter. Its fields are those of a model without the former, which `describe_full`
+/// describes.
+void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full);
+/// Qwen 3 Next and Qwen 3.5, with the default of num_key_value_heads: all but their feed-forward networks.
+void describe_qwen_hybrid(ConfigMap& map, Index key_heads);
+
 /// These names with a router and experts in place of the feed-forward network, in the module `mlp`; the
-/// others name an expert's tensors.
+/// others name an expert's tensors. `shared` is the module of a shared network, whose gate is next to it.
 TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
-                         const char* down);
+                         const char* down, const char* shared = nullptr);
+/// These names, of which those of attention are for layers F, and after them others of attention.
+TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& others);
+/// The names of Qwen 3 Next or Qwen 3.5, with these of the projections of layers D. A gate of layers F shares
+/// the matrix of their queries.
+TensorNames qwen_hybrid_names(std::vector<TensorName> projections);
 /// The names, with others for some of our parameters.
 TensorNames renamed(TensorNames names, const std::vector<TensorName>& others);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.

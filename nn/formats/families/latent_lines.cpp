@@ -73,24 +73,18 @@ void describe_score_scale(ConfigMap& map) {
 
 TensorNames latent_names() {
   TensorNames names = llama_names();
-  const auto add = [&](const char* ours, const char* theirs, const char* second = "",
-                       const char* needs = "") {
-    const auto in_layer = [](const std::string& name) {
-      return name.empty() ? name : "layers.*.attention." + name;
-    };
-    names.list.insert(names.list.begin() + 2, {in_layer(ours),
-                                               {std::string("model.layers.*.self_attn.") + theirs},
-                                               0,
-                                               in_layer(second),
-                                               in_layer(needs)});
+  const auto ours = [](const char* name) { return std::string("layers.*.attention.") + name; };
+  std::vector<TensorName> latent;
+  const auto add = [&](const char* name, const char* theirs, const std::string& needs = {}) {
+    latent.push_back({ours(name), {std::string("model.layers.*.self_attn.") + theirs}, 0, {}, needs});
   };
-  add("key_up", "kv_b_proj", "value_up");
+  add("query_down", "q_a_proj"), add("query_norm", "q_a_layernorm");
+  for (const char* const part : {"query_up", "query_rotary"}) add(part, "q_b_proj", ours("query_down"));
+  for (const char* const part : {"query_up", "query_rotary"}) add(part, "q_proj");
+  for (const char* const part : {"key_value_down", "key_rotary"}) add(part, "kv_a_proj_with_mqa");
   add("key_value_norm", "kv_a_layernorm");
-  add("key_value_down", "kv_a_proj_with_mqa", "key_rotary");
-  add("query_up", "q_proj", "query_rotary");
-  add("query_up", "q_b_proj", "query_rotary", "query_down");
-  add("query_norm", "q_a_layernorm");
-  add("query_down", "q_a_proj");
+  for (const char* const part : {"key_up", "value_up"}) add(part, "kv_b_proj");
+  names.list.insert(names.list.begin() + 2, latent.begin(), latent.end());
   return names;
 }
 

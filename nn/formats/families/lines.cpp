@@ -119,6 +119,25 @@ Index first_layer(const DecoderOnlyConfig& model, bool has_window) {
   return layer;
 }
 
+std::string layer_letters(ConfigMap& map, const std::map<std::string, char>& types,
+                          const std::function<char(Index)>& otherwise) {
+  const Index layers = map.model.layers;
+  constexpr Index kMostLayers = 10000;  // a damaged file may name any number
+  if (layers > kMostLayers) map.reads->fail("num_hidden_layers", "is too large");
+  std::string letters;
+  for (const std::string& type : map.reads->texts("layer_types")) {
+    const auto found = types.find(type);
+    if (found == types.end())
+      map.reads->fail("layer_types", "= " + type + " changes the arithmetic and is not implemented");
+    letters += found->second;
+  }
+  if (letters.empty())
+    for (Index i = 0; i < layers; ++i) letters += otherwise(i);
+  if (static_cast<Index>(letters.size()) != layers)
+    map.reads->fail("layer_types", "must have an entry for each layer");
+  return letters;
+}
+
 void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_window) {
   map.has({"windows"});
   DecoderOnlyConfig& model = map.model;
@@ -128,18 +147,9 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
       types.push_back(model.has_window(i) ? "sliding_attention" : "full_attention");
   }
   if (!map.reads) return;
-  constexpr Index kMostLayers = 10000;  // a damaged file may name any number
-  if (model.layers > kMostLayers) map.reads->fail("num_hidden_layers", "is too large");
-  std::string letters;
-  for (const std::string& type : map.reads->texts("layer_types")) {
-    if (type != "sliding_attention" && type != "full_attention")
-      map.reads->fail("layer_types", "= " + type + " changes the arithmetic and is not implemented");
-    letters += type == "full_attention" ? 'L' : 'S';
-  }
-  if (letters.empty())
-    for (Index i = 0; i < model.layers; ++i) letters += has_window(i) && model.window > 0 ? 'S' : 'L';
-  if (static_cast<Index>(letters.size()) != model.layers)
-    map.reads->fail("layer_types", "must have an entry for each layer");
+  const std::string letters =
+      layer_letters(map, {{"sliding_attention", 'S'}, {"full_attention", 'L'}},
+                    [&](Index layer) { return has_window(layer) && model.window > 0 ? 'S' : 'L'; });
   const bool has_sliding = letters.find('S') != std::string::npos;
   if (has_sliding && model.window == 0)
     map.reads->fail("layer_types", "has sliding_attention, but there is no sliding_window");

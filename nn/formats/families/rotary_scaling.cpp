@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/families/families.h>
 
 #include <cmath>
@@ -95,6 +96,38 @@ void describe_rotations(ConfigMap& map) {
   map.field("rope_theta", "rotary_base", 1e4);
   rotate_whole_heads(map);
   describe_scaling(map);
+}
+
+void describe_partial_rotations(ConfigMap& map, double otherwise) {
+  map.field("rope_theta", "rotary_base", 1e4);
+  map.fixed("rotary_layout", std::string("half_split"));
+  map.has({"rotary_components"});
+  const char* const name = "partial_rotary_factor";
+  RotaryConfig& rotations = map.model.attention.rotations;
+  const Index head_width = head_width_of(map.model);
+  const auto D = static_cast<double>(head_width);
+  if (map.reads) {
+    double share = map.reads->number(name, otherwise);
+    for (const char* const place : {"rope_scaling", "rope_parameters"}) {
+      if (!map.reads->has(place)) continue;
+      JsonFields file = map.reads->object(place);
+      for (const char* const type : {"type", "rope_type"}) file.demand(type, "default");
+      rotations.base = file.number("rope_theta", rotations.base);
+      share = file.number(name, share);
+      file.ignore({"mrope_section", "mrope_interleaved"});  // of positions in images
+      file.finish();
+    }
+    const Index width = share > 1 ? 0 : static_cast<Index>(D * share);
+    if (width == 0 || width % 2 != 0)
+      map.reads->fail(name, format("must rotate an even number of a head's {} components; got {}", D, share));
+    rotations.width = width == head_width ? 0 : width;
+  }
+  if (map.fits && (rotations.width % 2 != 0 || rotations.width > head_width)) rotations.width = 0;
+  map.fixed("rotary_reversed", false);
+  if (!map.writes) return;
+  const auto width = static_cast<double>(rotations.width > 0 ? rotations.width : head_width);
+  const double share = width / D;  // whose product with D is rounded down
+  (*map.writes)[name] = std::floor(D * share) < width ? std::nextafter(share, 1) : share;
 }
 
 }  // namespace tapeformer

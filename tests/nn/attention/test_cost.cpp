@@ -194,6 +194,10 @@ TEST_CASE("every formula says what module, profile, tape and cache measure") {
       if (kind.uses("convolution_taps")) config.own["convolution_taps"] = 0;
       if (kind.uses("decay_rank")) config.own["decay_rank"] = 3;
       check_config(config, call);
+      if (!kind.uses("state_heads")) continue;
+      config.own["state_heads"] = 4, config.own["state_key_heads"] = 2, config.own["state_key_width"] = 3;
+      if (kind.uses("beta_scale")) config.own["beta_scale"] = 2;
+      check_config(config, call);
     }
     for (const AttentionCall& call : cross_calls()) {
       if (kind.can & kHasState) break;

@@ -29,13 +29,21 @@ std::string refusal(const Attention& layer, const Tensor& x,
 
 using Parameters = std::map<std::string, std::vector<double>>;
 
+/// Numbers and widths of the heads, and what else fields choose.
+struct LinearSizes {
+  std::size_t heads = 3, key_heads = 3, key_width = 4, value_width = 5;
+  double epsilon = 1e-6, beta_scale = 1;
+};
+
 /// The layer by plain loops, of one row of the batch.
 class Loops {
  public:
-  Loops(const std::string& kind, Parameters parameters) : kind_(kind), of_(std::move(parameters)) {}
+  Loops(const std::string& kind, Parameters parameters, const LinearSizes& sizes = {})
+      : kind_(kind), of_(std::move(parameters)), sizes_(sizes) {}
 
   std::vector<double> operator()(const std::vector<double>& x, std::size_t T) const {
-    const std::size_t C = x.size() / T, H = 3, D = 4, E = 5, P = H * (2 * D + E);
+    const std::size_t C = x.size() / T, H = sizes_.heads, G = sizes_.key_heads, D = sizes_.key_width,
+                      E = sizes_.value_width, P = 2 * G * D + H * E;
     std::vector<double> packed = product(x, C, "query_key_value.weight");
     if (kind_ != "gla") {
       const std::vector<double>& taps = of_.at("convolution.weight");
@@ -51,10 +59,11 @@ class Loops {
     const std::vector<double> beta = deltas ? product(x, C, "beta.weight") : std::vector<double>();
     std::vector<double> heads(T * H * E);
     for (std::size_t h = 0; h < H; ++h) {
+      const std::size_t g = h / (H / G);
       std::vector<double> S(D * E);
       for (std::size_t t = 0; t < T; ++t) {
-        std::vector<double> q(&packed[t * P + h * D], &packed[t * P + h * D] + D),
-            k(&packed[t * P + (H + h) * D], &packed[t * P + (H + h) * D] + D);
+        std::vector<double> q(&packed[t * P + g * D], &packed[t * P + g * D] + D),
+            k(&packed[t * P + (G + g) * D], &packed[t * P + (G + g) * D] + D);
         if (deltas) q = unit(q), k = unit(k);
         double squares = 0;
         for (std::size_t e = 0; e < E; ++e) {
@@ -65,8 +74,9 @@ class Loops {
             S[d * E + e] *= a;
             recalled += k[d] * S[d * E + e];
           }
-          const double value = packed[t * P + 2 * H * D + h * E + e];
-          const double update = deltas ? (value - recalled) / (1 + std::exp(-beta[t * H + h])) : value;
+          const double value = packed[t * P + 2 * G * D + h * E + e];
+          const double update =
+              deltas ? (value - recalled) * sizes_.beta_scale / (1 + std::exp(-beta[t * H + h])) : value;
           for (std::size_t d = 0; d < D; ++d) {
             S[d * E + e] += k[d] * update;
             y += q[d] * S[d * E + e] / std::sqrt(static_cast<double>(D));
@@ -76,7 +86,8 @@ class Loops {
         }
         for (std::size_t e = 0; e < E; ++e) {
           const std::size_t at = (t * H + h) * E + e;
-          heads[at] *= of_.at("norm.weight")[e] / std::sqrt(squares / static_cast<double>(E) + 1e-6);
+          heads[at] *=
+              of_.at("norm.weight")[e] / std::sqrt(squares / static_cast<double>(E) + sizes_.epsilon);
           if (!gate.empty()) heads[at] *= gate[at];
         }
       }
@@ -132,6 +143,7 @@ class Loops {
 
   std::string kind_;
   Parameters of_;
+  LinearSizes sizes_;
 };
 
 }  // namespace
@@ -155,6 +167,42 @@ TEST_CASE("every kind agrees with plain loops over its formula") {
     const Tensor x = random_values({1, 9, 6}, 3);
     const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
     CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
+  }
+}
+
+TEST_CASE("states may have heads of their own, and share those of queries and keys") {
+  for (const char* kind : kLinearKinds) {
+    CAPTURE(kind);
+    AttentionConfig config = config_of(kind);
+    config.own = {{"state_heads", 6},
+                  {"state_key_heads", 2},
+                  {"state_key_width", 3},
+                  {"state_value_width", 2},
+                  {"state_norm_epsilon", 0.25}};
+    LinearSizes sizes{6, 2, 3, 2, 0.25};
+    if (kind != std::string("gla")) config.own["beta_scale"] = sizes.beta_scale = 2;
+    auto layer = random_module<LinearAttention>(config);
+    CHECK(layer.row_parts().at("query_key_value.weight") == std::vector<Index>{6, 6, 12});
+    Parameters parameters;
+    for (auto& [name, parameter] : layer.named_parameters())
+      parameters[name] = parameter.value().to_vector<double>();
+    const Tensor x = random_values({1, 9, 6}, 3);
+    const std::vector<double> y = Loops(kind, parameters, sizes)(x.to_vector<double>(), 9);
+    CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
+    check_gradients(kind, gradcheck_module(layer, {{"x", x}}, [&] { return layer(x, x, causal_context()); }));
+    const auto cache = make_cache({}, layer.cache_widths());
+    const Tensor whole = layer(x, x, causal_context());
+    TensorList steps;
+    for (Index t = 0; t < 9; ++t) {
+      const Tensor token = slice(x, 1, t, 1);
+      steps.push_back(layer(token, token, causal_context(cache.get())));
+    }
+    CHECK_BELOW(relative_error(concat(steps, 1), whole), 1e-12);
+    config.own["state_key_heads"] = 4;
+    CHECK(
+        message_of<Error>([&] { config.check(); }) ==
+        std::string("[attention] the heads of a state must be a multiple of its key heads; got attention=") +
+            kind + ", state_heads=6, state_key_heads=4; try state_key_heads=0");
   }
 }
 

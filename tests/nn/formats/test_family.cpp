@@ -1,31 +1,7 @@
 #include <tapeformer/nn/formats/family.h>
-#include <tapeformer/tests/nn/formats/hugging_face_case.h>
+#include <tapeformer/tests/nn/formats/family_case.h>
 
 using namespace tapeformer;
-
-namespace {
-
-/// The fields whose values differ between `config` and `usual`, without sizes.
-std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
-  const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
-  std::string text;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string& name = fields[i].name;
-    const bool is_size =
-        name == "vocabulary" || name == "layers" || name == "width" || name == "feed_forward";
-    if (!is_size && fields[i].value() != usual_fields[i].value())
-      text += (text.empty() ? "" : " ") + name + "=" + fields[i].text();
-  }
-  return text;
-}
-
-struct Reading {
-  const char* type;
-  Json more;
-  const char* differences;  // from a Llama; of GPT-2, BLOOM and Llama from our defaults
-};
-
-}  // namespace
 
 TEST_CASE("each family is read as what it is, and written as what was read") {
   const auto windows = [](const Json& more) {
@@ -250,46 +226,130 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
         {"lambda_std_dev", 0.2}},
        "attention=differential heads=2 head_norm_gain=false head_norm_epsilon=0.25 rotary_factor=8 "
        "head_width=8 attention_bias=true"},
-      {"minicpm3", latent({{"q_lora_rank", 5}, {"scale_depth", 0.75}, {"dim_model_base", 12}}),
-       "context=32768 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 head_width=3 "
-       "tie_head=true embedding_scale=12 residual_scale=0.433013 head_scale=0.5"},
-      {"deepseek_v2", deepseek({{"topk_method", "greedy"}, {"first_k_dense_replace", 0}}),
-       "attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved head_width=3 "
-       "experts=8 "
-       "normalized_router=false shared_expert=18 balance_loss=0 expert_width=9"},
-      {"deepseek_v2",
-       deepseek(
-           {{"topk_method", "group_limited_greedy"},
-            {"rope_scaling", {{"type", "yarn"}, {"factor", 8}, {"mscale", 0.5}, {"mscale_all_dim", 0.5}}}}),
-       "attention=mla groups=0 latent_width=7 rotary_width=4 score_scale=0.460646 rotary_layout=interleaved "
-       "rotary_factor=8 rotary_original_context=2048 rotary_high_frequency=32 rotary_yarn=true head_width=3 "
-       "experts=8 normalized_router=false shared_expert=18 balance_loss=0 expert_width=9 expert_groups=4 "
-       "active_groups=2 experts_from=2"},
-      {"deepseek_v3", deepseek({{"norm_topk_prob", false}, {"rope_interleave", true}}),
-       "context=4096 attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved "
-       "head_width=3 "
-       "experts=8 router=sigmoid normalized_router=false shared_expert=18 balance_loss=0 balance=bias "
-       "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
   };
   const Reading& llama = readings[2];
   const DecoderOnlyConfig usual = hugging_face_config(file_of(llama.type, llama.more).dump());
   for (const Reading& reading : readings) {
-    const std::string text = file_of(reading.type, reading.more).dump();
-    INFO(text);
-    const DecoderOnlyConfig config = hugging_face_config(text);
     const bool is_first =
         reading.type == std::string("gpt2") || reading.type == std::string("bloom") || &reading == &llama;
-    CHECK(differences(config, is_first ? DecoderOnlyConfig() : usual) == reading.differences);
-    const std::string written = hugging_face_json(config);
-    const bool is_llama = config.window == 0 && reading.type == std::string("mistral");
-    CHECK(parse_json(written).at("model_type") == (is_llama ? "llama" : reading.type));
-    CHECK(hugging_face_config(written).to_json() == config.to_json());
+    check_reading(reading, is_first ? DecoderOnlyConfig() : usual);
+  }
+}
+
+TEST_CASE("options of a family's files that are not implemented are refused by name") {
+  struct Refusal {
+    const char* type;
+    Json more;
+    std::string message;
+  };
+  const Json sliding = {"sliding_attention", "full_attention", "full_attention"};
+  const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
+  for (const auto& [type, more, message] : std::vector<Refusal>{
+           {"gpt_oss", {}, "model_type gpt_oss has experts of a kind that is not implemented"},
+           {"gemma3",
+            {},
+            "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
+            "transformers writes it with model.model.language_model.save_pretrained(folder)"},
+           {"bert",
+            {},
+            "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
+            "smollm3, "
+            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
+            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3; got bert"},
+           {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
+           {"mixtral",
+            {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
+            is_not_implemented("router_jitter_noise = 0.1")},
+           {"mixtral", {{"num_experts_per_tok", 2}}, "num_local_experts is missing"},
+           {"qwen3_moe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"mlp_only_layers", {1}}},
+            is_not_implemented("mlp_only_layers = [1]")},
+           {"qwen3_moe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"decoder_sparse_step", 2}},
+            is_not_implemented("decoder_sparse_step = 2")},
+           {"olmoe",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"clip_qkv", 8}},
+            is_not_implemented("clip_qkv = 8")},
+           {"phi3",
+            {{"rope_scaling", {{"type", "longrope"}, {"long_factor", {1, 2}}}}},
+            is_not_implemented("rope_scaling.type = \"longrope\"")},
+           {"phi3",
+            {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}}}},
+            is_not_implemented("rope_parameters.rope_type = \"yarn\"")},
+           {"phi3", {{"attention_bias", true}}, is_not_implemented("attention_bias = true")},
+           {"phi3",
+            {{"partial_rotary_factor", 0.5}},
+            "partial_rotary_factor must rotate an even number of a head's 6 components; got 0.5"},
+           {"phi3",
+            {{"rope_parameters", {{"partial_rotary_factor", 1.5}}}},
+            "partial_rotary_factor must rotate an even number of a head's 6 components; got 1.5"},
+           {"smollm3", Json::object(), "no_rope_layers is missing"},
+           {"smollm3", {{"no_rope_layers", {1, 0}}}, "no_rope_layers must have an entry for each layer"},
+           {"smollm3",
+            {{"no_rope_layers", {1, 0, true}}},
+            "no_rope_layers must be a list of integers from 0 to 2147483647; got [1,0,true]"},
+           {"smollm3",
+            {{"no_rope_layers", {1, 0, 1}}, {"layer_types", sliding}, {"sliding_window", 5}},
+            "layer_types has sliding_attention, but there is no sliding_window"},
+           {"olmo2", {{"sliding_window", 5}}, is_not_implemented("sliding_window = 5")},
+           {"qwen2", {{"layer_types", {"full_attention"}}}, "layer_types must have an entry for each layer"},
+           {"qwen3",
+            {{"layer_types", {"full_attention", "linear_attention", "full_attention"}}},
+            is_not_implemented("layer_types = linear_attention")},
+           {"qwen3",
+            {{"layer_types", sliding}},
+            "layer_types has sliding_attention, but there is no sliding_window"},
+           {"olmo3",
+            {{"rope_parameters", {{"sliding_attention", {{"rope_type", "yarn"}, {"factor", 8}}}}}},
+            is_not_implemented("rope_parameters.sliding_attention.rope_type = \"yarn\"")},
+           {"olmo3",
+            {{"rope_parameters", {{"full_attention", {{"rope_type", "longrope"}, {"factor", 8}}}}}},
+            is_not_implemented("rope_parameters.full_attention.rope_type = longrope")},
+           {"olmo3",
+            {{"rope_parameters", {{"rope_type", "default"}}}},
+            std::string("rope_parameters.rope_type") + kUnknown},
+           {"granite", {{"logits_scaling", 0}}, "logits_scaling must be a positive number; got 0"},
+           {"granite", {{"sliding_window", 5}}, std::string("sliding_window") + kUnknown},
+           {"granite",
+            {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2}}}},
+            is_not_implemented("rope_scaling.rope_type = dynamic")},
+           {"gemma2", {{"rope_local_base_freq", 7}}, std::string("rope_local_base_freq") + kUnknown},
+           {"gemma3_text",
+            {{"use_bidirectional_attention", true}},
+            is_not_implemented("use_bidirectional_attention = true")},
+           {"gemma3_text",
+            {{"attn_logit_softcapping", 50}},
+            is_not_implemented("attn_logit_softcapping = 50")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 8}}}}}},
+            is_not_implemented("rope_parameters.sliding_attention.rope_type = \"linear\"")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"full_attention", {{"rope_type", "dynamic"}}}}}},
+            is_not_implemented("rope_parameters.full_attention.rope_type = dynamic")},
+           {"gemma3_text",
+            {{"rope_parameters", {{"rope_type", "default"}}}},
+            std::string("rope_parameters.rope_type") + kUnknown},
+           {"nanochat", {{"sliding_window", 5}}, std::string("sliding_window") + kUnknown},
+           {"nanochat",
+            {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}},
+            is_not_implemented("attention_factor = 1.20794")},
+           {"bloom",
+            {{"apply_residual_connection_post_layernorm", true}},
+            is_not_implemented("apply_residual_connection_post_layernorm = true")},
+           {"bloom", {{"rope_theta", 1e4}}, std::string("rope_theta") + kUnknown},
+           {"diffllama",
+            {{"num_key_value_heads", 1}},
+            "num_key_value_heads must be even, as heads are pairs"},
+           {"diffllama", {{"attention_dropout", 0.25}}, is_not_implemented("attention_dropout = 0.25")},
+           {"diffllama", {{"mlp_bias", true}}, std::string("mlp_bias") + kUnknown}}) {
+    CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
   }
 }
 
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
-        "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, MiniCPM3, DeepSeek V2 or "
-        "DeepSeek V3");
+        "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, Qwen 3 Next, Qwen 3.5 (text), OLMo "
+        "Hybrid, "
+        "MiniCPM3, DeepSeek V2 or DeepSeek V3");
 }

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/generation/language_steps.h>
@@ -14,12 +15,12 @@ using namespace tapeformer;
 namespace {
 
 const std::vector<std::string> kCases{
-    "gpt2",       "gpt2_half", "llama",     "llama_bfloat", "llama_equal_heads",
-    "llama_yarn", "mistral",   "mixtral",   "phi3",         "qwen2",
-    "qwen3",      "qwen3_moe", "smollm3",   "olmo2",        "olmo3",
-    "olmoe",      "granite",   "gemma2",    "gemma3",       "gemma3_scaled",
-    "nanochat",   "bloom",     "diffllama", "minicpm3",     "deepseek_v2",
-    "deepseek_v3"};
+    "gpt2",        "gpt2_half",  "llama",     "llama_bfloat", "llama_equal_heads",
+    "llama_yarn",  "mistral",    "mixtral",   "phi3",         "qwen2",
+    "qwen3",       "qwen3_moe",  "smollm3",   "olmo2",        "olmo3",
+    "olmoe",       "granite",    "gemma2",    "gemma3",       "gemma3_scaled",
+    "nanochat",    "bloom",      "diffllama", "minicpm3",     "deepseek_v2",
+    "deepseek_v3", "qwen3_next", "qwen3_5",   "olmo_hybrid"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
@@ -137,6 +138,39 @@ TEST_CASE(
   });
   const Tensor ids = golden.tensor("gpt2", "ids");
   CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 3);
+}
+
+TEST_CASE("tensors that transformers names or divides in another way are found") {
+  const Golden golden("hugging_face");
+  const auto check_same = [&](const char* name, const Copy<>& copy) {
+    const Tensor ids = golden.tensor(name, "ids");
+    CHECK(same_bits(load_hugging_face(copy.folder())(ids), load_hugging_face(folder_of(name))(ids)));
+  };
+  const Copy<> part("qwen3_5");  // of a model that sees images
+  part.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) name.insert(std::string("model.").size(), "language_model.");
+    tensors.emplace_back("model.visual.blocks.0.norm1.weight", Tensor::zeros({3}));
+    tensors.emplace_back("mtp.norm.weight", Tensor::zeros({3}));
+  });
+  check_same("qwen3_5", part);
+  const Copy<> thirds("olmo_hybrid");
+  thirds.rewrite([](NamedTensors& tensors) {
+    const auto find = [&](const std::string& name) -> Tensor& {
+      return std::find_if(tensors.begin(), tensors.end(), [&](const auto& it) { return it.first == name; })
+          ->second;
+    };
+    for (const char* const layer : {"0", "2"}) {
+      const std::string start = std::string("model.layers.") + layer + ".linear_attn.";
+      TensorList parts;
+      for (const char* const one : {"q", "k", "v"}) parts.push_back(find(start + one + "_conv1d.weight"));
+      const Tensor whole = concat(parts, 0);
+      for (Index i = 0; i < 3; ++i) find(start + "qkv"[i] + "_conv1d.weight") = slice(whole, 0, 20 * i, 20);
+    }
+    for (auto& [name, value] : tensors)
+      if (name == "model.layers.1.post_attention_layernorm.weight")
+        name = "model.layers.1.feedforward_layer_norm.weight";
+  });
+  check_same("olmo_hybrid", thirds);
 }
 
 TEST_CASE("a tied head may be there if it is the embedding") {

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/nn/formats/peft.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
@@ -102,13 +104,37 @@ TEST_CASE("adapters that are written and read again change a model as they did")
   }
 }
 
-TEST_CASE("adapters of two layers that are one in PEFT's format are refused by name") {
-  DecoderOnly model = adapted("minicpm3", {2, 3, {"*.value_up"}});
-  const Export written("peft_minicpm3");
-  CHECK(message_of<CheckpointError>([&] { save_peft(written.folder, model, folder_of("minicpm3")); }) ==
-        "layers.0.attention.key_up and layers.0.attention.value_up are one layer in PEFT's format; try to "
-        "leave "
-        "them out, or to export the whole model");
+TEST_CASE("the adapter of a matrix that is several of ours changes each of them, and cannot be written") {
+  const std::string layers = "model.layers.", base = "base_model.model.";
+  const std::vector<std::string> modules = {layers + "0.linear_attn.in_proj_qkvz",
+                                            layers + "2.linear_attn.in_proj_ba",
+                                            layers + "1.self_attn.q_proj", layers + "1.self_attn.k_proj"};
+  const SafetensorsFolder weights = SafetensorsFolder::open(folder_of("qwen3_next"));
+  Generator random(test_seed(3));
+  NamedTensors adapters, expected;
+  for (const std::string& module : modules) {
+    const Tensor weight = weights.tensor(module + ".weight"),
+                 a = random_normal({2, weight.size(1)}, random, DType::f32),
+                 b = random_normal({weight.size(0), 2}, random, DType::f32);
+    adapters.emplace_back(base + module + ".lora_A.weight", a);
+    adapters.emplace_back(base + module + ".lora_B.weight", b);
+    expected.emplace_back(module + ".weight", weight + matmul(b, a) * 1.5);
+  }
+  const TemporaryFolder folder;
+  write_bytes(folder.file("adapter_config.json"), R"({"peft_type": "LORA", "r": 2, "lora_alpha": 3})");
+  save_safetensors(folder.file("adapter_model.safetensors"), adapters);
+  DecoderOnly model = load_hugging_face(folder_of("qwen3_next"));
+  apply_peft(folder.file(""), model);
+  const Export merged("peft_qwen3_next");
+  save_hugging_face(merged.folder, model);
+  const SafetensorsFolder written = SafetensorsFolder::open(merged.folder);
+  for (const auto& [name, value] : expected) CHECK(absolute_error(written.tensor(name), value) < 1e-5);
+
+  DecoderOnly adapted_gate = adapted("qwen3_5", {2, 3, {"*.gate"}});
+  CHECK(
+      message_of<CheckpointError>([&] { save_peft(folder.file(""), adapted_gate, folder_of("qwen3_5")); }) ==
+      "model.layers.1.self_attn.q_proj has the rows of several matrices of ours, whose adapters differ; got "
+      "layers.1.attention.gate.weight; try an export with the adapters in the weights");
 }
 
 TEST_CASE("settings of adapters that change the arithmetic are refused by name and value") {

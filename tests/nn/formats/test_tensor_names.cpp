@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/formats/family.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 #include <tapeformer/tests/reference/support.h>
@@ -127,6 +128,28 @@ TEST_CASE("two of our parameters may share a tensor head by head, and only rotar
   }
 }
 
+TEST_CASE("a tensor of several parameters has the rows of each by head, and a convolution its taps in turn") {
+  DecoderOnlyConfig config = small_model();
+  config.attention.kind = "gated_deltanet", config.attention_pattern = "D";
+  config.positions = PositionKind::none;
+  config.attention.own = {{"state_heads", 4}, {"state_key_heads", 2}, {"state_key_width", 3}};
+  config.norm = NormKind::rms, config.feed_forward_bias = false, config.gated = true;
+  config.experts.experts = 2, config.experts.shared = 3, config.experts.shared_gate = true;
+  const auto tensors = numbered(family_of_type("qwen3_next").names, config);
+  const std::string layer = "model.layers.0.linear_attn.";
+  // For each of the 2 heads: 3 rows of queries, 3 of keys, and 2 times 2 of values and of gates.
+  CHECK(rows_of(tensors.at(layer + "in_proj_qkvz.weight")) ==
+        std::vector<float>{0, 1, 2, 6, 7,  8,  12, 13, 14, 15, 0, 1, 2, 3,
+                           3, 4, 5, 9, 10, 11, 16, 17, 18, 19, 4, 5, 6, 7});
+  CHECK(rows_of(tensors.at(layer + "in_proj_ba.weight")) == std::vector<float>{0, 1, 0, 1, 2, 3, 2, 3});
+  const Tensor taps = tensors.at(layer + "conv1d.weight");  // of 20 columns, in which ours counts all
+  CHECK(taps.shape() == Shape{20, 1, 4});
+  CHECK(slice(taps, 0, 7, 1).to_vector<float>() == std::vector<float>{67, 47, 27, 8});
+  ForeignPart part{"w", {20, 1, 4}, {{20}}};
+  part.taps = 4;
+  CHECK(slice(to_ours(part, taps), 0, 7, 1).to_vector<float>() == std::vector<float>{7, 27, 47, 67});
+}
+
 TEST_CASE("tensors survive a round trip") {
   const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
   const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
@@ -144,6 +167,8 @@ TEST_CASE("constants among the weights are known, and the prefix of a model with
   CHECK_FALSE(gpt2.is_constant("h.0.attn.c_attn.bias"));
   CHECK(llama.is_constant("model.layers.0.self_attn.rotary_emb.inv_freq"));
   CHECK_FALSE(llama.is_constant("model.layers.0.self_attn.q_proj.bias"));
+  CHECK(family_of_type("qwen3_next").names.is_constant("mtp.layers.0.mlp.gate.weight"));
+  CHECK_FALSE(family_of_type("qwen3_next").names.is_constant("model.layers.0.mtp."));
   CHECK(t5.is_constant("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"));
   CHECK(gpt2.prefix() == "transformer.");
   CHECK(llama.prefix() == "model.");

@@ -1,0 +1,104 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tapeformer {
+
+void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full) {
+  constexpr const char* kState = "gated_deltanet";
+  map.has({"attention_pattern", "full_attention"});
+  DecoderOnlyConfig& model = map.model;
+  AttentionConfig& attention = model.attention;
+  OwnValues own = std::exchange(attention.own, {});
+  if (attention.kind != kState) own = {};
+  if (attention_kind(attention.kind).can & kHasState) attention.kind = model.full_attention;
+  std::string letters = std::exchange(model.attention_pattern, "");
+  describe_full();
+  model.full_attention = std::exchange(attention.kind, kState);
+  attention.own = std::move(own);
+  if (map.fits && letters.empty()) letters = "DF";
+  if (map.reads) {
+    const Index period = map.reads->size("full_attention_interval", 4);
+    letters = layer_letters(map, {{"linear_attention", 'D'}, {"full_attention", 'F'}},
+                            [=](Index layer) { return (layer + 1) % period == 0 ? 'F' : 'D'; });
+  }
+  model.attention_pattern = letters;
+  if (!map.writes) return;
+  ConfigMap::Json& types = (*map.writes)["layer_types"] = ConfigMap::Json::array();
+  for (Index i = 0; i < model.layers; ++i)
+    types.push_back(model.has_full_attention(i) ? "full_attention" : "linear_attention");
+}
+
+void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise) {
+  OwnValues& own = map.model.attention.own;
+  AttentionConfig state;
+  if (map.writes) {
+    DecoderOnlyConfig all = map.model;
+    all.attention_pattern = "D";
+    state = all.attention_config().resolved();
+  }
+  const auto describe_size = [&](const char* theirs, const char* ours, Index resolved, Index usual) {
+    map.has({ours});
+    if (map.reads)
+      own[ours] =
+          static_cast<double>(map.reads->size(theirs, usual > 0 ? std::optional(usual) : std::nullopt));
+    if (map.writes) (*map.writes)[theirs] = resolved;
+  };
+  const auto own_size = [&](const char* ours) { return static_cast<Index>(state.own[ours]); };
+  describe_size("linear_num_value_heads", "state_heads", state.heads, otherwise.heads);
+  describe_size("linear_num_key_heads", "state_key_heads", own_size("state_key_heads"), otherwise.key_heads);
+  describe_size("linear_key_head_dim", "state_key_width", state.key_width, otherwise.key_width);
+  describe_size("linear_value_head_dim", "state_value_width", state.value_width, otherwise.value_width);
+  describe_size("linear_conv_kernel_dim", "convolution_taps", own_size("convolution_taps"), 4);
+  if (const auto taps = own.find("convolution_taps"); map.fits && taps != own.end() && taps->second == 0)
+    own.erase(taps);
+  map.demand("hidden_act", "silu");  // of the convolutions too
+  map.fixed("activation", std::string("silu"));
+  map.fixed("gated", true);
+}
+
+void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
+  describe_hybrid(map, [&] { describe_sizes(map, 32768, key_heads, 256); });
+  describe_state_sizes(map, {32, 16, 128, 128});
+  map.fixed("beta_scale", 1.0);
+  map.field("rms_norm_eps", "epsilon", 1e-6);
+  describe_qk_norms(map, QkNorm::rms);
+  map.fixed("state_norm_epsilon", map.model.epsilon);
+  map.fixed("output_gate", std::string("element"));
+  map.demand("attention_bias", false);
+  fix_biases(map, false, false);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  describe_partial_rotations(map, 0.25);
+  map.field("tie_word_embeddings", "tie_head", false);
+}
+
+TensorNames qwen_hybrid_names(std::vector<TensorName> projections) {
+  const std::string layer = "model.layers.*.", state = layer + "linear_attn.";
+  projections.insert(projections.end(), {{"layers.D.attention.convolution", {state + "conv1d"}},
+                                         {"layers.D.attention.decay_offset", {state + "dt_bias"}},
+                                         {"layers.D.attention.decay_rate", {state + "A_log"}},
+                                         {"layers.D.attention.norm", {state + "norm"}},
+                                         {"layers.D.attention.output", {state + "out_proj"}},
+                                         {"layers.F.attention.gate", {layer + "self_attn.q_proj"}}});
+  TensorNames names = hybrid_names(llama_names(), projections);
+  names.form = kGainsLessOne;
+  // Of layers that predict several tokens, and of images, which transformers passes over too.
+  names.constants = {"mtp.", "model.visual."};
+  return names;
+}
+
+TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& others) {
+  const std::string attention = "layers.*.attention.";
+  for (TensorName& name : names.list)
+    if (name.ours.compare(0, attention.size(), attention) == 0)
+      name.ours.replace(name.ours.find('*'), 1, "F");
+  const auto next = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
+    return name.ours == "layers.*.feed_forward_norm";
+  });
+  names.list.insert(next, others.begin(), others.end());
+  return names;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,96 @@
+#include <tapeformer/tests/nn/formats/family_case.h>
+
+#include <tuple>
+#include <vector>
+
+using namespace tapeformer;
+
+TEST_CASE("families of hybrids are read as what they are, and written as what was read") {
+  const Json sizes = {{"linear_num_key_heads", 2},
+                      {"linear_num_value_heads", 4},
+                      {"linear_key_head_dim", 5},
+                      {"linear_value_head_dim", 7}};
+  Json unrotated = sizes, rotated = sizes;
+  unrotated["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+  rotated["rope_theta"] = 300, rotated["linear_allow_neg_eigval"] = false, rotated["attention_bias"] = true;
+  rotated["linear_conv_kernel_dim"] = 3, rotated["linear_dt_min"] = 0.01;
+  const DecoderOnlyConfig usual = hugging_face_config(file_of("llama", Json::object()).dump());
+  for (
+      const Reading& reading : std::vector<Reading>{
+          {"qwen3_next",
+           {{"num_experts", 6}, {"num_experts_per_tok", 2}, {"num_key_value_heads", nullptr}},
+           "context=32768 attention=gated_deltanet qk_norm=rms qk_norm_epsilon=0.25 output_gate=element "
+           "rotary_components=64 state_heads=32 state_key_heads=16 state_key_width=128 state_value_width=128 "
+           "state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 attention_pattern=DDD full_attention=gqa "
+           "head_width=256 experts=6 shared_expert=512 shared_expert_gate=true balance_loss=0"},
+          {"qwen3_next",
+           {{"num_experts", 6},
+            {"num_experts_per_tok", 2},
+            {"full_attention_interval", 2},
+            {"head_dim", 8},
+            {"partial_rotary_factor", 0.5},
+            {"rope_theta", 300},
+            {"linear_num_key_heads", 2},
+            {"linear_num_value_heads", 6},
+            {"linear_key_head_dim", 5},
+            {"linear_value_head_dim", 7},
+            {"linear_conv_kernel_dim", 3},
+            {"norm_topk_prob", false},
+            {"shared_expert_intermediate_size", 9},
+            {"moe_intermediate_size", 11}},
+           "context=32768 attention=gated_deltanet qk_norm=rms qk_norm_epsilon=0.25 output_gate=element "
+           "rotary_base=300 rotary_components=4 state_heads=6 state_key_heads=2 state_key_width=5 "
+           "state_value_width=7 state_norm_epsilon=0.25 convolution_taps=3 beta_scale=1 "
+           "attention_pattern=DFD "
+           "full_attention=gqa head_width=8 experts=6 normalized_router=false shared_expert=9 "
+           "shared_expert_gate=true balance_loss=0"},
+          {"qwen3_5_text",
+           {{"num_key_value_heads", 4},
+            {"layer_types", {"full_attention", "linear_attention", "linear_attention"}},
+            {"rope_parameters",
+             {{"rope_type", "default"},
+              {"rope_theta", 300},
+              {"partial_rotary_factor", 0.5},
+              {"mrope_section", {11, 11, 10}},
+              {"mrope_interleaved", true}}}},
+           "context=32768 attention=gated_deltanet groups=0 qk_norm=rms qk_norm_epsilon=0.25 "
+           "output_gate=element "
+           "rotary_base=300 rotary_components=128 state_heads=32 state_key_heads=16 state_key_width=128 "
+           "state_value_width=128 state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 "
+           "attention_pattern=FDD "
+           "head_width=256"},
+          {"olmo_hybrid", unrotated,
+           "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 "
+           "rotary_layout=interleaved state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 "
+           "state_norm_epsilon=1e-05 convolution_taps=4 beta_scale=2 attention_pattern=DDD "
+           "full_attention=gqa positions=none sublayer_norms=mixed"},
+          {"olmo_hybrid", rotated,
+           "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 "
+           "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
+           "convolution_taps=3 beta_scale=1 attention_pattern=DDD full_attention=gqa attention_bias=true "
+           "sublayer_norms=mixed"},
+      })
+    check_reading(reading, usual);
+}
+
+TEST_CASE("options of hybrids' files that are not implemented are refused by name") {
+  const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
+  for (const auto& [type, more, message] : std::vector<std::tuple<const char*, Json, std::string>>{
+           {"qwen3_5",
+            {},
+            "model_type qwen3_5 reads images too, which is not implemented; try its language model alone, as "
+            "transformers writes it with AutoModelForCausalLM.from_pretrained(this).save_pretrained(folder)"},
+           {"qwen3_next",
+            {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"mlp_only_layers", {1}}},
+            is_not_implemented("mlp_only_layers = [1]")},
+           {"olmo_hybrid", {{"linear_num_value_heads", nullptr}}, "linear_num_value_heads is missing"},
+           {"qwen3_5_text", {{"attention_bias", true}}, is_not_implemented("attention_bias = true")},
+           {"qwen3_5_text", {{"hidden_act", "gelu"}}, is_not_implemented("hidden_act = \"gelu\"")},
+           {"qwen3_5_text",
+            {{"layer_types", {"linear_attention", "sliding_attention", "full_attention"}}},
+            is_not_implemented("layer_types = sliding_attention")},
+           {"qwen3_5_text",
+            {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}}}},
+            is_not_implemented("rope_parameters.rope_type = \"yarn\"")}})
+    CHECK(refusal(file_of(type, more.is_null() ? Json::object() : more)) == message);
+}
