@@ -269,7 +269,8 @@ TEST_CASE("options of MarianMT's files that are not implemented are refused by n
   for (const auto& [more, expected] : refusals) CHECK(refused(more) == expected);
   CHECK(refusal(marian_json()) ==
         "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3, "
-        "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama; got "
+        "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
+        "qwen3_5_text, olmo_hybrid; got "
         "marian, a translation model");
 }
 
