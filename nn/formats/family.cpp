@@ -15,7 +15,7 @@ bool has_type(const std::string& type) {
 
 /// Throws:  CheckpointError for types that resemble those of a family
 void refuse_relative(const std::string& type) {
-  for (const char* const name : {"gpt_oss", "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text"}) {
+  for (const char* const name : {"gpt_oss", "qwen2_moe"}) {
     if (type == name)
       throw CheckpointError("model_type " + type + " has experts of a kind that is not implemented");
   }

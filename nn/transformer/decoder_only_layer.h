@@ -22,8 +22,8 @@ struct DecoderOnlyContext : AttentionContext {
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
 /// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
-///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other; with mixed, this
-///          in layers F and the first in layers D;
+///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
+///          with sublayer_norms=mixed, this in layers F, and norms of inputs in layers D;
 ///          with a residual_scale, what is added to x times that;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a window W, a query sees its own key and the W - 1 before it, and rotary positions may have

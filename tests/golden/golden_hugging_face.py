@@ -129,7 +129,7 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                 "rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5}), torch.float32, None),
     "olmo_hybrid": (transformers.OlmoHybridConfig(
         **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=3, rms_norm_eps=1e-3, attention_bias=True,
-        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=7,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=10, linear_value_head_dim=8,
         linear_conv_kernel_dim=3, eos_token_id=0, pad_token_id=None, layer_types=[
             "linear_attention", "full_attention", "linear_attention"], rope_parameters={
                 "rope_type": "default", "rope_theta": None}), torch.float32, None),

@@ -39,8 +39,8 @@ void describe_olmo_hybrid(ConfigMap& map) {
               "linear_dt_init_floor"});  // of initial values
 }
 
-/// Layers with a state have names of their own for norms. Transformers writes the name of their second one for
-/// the first of other layers too.
+/// Layers with a state have names of their own for norms. Transformers also writes the name of their second
+/// one for the first one of other layers.
 TensorNames olmo_hybrid_names() {
   const std::string layer = "model.layers.*.", state = layer + "linear_attn.";
   TensorNames names = hybrid_names(

@@ -221,6 +221,19 @@ TEST_CASE("options make a model of each family") {
   CHECK(exports(llama, olmo) == "transformers (OLMo 2)");
   olmo.insert(olmo.end(), {"--window", "3"});
   CHECK(exports(llama, olmo) == "transformers (OLMo 3)");
+  const std::vector<std::string> hybrid = {"--attention",
+                                           "gated_deltanet",
+                                           "--attention-pattern",
+                                           "DF",
+                                           "--qk-norm",
+                                           "joint",
+                                           "--epsilon",
+                                           "1e-6",
+                                           "--sublayer-norms",
+                                           "mixed",
+                                           "--state-norm-epsilon",
+                                           "1e-5"};
+  CHECK(exports(llama, hybrid) == "transformers (OLMo Hybrid)");
 }
 
 TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {

@@ -164,7 +164,7 @@ TEST_CASE("tensors that transformers names or divides in another way are found")
       TensorList parts;
       for (const char* const one : {"q", "k", "v"}) parts.push_back(find(start + one + "_conv1d.weight"));
       const Tensor whole = concat(parts, 0);
-      for (Index i = 0; i < 3; ++i) find(start + "qkv"[i] + "_conv1d.weight") = slice(whole, 0, 20 * i, 20);
+      for (Index i = 0; i < 3; ++i) find(start + "qkv"[i] + "_conv1d.weight") = slice(whole, 0, 24 * i, 24);
     }
     for (auto& [name, value] : tensors)
       if (name == "model.layers.1.post_attention_layernorm.weight")

@@ -98,6 +98,9 @@ TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
           c.prefix = true;
         }).find("[decoder_only] a prefix that sees itself in both directions is for attention=mha, ") == 0);
   CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
+  CHECK(hybrid([](auto& c) { c.sublayer_norms = SublayerNorms::mixed, c.attention_pattern = ""; }) ==
+        "[decoder_only] sublayer_norms=mixed differ by the letters of attention_pattern; got none; try "
+        "attention_pattern=DDDF");
   CHECK(contains(hybrid([](auto& c) { c.value_residual = true; }),
                  "value_residual is for attention=mha, gqa, mqa; got deltanet"));
 }
