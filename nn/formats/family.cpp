@@ -34,7 +34,7 @@ const std::vector<Family>& families<DecoderOnlyConfig>() {
       gpt2_family(),     llama_family(), mistral_family(),   mixtral_family(), phi3_family(),
       qwen2_family(),    qwen3_family(), qwen3_moe_family(), smollm3_family(), olmo2_family(),
       olmo3_family(),    olmoe_family(), granite_family(),   gemma2_family(),  gemma3_family(),
-      nanochat_family(), bloom_family(), diffllama_family()};
+      nanochat_family(), bloom_family(), diffllama_family(), bert_family(),    modernbert_family()};
   return families;
 }
 

@@ -81,16 +81,22 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
   auto& all = model.parameters;
   if (config.norm_gain) {
-    all["norm"] = all[layer + "attention_norm"] = all[layer + "feed_forward_norm"] = norm;
+    all[layer + "attention_norm"] = all[layer + "feed_forward_norm"] = norm;
+    if (config.sublayer_norms != SublayerNorms::sum) all["norm"] = norm;
     if (config.embedding_norm) all["embedding_norm"] = norm;
+    if (config.head_transform) all["head_norm"] = norm;
     if (config.sublayer_norms == SublayerNorms::both)
       all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
   }
+  if (!config.first_norm) model.absent = "layers.0.attention_norm";
   add_attention(model, layer + "attention", config.attention_config());
   add_feed_forward(model, layer + "feed_forward",
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
                    config.experts.experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
+  if (config.token_types > 0) all["token_types"] = {{{config.token_types}}, C};
+  if (config.head_transform) all["head_transform"] = {{{C}}, C, true, config.feed_forward_bias};
+  if (config.head_bias) all["head.bias"] = {{{config.vocabulary}}};
   if (config.positions == PositionKind::rotary) model.rotary = config.attention.rotations.layout;
   if (config.tie_head)
     model.ties.emplace_back("head", "embedding");

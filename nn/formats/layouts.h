@@ -33,6 +33,7 @@ struct Layouts {
   std::vector<std::pair<std::string, std::string>> ties;  ///< a name, and the parameter it is tied to
   bool shares_embeddings = false;                         ///< between an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};                ///< of rotary positions, if any
+  std::string absent = {};                                ///< one that its layer lacks, with its number
 };
 /// The layouts of a language model.
 Layouts layouts_of(const DecoderOnlyConfig& config);

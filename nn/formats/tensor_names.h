@@ -19,16 +19,18 @@ enum TensorForm : unsigned {
   kRows = 16,           ///< vectors are rows [1, N]
   kTiedByWeights = 32,  ///< a head is tied only if its weights are the embedding's, whatever config.json says
   kByHead = 64,         ///< one matrix has the query, key and value of each head in turn
+  kOldNorms = 128,      ///< weights and biases of norms may be called gamma and beta instead
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
-/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]. In
-/// both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
-/// before.
+/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]
+/// unless theirs ends with ".bias" too. In both, * is the number of the layer, and in theirs # that of an
+/// expert, whose rows follow those of the one before.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
   std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
+  std::vector<std::string> same = {};  ///< tensors tied to the only one
 };
 
 /// The names of a family of models in a format. Those that our model lacks are skipped.

@@ -10,6 +10,7 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -77,6 +78,13 @@ inline Tensor tokens_of(const Tensor& batches, Index step, Index first) {
   for (Index b = 0; b < B; ++b)
     std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
                 ids.data<std::int32_t>() + b * T);
+  return ids;
+}
+
+/// All tokens of a step in batches [steps, B, T]: [B, T].
+inline Tensor step_of(const Tensor& batches, Index step) {
+  const Tensor ids = Tensor::empty({batches.size(1), batches.size(2)}, DType::i32);
+  std::copy_n(batches.data<std::int32_t>() + step * ids.elements(), ids.elements(), ids.data<std::int32_t>());
   return ids;
 }
 

@@ -18,20 +18,6 @@ Json file_of(const char* type, const Json& more) {
   return json;
 }
 
-/// The fields whose values differ between `config` and `usual`, without sizes.
-std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
-  const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
-  std::string text;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string& name = fields[i].name;
-    const bool is_size =
-        name == "vocabulary" || name == "layers" || name == "width" || name == "feed_forward";
-    if (!is_size && fields[i].value() != usual_fields[i].value())
-      text += (text.empty() ? "" : " ") + name + "=" + fields[i].text();
-  }
-  return text;
-}
-
 struct Reading {
   const char* type;
   Json more;
@@ -294,11 +280,12 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             {},
             "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
             "transformers writes it with model.model.language_model.save_pretrained(folder)"},
-           {"bert",
+           {"roberta",
             {},
             "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
             "smollm3, "
-            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama; got bert"},
+            "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, "
+            "bert, modernbert; got roberta"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
            {"mixtral",
             {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
@@ -392,5 +379,5 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
-        "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM or DiffLlama");
+        "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, BERT or ModernBERT");
 }

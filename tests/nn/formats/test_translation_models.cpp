@@ -267,10 +267,11 @@ TEST_CASE("options of MarianMT's files that are not implemented are refused by n
        "model_type must be one of marian, bart, mbart, m2m_100, t5, mt5; got gpt2, a language model"},
   };
   for (const auto& [more, expected] : refusals) CHECK(refused(more) == expected);
-  CHECK(refusal(marian_json()) ==
-        "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3, "
-        "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama; got "
-        "marian, a translation model");
+  CHECK(
+      refusal(marian_json()) ==
+      "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3, "
+      "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, bert, modernbert; got "
+      "marian, a translation model");
 }
 
 TEST_CASE("other families have their own defaults, and refuse their own fields by name") {
