@@ -222,7 +222,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("residual_dropout", residual_dropout, "share of the sublayers' output dropped", kBelowOne);
   field("feed_forward_dropout", feed_forward_dropout,
         "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
-  field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");
+  field("prefix", prefix);
   field("bidirectional", bidirectional);
   adapter.describe(field);
 }
