@@ -26,6 +26,7 @@ README.md examples/quickstart.sh
 README.md cmake --preset
 examples/guide/building.md cmake --preset
 examples/hugging_face.md train_translation translate --run nllb
+examples/hugging_face.md train_language_model train --run runs/tuned --from ModernBERT-base
 examples/DISTRIBUTED.md examples/setup.sh
 examples/DISTRIBUTED.md mpirun -n 2
 examples/DISTRIBUTED.md mpirun --hostfile

@@ -18,6 +18,7 @@ constexpr const char* kRetiredFields = R"({
   "least_scale":      [null,   "0.1.0"],
   "momentum_start":   [null,   "0.1.0"],
   "momentum_warmup":  [0,      "0.1.0"],
+  "prefix":           [null,   "0.1.0"],
   "r_drop":           [0,      "0.1.0"],
   "row_beta2":        [0,      "0.1.0"],
   "stochastic_depth": [0,      "0.1.0"],

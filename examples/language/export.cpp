@@ -22,6 +22,8 @@ OptionChanges changed_options(const DecoderOnlyConfig& config, const Expression&
   return changed_options(expression.changes, fields_of(now), fields_of(then),
                          {{"attention_bias", "bias"},
                           {"feed_forward_bias", "bias"},
+                          {"prefix", "objective"},
+                          {"bidirectional", "objective"},
                           {"activation", "feed_forward_kind"},
                           {"gated", "feed_forward_kind"}});
 }

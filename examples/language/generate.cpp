@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>
+#include <tapeformer/examples/language/objective.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
@@ -56,6 +57,24 @@ TokenIds prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
   }
 }
 
+/// The text with an encoder's likeliest tokens in place of its mask tokens.
+/// Throws: Error if there are none
+std::string filled(const LanguageRun& run, const std::string& text) {
+  const Tokenizer& tokenizer = *run.tokenizer;
+  const std::int32_t mask = mask_token(tokenizer);
+  TokenIds ids = prompt_ids(tokenizer, text);
+  if (tokenizer.begin() && tokenizer.end()) ids.push_back(*tokenizer.end());
+  if (std::find(ids.begin(), ids.end(), mask) == ids.end()) run.model.config().require_causal();
+  const Tensor ids_bt = Tensor::from<std::int32_t>(ids, {1, static_cast<Index>(ids.size())});
+  const Tensor logits_btv = run.model(ids_bt.to(run.model.device())).to(DType::f32).to(Device::cpu());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const float* const logits = logits_btv.data<float>() + static_cast<Index>(i) * logits_btv.size(2);
+    if (ids[i] == mask)
+      ids[i] = static_cast<std::int32_t>(likeliest(logits, tokenizer.vocabulary_size(), 1)[0]);
+  }
+  return tokenizer.decode(ids) + "\n";
+}
+
 }  // namespace
 
 void GenerateOptions::add_to(const Command& command) {
@@ -65,7 +84,8 @@ void GenerateOptions::add_to(const Command& command) {
   command
       .option(
           "--prompt", prompt,
-          "the text to continue; without it, standard input, less a byte order mark and a final line end. "
+          "the text to continue, or of an encoder to fill where it has mask tokens, with the likeliest ones; "
+          "without it, standard input, less a byte order mark and a final line end. "
           "With learned or sinusoidal positions only the last tokens that fit into the context are seen")
       .tells(prompt_given);
   command.option("--max-tokens", generation.max_tokens,
@@ -191,6 +211,10 @@ int generate(const GenerateOptions& options) {
   use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
+  if (run.model.config().bidirectional) {
+    write_to_output(filled(run, prompt));
+    return kExitSuccess;
+  }
   TextGenerationConfig config = options.generation;
   if (options.greedy) config.sampling.temperature = 0;
   config.cache.reset();

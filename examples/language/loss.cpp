@@ -13,8 +13,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
-constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which do not depend on the run's seed
+constexpr std::uint64_t kExactSeed = 0;  // of objectives in exact losses, which do not depend on the run's
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the run's
 
 /// The half-width, in standard errors, of Student's 95 % interval, by its degrees of freedom: from the table,
@@ -24,21 +23,6 @@ double student_t(Index freedom) {
   const auto n = static_cast<double>(freedom);
   return freedom <= static_cast<Index>(std::size(kTable)) ? kTable[freedom - 1]
                                                           : 1.96 + (2.372 + (2.82 + 2.56 / n) / n) / n;
-}
-
-/// Makes each row begin with a prompt; returns the prompts' lengths.
-Tensor set_prefixes(const TokenBatch& batch, std::uint64_t seed, Index first) {
-  const Index rows = batch.inputs.size(0), length = batch.inputs.size(1);
-  const Tensor lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
-  for (Index row = 0; row < rows; ++row) {
-    const auto place = static_cast<std::uint64_t>(first + row);
-    const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
-    const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
-    lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
-    // The last token of the prompt predicts the first one after it.
-    std::fill_n(batch.targets.data<std::int32_t>() + row * length, prefix - 1, -1);
-  }
-  return lengths;
 }
 
 /// Cuts the rows at document ends, and joins them to one. The number of starts is the largest possible, so
@@ -65,11 +49,11 @@ PackedDocuments set_documents_apart(TokenBatch& batch, std::int32_t document_end
 }  // namespace
 
 Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
-                     std::optional<std::int32_t> document_end) {
-  Tensor prefix_lengths;
+                     std::optional<std::int32_t> document_end, std::int32_t mask) {
   PackedDocuments documents;
-  if (config.prefix) prefix_lengths = set_prefixes(batch, seed, first);
+  const ObjectiveDraw draw{seed, first, batch.inputs.size(1), config.vocabulary, mask};
   if (document_end) documents = set_documents_apart(batch, *document_end);
+  const Tensor prefix_lengths = objective_of(config).prepare(batch, draw);
   const std::int32_t* const targets = batch.targets.data<std::int32_t>();
   const Index all = batch.targets.elements(), counted = all - std::count(targets, targets + all, -1);
   return {{batch.inputs, batch.targets, prefix_lengths, documents.starts, documents.positions},
@@ -109,14 +93,15 @@ class LanguageMeasure::Sum {
       sums_.insert(sums_.end(), {0, 0, 0, 0});
       return;
     }
-    const Batch batch =
-        language_batch(model_.config(), read(share), seed, first + share.begin, measure_.document_end_);
+    const Batch batch = language_batch(model_.config(), read(share), seed, first + share.begin,
+                                       measure_.document_end_, measure_.mask_);
     const double loss = language_loss(model_, batch.to(model_.device()), measure_.head_).item();
     const std::int32_t *const inputs = batch.tensors[0].data<std::int32_t>(), *const targets =
                                                                                   batch.tensors[1]
                                                                                       .data<std::int32_t>();
     TextSize text;
-    for (Index i = 0; i < batch.tensors[1].elements(); ++i)
+    // Masked tokens do not make up a text, for which a loss per byte would mean something.
+    for (Index i = 0; i < batch.tensors[1].elements() && !model_.config().bidirectional; ++i)
       if (targets[i] >= 0) text += measure_.size_of(targets[i], inputs[i]);
     const auto counted = static_cast<double>(batch.counted);
     sums_.insert(sums_.end(),
@@ -167,7 +152,8 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Ind
       length_(length),
       seed_(seed),
       head_(head),
-      document_end_(document_end) {
+      document_end_(document_end),
+      mask_(mask_token(tokenizer)) {
   for (Index id = 0; id < file.vocabulary(); ++id) {
     const bool known = id < tokenizer.vocabulary_size();  // others round up the model's size
     const std::string text = known ? tokenizer.bytes_of(static_cast<std::int32_t>(id)) : "";

@@ -2,6 +2,7 @@
 
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/examples/language/objective.h>
 #include <tapeformer/examples/shared/text_measure.h>
 #include <tapeformer/examples/train/task.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -14,13 +15,12 @@
 namespace tapeformer {
 
 /// The batch for a model: inputs and targets, i32 [B, T], where a target of -1 does not count; prefix
-/// lengths, i32 [B], and starts and positions of documents, or undefined. For a model with a prefix, each row
-/// begins with a prompt that sees itself in both directions and holds no targets. Prefix lengths in
-/// 1 .. T - 1 are a function of (seed, first + row); `first` is the number of the first row among all. With
-/// `document_end`, all rows become one row of documents: each row begins one, as does each token after an
-/// end, which is not a target itself. Uses the tensors of `batch` without a copy.
+/// lengths, i32 [B], and starts and positions of documents, or undefined. The model's objective prepares it;
+/// `first` is the number of the first row among all, and `mask` the mask token. With `document_end`, all rows
+/// become one row of documents: each row begins one, as does each token after an end, which is not a target
+/// itself. Uses the tensors of `batch` without a copy.
 Batch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed, Index first,
-                     std::optional<std::int32_t> document_end = {});
+                     std::optional<std::int32_t> document_end = {}, std::int32_t mask = 0);
 /// Makes all targets of the batch not count.
 void ignore_targets(Batch& batch);
 /// The mean loss of the targets that count.
@@ -48,8 +48,8 @@ class LanguageMeasure {
   using Check = std::function<void()>;
   /// The mean over the whole text, in adjacent windows; a token sees those before it in its window. Every
   /// token except the first is a target once; for a model with a prefix, only those after the prefix of
-  /// their window. Its length follows from the window's place and depends neither on the seed nor on the
-  /// batch size.
+  /// their window; for an encoder, the chosen ones. The objective's draws follow from the window's place and
+  /// depend neither on the seed nor on the batch size.
   TextLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
                  Communicator& ranks = *communicator_alone()) const;
   /// The mean over `batches` random batches, different for each `number`.
@@ -77,6 +77,7 @@ class LanguageMeasure {
   std::uint64_t seed_;
   HeadLossConfig head_;
   std::optional<std::int32_t> document_end_;
+  std::int32_t mask_;
 };
 
 }  // namespace tapeformer

@@ -83,6 +83,9 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   in_data("documents", one_of(documents, {"joined", "apart"}),
           "joined, or apart: in a window tokens attend to their own document only, and positions begin again "
           "with each; for tokenizers with an end token");
+  static const std::string objective_help =
+      "what is predicted: " +
+      joined(objectives(), "; ", [](const Objective& one) { return format("{}, {}", one.name, one.help); });
   in_model.path(
       "from", from,
       "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
@@ -96,6 +99,10 @@ void LanguageOptions::describe(const FieldVisitor& field) {
            Property([this] { return feed_forward_name(model); },
                     [this](const std::string& kind) { set_feed_forward_kind(model, kind); }),
            "gelu, gelu_tanh, relu, relu_squared or silu; gated: swiglu, geglu, geglu_tanh or reglu");
+  in_model("objective",
+           Property([this] { return std::string(objective_of(model).name); },
+                    [this](const std::string& name) { set_objective(model, name); }),
+           objective_help.c_str());
   in_model("bias",
            Property([this] { return model.feed_forward_bias; }, [this](bool bias) { set_bias(model, bias); }),
            "biases in projections and layer norms (--bias=false: none)");
@@ -189,11 +196,14 @@ void LanguageOptions::check() const {
   require(tokens.empty() || data.tokenizer_model.empty(),
           "--tokens has a tokenizer; it excludes --tokenizer-model");
   require(head_chunk == 0 || fused_head, "--head-chunk needs --fused-head");
+  require(data.loss_on == "all" || !model.bidirectional,
+          format("--objective masked chooses the tokens that count; got --loss-on {}; try --loss-on all",
+                 data.loss_on));
   if (documents == "apart") {
     const auto need = [](bool holds, const std::string& without) {
       require(holds, "--documents apart needs a model without " + without);
     };
-    need(!model.prefix, "--prefix");
+    need(!model.prefix, "--objective prefix");
     need(model.short_convolution == 0, "--short-convolution, which reaches over the start of a document");
     for (Index layer = 0; layer < model.layers; ++layer) {
       const std::string& kind = model.attention_config(layer).kind;
@@ -274,7 +284,8 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   for (const char* flag : {"--tokenizer", "--vocabulary"})
     require(!given(flag), std::string(flag) + " contradicts --from, whose model keeps its tokenizer");
   options.model = config;
-  if (given("--prefix")) options.model.prefix = asked.model.prefix;  // changes no weight
+  if (given("--objective"))
+    set_objective(options.model, objective_of(asked.model).name);  // changes no weight
   options.model.context =
       std::min(config.context, given("--context") ? asked.model.context : kMostUnaskedContext);
   take_fine_tuned(fields_of(options), fields_of(asked), options.from, command);

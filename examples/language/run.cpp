@@ -98,7 +98,7 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   config.embedding_dropout = options.model.embedding_dropout;
   config.residual_dropout = options.model.residual_dropout;
   config.feed_forward_dropout = options.model.feed_forward_dropout;
-  config.prefix = options.model.prefix;  // a mask, which changes no weight
+  set_objective(config, objective_of(options.model).name);  // a mask, which changes no weight
   config.adapter = options.model.adapter;
   DecoderOnly model(config, random);
   copy_weights(trained, model);

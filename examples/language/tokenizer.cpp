@@ -162,6 +162,12 @@ std::shared_ptr<const Tokenizer> find_sentencepiece(const std::string& folder) {
 
 bool has_tokenizer(const std::string& folder) { return tokenizer_in_folder(folder) != nullptr; }
 
+std::string mask_name(const Tokenizer& tokenizer) {
+  for (const char* const name : {"[MASK]", "<mask>"})
+    if (tokenizer.find(name)) return name;
+  return {};
+}
+
 std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   std::string names;
   const auto write = [&](const char* name, const std::string& content) {
@@ -207,6 +213,7 @@ std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& fold
     config["add_bos_token"] = tokenizer.begin().has_value();
   if (const std::string name = TokenizerControls::of(tokenizer).begin_name; !name.empty())
     config["bos_token"] = name;
+  if (const std::string name = mask_name(tokenizer); !name.empty()) config["mask_token"] = name;
   write("tokenizer_config.json", config.dump(2) + "\n");
   return names;
 }

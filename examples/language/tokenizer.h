@@ -22,6 +22,9 @@ std::shared_ptr<const Tokenizer> find_sentencepiece(const std::string& folder);
 /// True if find_tokenizer finds one in the folder. Throws: as find_tokenizer, if it is not supported
 bool has_tokenizer(const std::string& folder);
 
+/// The name of the tokenizer's mask token, "[MASK]" or "<mask>"; "" if it has none.
+std::string mask_name(const Tokenizer& tokenizer);
+
 /// Writes a tokenizer next to an exported model, in the form that transformers reads: bpe as vocab.json and
 /// merges.txt, bytes likewise but without merges, sentencepiece as tokenizer.model, characters as
 /// tokenizer.json and as our own file, which this program reads. Returns the names of the files.

@@ -118,6 +118,11 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
       throw DataError(file->path(), 0,
                       format("has a vocabulary of {}, but the model one of {}", file->vocabulary(),
                              model_.config().vocabulary));
+  if (vocabulary_with_mask(model_.config(), 0, *data_.tokenizer) > model_.config().vocabulary)
+    throw Error(
+        format("--objective {} needs a mask token; got {} in the model and its tokenizer; try a model "
+               "trained with it",
+               objective_of(model_.config()).name, number_of(model_.config().vocabulary, "token")));
   windows(options_.model.context);  // throws if the text is too short
   model_.recompute_layers(options_.training.recompute_layers);
   progress.log(format("{} tokens to train on, {} to validate on; {}", count_text(data_.train.size()),
@@ -167,7 +172,7 @@ Batch LanguageTask::batch(Index number, BatchShare share) {
   if (!counts) rows = {0, 1};  // all ranks compute the same graph
   Batch here = language_batch(model_.config(), windows(all.context).batch(number, all.rows, rows),
                               options_.training.seed, number * all.rows + rows.begin,
-                              document_end(options_, *data_.tokenizer));
+                              document_end(options_, *data_.tokenizer), mask_token(*data_.tokenizer));
   if (!counts) ignore_targets(here);
   return here.to(model_.device());
 }
@@ -206,6 +211,7 @@ double LanguageTask::trial_loss(Index batches, Progress&) {
 }
 
 std::vector<std::string> LanguageTask::samples(Index batches, bool graphs) {
+  if (model_.config().bidirectional) return {};  // it continues no text
   const Index context = model_.config().context;
   const Index given = std::clamp<Index>(context / 2, 1, std::min(kPromptTokens, data_.validation.size()));
   TokenIds prompt(static_cast<std::size_t>(given));
@@ -305,7 +311,8 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
     // Rank 0 has made the data before the others reach this point.
     LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)
                                         : open_language_data(options, folder);
-    DecoderOnly model = initial_model(options, data.train.vocabulary());
+    DecoderOnly model =
+        initial_model(options, vocabulary_with_mask(options.model, data.train.vocabulary(), *data.tokenizer));
     if (!options.from.empty()) progress.log(fine_tuning_text(options.from, options, fields_of(options)));
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
   });
@@ -313,9 +320,10 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
 
 int resume_language_model(const RunFolder& folder, const TrainingControl& control) {
   return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
-    const auto options = checkpoint->at("options").get<LanguageOptions>();
+    auto options = checkpoint->at("options").get<LanguageOptions>();
     Generator random(options.training.seed);  // only for the streams of dropout
     DecoderOnly model(model_config_in(folder.path()), random);
+    set_objective(options.model, objective_of(model.config()).name);  // which older options lack
     return std::make_unique<LanguageTask>(options, open_language_data(options, folder), std::move(model),
                                           progress);
   });

@@ -155,11 +155,14 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
   Layouts model{{{"embedding", {{{config.vocabulary}}, C}}}, {{"layers.", config.layers}}, {}};
   auto& all = model.parameters;
   if (config.norm_gain) {
-    all["norm"] = all[layer + "attention_norm"] = all[layer + "feed_forward_norm"] = norm;
+    all[layer + "attention_norm"] = all[layer + "feed_forward_norm"] = norm;
+    if (config.sublayer_norms != SublayerNorms::sum) all["norm"] = norm;
     if (config.embedding_norm) all["embedding_norm"] = norm;
+    if (config.head_transform) all["head_norm"] = norm;
     if (config.sublayer_norms == SublayerNorms::both)
       all[layer + "attention_output_norm"] = all[layer + "feed_forward_output_norm"] = norm;
   }
+  if (!config.first_norm) all[layer + "attention_norm"].in_layer = [](Index number) { return number > 0; };
   if (config.attention_pattern.empty())
     add_attention(model, layer + "attention", config.attention_config());
   else
@@ -173,6 +176,9 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
                    {C, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
                    config.experts, has_experts);
   if (config.positions == PositionKind::learned) all["positions"] = {{{config.context}}, C};
+  if (config.token_types > 0) all["token_types"] = {{{config.token_types}}, C};
+  if (config.head_transform) all["head_transform"] = {{{C}}, C, true, config.feed_forward_bias};
+  if (config.head_bias) all["head.bias"] = {{{config.vocabulary}}};
   const bool has_rotary_keys = config.attention_config().resolved().rotary_width > 0;
   if (config.positions == PositionKind::rotary || has_rotary_keys)
     model.rotary = config.attention.rotations.layout;

@@ -64,7 +64,8 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
     if (names.has(kByHead) && first.heads > 0) part.outer = first.heads, part.inner = 3;
     if (first.pairs > 0) part.outer = 2, part.inner = first.pairs;
     const Index columns = layout.columns;
-    part.is_row = (is_bias || columns == 0) && (ends_with(name.ours, ".bias") || names.has(kRows));
+    const bool is_buffer = ends_with(name.ours, ".bias") && !ends_with(theirs, ".bias");
+    part.is_row = (is_bias || columns == 0) && (is_buffer || names.has(kRows));
     if (ends_with(name.ours, ".positions")) rows += part.unused = names.unused_positions;
     part.shape = part.transposed            ? Shape{columns, rows}
                  : !is_bias && columns != 0 ? Shape{rows, columns}
@@ -162,8 +163,11 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
     const Layout& layout = *found;
     const auto add_tensor = [&](const char* end) {
       parameters.push_back(foreign_parameter(names, name, layout, end, layer));
-      if (!name.other.empty())
-        parameters.back().same.push_back(in_layer(name.other, layer + names.first_layer) + end);
+      for (const std::string& same : name.same)
+        parameters.back().same.push_back(in_layer(same, layer + names.first_layer) + end);
+      if (!names.has(kOldNorms) || layout.columns > 0 || end == std::string()) return;
+      const char* const old = end == std::string(".bias") ? ".beta" : ".gamma";
+      parameters.back().same.push_back(in_layer(name.theirs[0], layer) + old);
     };
     if (is_whole_name(name.ours)) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;

@@ -19,19 +19,20 @@ enum TensorForm : unsigned {
   kRows = 16,           ///< vectors are rows [1, N]
   kTiedByWeights = 32,  ///< a head is tied only if its weights are the embedding's, whatever config.json says
   kByHead = 64,         ///< one matrix has the query, key and value of each head in turn
+  kOldNorms = 128,      ///< weights and biases of norms may be called gamma and beta instead
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
-/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N]. In
-/// both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
+/// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N],
+/// unless theirs ends with ".bias" too. In both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
 /// before. In ours, D or F in place of * is the number of a layer with this letter in attention_pattern. A
 /// tensor of several names has the rows of each of them for the first head, then for the second, and so on.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;
   std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
-  std::string other = {};  ///< a name that some files have in place of the only one
-  std::string needs = {};  ///< the names are for models, or layers, with this parameter of ours
+  std::vector<std::string> same = {};  ///< tensors that are, or may be in place of, the only one
+  std::string needs = {};              ///< the names are for models, or layers, with this parameter of ours
 };
 
 /// The names of a family of models in a format. Those that our model lacks are skipped, and a parameter has

@@ -12,6 +12,7 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
            model.config().attention.rotations.max_positions},
           graphs),
       model_(model) {
+  model.config().require_causal();
   bool can_cache = true;
   for_each_attention(model.config(), [&](const AttentionConfig& attention) {
     can_cache = can_cache && (attention_kind(attention.kind).can & kCanCache);

@@ -23,6 +23,7 @@ TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
                          config.positions,  config.context, scale};
   if (config.embedding_norm) input.norm = config.norm_config();
+  input.token_types = config.token_types;
   return input;
 }
 
@@ -58,8 +59,13 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
     : config_(checked(config)),
       input_(input_of(config), random),
       layers_(stack(config, random)),
-      norm_(config.norm_config()),
       head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap}, random) {
+  if (config.sublayer_norms != SublayerNorms::sum) norm_.emplace(config.norm_config());
+  if (config.head_transform) {
+    const LinearConfig square{config.width, config.width, config.feed_forward_bias, config.activation};
+    head_transform_.emplace(square, random);
+    head_norm_.emplace(config.norm_config());
+  }
   if (config.tie_head) head_.weight() = input_.embedding().weight();
   parameters();  // gives every parameter its path, for error messages
   initialise(*this, config, random);
@@ -71,7 +77,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
                                    RouterRecord* routers) const {
   DecoderOnlyContext context(sequences);
   context.routers = routers;
-  context.causal = true;
+  context.causal = !config_.bidirectional;
   KeyValueHeads new_kv;
   // The rotary angles are computed once for all layers of one kind and base; their positions continue from
   // the cached tokens.
@@ -107,7 +113,8 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     if (gives_values) context.first_values = new_kv.value_bsge;
     if (gives_keys) context.shared = new_kv;
   }
-  const Tensor states_btc = stream.normed(norm_);
+  Tensor states_btc = norm_ ? stream.normed(*norm_) : stream.sum();
+  if (head_transform_) states_btc = (*head_norm_)((*head_transform_)(states_btc));
   return config_.head_scale == 1 ? states_btc : states_btc * config_.head_scale;
 }
 
@@ -141,6 +148,7 @@ std::vector<Tensor> DecoderOnly::attention_weights(const Tensor& ids) const {
 }
 
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {
+  config_.require_causal();
   std::vector<std::unique_ptr<KvCache>> caches;
   const auto sharing = static_cast<std::size_t>(config_.kv_sharing);
   for (std::size_t i = 0; i < layers_.size(); i += sharing)
@@ -160,7 +168,9 @@ Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor&
 void DecoderOnly::visit(ParameterVisitor& visitor) {
   input_.visit(visitor);  // adds no level to the parameters' names
   for (std::size_t i = 0; i < layers_.size(); ++i) visitor.child("layers." + std::to_string(i), layers_[i]);
-  visitor.child("norm", norm_);
+  if (norm_) visitor.child("norm", *norm_);
+  if (head_transform_) visitor.child("head_transform", *head_transform_);
+  if (head_norm_) visitor.child("head_norm", *head_norm_);
   visitor.child("head", head_);
 }
 

@@ -18,13 +18,15 @@ struct PackedDocuments {
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
 ///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a head_scale s head(s norm(x)), with
 ///          a softcap c tanh(logits / c); with short_convolution = K, a sublayer reads a ShortConvolution of
-///          K taps of norm(x)
+///          K taps of norm(x); with a head_transform, head(head_norm(activation(W norm(x)))); with post-norm
+///          x in place of norm(x) before the head
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
 ///          with 0.02 / sqrt(2 L), or with zero_init 0; biases and convolutions 0. With sinusoids, embeddings
 ///          as in TokenInput.
 /// Source:  Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
 ///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1; zero_init:
-///          Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt
+///          Jordan et al. 2024, github.com/KellerJordan/modded-nanogpt; bidirectional: Devlin et al. 2019,
+///          arXiv:1810.04805; Warner et al. 2024, arXiv:2412.13663
 class DecoderOnly : public Module {
  public:
   /// Throws: as DecoderOnlyConfig::check()
@@ -34,7 +36,8 @@ class DecoderOnly : public Module {
   static DecoderOnly load(const std::string& folder);
 
   /// The logits of every next token. The first prefix_lengths[b] tokens of a row attend to each other in both
-  /// directions, the rest is causal; without prefix_lengths everything is causal.
+  /// directions, the rest is causal; without prefix_lengths everything is causal, or nothing in a model that
+  /// is bidirectional.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] -> [B, T, V]
   /// Throws:  ShapeError beyond the context, or for an id outside the vocabulary
   Tensor operator()(const Tensor& ids, const Tensor& prefix_lengths = {}) const {
@@ -57,7 +60,7 @@ class DecoderOnly : public Module {
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never recorded.
   /// Shapes:  ids i32 [B, T] -> L times [B, H, T, T]
   std::vector<Tensor> attention_weights(const Tensor& ids) const;
-  /// Empty caches; the first call of states() sets the number of sequences.
+  /// Empty caches; the first call of states() sets the number of sequences. Throws: Error for an encoder
   LayerCaches start(const CacheConfig& config = {}) const;
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
@@ -80,7 +83,9 @@ class DecoderOnly : public Module {
   DecoderOnlyConfig config_;
   TokenInput input_;
   std::vector<DecoderOnlyLayer> layers_;
-  Norm norm_;
+  std::optional<Norm> norm_;
+  std::optional<Linear> head_transform_;
+  std::optional<Norm> head_norm_;
   Head head_;
   bool recomputes_layers_ = false;
 };

@@ -91,6 +91,11 @@ void DecoderOnlyConfig::check() const {
           format("position_pattern={} needs rotary positions; try positions=rotary", position_pattern));
   require(!is_sinusoidal(positions) || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
+  require(!prefix || !bidirectional, "bidirectional excludes prefix, since all tokens see each other");
+  require(first_norm || sublayer_norms == SublayerNorms::input || sublayer_norms == SublayerNorms::both,
+          format("first_norm=false needs norms of the sublayers' inputs; got sublayer_norms={}; try "
+                 "sublayer_norms=input",
+                 name_of(sublayer_norms)));
   require(windows.find_first_not_of("SL") == std::string::npos,
           "windows must consist of S and L, as SSSL does; got " + windows);
   require(windows.empty() || window > 0, format("windows={} need a window; try window=128", windows));
@@ -144,6 +149,7 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
     return (other.can & kCanModelLanguage) && !(other.can & kHasState);
   };
   require(!prefix || !has_state, "a prefix that sees itself in both directions is", is_stateless);
+  require(!bidirectional || !has_state, "bidirectional attention is", is_stateless);
   require(!has_window(layer) || !has_state, "a window is", is_stateless);
   const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // whose values this layer reads
   const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
@@ -153,6 +159,13 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
                "attention={}, full_attention={}, {} in layer {}, {} in layer {}; try one kind of attention",
                value_residual ? "value_residual" : "kv_sharing", attention.kind, full_attention, given, giver,
                own, layer));
+}
+
+void DecoderOnlyConfig::require_causal() const {
+  if (bidirectional)
+    throw Error(
+        "[decoder_only] an encoder cannot continue a text, since all its tokens see each other; got "
+        "bidirectional=true; try a text with mask tokens ([MASK]), or a model trained with --objective next");
 }
 
 void DecoderOnlyConfig::describe(const FieldVisitor& field) {
@@ -174,7 +187,9 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
       "as in T5) or none");
   field("position_pattern", position_pattern);
   field("window", window,
-        "tokens that a token sees in layers with a sliding window, itself included; 0 for all", kSize);
+        "tokens that a token sees in layers with a sliding window, itself included, or with --objective "
+        "masked, half of them on either side; 0 for all",
+        kSize);
   field("windows", windows,
         "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
         "letter for each layer; empty: all have it");
@@ -186,9 +201,11 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
   field("norm_gain", norm_gain);
-  field("sublayer_norms", named(sublayer_norms),
-        "norms of each sublayer's input, of its output, of both, or mixed: of inputs in layers D of the "
-        "pattern, of outputs in layers F");
+  field(
+      "sublayer_norms", named(sublayer_norms),
+      "norms of each sublayer's input, of its output, of both, mixed (of inputs in layers D of the pattern, "
+      "of outputs in layers F), or of the residual sum after it (post-norm)");
+  field("first_norm", first_norm);
   field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
         kSize);
   field("activation", named(activation));
@@ -200,7 +217,9 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("tie_head", tie_head);
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+  field("head_transform", head_transform);
   field("embedding_scale", embedding_scale, kNotNegative);
+  field("token_types", token_types, kSize);
   field("embedding_norm", embedding_norm);
   field("residual_scale", residual_scale, kPositive);
   field("head_scale", head_scale, kPositive);
@@ -216,7 +235,8 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("residual_dropout", residual_dropout, "share of the sublayers' output dropped", kBelowOne);
   field("feed_forward_dropout", feed_forward_dropout,
         "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
-  field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");
+  field("prefix", prefix);
+  field("bidirectional", bidirectional);
   adapter.describe(field);
 }
 

@@ -11,12 +11,13 @@
 namespace tapeformer {
 
 /// The norms of a model's sublayers: of their inputs (pre-norm), of their outputs before the residual sum (as
-/// in OLMo 2), both (as in Gemma 2), or mixed: of inputs in layers D of attention_pattern and of outputs in
-/// layers F (as in OLMo Hybrid).
-enum class SublayerNorms { input, output, both, mixed };
+/// in OLMo 2), both (as in Gemma 2), mixed: of inputs in layers D of attention_pattern and of outputs in layers
+/// F (as in OLMo Hybrid), or of the residual sum after each (post-norm, as in BERT), where no norm precedes the
+/// head.
+enum class SublayerNorms { input, output, both, mixed, sum };
 template <>
 inline constexpr EnumNames kNames<SublayerNorms>{"[decoder_only] sublayer_norms",
-                                                 {"input", "output", "both", "mixed"}};
+                                                 {"input", "output", "both", "mixed", "sum"}};
 
 /// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
@@ -36,13 +37,16 @@ struct DecoderOnlyConfig {
   bool norm_bias = true;                                ///< layer norm's
   bool norm_gain = true;                                ///< of all norms
   SublayerNorms sublayer_norms = SublayerNorms::input;  ///< where sublayers have norms
+  bool first_norm = true;  ///< of the first attention's input, which the embeddings' norm may replace
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones rotate queries and keys
   /// A letter for each layer, repeated as often as needed: R for rotary positions, N for none, as in RRRN.
   /// Empty: all R.
   std::string position_pattern;
 
-  Index window = 0;               ///< W, tokens that a query of a layer with a window sees, its own included
+  /// W, tokens that a query of a layer with a window sees, its own included; if bidirectional, its own and
+  /// W / 2 on either side.
+  Index window = 0;
   std::string windows;            ///< the layers that have the window, as in "SSSL": see has_window()
   double window_rotary_base = 0;  ///< rotary base of the layers that have it; 0 for that of the others
 
@@ -56,8 +60,12 @@ struct DecoderOnlyConfig {
   bool tie_head = true;      ///< the head's weight is the embedding
   bool head_bias = false;    ///< a bias on the logits
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
+  /// The head reads norm(activation(W x)), with a square matrix W, which has a bias if feed-forward networks
+  /// do.
+  bool head_transform = false;
 
-  double embedding_scale = 1;   ///< of the embeddings; 0 for sqrt(C)
+  double embedding_scale = 1;  ///< of the embeddings; 0 for sqrt(C)
+  Index token_types = 0;       ///< types of tokens with embeddings, of which the first is added to all tokens
   bool embedding_norm = false;  ///< a norm of the sum of embeddings and positions
   double residual_scale = 1;    ///< of what sublayers add to the residual sum
   double head_scale = 1;        ///< of the final states, before the head
@@ -69,7 +77,8 @@ struct DecoderOnlyConfig {
   double embedding_dropout = 0, residual_dropout = 0;  ///< on the first layer's input, and sublayers' outputs
   double feed_forward_dropout = 0;                     ///< after the activation
 
-  bool prefix = false;  ///< trained with a prompt that sees itself in both directions
+  bool prefix = false;         ///< trained with a prompt that sees itself in both directions
+  bool bidirectional = false;  ///< an encoder: every token sees those after it too
 
   AdapterConfig adapter;  ///< of the linear layers; all else is frozen then
 
@@ -97,6 +106,8 @@ struct DecoderOnlyConfig {
   AttentionConfig attention_config(Index layer = 0) const;
   /// Throws: Error naming the fields that do not fit
   void check() const;
+  /// Throws: Error for an encoder, which cannot continue a text
+  void require_causal() const;
 
   /// The norms of sublayers, before the head, and of the embeddings.
   NormConfig norm_config() const { return {norm, width, epsilon, norm_bias, norm_gain}; }

@@ -19,13 +19,28 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
 
 Tensor normed(const std::optional<Norm>& norm, const Tensor& x) { return norm ? (*norm)(x) : x; }
 
+NormPlace place_of(SublayerNorms norms) {
+  if (norms == SublayerNorms::sum) return NormPlace::post;
+  return norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre;
+}
+
+bool lacks_norm(const DecoderOnlyConfig& config, Index layer) { return layer == 0 && !config.first_norm; }
+
+/// The norm of attention, which has no parameters where it is not used.
+NormConfig attention_norm(const DecoderOnlyConfig& config, Index layer) {
+  NormConfig norm = config.norm_config();
+  if (lacks_norm(config, layer)) norm.bias = norm.gain = false;
+  return norm;
+}
+
 }  // namespace
 
 DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number)
-    : attention_norm_(config.norm_config()),
+    : attention_norm_(attention_norm(config, number)),
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
-      place_(config.norms_of(number) == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
+      attention_place_(lacks_norm(config, number) ? NormPlace::none : place_of(config.norms_of(number))),
+      place_(place_of(config.norms_of(number))),
       residual_scale_(config.residual_scale),
       feed_forward_norm_(config.norm_config()),
       feed_forward_(make_feed_forward({config.width, config.hidden_width(), config.activation,
@@ -44,7 +59,8 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 // residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
   AttentionContext attended = static_cast<const AttentionContext&>(context);
-  if (window_ > 0) attended.window_before = window_ - 1;
+  if (window_ > 0) attended.window_before = context.causal ? window_ - 1 : window_ / 2;
+  if (window_ > 0 && !context.causal) attended.window_after = window_ / 2;
   const auto attend = [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
     return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
@@ -53,7 +69,7 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
     return normed(feed_forward_output_norm_, through(feed_forward_, x_btc, context.routers));
   };
-  residual("attention", stream, place_, attention_norm_, dropout_, attend, residual_scale_);
+  residual("attention", stream, attention_place_, attention_norm_, dropout_, attend, residual_scale_);
   residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, feed_forward, residual_scale_);
 }
 

@@ -24,10 +24,12 @@ struct DecoderOnlyContext : AttentionContext {
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
 ///          with sublayer_norms=mixed, this in layers F, and norms of inputs in layers D;
+///          with sublayer_norms=sum, norm(x + dropout(attention(x))), and so for the other;
+///          without the first_norm, layer 0 has attention(x) in place of attention(norm(x));
 ///          with a residual_scale, what is added to x times that;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
-///          with a window W, a query sees its own key and the W - 1 before it, and rotary positions may have
-///          a base of their own
+///          with a window W, a query sees its own key and the W - 1 before it, or if bidirectional W / 2 on
+///          either side, and rotary positions may have a base of their own
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
  public:
@@ -49,7 +51,7 @@ class DecoderOnlyLayer : public Module {
   Norm attention_norm_;
   std::unique_ptr<Attention> attention_;
   Index window_;  // that its queries see; 0 for all
-  NormPlace place_;
+  NormPlace attention_place_, place_;
   double residual_scale_;
   Norm feed_forward_norm_;
   FeedForwardNetwork feed_forward_;

@@ -46,8 +46,8 @@ class ResidualStream {
   BranchDropout dropped_;
 };
 
-/// The place of a norm: before the sublayer, after the sum, or on the sublayer's output.
-enum class NormPlace { pre, post, branch };
+/// The place of a norm: before the sublayer, after the sum, on the sublayer's output, or nowhere.
+enum class NormPlace { pre, post, branch, none };
 
 /// A sublayer with its residual connection, named as a part in profiles.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
@@ -12,11 +13,15 @@ TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
       positions_({config.positions, config.width, config.max_length}, random),
       dropout_({config.dropout}, random) {
   if (config.norm) norm_.emplace(*config.norm);
+  if (config.token_types == 0) return;
+  token_types_ = Parameter(Tensor::empty({config.token_types, config.width}));
+  random.fill_normal(token_types_.value(), 0, 1 / scale_);
 }
 
 Tensor TokenInput::embedded(const Tensor& ids) const {
   const Tensor tokens_btc = embedding_(ids);
-  return scale_ == 1 ? tokens_btc : tokens_btc * scale_;
+  const Tensor scaled_btc = scale_ == 1 ? tokens_btc : tokens_btc * scale_;
+  return token_types_.defined() ? scaled_btc + slice(token_types_, 0, 0, 1) : scaled_btc;
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
@@ -34,6 +39,7 @@ void TokenInput::visit(ParameterVisitor& visitor) {
   visitor.child("positions", positions_);
   visitor.child("dropout", dropout_);
   if (norm_) visitor.child("embedding_norm", *norm_);
+  visitor.parameter("token_types.weight", token_types_);
 }
 
 }  // namespace tapeformer

@@ -17,10 +17,12 @@ struct TokenInputConfig {
   Index max_length = 256;                             ///< longest sequence
   double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
   std::optional<NormConfig> norm = {};                ///< of the sum
+  Index token_types = 0;                              ///< rows of a table, of which all tokens get the first
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
-/// Math:    x = dropout(scale embedding(ids) + position), or dropout(norm(the sum))
+/// Math:    x = dropout(scale embedding(ids) + position), or dropout(norm(the sum)); with token_types, the
+///          first row of their table joins the sum
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
 /// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
 ///          head tied to them starts with logits of order one
@@ -46,6 +48,7 @@ class TokenInput : public Module {
   Positions positions_;
   Dropout dropout_;
   std::optional<Norm> norm_;
+  Parameter token_types_;  // undefined without
 };
 
 }  // namespace tapeformer

@@ -96,7 +96,7 @@ check "the samples' steps are graphs too" grep -q '"replayed_in_samples":[1-9]' 
 check "but for --no-graphs" grep -q '"replayed_in_samples":0' "$work/queued/metrics.jsonl"
 check "to the same bits" cmp "$work/language/checkpoint.safetensors" "$work/queued/checkpoint.safetensors"
 llama=(--precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu --attention gqa --bias=false --fused-head
-  --recompute-layers --prefix)
+  --recompute-layers --objective prefix)
 train "$work/llama" "${small[@]}" --device cuda "${llama[@]}"
 check "Llama's kind trains in bf16, with prefixes, recomputed layers and the fused loss" test $? = 0
 check "its steps are graphs too, whatever the prefixes" grep -q '"replayed":[1-9]' "$work/llama/metrics.jsonl"

@@ -134,8 +134,13 @@ check "generate writes the same on one thread" cmp "$work/out" "$work/greedy"
 
 # --- bytes, bpe, prefix: valid UTF-8 always -----------------------------------------------------------------------
 small=("${tiny[@]}" --validation-fraction 0.1 --steps 12 --corpus "$work/text")
-train "$work/bytes" "${small[@]}" --tokenizer byte --prefix --short-convolution 3
+train "$work/bytes" "${small[@]}" --tokenizer byte --objective prefix --short-convolution 3
 check "a prefix model of bytes with short convolutions trains" test $? = 0
+train "$work/encoder" "${small[@]}" --tokenizer byte --objective masked
+check "an encoder of bytes trains on masked tokens" test $? = 0
+"$program" evaluate --run "$work/encoder" >"$work/out" 2>"$work/err"
+check "evaluate measures masked tokens, and no bytes" sh -c "grep -q 'exact .*perplexity [0-9.]*$' '$work/out'"
+refuses "continuing a text with an encoder" "cannot continue a text" generate --run "$work/encoder" --prompt 'The cat'
 generate "$work/bytes" --prompt 'dög' --temperature 3 --top-k 0 --max-tokens 300 >"$work/out"
 check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/out"
 "$program" prepare --corpus "$work/text" --tokenizer bpe --vocabulary 300 --output "$work/prepared" >"$work/out" 2>"$work/err"
@@ -197,7 +202,7 @@ train "$work/dry" --preset shakespeare-char-3-minutes --corpus "$work/text" --ba
 check "a dry run says so" grep -q '^export  *transformers only with --epsilon 1e-06 --feed-forward-kind swiglu (Qwen 3); ' "$work/out"
 for model in mine bytes bpe llama; do
   if [ $model = bytes ]; then
-    refuses "exporting a prefix model" "^[^/]*got .*--prefix" export --run "$work/bytes" --output "$work/exported-bytes"
+    refuses "exporting a prefix model" "^[^/]*got .*--objective prefix" export --run "$work/bytes" --output "$work/exported-bytes"
     check "what could not be exported leaves nothing" test ! -e "$work/exported-bytes"
     continue
   fi

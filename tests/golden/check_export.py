@@ -19,8 +19,10 @@ TOLERANCE = 1e-5
 
 
 def model_of(folder):
-    is_translation = transformers.AutoConfig.from_pretrained(folder).is_encoder_decoder
-    auto = transformers.AutoModelForSeq2SeqLM if is_translation else transformers.AutoModelForCausalLM
+    config = transformers.AutoConfig.from_pretrained(folder)
+    is_masked = config.architectures[0].endswith("ForMaskedLM")
+    auto = (transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else
+            transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModelForCausalLM)
     model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True,
                                        experts_implementation="eager")
     complaints = {kind: sorted(keys) for kind, keys in info.items() if keys}

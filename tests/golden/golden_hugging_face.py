@@ -16,6 +16,8 @@ from golden_file import GoldenFile, generator, integers, normal
 GPT2 = {"vocab_size": 29, "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 3, "bos_token_id": 0, "eos_token_id": 0}
 LLAMA = {"vocab_size": 29, "hidden_size": 18, "intermediate_size": 22, "num_hidden_layers": 2, "num_attention_heads": 6,
          "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 32}
+BERT = {"vocab_size": 29, "hidden_size": 24, "intermediate_size": 22, "num_hidden_layers": 2, "num_attention_heads": 6}
+ENCODERS, MASK, CHOSEN = ("bert", "modernbert"), 28, 0.3  # the mask token, and the share of tokens to predict
 EQUAL = {**{key: value for key, value in LLAMA.items() if key not in ("head_dim", "num_key_value_heads")},
          "hidden_size": 24}  # heads whose width follows from the states'
 CASES = {  # name: configuration, type of the stored weights, most bytes of a file
@@ -133,6 +135,19 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         linear_conv_kernel_dim=3, eos_token_id=0, pad_token_id=None, layer_types=[
             "linear_attention", "full_attention", "linear_attention"], rope_parameters={
                 "rope_type": "default", "rope_theta": None}), torch.float32, None),
+    "bert": (transformers.BertConfig(**BERT, max_position_embeddings=11, type_vocab_size=3, layer_norm_eps=1e-3,
+                                     hidden_dropout_prob=0.125, attention_probs_dropout_prob=0.25, pad_token_id=None),
+             torch.float32, None),
+    "modernbert": (transformers.ModernBertConfig(**{**BERT, "num_hidden_layers": 4}, max_position_embeddings=32,
+                                                 norm_eps=1e-3, local_attention=5, pad_token_id=None, bos_token_id=0,
+                                                 eos_token_id=0, cls_token_id=0, sep_token_id=0, rope_parameters={
+                                                     "full_attention": {"rope_type": "default", "rope_theta": 50.0},
+                                                     "sliding_attention": {"rope_type": "default", "rope_theta": 10.0}}),
+                   torch.float32, None),
+    "modernbert_biased": (transformers.ModernBertConfig(
+        **BERT, max_position_embeddings=32, attention_bias=True, norm_bias=True, local_attention=4, pad_token_id=None,
+        bos_token_id=0, eos_token_id=0, cls_token_id=0, sep_token_id=0,
+        layer_types=["sliding_attention", "full_attention"]), torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -277,6 +292,9 @@ def in_double(model):
             tap.copy_((tap - 1).to(torch.float32).double() + 1)
         if hasattr(module, "embed_scale"):  # a buffer that was rounded to single precision
             module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
+        if type(module).__name__ == "ModernBertAttention":  # which rotates in single precision
+            transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb = \
+                transformers.models.llama.modeling_llama.apply_rotary_pos_emb
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child).__name__.endswith("RMSNorm"):
@@ -292,9 +310,14 @@ def in_double(model):
     return model
 
 
+def class_of(config):
+    is_encoder = config.model_type in ENCODERS
+    return transformers.AutoModelForMaskedLM if is_encoder else transformers.AutoModelForCausalLM
+
+
 def write_checkpoint(name, path):
     config, dtype, most = CASES[name]
-    model, random = transformers.AutoModelForCausalLM.from_config(config), generator(name + "/parameters")
+    model, random = class_of(config).from_config(config), generator(name + "/parameters")
     with torch.no_grad():
         for key, parameter in sorted(model.named_parameters()):
             gain = parameter.dim() == 1 and key.endswith("weight") and not is_centred(
@@ -306,7 +329,7 @@ def write_checkpoint(name, path):
                 buffer.copy_(normal(random, *buffer.shape, scale=0.1))
     shutil.rmtree(path, ignore_errors=True)
     model.to(dtype).save_pretrained(path, **({} if most is None else {"max_shard_size": most}))
-    (path / "generation_config.json").unlink()
+    (path / "generation_config.json").unlink(missing_ok=True)  # which encoders lack
     if config.model_type == "olmo_hybrid":
         as_published(path, config)
 
@@ -334,8 +357,8 @@ def load(path, dtype):
         if isinstance(vars(module).get("torch"), Double):
             module.torch = torch
     attention = "eager" if path.name in ("gemma2", "bloom") else "sdpa"  # the other knows no softcap and no ALiBi
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
-                                                              experts_implementation="eager")  # works in double too
+    model = class_of(transformers.AutoConfig.from_pretrained(path)).from_pretrained(
+        path, dtype=torch.float32, attn_implementation=attention, experts_implementation="eager")  # works in double too
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
 
 
@@ -366,18 +389,28 @@ def losses_of(trained, decaying, loss_of, batches, dtype):
     return numpy.array(losses, dtype=numpy.float64 if dtype == torch.float64 else numpy.float32)
 
 
-def fine_tune(path, batches, dtype):
-    """Returns the losses: in double from the logits, in single precision as transformers computes them."""
+def masked(random, ids):
+    """Some tokens become the mask token; the labels are those tokens, and -100 elsewhere."""
+    chosen = torch.rand(ids.shape, generator=random) < CHOSEN
+    return torch.where(chosen, MASK, ids), torch.where(chosen, ids, -100)
+
+
+def fine_tune(path, batches, dtype, labels=None):
+    """Returns the losses: in double from the logits, in single precision as transformers computes them. With `labels`,
+    they are of masked tokens."""
     model = load(path, dtype)
     parameters = [p for _, p in sorted(model.named_parameters())]
     decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and "conv1d" not in name]
 
-    def loss_of(batch):
+    def loss_of(step):
+        batch = batches[step]
         if dtype == torch.float32:
-            return model(batch, labels=batch).loss
+            return model(batch, labels=batch if labels is None else labels[step]).loss
+        if labels is not None:
+            return F.cross_entropy(model(batch).logits.flatten(0, 1), labels[step].flatten(), ignore_index=-100)
         return F.cross_entropy(model(batch).logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
 
-    return losses_of(parameters, decaying, loss_of, batches, dtype)
+    return losses_of(parameters, decaying, loss_of, range(len(batches)), dtype)
 
 
 def make():
@@ -389,17 +422,20 @@ def make():
         path, random = pathlib.Path("hugging_face") / name, generator(name)
         write_checkpoint(name, path)
         ids = integers(random, config.vocab_size, BATCH, LENGTH)
-        batches = integers(random, config.vocab_size, STEPS, BATCH, LENGTH)
+        batches, labels = integers(random, config.vocab_size, STEPS, BATCH, LENGTH), None
+        if config.model_type in ENCODERS:
+            batches, labels = masked(random, batches)
+            file.add(f"{name}/targets", torch.where(labels < 0, -1, labels))
         with torch.no_grad():
             logits, logits_f32 = load(path, torch.float64)(ids).logits, load(path, torch.float32)(ids).logits
         print(f"{name}: f32 logits differ from f64 ones by {(logits - logits_f32).abs().max():.1e}")
         file.add(f"{name}/ids", ids)
         file.add(f"{name}/logits", logits)
         file.add(f"{name}/logits_f32", logits_f32)
-        if config.model_type != "gpt2":  # whose positions end before
+        if config.model_type not in ("gpt2", *ENCODERS):  # whose positions end before, or which continue nothing
             file.add(f"{name}/continued", continued(load(path, torch.float64), ids, 50))
         file.add(f"{name}/batches", batches)
-        file.add(f"{name}/losses", fine_tune(path, batches, torch.float64))
-        file.add(f"{name}/losses_f32", fine_tune(path, batches, torch.float32))
+        file.add(f"{name}/losses", fine_tune(path, batches, torch.float64, labels))
+        file.add(f"{name}/losses_f32", fine_tune(path, batches, torch.float32, labels))
         file.options[name] = TRAINING
     return file

@@ -67,8 +67,8 @@ TensorNames deepseek_names() {
     return name.ours == "layers.*.feed_forward.up";
   });
   names.list.insert(first,
-                    {{"layers.*.feed_forward.up", {expert + "gate_proj", expert + "up_proj"}, 0, "", router},
-                     {"layers.*.feed_forward.down", {expert + "down_proj"}, 0, "", router}});
+                    {{"layers.*.feed_forward.up", {expert + "gate_proj", expert + "up_proj"}, 0, {}, router},
+                     {"layers.*.feed_forward.down", {expert + "down_proj"}, 0, {}, router}});
   names.form |= kInterleaved;
   return names;
 }

@@ -32,6 +32,8 @@ Family diffllama_family();
 Family minicpm3_family();
 Family deepseek_v2_family();
 Family deepseek_v3_family();
+Family bert_family();
+Family modernbert_family();
 TranslationFamily marian_family();
 TranslationFamily bart_family();
 TranslationFamily mbart_family();
@@ -79,6 +81,13 @@ ReadScaling read_scaling;
 ReadScaling read_both_scalings;
 /// The scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scaling);
+
+/// The scaling of layers without a window, and the base of those with one, in rope_parameters of both types
+/// of layers, which transformers reads from version 5 on. The bases must be described before.
+void describe_both_rotations(ConfigMap& map);
+
+/// An encoder that predicts masked tokens: a tied head with a bias, behind a transform.
+void describe_masked_head(ConfigMap& map);
 
 /// All components of heads are rotated.
 void rotate_whole_heads(ConfigMap& map);

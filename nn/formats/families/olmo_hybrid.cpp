@@ -57,7 +57,7 @@ TensorNames olmo_hybrid_names() {
        {"layers.D.attention.output", {state + "o_proj"}},
        {"layers.D.feed_forward_norm", {layer + "feedforward_layer_norm"}}});
   for (TensorName& name : names.list) {
-    if (name.ours == "layers.*.attention_norm") name.other = layer + "feedforward_layer_norm";
+    if (name.ours == "layers.*.attention_norm") name.same = {layer + "feedforward_layer_norm"};
     if (name.ours == "layers.*.attention_norm" || name.ours == "layers.*.feed_forward_norm")
       name.ours.replace(name.ours.find('*'), 1, "F");
   }

@@ -92,6 +92,25 @@ void rotate_whole_heads(ConfigMap& map) {
   if (map.fits && width != head_width_of(map.model)) width = 0;
 }
 
+void describe_both_rotations(ConfigMap& map) {
+  map.has({"window_rotary_base"});
+  const RotaryConfig& rotations = map.model.attention.rotations;
+  double& base = map.model.window_rotary_base;
+  rotate_whole_heads(map);
+  describe_scaling(map, read_both_scalings);
+  const bool has_window = map.model.window > 0,
+             is_scaled = rotations.factor != 1 || rotations.original_context > 0;
+  if (!has_window || (map.reads && !is_scaled && base == rotations.base)) base = 0;
+  if (map.fits && has_window && is_scaled && base == 0) base = rotations.base;
+  if (!map.writes) return;
+  ConfigMap::Json& file = *map.writes;
+  ConfigMap::Json windows = {{"rope_type", "default"}}, full = file.value("rope_scaling", windows);
+  windows["rope_theta"] = base > 0 ? base : rotations.base;
+  full["rope_theta"] = rotations.base;
+  file.erase("rope_scaling");
+  file["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", windows}};
+}
+
 void describe_rotations(ConfigMap& map) {
   map.field("rope_theta", "rotary_base", 1e4);
   rotate_whole_heads(map);

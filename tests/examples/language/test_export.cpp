@@ -165,7 +165,8 @@ TEST_CASE("a model that cannot be exported leaves nothing, and an existing folde
 TEST_CASE("statements and advice on a model's exports are true, for every preset and kind") {
   const CapturedLog log, output(stdout);
   std::vector<std::vector<std::string>> models = {
-      {"--prefix", "--bias"},
+      {"--objective", "prefix", "--bias"},
+      {"--objective", "masked", "--bias"},
       {"--attention", "mla", "--positions", "sinusoidal"},
       {"--attention", "gla", "--attention-pattern", "DF", "--norm", "rms"},
       {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "reglu", "--window", "3", "--bias"}};

@@ -88,12 +88,12 @@ TEST_CASE_FIXTURE(LanguageCase,
 TEST_CASE(
     "stopped after every step and resumed, a run with dropout is the uninterrupted one to the last bit") {
   const CapturedLog log;
-  for (const bool sequential : {false, true}) {
+  for (const Objective& objective : objectives()) {
     const TemporaryFolder temporary;
     const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
     LanguageOptions options = tiny_options(temporary);
-    options.order = sequential ? "sequential" : "random";
-    options.model.prefix = sequential;
+    options.order = objective.prefix ? "sequential" : "random";
+    set_objective(options.model, objective.name);
     set_dropout(options.model, 0.3);
     options.model.feed_forward_dropout = 0.3;
     options.training.accumulate = 2;

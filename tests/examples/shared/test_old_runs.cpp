@@ -123,7 +123,11 @@ TEST_CASE("they are resumed, and continue as that version would have") {
     const Json now = old.run.config();
     for (const auto& [field, value] : config.items())
       if (field != "training") CHECK_MESSAGE(now.at(field) == value, field);
+    if (config.contains("prefix"))  // once an option of its own
+      CHECK(now.at("training").at("objective") == (config.at("prefix").get<bool>() ? "prefix" : "next"));
     for (const auto& [option, value] : config.at("training").items())
-      if (option != "steps") CHECK_MESSAGE(now.at("training").at(option) == value, option);
+      if (option != "steps" && option != "prefix") {
+        CHECK_MESSAGE(now.at("training").at(option) == value, option);
+      }
   }
 }

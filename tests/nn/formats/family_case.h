@@ -18,20 +18,6 @@ inline Json file_of(const char* type, const Json& more) {
   return json;
 }
 
-/// The fields whose values differ between `config` and `usual`, without sizes.
-inline std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
-  const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
-  std::string text;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string& name = fields[i].name;
-    const bool is_size =
-        name == "vocabulary" || name == "layers" || name == "width" || name == "feed_forward";
-    if (!is_size && fields[i].value() != usual_fields[i].value())
-      text += (text.empty() ? "" : " ") + name + "=" + fields[i].text();
-  }
-  return text;
-}
-
 struct Reading {
   const char* type;
   Json more;

@@ -31,6 +31,20 @@ inline std::string refusal(const Json& json) {
   return message_of<CheckpointError>([&] { hugging_face_config(json.dump()); });
 }
 
+/// The fields whose values differ between `config` and `usual`, without sizes.
+inline std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
+  const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
+  std::string text;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::string& name = fields[i].name;
+    const bool is_size =
+        name == "vocabulary" || name == "layers" || name == "width" || name == "feed_forward";
+    if (!is_size && fields[i].value() != usual_fields[i].value())
+      text += (text.empty() ? "" : " ") + name + "=" + fields[i].text();
+  }
+  return text;
+}
+
 inline constexpr const char* kNotImplemented = " changes the arithmetic and is not implemented";
 inline constexpr const char* kUnknown =
     " is unknown here and may change the arithmetic; if it does not, remove it";

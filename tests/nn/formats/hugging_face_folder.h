@@ -81,6 +81,13 @@ inline Tensor tokens_of(const Tensor& batches, Index step, Index first) {
   return ids;
 }
 
+/// All tokens of a step in batches [steps, B, T]: [B, T].
+inline Tensor step_of(const Tensor& batches, Index step) {
+  const Tensor ids = Tensor::empty({batches.size(1), batches.size(2)}, DType::i32);
+  std::copy_n(batches.data<std::int32_t>() + step * ids.elements(), ids.elements(), ids.data<std::int32_t>());
+  return ids;
+}
+
 /// The losses of fine-tuning in a golden file are those of the model, whose loss on batch i is loss_of(i).
 template <class Model, class LossOf>
 void check_fine_tuning(const Golden& golden, const std::string& name, Model& model, const LossOf& loss_of) {

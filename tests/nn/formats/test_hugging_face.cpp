@@ -14,13 +14,38 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kCases{
-    "gpt2",        "gpt2_half",  "llama",     "llama_bfloat", "llama_equal_heads",
-    "llama_yarn",  "mistral",    "mixtral",   "phi3",         "qwen2",
-    "qwen3",       "qwen3_moe",  "smollm3",   "olmo2",        "olmo3",
-    "olmoe",       "granite",    "gemma2",    "gemma3",       "gemma3_scaled",
-    "nanochat",    "bloom",      "diffllama", "minicpm3",     "deepseek_v2",
-    "deepseek_v3", "qwen3_next", "qwen3_5",   "olmo_hybrid"};
+const std::vector<std::string> kCases{"gpt2",
+                                      "gpt2_half",
+                                      "llama",
+                                      "llama_bfloat",
+                                      "llama_equal_heads",
+                                      "llama_yarn",
+                                      "mistral",
+                                      "mixtral",
+                                      "phi3",
+                                      "qwen2",
+                                      "qwen3",
+                                      "qwen3_moe",
+                                      "smollm3",
+                                      "olmo2",
+                                      "olmo3",
+                                      "olmoe",
+                                      "granite",
+                                      "gemma2",
+                                      "gemma3",
+                                      "gemma3_scaled",
+                                      "nanochat",
+                                      "bloom",
+                                      "diffllama",
+                                      "minicpm3",
+                                      "deepseek_v2",
+                                      "deepseek_v3",
+                                      "qwen3_next",
+                                      "qwen3_5",
+                                      "olmo_hybrid",
+                                      "bert",
+                                      "modernbert",
+                                      "modernbert_biased"};
 
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
@@ -43,7 +68,7 @@ TEST_CASE("logits are those of transformers") {
 TEST_CASE("with a cache, fifty tokens are those of transformers") {
   const Golden golden("hugging_face");
   for (const std::string& name : kCases) {
-    if (golden.names(name, "continued").empty()) continue;  // GPT-2's positions end before
+    if (golden.names(name, "continued").empty()) continue;  // GPT-2's positions end before; encoders
     INFO(name);
     const DecoderOnly model = loaded(name, DType::f64);
     const Tensor ids = golden.tensor(name, "ids"), continued = golden.tensor(name, "continued");
@@ -69,7 +94,9 @@ TEST_CASE("ten losses of fine-tuning are those of transformers") {
     for (const DType type : {DType::f64, DType::f32}) {
       DecoderOnly model = loaded(name, type);
       check_fine_tuning(golden, name, model, [&](Index step) {
-        return model.loss(tokens_of(batches, step, 0), tokens_of(batches, step, 1));
+        if (!model.config().bidirectional)
+          return model.loss(tokens_of(batches, step, 0), tokens_of(batches, step, 1));
+        return model.loss(step_of(batches, step), step_of(golden.tensor(name, "targets"), step));
       });
     }
   }
@@ -171,6 +198,26 @@ TEST_CASE("tensors that transformers names or divides in another way are found")
         name = "model.layers.1.feedforward_layer_norm.weight";
   });
   check_same("olmo_hybrid", thirds);
+}
+
+TEST_CASE(
+    "old names of norms, a second name of the head's bias and heads for other tasks are those of BERT") {
+  const Golden golden("hugging_face");
+  const Copy<> copy("bert");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      for (const auto& [now, before] :
+           {std::pair("LayerNorm.weight", "LayerNorm.gamma"), std::pair("LayerNorm.bias", "LayerNorm.beta"),
+            std::pair("cls.predictions.bias", "cls.predictions.decoder.bias")})
+        if (const std::size_t at = name.find(now); at != std::string::npos)
+          name.replace(at, name.size(), before);
+    }
+    for (const char* const other : {"bert.pooler.dense.weight", "bert.pooler.dense.bias",
+                                    "bert.embeddings.position_ids", "cls.seq_relationship.weight"})
+      tensors.emplace_back(other, Tensor::zeros({2}));
+  });
+  const Tensor ids = golden.tensor("bert", "ids");
+  CHECK_BELOW(times_error_of_pytorch(golden, "bert", "logits", load_hugging_face(copy.folder())(ids)), 3);
 }
 
 TEST_CASE("a tied head may be there if it is the embedding") {

@@ -118,6 +118,21 @@ const std::vector<Variant>& variants() {
          c.attention.rotations.original_context = 16, c.attention.rotations.high_frequency = 32;
          c.attention.rotations.attention_factor = 1.1;
        }},
+      {"mha layer learned bidirectional post-norm transformed head token types biases dropouts", false, true,
+       [](auto& c) {
+         c.bidirectional = c.embedding_norm = c.head_transform = c.head_bias = true;
+         c.sublayer_norms = SublayerNorms::sum, c.token_types = 3;
+         c.activation = Unary::gelu, c.epsilon = 0.1;  // a residual sum may be short
+         c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
+         every_bias(c);
+       }},
+      {"mha layer rotary bidirectional windows in LS geglu no first norm transformed head", false, false,
+       [](auto& c) {
+         c.bidirectional = c.embedding_norm = c.head_transform = c.head_bias = true;
+         c.positions = PositionKind::rotary, c.attention.rotations.layout = RotaryLayout::half_split;
+         c.window = 2, c.windows = "LS", c.window_rotary_base = 50, c.first_norm = false;
+         c.activation = Unary::gelu, c.gated = true, c.epsilon = 0.1;
+       }},
       {"mqa layer sinusoidal gated gelu tied dropouts", false, false, [](auto& c) {
          c.attention.kind = "mqa", c.positions = PositionKind::sinusoidal;
          c.activation = Unary::gelu, c.gated = true;
@@ -189,7 +204,7 @@ TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fu
   }
 }
 
-TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
+TEST_CASE("the attention weights of a layer and head are shares of a token and those before, or around") {
   for (const Variant& variant : variants()) {
     INFO(std::string(variant.name));
     DecoderOnly model = model_of(variant);
@@ -199,14 +214,16 @@ TEST_CASE("the attention weights of a layer and head are shares of a token and t
     REQUIRE(static_cast<Index>(weights.size()) == config.layers);
     for (Index layer = 0; layer < config.layers; ++layer) {
       const Tensor& weights_bhts = weights[static_cast<std::size_t>(layer)];
-      const Index seen = config.has_window(layer) ? config.window : ids().size(1);
+      const Index seen = !config.has_window(layer) ? ids().size(1)
+                         : config.bidirectional    ? config.window / 2 + 1
+                                                   : config.window;
       const Index heads = config.attention_config().heads, length = ids().size(1);
       REQUIRE(weights_bhts.shape() == Shape{2, heads, length, length});
       for (Index row = 0; row < 2 * heads * length; ++row) {
         double sum = 0;
         for (Index s = 0; s < length; ++s) {
           const double weight = weights_bhts.at(row * length + s);
-          const Index before = row % length - s;
+          const Index before = config.bidirectional ? std::abs(row % length - s) : row % length - s;
           CHECK((before >= 0 && before < seen ? weight > 0 : weight == 0));
           sum += weight;
         }

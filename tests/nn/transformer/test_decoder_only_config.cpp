@@ -80,6 +80,28 @@ TEST_CASE("a pattern leaves the rotary positions of some layers out") {
         "alike");
 }
 
+TEST_CASE("an encoder sees all tokens, and continues no text") {
+  const auto encoder = [](const std::function<void(DecoderOnlyConfig&)>& change) {
+    return refused([&](DecoderOnlyConfig& c) {
+      c.prefix = false, c.bidirectional = true;
+      change(c);
+    });
+  };
+  CHECK(encoder([](auto&) {}) == "nothing was thrown");
+  CHECK(encoder([](auto& c) { c.prefix = true; }) ==
+        "[decoder_only] bidirectional excludes prefix, since all tokens see each other");
+  CHECK(encoder([](auto& c) { c.first_norm = false, c.sublayer_norms = SublayerNorms::sum; }) ==
+        "[decoder_only] first_norm=false needs norms of the sublayers' inputs; got sublayer_norms=sum; try "
+        "sublayer_norms=input");
+  CHECK(encoder([](auto& c) {
+          c.attention.groups = 0, c.attention.kind = "gla", c.positions = PositionKind::none;
+        }).find("[decoder_only] bidirectional attention is for attention=mha, ") == 0);
+  DecoderOnlyConfig config;
+  config.require_causal();
+  config.bidirectional = true;
+  CHECK(contains(message_of<Error>([&] { config.require_causal(); }), "an encoder cannot continue a text"));
+}
+
 TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
   const auto hybrid = [](const std::function<void(DecoderOnlyConfig&)>& change) {
     return refused([&](DecoderOnlyConfig& c) {
