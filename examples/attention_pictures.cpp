@@ -62,6 +62,8 @@ std::vector<Row> variants() {
       {"alibi", "slopes of distance, four heads", causal(alibi), kHeads},
       {"softcap", "no score beyond 1", causal([](Config& config) { config.softcap = 1; })},
       {"sigmoid", "each weight by itself", causal(sigmoid)},
+      {"moba", "two blocks of two words each",
+       causal([](Config& config) { config.moba_block = 2, config.moba_top_k = 2; })},
       {"sinks", "rows that add up to less than one, four heads",
        causal([](Config& config) { config.sinks = true; }), kHeads},
   };

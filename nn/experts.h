@@ -26,10 +26,9 @@ struct ExpertsConfig {
   double balance_loss = 0.01;                   ///< the weight of the loss that balances the load
   double z_loss = 0;                            ///< the weight of the loss that keeps logits small
   bool shared_gate = false;                     ///< a sigmoid of each token on the shared network's output
-  RouterBalance balance =
-      RouterBalance::loss;              ///< the router's loss, or a bias whose gradient has its weight
-  Index width = 0;                      ///< F, hidden width of an expert; 0 for the layers' own
-  double scale = 1;                     ///< of the weights
+  RouterBalance balance = RouterBalance::loss;  ///< by the loss, or a bias whose gradient has its weight
+  Index width = 0;                              ///< F, hidden width of an expert; 0 for the layers' own
+  double scale = 1;                             ///< of the weights
   Index groups = 1, active_groups = 1;  ///< parts of the experts, and the most that a token chooses in
 
   void describe(const FieldVisitor& field);

@@ -41,6 +41,7 @@ struct AttentionShape {
   PhiloxStream dropout;
   std::uint32_t dropped = 0;
   double kept_scale = 1;  // 1 / (1 - probability)
+  bool is_part = false;   // backward gets y and log_sum of rows that see more keys than these
 };
 
 /// Of y and its gradient [B, T, H, E].

@@ -60,9 +60,11 @@ struct AttentionOptions : AttentionMasks, AttentionModifiers {
   /// These masks, and the defaults of all other options.
   explicit AttentionOptions(const AttentionMasks& masks) : AttentionMasks(masks) {}
 
-  double scale = 0;           ///< of the scores; 0 for 1 / sqrt(D)
-  double dropout = 0;         ///< probability, on the weights
-  DropoutKey dropout_key;     ///< which of the weights are dropped
+  double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
+  Index block_size = 0;    ///< keys of a block; 0 to attend to all keys. See ops/attention/block_attention.h
+  Index block_top_k = 1;   ///< the blocks that each query attends to, its own included
+  double dropout = 0;      ///< probability, on the weights
+  DropoutKey dropout_key;  ///< which of the weights are dropped
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] before dropout
 };
 

@@ -10,6 +10,7 @@
 #include <tapeformer/nn/experts.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -99,6 +100,47 @@ CheckCase packed_case(CheckSetting& setting) {
   return operation_case(setting, {{"packed", packed}}, [=, options = options_of(setting)] {
     return packed_attention(packed, heads, options);
   });
+}
+
+constexpr Index kBlock = 2;
+
+/// The distance of the two largest scores of blocks among which query t of [D] chooses.
+double gap_of_choice(const std::vector<double>& query, const double* keys, Index t, Index key_stride) {
+  std::vector<double> scores;
+  for (Index block = 0; (block + 1) * kBlock <= t + 1; ++block) {
+    if (block == t / kBlock) continue;
+    double score = 0;
+    for (Index s = block * kBlock; s < (block + 1) * kBlock; ++s)
+      for (std::size_t d = 0; d < query.size(); ++d)
+        score -= query[d] * keys[s * key_stride + static_cast<Index>(d)];
+    scores.push_back(score / kBlock);
+  }
+  std::sort(scores.begin(), scores.end());
+  return scores.size() < 2 ? std::numeric_limits<double>::infinity() : scores[1] - scores[0];
+}
+
+/// Mixture of block attention. Its gradient jumps where the choice changes, so each query is drawn until its
+/// choice is not close.
+CheckCase blocks_case(CheckSetting& setting) {
+  constexpr double kLeastGap = 0.05;  // a step changes scores by some thousandths
+  const CheckSizes& sizes = setting.sizes;
+  const Tensor key = random_keys(setting, sizes.head_width), value = random_keys(setting, sizes.value_width);
+  const std::vector<double> keys = key.to(Device::cpu()).to(DType::f64).to_vector<double>();
+  const Index T = setting.queries, H = sizes.heads, G = sizes.groups, D = sizes.head_width;
+  TensorList rows;
+  for (Index row = 0; row < setting.batch * T * H; ++row) {
+    const Index b = row / (T * H), t = row / H % T, group = row % H / (H / G);
+    const double* const of_row = keys.data() + (b * T * G + group) * D;
+    const Tensor query = Tensor::empty({1, D}, DType::f64, Device::cpu());
+    do setting.random.fill_normal(query, 0, 1);
+    while (gap_of_choice(query.to_vector<double>(), of_row, t, G * D) < kLeastGap);
+    rows.push_back(query);
+  }
+  const Tensor query = reshape(concat(rows, 0), {setting.batch, T, H, D}).to(setting.type).to(sizes.device);
+  AttentionOptions options(setting.context);
+  options.block_size = kBlock, options.block_top_k = 2;
+  return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
+                        [=] { return scaled_dot_product_attention(query, key, value, options); });
 }
 
 CheckCase weightless_case(CheckSetting& setting) {
@@ -261,6 +303,7 @@ void add_kinds(std::vector<CheckedLayer>& layers) {
 /// Every piece of multi-head attention.
 void add_pieces(std::vector<CheckedLayer>& layers) {
   for (const PieceCase& piece : AttentionPieces::cases()) {
+    if (piece.is_discrete) continue;  // see block_attention
     const auto make = [piece](CheckSetting& setting) {
       const AttentionConfig sizes = attention_config(setting.sizes, attention_kind(piece.kind));
       setting.context.first_values =
@@ -279,6 +322,7 @@ std::vector<CheckedLayer> checked_layers() {
       {"composed", all_masks, true, attention_case<composed_attention>},
       {"additive_scores", all_masks, true, additive_case<additive_attention>},
       {"additive_scores_composed", all_masks, true, additive_case<composed_additive_attention>},
+      {"block_attention", only_causal, true, blocks_case},
       {"packed_projection", only_self, true, packed_case},
       {"weightless", only_plain, false, weightless_case},
       {"matrices", only_plain, false, matrix_case},

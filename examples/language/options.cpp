@@ -204,6 +204,7 @@ void LanguageOptions::check() const {
       require(holds, "--documents apart needs a model without " + without);
     };
     need(!model.prefix, "--objective prefix");
+    need(model.attention.moba_block == 0, "--moba-block, whose blocks are counted from the start of a row");
     need(model.short_convolution == 0, "--short-convolution, which reaches over the start of a document");
     for (Index layer = 0; layer < model.layers; ++layer) {
       const std::string& kind = model.attention_config(layer).kind;

@@ -60,6 +60,8 @@ class CostSum {
     keeps(N * H);
     if (call.causal) keeps_ids(2 * N);
   }
+  /// Leaves the pairs of each query and the keys of its blocks, and keeps the parts that these make.
+  void choose_blocks(const AttentionConfig& config);
   void keeps(double count) { activation_bytes_ += count * element_; }
   /// Values in f32, next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }

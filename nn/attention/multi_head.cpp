@@ -41,11 +41,11 @@ void MultiHeadAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
     sum.caches(G * (D + E));
   }
   sum.projection(N, H * E, config.output_width, *config.output_bias);
-  sum.attention(H, D, E);
   sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
   if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
   sum.packed = config.packed;
   AttentionPieces::add_cost(config, sum);
+  sum.attention(H, D, E);
 }
 
 // The order of the members is the order of the random draws: changing it would change seeded runs.

@@ -247,6 +247,24 @@ inline Operation attention_operation(Pass which, bool is_causal, std::optional<C
           }};
 }
 
+/// Causal attention of each query to K blocks of keys, its own included.
+inline Operation block_attention_operation(Pass which) {
+  return {"B H T D BLOCK K", [=](const Sizes& n, DType type) {
+            const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);
+            const PackedHeads heads{n[1], n[1], n[3], n[3]};
+            AttentionOptions options;
+            options.causal = true, options.block_size = n[4], options.block_top_k = n[5];
+            const Function f = [=] { return packed_attention(packed, heads, options); };
+            double pairs = 0;
+            for (Index t = 0; t < n[2]; ++t)
+              pairs += static_cast<double>(t % n[4] + 1 + std::min(t / n[4], n[5] - 1) * n[4]);
+            const double rows = static_cast<double>(n[0] * n[1] * n[3]),
+                         all = rows * static_cast<double>(n[2]);
+            return which == Pass::forward ? Work{4 * rows * pairs, 4 * all, forward(f, {packed})}
+                                          : Work{10 * rows * pairs, 8 * all, backward(f, {packed})};
+          }};
+}
+
 /// The parameters of nanoGPT's model, each with a gradient; for bf16, in f32 with a shadow.
 inline std::vector<Parameter> language_model_parameters(const Sizes& n, DType type) {
   const Index layers = n[0], width = n[1], vocabulary = n[2], context = n[3];
@@ -345,6 +363,7 @@ inline const std::map<std::string, Operation>& operations() {
     both("softcap_attention", attention(Change::softcap));
     both("relative_attention", attention(Change::relative));
     both("sigmoid_attention", attention(Change::sigmoid));
+    both("block_attention", block_attention_operation);
     return made;
   }();
   return all;

@@ -20,7 +20,7 @@ class AttentionDscores {
         row_e(leading<T>(shape.value_width)),
         row_s(leading<T>(std::min(kKeyBlock, shape.keys))),
         scores(shape, x.weight),
-        sees_whole_rows(shape.keys <= kKeyBlock),
+        sees_whole_rows(shape.keys <= kKeyBlock && !shape.is_part),
         s_(shape),
         x_(x),
         y_(y),

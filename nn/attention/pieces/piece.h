@@ -57,6 +57,7 @@ struct PieceCase {
   const char* kind;                  ///< of the layer: "gqa"
   void (*choose)(AttentionConfig&);  ///< sets the fields that turn the piece on
   bool only_self = false;            ///< the piece is for self-attention
+  bool is_discrete = false;          ///< its gradient jumps where a choice changes
 };
 /// The configurations with which a piece is tested.
 using PieceCases = std::vector<PieceCase>;

@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/attention/pieces/distance_bias.h>
 #include <tapeformer/nn/attention/pieces/exclusive.h>
+#include <tapeformer/nn/attention/pieces/moba.h>
 #include <tapeformer/nn/attention/pieces/output_gate.h>
 #include <tapeformer/nn/attention/pieces/qk_norm.h>
 #include <tapeformer/nn/attention/pieces/rotary.h>
@@ -49,6 +50,6 @@ struct PieceTable {
 
 /// Every piece of multi-head attention.
 using AttentionPieces = PieceTable<HeadNorms, Softcap, DistanceBias, ScoreWeights, ValueResidual, RotaryHeads,
-                                   Exclusive, OutputGates>;
+                                   Exclusive, OutputGates, BlockMixture>;
 
 }  // namespace tapeformer

@@ -31,8 +31,10 @@ std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig&
   const FieldList ours = fields_of(config), theirs = fields_of(read);
   for (std::size_t i = 0; i < ours.size(); ++i) {
     const std::string &name = ours[i].name, value = ours[i].text();
-    const bool is_derived = value == "0" && (name == "head_width" || name == "feed_forward" ||
-                                             name == "window_rotary_base" || name.find("state_") == 0);
+    const bool is_derived =
+        value == "0" && (name == "head_width" || name == "feed_forward" || name == "window_rotary_base" ||
+                         name == "latent_width" || name == "rotary_width" || name == "expert_width" ||
+                         name.find("state_") == 0);
     const bool is_idle = name.find("rotary_") == 0 && config.positions != PositionKind::rotary;
     if (kNotInFiles.find(" " + name + " ") == std::string::npos && !is_derived && !is_idle &&
         value != theirs[i].text())

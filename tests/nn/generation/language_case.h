@@ -19,9 +19,11 @@ struct LanguageKind {
   std::string pattern = "";
   Index window = 0;
   Index experts = 0;
+  Index moba_block = 0;
   std::string name() const {
     return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "") +
-           (window > 0 ? ", window" : "") + (experts > 0 ? ", experts" : "");
+           (window > 0 ? ", window" : "") + (experts > 0 ? ", experts" : "") +
+           (moba_block > 0 ? ", blocks" : "");
   }
 };
 
@@ -46,6 +48,7 @@ inline std::vector<LanguageKind> language_kinds() {
   kinds.push_back({"gla", PositionKind::learned, false, "FD"});
   kinds.push_back({"gqa", PositionKind::rotary, false, "", 4});
   kinds.push_back({"mha", PositionKind::rotary, false, "", 0, 4});
+  kinds.push_back({"gqa", PositionKind::rotary, false, "", 0, 0, 3});
   return kinds;
 }
 
@@ -63,6 +66,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.width = 16;
   config.attention.heads = 4;
   config.attention.kind = kind.attention, config.attention_pattern = kind.pattern;
+  if (kind.moba_block > 0) config.attention.moba_block = kind.moba_block, config.attention.moba_top_k = 2;
   config.positions = kind.positions;
   config.window = kind.window;
   config.feed_forward = 12;

@@ -1,0 +1,131 @@
+#include <tapeformer/autograd/kernels/block_attention.h>
+#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/sort.h>
+
+namespace tapeformer::kernels {
+namespace {
+
+template <class T>
+__global__ void block_scores_kernel(BlockSizes s, const T* query, const Wide<T>* means, Wide<T>* scores) {
+  for_each_index(s.rows() * s.whole_blocks(), [&](Index i) {
+    const Index row = i / s.whole_blocks(), block = i % s.whole_blocks();
+    const Wide<T>* const mean = means + (s.key_row(row) * s.whole_blocks() + block) * s.key_width;
+    Wide<T> sum = 0;
+    for (Index d = 0; d < s.key_width; ++d)
+      sum += static_cast<Wide<T>>(query[row * s.key_width + d]) * mean[d];
+    scores[i] = sum;
+  });
+}
+
+template <class W>
+__global__ void choose_blocks_kernel(BlockSizes s, const W* scores, std::int32_t* units) {
+  for_each_index(s.rows(), [&](Index row) {
+    choose_for_row(s, row, scores + row * s.whole_blocks(), units + row * s.top_k);
+  });
+}
+
+/// From the choices in the order of their units, `keys` and `choices`.
+__global__ void place_parts_kernel(BlockSizes s, const std::int32_t* keys, const std::int32_t* choices,
+                                   SortedParts parts) {
+  for_each_index(s.parts() + 1, [&](Index part) {
+    const bool is_end = part == s.parts();
+    const Index before = part == 0 ? -1 : keys[part - 1], own = is_end ? s.units() : keys[part];
+    for (Index unit = before + 1; unit <= own; ++unit) parts.starts[unit] = static_cast<std::int32_t>(part);
+    if (is_end) return;
+    const Index row = choices[part] / s.top_k;
+    const BlockRange range = range_in_unit(s, row, own);
+    parts.places[choices[part]] = static_cast<std::int32_t>(part);
+    parts.rows[part] = static_cast<std::int32_t>(row);
+    parts.from[part] = static_cast<std::int32_t>(range.from);
+    parts.to[part] = static_cast<std::int32_t>(range.to);
+  });
+}
+
+__global__ void chosen_pairs_kernel(BlockSizes s, const std::int32_t* units, bool* pairs) {
+  for_each_index(s.rows() * s.keys, [&](Index i) { pairs[i] = is_chosen_pair(s, units, i); });
+}
+
+template <class T>
+__global__ void add_block_parts_kernel(BlockSizes s, Index width, const std::int32_t* places, const T* parts,
+                                       const Wide<T>* part_log_sums, Write<T> y) {
+  using W = Wide<T>;
+  for_each_index(s.rows() * width, [&](Index i) {
+    const std::int32_t* const of_row = places + i / width * s.top_k;
+    PartSum<W> all{};
+    if (part_log_sums != nullptr) all = sum_of_parts(s.top_k, of_row, part_log_sums);
+    W sum = W(0);
+    for (Index k = 0; k < s.top_k; ++k) {
+      const W weight = part_log_sums != nullptr ? weight_of_part(all, part_log_sums[of_row[k]]) : W(1);
+      sum += weight * static_cast<W>(parts[of_row[k] * width + i % width]);
+    }
+    y.put(i, sum);
+  });
+}
+
+template <class W>
+__global__ void add_part_sums_kernel(BlockSizes s, const std::int32_t* places, const W* part_log_sums,
+                                     W* log_sum) {
+  for_each_index(s.rows(), [&](Index row) {
+    const PartSum<W> sum = sum_of_parts(s.top_k, places + row * s.top_k, part_log_sums);
+    log_sum[row] = sum.largest + std::log(sum.total);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void choose_blocks(Cuda on, const BlockSizes& s, const T* query, const Wide<T>* means, Wide<T>* scores,
+                   std::int32_t* units) {
+  if (s.whole_blocks() > 0)
+    launch(on, "block_scores", block_scores_kernel<T>, blocks_for(s.rows() * s.whole_blocks()), s, query,
+           means, scores);
+  launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s,
+         static_cast<const Wide<T>*>(scores), units);
+}
+
+void sort_by_block(Cuda on, const BlockSizes& s, const std::int32_t* units, const SortedParts& parts) {
+  const SortedKeys sorted(on, s.parts(), s.units(), units);
+  launch(on, "place_parts", place_parts_kernel, blocks_for(s.parts() + 1), s, sorted.keys(),
+         sorted.positions(), parts);
+}
+
+void write_chosen_pairs(Cuda on, const BlockSizes& s, const std::int32_t* units, bool* pairs) {
+  launch(on, "chosen_pairs", chosen_pairs_kernel, blocks_for(s.rows() * s.keys), s, units, pairs);
+}
+
+template <class T>
+void block_attention_forward(Cuda on, const BlockSizes& /*sizes*/, const AttentionShape& shape,
+                             const std::int32_t* /*starts*/, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum) {
+  attention_forward(on, shape, x, y, log_sum);
+}
+
+template <class T>
+void block_attention_backward(Cuda on, const BlockSizes& /*sizes*/, const AttentionShape& shape,
+                              const std::int32_t* /*starts*/, const AttentionOperands<T>& x, const T* y,
+                              const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
+  attention_backward(on, shape, x, y, log_sum, dy, to);
+}
+
+template <class T>
+void add_block_parts(Cuda on, const BlockSizes& s, Index width, const std::int32_t* places, const T* parts,
+                     const Wide<T>* part_log_sums, Write<T> y, Wide<T>* log_sum) {
+  launch(on, "add_block_parts", add_block_parts_kernel<T>, blocks_for(s.rows() * width), s, width, places,
+         parts, part_log_sums, y);
+  if (part_log_sums != nullptr)
+    launch(on, "add_part_sums", add_part_sums_kernel<Wide<T>>, blocks_for(s.rows()), s, places, part_log_sums,
+           log_sum);
+}
+
+#define INSTANTIATE(T)                                                                                       \
+  template void choose_blocks(Cuda, const BlockSizes&, const T*, const Wide<T>*, Wide<T>*, std::int32_t*);   \
+  template void block_attention_forward(Cuda, const BlockSizes&, const AttentionShape&, const std::int32_t*, \
+                                        const AttentionOperands<T>&, T*, Wide<T>*);                          \
+  template void block_attention_backward(Cuda, const BlockSizes&, const AttentionShape&,                     \
+                                         const std::int32_t*, const AttentionOperands<T>&, const T*,         \
+                                         const Wide<T>*, const T*, const AttentionGradients<T>&);            \
+  template void add_block_parts(Cuda, const BlockSizes&, Index, const std::int32_t*, const T*,               \
+                                const Wide<T>*, Write<T>, Wide<T>*);
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,335 @@
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+using namespace tapeformer;
+
+namespace {
+
+/// B, T, S, H, G, D, E, and the size and number of blocks.
+struct BlockCase {
+  Index B, T, S, H, G, D, E, block, top_k;
+};
+
+struct BlockInputs {
+  Tensor query, key, value, seed;
+  std::vector<Tensor> all() const { return {query, key, value}; }
+};
+
+/// True for the pairs [B, H, T, S] in blocks that a query attends to, by plain loops; `gap` becomes the
+/// smallest distance of a score that was chosen from one that was not.
+Tensor chosen_pairs(const BlockCase& c, const Tensor& query, const Tensor& key, const AttentionMasks& masks,
+                    double& gap) {
+  const Tensor positions = query_positions(masks, c.B, c.T, c.S, query.device()).to(Device::cpu());
+  VisibleKeys visible = visible_keys(masks, c.B, c.T, c.S, query.device());
+  const Tensor pairs = Tensor::zeros({c.B, c.H, c.T, c.S}).to(DType::boolean).to(Device::cpu());
+  const std::vector<double> q = query.to(Device::cpu()).to_vector<double>(),
+                            k = key.to(Device::cpu()).to_vector<double>();
+  gap = kInfinity;
+  for (Index b = 0; b < c.B; ++b) {
+    for (Index t = 0; t < c.T; ++t) {
+      const Index row = b * c.T + t;
+      Index from = 0, to = c.S;
+      if (visible.defined()) {
+        from = visible.from.to(Device::cpu()).data<std::int32_t>()[row];
+        to = visible.to.to(Device::cpu()).data<std::int32_t>()[row];
+      }
+      const Index own = std::clamp<Index>(positions.data<std::int32_t>()[row], 0, c.S - 1) / c.block;
+      for (Index h = 0; h < c.H; ++h) {
+        std::vector<std::pair<double, Index>> others;
+        for (Index j = 0; (j + 1) * c.block <= c.S; ++j) {
+          if (j == own || j * c.block < from || (j + 1) * c.block > to) continue;
+          double score = 0;
+          for (Index s = j * c.block; s < (j + 1) * c.block; ++s)
+            for (Index d = 0; d < c.D; ++d)
+              score += q[static_cast<std::size_t>((row * c.H + h) * c.D + d)] *
+                       k[static_cast<std::size_t>(((b * c.S + s) * c.G + h / (c.H / c.G)) * c.D + d)];
+          others.emplace_back(-score / static_cast<double>(c.block), j);
+        }
+        std::sort(others.begin(), others.end());
+        const auto count = std::min(others.size(), static_cast<std::size_t>(c.top_k - 1));
+        if (count > 0 && count < others.size())
+          gap = std::min(gap, others[count].first - others[count - 1].first);
+        others.resize(count);
+        others.emplace_back(0, own);
+        for (const auto& [score, j] : others)
+          for (Index s = j * c.block; s < std::min(c.S, (j + 1) * c.block); ++s)
+            pairs.data<bool>()[((b * c.H + h) * c.T + t) * c.S + s] = true;
+      }
+    }
+  }
+  return pairs.to(query.device());
+}
+
+BlockInputs random_inputs(const BlockCase& c, Generator& random) {
+  return {random_normal({c.B, c.T, c.H, c.D}, random), random_normal({c.B, c.S, c.G, c.D}, random),
+          random_normal({c.B, c.S, c.G, c.E}, random), random_normal({c.B, c.T, c.H, c.E}, random)};
+}
+
+/// Inputs whose choice neither rounding nor a step of a difference changes.
+BlockInputs inputs_with_gap(const BlockCase& c, const AttentionMasks& masks, Generator& random,
+                            double least) {
+  for (;;) {
+    const BlockInputs in = random_inputs(c, random);
+    double gap = 0;
+    chosen_pairs(c, in.query, in.key, masks, gap);
+    if (gap > least) return in;
+  }
+}
+
+AttentionOptions with_blocks(const AttentionMasks& masks, const BlockCase& c) {
+  AttentionOptions options(masks);
+  options.block_size = c.block, options.block_top_k = c.top_k;
+  return options;
+}
+
+Op attention_to(const AttentionOptions& options) {
+  return [options](const std::vector<Tensor>& in) {
+    return scaled_dot_product_attention(in[0], in[1], in[2], options);
+  };
+}
+
+/// Attention with the choice as a mask.
+OpResult masked_result(const BlockCase& c, const AttentionMasks& masks, const BlockInputs& in) {
+  double gap = 0;
+  AttentionOptions options(masks);
+  options.mask = chosen_pairs(c, in.query, in.key, masks, gap);
+  const auto dense = [options](const std::vector<Tensor>& x) {
+    return composed_attention(x[0], x[1], x[2], options);
+  };
+  return run_op(dense, in.all(), in.seed);
+}
+
+AttentionMasks causal() {
+  AttentionMasks masks;
+  masks.causal = true;
+  return masks;
+}
+
+void check_masked(const BlockCase& c, const AttentionMasks& masks, Generator& random) {
+  CAPTURE(c.T);
+  CAPTURE(c.S);
+  CAPTURE(c.H);
+  CAPTURE(c.G);
+  CAPTURE(c.block);
+  CAPTURE(c.top_k);
+  const BlockInputs in = inputs_with_gap(c, masks, random, 1e-5);
+  check_op(attention_to(with_blocks(masks, c)), in.all(), in.seed, masked_result(c, masks, in));
+}
+
+constexpr BlockCase kCases[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 1},   {1, 3, 3, 1, 1, 2, 3, 8, 2},   {2, 9, 9, 4, 2, 3, 5, 3, 2},
+    {1, 33, 33, 2, 1, 8, 4, 8, 3}, {2, 31, 31, 3, 3, 5, 7, 4, 1}, {1, 70, 70, 2, 2, 16, 16, 32, 2},
+    {2, 5, 13, 4, 2, 4, 3, 3, 3},  // the last queries of a cache
+    {1, 40, 40, 4, 1, 8, 8, 1, 5},
+};
+
+}  // namespace
+
+TEST_CASE("five tokens in blocks of two, worked by hand") {
+  // Queries of zero give all scores 0: the last one chooses the first block, and outputs are means.
+  const auto row = [](const std::vector<double>& x) {
+    return values(x, {1, static_cast<Index>(x.size()), 1, 1});
+  };
+  AttentionOptions options;
+  options.causal = true, options.block_size = 2, options.block_top_k = 2, options.scale = 1;
+  const Tensor value = row({2, 4, 8, 16, 32});
+  CHECK_BELOW(relative_error(
+                  scaled_dot_product_attention(row({0, 0, 0, 0, 0}), row({1, 1, -1, 3, 5}), value, options),
+                  row({2, 3, 14.0 / 3, 30.0 / 4, 38.0 / 3})),
+              1e-15);
+  // A query of 1 chooses the second block, whose mean is larger now: weights e^-1, e^4 and e^0.
+  const double a = std::exp(-1), b = std::exp(4), sum = a + b + 1;
+  const Tensor y = scaled_dot_product_attention(row({0, 0, 0, 0, 1}), row({1, 1, -1, 4, 0}), value, options);
+  CHECK_BELOW(std::abs(y.to_vector<double>()[4] - (8 * a + 16 * b + 32) / sum), 1e-13);
+}
+
+TEST_CASE("outputs and gradients are those of a mask of the choice") {
+  Generator random(test_seed(1));
+  for (const BlockCase& c : kCases) check_masked(c, causal(), random);
+}
+
+TEST_CASE("padding, lengths, windows, prefixes and both directions") {
+  Generator random(test_seed(2));
+  const BlockCase c{2, 23, 23, 4, 2, 4, 5, 4, 2};
+  check_masked(c, {}, random);
+  AttentionMasks masks = causal();
+  masks.window_before = 13;
+  check_masked(c, masks, random);
+  masks = causal();
+  masks.prefix_lengths = integers({7, 12}, {2});
+  check_masked(c, masks, random);
+  for (const bool is_causal : {true, false}) {
+    masks = {};
+    masks.causal = is_causal;
+    masks.key_lengths = integers({23, 14}, {2});
+    check_masked(c, masks, random);
+    masks.key_lengths = {};
+    std::vector<int> real(46, 1);
+    std::fill(real.begin() + 17, real.begin() + 29, 0);  // the end of a row and the start of the other
+    masks.key_mask = masks.query_mask = booleans(real, {2, 23});
+    check_masked(c, masks, random);
+  }
+  masks = causal();
+  masks.alignment = CausalAlignment::top_left;
+  check_masked({2, 11, 17, 2, 1, 4, 4, 3, 2}, masks, random);
+}
+
+TEST_CASE("masked keys may hold NaN, and holes in a mask are not attended to") {
+  Generator random(test_seed(3));
+  const BlockCase c{1, 12, 12, 2, 1, 4, 4, 3, 2};
+  const BlockInputs in = random_inputs(c, random);
+  AttentionOptions options = with_blocks(causal(), c);
+  options.key_mask = booleans({1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0, 0}, {1, 12});
+  const auto holding = [&](double value) {
+    BlockInputs all = in;
+    all.key = in.key.clone(), all.value = in.value.clone();
+    for (const Index s : {2, 7, 10, 11})
+      for (const Tensor& x : {all.key, all.value}) std::fill_n(x.data<double>() + s * c.D, c.D, value);
+    return run_op(attention_to(options), all.all(), in.seed);
+  };
+  const OpResult expected = holding(0), got = holding(kNan);
+  CHECK(got.y.to_vector<double>() == expected.y.to_vector<double>());
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(got.gradients[i].to_vector<double>() == expected.gradients[i].to_vector<double>());
+  const OpResult other = holding(100);  // which would win every choice and every softmax
+  CHECK(other.y.to_vector<double>() == expected.y.to_vector<double>());
+}
+
+TEST_CASE("with as many blocks as there are, it is causal attention") {
+  Generator random(test_seed(4));
+  for (const BlockCase& c : {BlockCase{2, 37, 37, 4, 2, 8, 5, 8, 5}, BlockCase{1, 7, 7, 2, 1, 4, 4, 32, 1}}) {
+    const BlockInputs in = random_inputs(c, random);
+    const OpResult dense = run_op(attention_to(AttentionOptions(causal())), in.all(), in.seed);
+    check_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed, dense);
+  }
+}
+
+TEST_CASE("the gradients of attention to blocks pass the gradient check, once and twice") {
+  Generator random(test_seed(5));
+  const BlockCase c{2, 11, 11, 4, 2, 3, 4, 3, 2};
+  for (const bool twice : {false, true}) {
+    const BlockInputs in = inputs_with_gap(c, causal(), random, 0.05);  // a step changes scores by less
+    GradcheckOptions check;
+    check.second_order = twice, check.most_elements = twice ? 12 : 0;
+    const auto run = [&] {
+      return scaled_dot_product_attention(in.query, in.key, in.value, with_blocks(causal(), c));
+    };
+    check_gradients("block_attention",
+                    gradcheck(run, {{"query", in.query}, {"key", in.key}, {"value", in.value}}, check));
+  }
+}
+
+TEST_CASE("a packed projection gives the same") {
+  Generator random(test_seed(6));
+  const BlockCase c{2, 19, 19, 4, 2, 6, 5, 4, 2};
+  const BlockInputs in = inputs_with_gap(c, causal(), random, 1e-5);
+  const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}); };
+  const Op packed = [&](const std::vector<Tensor>& x) {
+    return packed_attention(concat({flat(x[0]), flat(x[1]), flat(x[2])}, 2), {4, 2, 6, 5},
+                            with_blocks(causal(), c));
+  };
+  check_op(packed, in.all(), in.seed, masked_result(c, causal(), in));
+}
+
+TEST_CASE("its weights are zero outside of the choice") {
+  Generator random(test_seed(7));
+  const BlockCase c{1, 14, 14, 2, 1, 4, 4, 3, 2};
+  const BlockInputs in = inputs_with_gap(c, causal(), random, 1e-5);
+  AttentionOptions options = with_blocks(causal(), c), dense(causal());
+  double gap = 0;
+  Tensor got, expected;
+  options.weights = &got, dense.weights = &expected;
+  dense.mask = chosen_pairs(c, in.query, in.key, causal(), gap);
+  scaled_dot_product_attention(in.query, in.key, in.value, options);
+  scaled_dot_product_attention(in.query, in.key, in.value, dense);
+  CHECK(got.to_vector<double>() == expected.to_vector<double>());
+}
+
+TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
+  Generator random(test_seed(8));
+  const BlockCase c{1, 300, 300, 2, 1, 32, 32, 64, 2};
+  BlockInputs in = inputs_with_gap(c, causal(), random, 1e-5);
+  for (const double size : {1.0, 5.0}) {  // large scores too
+    in.query = in.query * size;
+    const OpResult exact = masked_result(c, causal(), in);
+    const auto in_f32 = [&](const Op& op) {
+      return run_op(op, {in.query.to(DType::f32), in.key.to(DType::f32), in.value.to(DType::f32)}, in.seed);
+    };
+    double gap = 0;
+    AttentionOptions masked(causal());
+    masked.mask = chosen_pairs(c, in.query, in.key, causal(), gap);
+    const OpResult plain = in_f32(attention_to(masked));
+    const OpResult got = in_f32(attention_to(with_blocks(causal(), c)));
+    const auto check = [](const Tensor& found, const Tensor& other, const Tensor& expected) {
+      CHECK_BELOW(rms_error(found.to(DType::f64), expected), 3 * rms_error(other.to(DType::f64), expected));
+    };
+    check(got.y, plain.y, exact.y);
+    for (std::size_t i = 0; i < 3; ++i) check(got.gradients[i], plain.gradients[i], exact.gradients[i]);
+  }
+}
+
+TEST_CASE("bits do not depend on the number of threads") {
+  if (default_device().is_cuda()) return;
+  Generator random(test_seed(9));
+  const BlockCase c{2, 150, 150, 3, 3, 8, 8, 40, 2};
+  const BlockInputs in = random_inputs(c, random);
+  const int usual = omp_get_max_threads();
+  std::vector<OpResult> results;
+  for (const int threads : {1, 2, 5}) {
+    omp_set_num_threads(threads);
+    results.push_back(run_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed));
+  }
+  omp_set_num_threads(usual);
+  for (const OpResult& other : results) {
+    CHECK(other.y.to_vector<double>() == results[0].y.to_vector<double>());
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(other.gradients[i].to_vector<double>() == results[0].gradients[i].to_vector<double>());
+  }
+}
+
+TEST_CASE("nothing to attend to, and no tokens") {
+  const BlockCase c{2, 3, 0, 2, 1, 4, 5, 2, 2};
+  Generator random(test_seed(10));
+  const BlockInputs none = random_inputs(c, random);
+  const Tensor y = scaled_dot_product_attention(none.query, none.key, none.value, with_blocks({}, c));
+  CHECK(y.to_vector<double>() == std::vector<double>(60, 0));
+  const BlockCase no_queries{2, 0, 3, 2, 1, 4, 5, 2, 2};
+  const BlockInputs in = random_inputs(no_queries, random);
+  CHECK(scaled_dot_product_attention(in.query, in.key, in.value, with_blocks({}, c)).elements() == 0);
+}
+
+TEST_CASE("what attention to blocks excludes is named") {
+  const Tensor x = Tensor::zeros({1, 4, 2, 3});
+  const auto refuses = [&](const std::string& what, const std::function<void(AttentionOptions&)>& change) {
+    AttentionOptions options(causal());
+    options.block_size = 2;
+    change(options);
+    CHECK(message_of<Error>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
+          "[block_attention] attention to blocks has a plain softmax, without masks of pairs or packed "
+          "sequences; got " +
+              what + ", block_size=2; try block_size=0, or no " + what);
+  };
+  refuses("mask", [](AttentionOptions& o) { o.mask = Tensor::zeros({4, 4}); });
+  refuses("score_function", [](AttentionOptions& o) {
+    o.score_function = ScoreFunction::softcap, o.score_parameter = Tensor::full({1}, 2);
+  });
+  refuses("relative_bias", [](AttentionOptions& o) { o.relative_bias = Tensor::zeros({2, 7}); });
+  refuses("query_starts", [](AttentionOptions& o) { o.query_starts = integers({0, 4}, {2}); });
+  refuses("sinks", [](AttentionOptions& o) { o.sinks = Tensor::zeros({2}); });
+  refuses("weighting", [](AttentionOptions& o) { o.weighting = AttentionWeighting::sigmoid; });
+  refuses("dropout", [](AttentionOptions& o) { o.dropout = 0.1; });
+  AttentionOptions options;
+  options.block_size = 2, options.block_top_k = 0;
+  CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
+        "[block_attention] block_top_k counts the query's own block; got query=f32[1,4,2,3], block_size=2, "
+        "block_top_k=0; try a block_top_k of 1 or more");
+}
