@@ -24,9 +24,10 @@ enum TensorForm : unsigned {
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
 /// ".weight" and ".bias", or, if ours has one of these or another end, whole, and a bias is a row [1, N],
-/// unless theirs ends with ".bias" too. In both, * is the number of the layer, and in theirs # that of an expert, whose rows follow those of the one
-/// before. In ours, D or F in place of * is the number of a layer with this letter in attention_pattern. A
-/// tensor of several names has the rows of each of them for the first head, then for the second, and so on.
+/// unless theirs ends with ".bias" too. In both, * is the number of the layer, and in theirs # that of an
+/// expert, whose rows follow those of the one before. In ours, D or F in place of * is the number of a layer
+/// with this letter in attention_pattern. A tensor of several names has the rows of each of them for the
+/// first head, then for the second, and so on.
 struct TensorName {
   std::string ours;
   std::vector<std::string> theirs;

@@ -11,9 +11,9 @@
 namespace tapeformer {
 
 /// The norms of a model's sublayers: of their inputs (pre-norm), of their outputs before the residual sum (as
-/// in OLMo 2), both (as in Gemma 2), mixed: of inputs in layers D of attention_pattern and of outputs in layers
-/// F (as in OLMo Hybrid), or of the residual sum after each (post-norm, as in BERT), where no norm precedes the
-/// head.
+/// in OLMo 2), both (as in Gemma 2), mixed: of inputs in layers D of attention_pattern and of outputs in
+/// layers F (as in OLMo Hybrid), or of the residual sum after each (post-norm, as in BERT), where no norm
+/// precedes the head.
 enum class SublayerNorms { input, output, both, mixed, sum };
 template <>
 inline constexpr EnumNames kNames<SublayerNorms>{"[decoder_only] sublayer_norms",

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/block_attention.h>
 #include <tapeformer/autograd/kernels/cpu/attention_tile.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 
 #include <algorithm>
@@ -68,12 +69,14 @@ void choose_blocks(Cpu, const BlockSizes& s, const T* query, const Wide<T>* mean
 }
 
 void sort_by_block(Cpu, const BlockSizes& s, const std::int32_t* units, const SortedParts& parts) {
-  std::vector<std::int32_t> next(static_cast<std::size_t>(s.units() + 2));
-  for (Index i = 0; i < s.parts(); ++i) ++next[static_cast<std::size_t>(units[i]) + 1];
-  std::partial_sum(next.begin(), next.end(), next.begin());
-  std::copy_n(next.begin(), s.units() + 1, parts.starts);
+  struct NextParts {};
+  std::int32_t* const next = thread_memory<NextParts, std::int32_t>(s.units() + 2);
+  std::fill_n(next, s.units() + 2, 0);
+  for (Index i = 0; i < s.parts(); ++i) ++next[units[i] + 1];
+  std::partial_sum(next, next + s.units() + 2, next);
+  std::copy_n(next, s.units() + 1, parts.starts);
   for (Index i = 0; i < s.parts(); ++i) {
-    const std::int32_t part = next[static_cast<std::size_t>(units[i])]++;
+    const std::int32_t part = next[units[i]]++;
     const Index row = i / s.top_k;
     const BlockRange range = range_in_unit(s, row, units[i]);
     parts.places[i] = part;

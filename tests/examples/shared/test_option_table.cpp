@@ -14,9 +14,10 @@ template <class Options>
 std::pair<std::vector<std::string>, Json> other_value(const std::string& flag, const Json& before) {
   if (before.is_boolean()) return {{flag + (before.get<bool>() ? "=false" : "")}, !before.get<bool>()};
   if (before.is_array()) return {{flag, "a:rate=1", flag, "b:rate=2"}, {"a:rate=1", "b:rate=2"}};
-  for (const char* text : {"3",        "5",      "0.25",       "gqa",   "rotary",  "rms",    "silu",
-                           "sgd",      "swiglu", "ends",       "head",  "sigmoid", "both",   "byte",
-                           "constant", "skip",   "sequential", "apart", "answers", "masked", "any text"}) {
+  for (const char* text :
+       {"3",          "5",     "0.25",    "gqa",     "rotary", "rms",     "silu",     "sgd",
+        "swiglu",     "ends",  "head",    "sigmoid", "both",   "byte",    "constant", "skip",
+        "sequential", "apart", "answers", "masked",  "bias",   "any text"}) {
     const Json value = before.is_string() ? Json(text) : Json::parse(text, nullptr, false);
     const std::vector<std::string> arguments = {flag, text};
     if (value == before || message_of<Error>([&] { parsed<Options>(arguments); }) != "nothing was thrown")
