@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// What an objective draws its choices from.
+/// The source of an objective's choices.
 struct ObjectiveDraw {
   std::uint64_t seed = 0;  ///< of all draws
   Index first = 0;         ///< the number of the batch's first row among all
@@ -18,7 +18,7 @@ struct ObjectiveDraw {
   std::int32_t mask = 0;   ///< the mask token
 };
 
-/// What a language model is trained to predict.
+/// The tokens that a language model learns to predict.
 struct Objective {
   const char* name;    ///< of the option
   const char* help;    ///< what is predicted

@@ -106,7 +106,7 @@ Tensor reversed(const Tensor& rows) {
   return concat(taps, 1);
 }
 
-/// What a convolution's taps [n, K] in the other program's order have more than ours.
+/// The taps [n, K] of a convolution in the other program's order, less ours.
 Tensor own_tap(const Tensor& rows) {
   return pad(Tensor::full({rows.size(0), 1}, 1, rows.dtype(), rows.device()), 1, rows.size(1) - 1,
              rows.size(1));

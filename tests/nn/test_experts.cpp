@@ -123,7 +123,7 @@ TEST_CASE("weights have a scale, and experts a width of their own") {
 }
 
 TEST_CASE("a token chooses in the groups with the largest scores, or the largest sums of two") {
-  // Of six experts in three groups: the largest score is in the second group, the sum in the third.
+  // Six experts in three groups: the largest score is in the second group, the largest sum in the third.
   const Tensor logits = Tensor::from<double>({1, 0.9, 3, -4, 1.5, 1.4}, {1, 6});
   for (const auto& [router, first, second] :
        {std::tuple(RouterScores::softmax, 2, 3), std::tuple(RouterScores::sigmoid, 4, 5)}) {

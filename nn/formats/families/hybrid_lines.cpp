@@ -84,7 +84,7 @@ TensorNames qwen_hybrid_names(std::vector<TensorName> projections) {
                                          {"layers.F.attention.gate", {layer + "self_attn.q_proj"}}});
   TensorNames names = hybrid_names(llama_names(), projections);
   names.form = kGainsLessOne;
-  // Of layers that predict several tokens, and of images, which transformers passes over too.
+  // They belong to layers that predict several tokens, and to images; transformers passes over them too.
   names.constants = {"mtp.", "model.visual."};
   return names;
 }
