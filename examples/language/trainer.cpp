@@ -95,7 +95,8 @@ void add_expert_shares(const DecoderOnly& model, const TokenFile& text, Validati
   for (std::size_t layer = 0; layer < routers.shares.size(); ++layer) {
     const Tensor shares = routers.shares[layer].to(Device::cpu());
     for (Index e = 0; e < shares.elements(); ++e) {
-      result.further.emplace_back(format("expert_share.{}.{}", layer, e), shares.at(e));
+      const Index number = model.config().experts_from + static_cast<Index>(layer);
+      result.further.emplace_back(format("expert_share.{}.{}", number, e), shares.at(e));
       least = std::min(least, shares.at(e)), most = std::max(most, shares.at(e));
     }
   }

@@ -42,7 +42,7 @@ void describe_deepseek(ConfigMap& map, Index context, double router_scale) {
   map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_latent_attention(map);
   describe_score_scale(map);
-  map.model.attention.rotations.layout = RotaryLayout::interleaved;
+  if (map.reads) map.model.attention.rotations.layout = RotaryLayout::interleaved;
   map.size("moe_intermediate_size", "expert_width",
            map.model.experts.width > 0 ? map.model.experts.width : map.model.hidden_width());
   describe_expert_sizes(map);

@@ -63,6 +63,15 @@ TEST_CASE("families with latent attention are read as what they are, and written
     check_reading(reading, usual);
 }
 
+TEST_CASE("a DeepSeek whose rotary rows are not interleaved can be written") {
+  const DecoderOnlyConfig halves =
+      hugging_face_config(file_of("deepseek_v3", deepseek({{"rope_interleave", false}})).dump());
+  CHECK(halves.attention.rotations.layout == RotaryLayout::half_split);
+  DecoderOnlyConfig pairs = halves;
+  pairs.attention.rotations.layout = RotaryLayout::interleaved;
+  CHECK(hugging_face_config(hugging_face_json(halves)).to_json() == pairs.to_json());
+}
+
 TEST_CASE("options of latent attention and its experts that are not implemented are refused by name") {
   const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
   for (const auto& [type, more, message] : std::vector<std::tuple<const char*, Json, std::string>>{
