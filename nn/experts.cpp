@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/experts.h>
-#include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
@@ -15,6 +14,13 @@ namespace {
 FeedForwardConfig with_hidden(FeedForwardConfig config, Index hidden) {
   config.hidden = hidden;
   return config;
+}
+
+/// y, or with a bias of the experts y plus that of each row's expert: a product with a column of ones.
+Tensor biased(const Tensor& y, const Parameter& bias, const ExpertChoice& choice) {
+  if (!bias.defined()) return y;
+  const Tensor ones = Tensor::full({y.size(0), 1}, 1, y.dtype(), y.device());
+  return y + expert_linear(ones, reshape(bias, {-1, y.size(1), 1}), choice.starts);
 }
 
 }  // namespace
@@ -44,7 +50,7 @@ void ExpertsConfig::describe(const FieldVisitor& field) {
   field("active_groups", active_groups, "the most parts in which a token chooses", kPositiveSize);
 }
 
-void ExpertsConfig::check(bool has_biases) const {
+void ExpertsConfig::check() const {
   if (experts > 0 && shared_gate && shared == 0)
     throw Error(
         "[experts] shared_expert_gate needs a shared network; got shared_expert=0; try shared_expert=256");
@@ -59,20 +65,24 @@ void ExpertsConfig::check(bool has_biases) const {
                "active_experts in those (two in each with router=sigmoid); got experts={}, expert_groups={}, "
                "active_groups={}, active_experts={}",
                experts, groups, active_groups, active));
-  if (experts > 0 && has_biases)
-    throw Error("[experts] experts have no biases; got bias=true; try feed_forward_bias=false");
 }
 
 Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random)
     : config_(config),
       expert_(with_hidden(expert, config.width > 0 ? config.width : expert.hidden_width())),
-      router_(without_bias(expert.width, config.experts), random),
+      router_({expert.width, config.experts, expert.bias, {}}, random),
       up_(Tensor::empty({config.experts * expert_.hidden * (expert.gated ? 2 : 1), expert.width})),
       down_(Tensor::empty({config.experts * expert.width, expert_.hidden})),
       dropout_({expert.dropout}, random) {
-  config.check(expert.bias);
+  config.check();
   torch_linear_default(up_, expert.width, random);
   torch_linear_default(down_, expert_.hidden, random);
+  if (expert.bias) {
+    up_bias_ = Parameter(Tensor::empty({up_.value().size(0)}));
+    down_bias_ = Parameter(Tensor::empty({down_.value().size(0)}));
+    torch_linear_default(up_bias_, expert.width, random);
+    torch_linear_default(down_bias_, expert_.hidden, random);
+  }
   if (config.shared > 0) shared_.emplace(with_hidden(expert, config.shared), random);
   if (config.shared_gate) shared_gate_.emplace(LinearConfig{expert.width, 1, false, Unary::sigmoid}, random);
   if (config.balance != RouterBalance::bias) return;
@@ -91,10 +101,11 @@ Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
                      {config_.groups, config_.active_groups, config_.router == RouterScores::sigmoid});
 
   const Tensor rows_mc = embedding(x_nc, choice.tokens);
-  const Tensor up_mf = expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts);
-  const Tensor hidden_mf =
-      dropout_(expert_.gated ? gated(expert_.activation, up_mf) : unary(expert_.activation, up_mf));
-  const Tensor y_mc = expert_linear(hidden_mf, reshape(down_, {E, C, -1}), choice.starts);
+  const Tensor up_mf =
+      biased(expert_linear(rows_mc, reshape(up_, {E, -1, C}), choice.starts), up_bias_, choice);
+  const Tensor hidden_mf = dropout_(expert_.gated ? expert_.gate(up_mf) : unary(expert_.activation, up_mf));
+  const Tensor y_mc =
+      biased(expert_linear(hidden_mf, reshape(down_, {E, C, -1}), choice.starts), down_bias_, choice);
 
   Tensor weights_nk1 = embedding(reshape(scores_ne, {-1, 1}), choice.places);
   if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
@@ -134,6 +145,10 @@ void Experts::visit(ParameterVisitor& visitor) {
   visitor.child("router", router_);
   matrices("up.weight", up_, expert_.hidden);
   matrices("down.weight", down_, expert_.width);
+  if (up_bias_.defined()) {
+    visitor.parameter("up.bias", up_bias_);
+    visitor.parameter("down.bias", down_bias_);
+  }
   visitor.child("dropout", dropout_);
   if (shared_) visitor.child("shared", *shared_);
   if (shared_gate_) visitor.child("shared_gate", *shared_gate_);

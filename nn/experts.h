@@ -32,8 +32,8 @@ struct ExpertsConfig {
   Index groups = 1, active_groups = 1;  ///< parts of the experts, and the most that a token chooses in
 
   void describe(const FieldVisitor& field);
-  /// Throws: Error; experts have no biases
-  void check(bool has_biases) const;
+  /// Throws: Error naming the fields that do not fit
+  void check() const;
   /// True if the router has losses of its own.
   bool has_losses() const { return experts > 0 && (balance_loss > 0 || z_loss > 0); }
 };
@@ -54,9 +54,9 @@ struct RouterRecord {
 ///          of s (of s / sum s); z_loss (log sum_e exp router(x)_e)^2
 ///          balance=bias: the K largest of s + bias, whose gradient is balance_loss (E share - 1), of a loss
 ///          that is 0; an optimizer that divides by its size moves it by a rate, as the source does
-/// Shapes:  x [..., C] -> y [..., C]; router.weight [E, C], up [E F, C], or gated [2 E F, C], down [E C, F],
-///          choice_bias [E]
-/// Initial: as FeedForward's; biases 0
+/// Shapes:  x [..., C] -> y [..., C]; router [E, C], up [E F, C], or gated [2 E F, C], down [E C, F], each of
+///          them with a bias of its rows or without, choice_bias [E]
+/// Initial: as FeedForward's; choice_bias 0
 /// Units:   the router's logits and scores are f32 next to bf16
 /// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
 ///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066;
@@ -73,7 +73,7 @@ class Experts : public Module {
   ExpertsConfig config_;
   FeedForwardConfig expert_;
   Linear router_;
-  Parameter up_, down_, choice_bias_;
+  Parameter up_, down_, up_bias_, down_bias_, choice_bias_;
   Dropout dropout_;
   std::optional<FeedForward> shared_;
   std::optional<Linear> shared_gate_;

@@ -11,6 +11,16 @@ Unary activation_named(const std::string& name);
 /// A field that holds an activation, by its name.
 Property named(Unary& activation);
 
+/// Bounds of gated silu, as in gpt-oss: see gated_within().
+struct SwigluLimit {
+  double limit = 0;      ///< of both halves; 0 for none
+  double alpha = 1.702;  ///< the gain in the sigmoid
+
+  void describe(const FieldVisitor& field);
+  /// Throws: Error if the network has no gated silu to bound
+  void check(Unary activation, bool gated) const;
+};
+
 struct FeedForwardConfig {
   Index width = 0;                 ///< C
   Index hidden = 0;                ///< F; 0 for 4 * width
@@ -18,13 +28,17 @@ struct FeedForwardConfig {
   double dropout = 0;              ///< after the activation
   bool bias = true;                ///< on both projections
   bool gated = false;              ///< the activation of one half of up's output gates the other
+  SwigluLimit swiglu = {};         ///< of gated silu
 
   /// F, with 0 replaced by its default.
   Index hidden_width() const { return hidden > 0 ? hidden : 4 * width; }
+  /// The hidden values of a gated network.
+  Tensor gate(const Tensor& up) const;
 };
 
 /// The position-wise network of a transformer layer.
-/// Math:    y = down(dropout(f(up(x)))); gated: y = down(dropout(f(a) * b)), [a, b] = up(x)
+/// Math:    y = down(dropout(f(up(x)))); gated: y = down(dropout(f(a) * b)), [a, b] = up(x), or with a limit
+///          gated_within() of them
 /// Shapes:  x [..., C] -> y [..., C]; up's weight is [F, C], or gated [2 F, C]
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.3; gated (SwiGLU with f = silu): Shazeer 2020,
 ///          arXiv:2002.05202
@@ -36,8 +50,7 @@ class FeedForward : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
-  Unary activation_;
-  bool gated_;
+  FeedForwardConfig config_;
   Linear up_, down_;
   Dropout dropout_;
 };

@@ -6,11 +6,18 @@
 #include <tapeformer/autograd/tape/tape.h>
 
 namespace tapeformer {
+namespace {
+
+Index width_of_half(const char* op, const Tensor& x) {
+  require(x.rank() > 0 && x.size(-1) % 2 == 0, op, "the last axis must hold two halves of equal size",
+          {{"x", x}});
+  return x.size(-1) / 2;
+}
+
+}  // namespace
 
 Tensor gated(Unary f, const Tensor& x) {
-  require(x.rank() > 0 && x.size(-1) % 2 == 0, "gated", "the last axis must hold two halves of equal size",
-          {{"x", x}});
-  const Index width = x.size(-1) / 2, rows = x.shape().elements(0, x.rank() - 1);
+  const Index width = width_of_half("gated", x), rows = x.shape().elements(0, x.rank() - 1);
   Shape shape = x.shape();
   shape.set(-1, width);
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
@@ -24,6 +31,14 @@ Tensor gated(Unary f, const Tensor& x) {
         });
       },
       [f, x, width] { return unary(f, slice(x, -1, 0, width)) * slice(x, -1, width, width); });
+}
+
+// What is beyond a bound is subtracted, so that values within it keep their bits.
+Tensor gated_within(double limit, double alpha, const Tensor& x) {
+  const Index width = width_of_half("gated_within", x);
+  const Tensor a = slice(x, -1, 0, width), b = slice(x, -1, width, width);
+  const Tensor gate = a - relu(a - limit), up = b - relu(b - limit) + relu(-limit - b);
+  return (up + 1) * gate * sigmoid(gate * alpha);
 }
 
 }  // namespace tapeformer

@@ -68,8 +68,10 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
   double first = 0, last = 0;  // YaRN's: pairs up to here stay, pairs from here on are scaled
   if (config.yarn) {
     const double end = static_cast<double>(2 * pairs - 1);  // as in the authors' code
-    first = std::max(std::floor(pair_that_turns(config, pairs, config.high_frequency)), 0.0);
-    last = std::min(std::ceil(pair_that_turns(config, pairs, config.low_frequency)), end);
+    first = pair_that_turns(config, pairs, config.high_frequency);
+    last = pair_that_turns(config, pairs, config.low_frequency);
+    if (config.whole_pairs) first = std::floor(first), last = std::ceil(last);
+    first = std::max(first, 0.0), last = std::min(last, end);
     if (first == last) last += 0.001;
   }
   for (Index i = 0; i < pairs; ++i) {

@@ -26,7 +26,8 @@ struct RotaryConfig {
   bool yarn = false;
   /// Multiplies the rotated components; YaRN's is 0.1 log(factor) + 1.
   double attention_factor = 1;
-  bool reversed = false;  ///< pairs turn the other way: all angles are negative
+  bool reversed = false;    ///< pairs turn the other way: all angles are negative
+  bool whole_pairs = true;  ///< YaRN's two numbers of pairs are rounded outwards to whole ones
 };
 
 /// The cosines and sines of positions, computed once for all layers with the same angles.

@@ -259,10 +259,10 @@ constexpr Index kExperts = 3;
 
 /// True if a token's second and third choice are so close that a step of a difference may exchange them.
 bool is_close_choice(Experts& layer, const Tensor& x) {
-  constexpr double kLeastGap = 0.05;  // a step changes logits by some thousandths
-  const Tensor router = layer.named_parameters().front().second.value();
-  std::vector<double> logits =
-      matmul(x, transposed(router)).to(Device::cpu()).to(DType::f64).to_vector<double>();
+  constexpr double kLeastGap = 0.05;                         // a step changes logits by some thousandths
+  const std::vector<Parameter> router = layer.parameters();  // its weight, then its bias
+  const Tensor logits_ne = matmul(x, transposed(router[0].value())) + router[1].value();
+  std::vector<double> logits = logits_ne.to(Device::cpu()).to(DType::f64).to_vector<double>();
   for (auto token = logits.begin(); token != logits.end(); token += kExperts) {
     std::sort(token, token + kExperts);
     if (token[1] - token[0] < kLeastGap) return true;
@@ -270,11 +270,11 @@ bool is_close_choice(Experts& layer, const Tensor& x) {
   return false;
 }
 
-/// A mixture of experts. Its gradient jumps where the choice changes, so the tokens are drawn until no choice
-/// is close.
+/// A mixture of experts with biases. Its gradient jumps where the choice changes, so the tokens are drawn
+/// until no choice is close.
 CheckCase experts_case(CheckSetting& setting) {
   const Index width = setting.sizes.width;
-  auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, false, true},
+  auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, true, true},
                                          ExpertsConfig{kExperts, kExperts - 1}, setting.random);
   const Tensor x = setting.normal({setting.batch, setting.queries, width});
   CheckCase result = module_case(setting, layer, {{"x", x}}, [x](const Experts& of) { return of(x); });

@@ -52,9 +52,9 @@ std::string costs_of(Module& model, const std::string& row, const std::function<
   return text + cost_line("backward", count_text(profile.flops(true)), "");
 }
 
-Index idle_of_layer(const ExpertsConfig& config, bool gated, Index hidden, Index width) {
-  return std::max<Index>(config.experts - config.active, 0) * (gated ? 3 : 2) *
-         (config.width > 0 ? config.width : hidden) * width;
+Index idle_of_layer(const ExpertsConfig& config, bool gated, bool bias, Index hidden, Index width) {
+  const Index F = config.width > 0 ? config.width : hidden, up = gated ? 2 * F : F;
+  return std::max<Index>(config.experts - config.active, 0) * ((up + F) * width + (bias ? up + width : 0));
 }
 
 Tensor zero_ids(Index length, Device device) { return Tensor::zeros({1, length}, DType::i32, device); }
@@ -79,14 +79,15 @@ std::string changes_text(const FieldList& fields, const FieldList& defaults) {
 }
 
 Index idle_parameters(const DecoderOnlyConfig& config) {
-  return (config.layers - config.experts_from) *
-         idle_of_layer(config.experts, config.gated, config.hidden_width(), config.width);
+  return (config.layers - config.experts_from) * idle_of_layer(config.experts, config.gated,
+                                                               config.feed_forward_bias,
+                                                               config.hidden_width(), config.width);
 }
 
 Index idle_parameters(const EncoderDecoderConfig& config) {
   const auto idle = [](const TransformerLayerConfig& layer) {
     const Index hidden = layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
-    return idle_of_layer(layer.experts, layer.gated, hidden, layer.width);
+    return idle_of_layer(layer.experts, layer.gated, layer.feed_forward_bias, hidden, layer.width);
   };
   return config.encoder_layers * idle(config.layer) + config.decoder_layers * idle(config.decoder_layer());
 }

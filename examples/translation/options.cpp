@@ -115,7 +115,6 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
   EncoderDecoderConfig config = model;
   config.source_vocabulary = source_vocabulary;
   config.target_vocabulary = target_vocabulary;
-  if (config.layer.experts.experts > 0) config.layer.feed_forward_bias = false;  // experts have none
   return config;
 }
 

@@ -67,6 +67,7 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("rotary_low_frequency", rotations.low_frequency);
   field("rotary_high_frequency", rotations.high_frequency);
   field("rotary_yarn", rotations.yarn);
+  field("rotary_whole_pairs", rotations.whole_pairs);
   field("rotary_attention_factor", rotations.attention_factor, kPositive);
   field("rotary_reversed", rotations.reversed);
   describe_own_fields(attention_kinds(), kind, attention_kind, own, field);

@@ -102,7 +102,8 @@ void DecoderOnlyConfig::check() const {
   require(static_cast<Index>(windows.size()) <= layers,
           format("windows must have at most one letter per layer; got {} for {} layers", windows, layers));
   check_embedded("decoder_only", fields_of(*this), attention);
-  experts.check(feed_forward_bias);
+  experts.check();
+  swiglu.check(activation, gated);
   require(experts_from < layers,
           format("experts_from must be below layers; got {} and layers={}", experts_from, layers));
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
@@ -210,6 +211,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
         kSize);
   field("activation", named(activation));
   field("gated", gated);
+  swiglu.describe(field);
   field("feed_forward_bias", feed_forward_bias);
   experts.describe(field);
   field("experts_from", experts_from, "the first layer with experts, from 0; those before have one network",

@@ -53,6 +53,7 @@ struct DecoderOnlyConfig {
   Index feed_forward = 0;               ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
   Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
   bool gated = false;                   ///< with silu: swiglu
+  SwigluLimit swiglu;                   ///< its bounds
   bool feed_forward_bias = true;        ///< biases in the feed-forward networks
   ExpertsConfig experts;                ///< of the feed-forward networks
   Index experts_from = 0;               ///< the first layer with experts

@@ -43,9 +43,10 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
       place_(place_of(config.norms_of(number))),
       residual_scale_(config.residual_scale),
       feed_forward_norm_(config.norm_config()),
-      feed_forward_(make_feed_forward({config.width, config.hidden_width(), config.activation,
-                                       config.feed_forward_dropout, config.feed_forward_bias, config.gated},
-                                      config.has_experts(number) ? config.experts : ExpertsConfig(), random)),
+      feed_forward_(make_feed_forward(
+          {config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
+           config.feed_forward_bias, config.gated, config.swiglu},
+          config.has_experts(number) ? config.experts : ExpertsConfig(), random)),
       dropout_({config.residual_dropout}, random) {
   if (config.sublayer_norms == SublayerNorms::both)
     attention_output_norm_.emplace(config.norm_config()),

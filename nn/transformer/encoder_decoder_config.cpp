@@ -20,7 +20,7 @@ void EncoderDecoderConfig::check() const {
     attention.add_positions(positions);
     attention.check();
   }
-  layer.experts.check(layer.feed_forward_bias);
+  layer.experts.check();
   require(max_length > 1, format("max_length must be at least 2; got {}", max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,
           format("tied embeddings need one vocabulary; got source={}, target={}; try a shared vocabulary",
@@ -45,7 +45,8 @@ void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("activation", named(activation), "relu, relu_squared, gelu, gelu_tanh or silu");
   field("gated", gated);
   field("attention_bias", attention.bias);
-  field("feed_forward_bias", feed_forward_bias);
+  field("feed_forward_bias", feed_forward_bias,
+        "biases in the feed-forward networks, with experts in their router too");
   experts.describe(field);
   field("dropout", dropout, "share of activations dropped in training", kBelowOne);
   const auto rate = [&](const char* name, std::optional<double>& member) {

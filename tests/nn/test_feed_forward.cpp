@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -20,6 +21,22 @@ TEST_CASE("a gated network worked by hand") {
   // [2, -3]: relu leaves 2, 0 to gate -1, 15, so -2, 0; [1, 4]: 1, 4 gate 5, 7, so 5, 28.
   CHECK(layer(Tensor::from<float>({2, -3, 1, 4}, {2, 2})).to_vector<float>() ==
         std::vector<float>{-1.5, -200.5, 285.5, 28499.5});
+}
+
+TEST_CASE("halves have a limit, which is for gated silu") {
+  Generator random(test_seed(1));
+  FeedForwardConfig config{3, 4, Unary::silu, 0, false, true, {0.5, 1.3}};
+  FeedForward layer(config, random);
+  const Tensor x = random_values({5, 3}, 4, DType::f32);
+  const Tensor up = matmul(x, transposed(parameter_of(layer, "up.weight").value()));
+  CHECK_BELOW(relative_error(layer(x), matmul(gated_within(0.5, 1.3, up),
+                                              transposed(parameter_of(layer, "down.weight").value()))),
+              1e-6);
+  CHECK_NOTHROW(config.swiglu.check(Unary::silu, true));
+  CHECK_NOTHROW(SwigluLimit().check(Unary::gelu, false));
+  CHECK(message_of<Error>([&] { config.swiglu.check(Unary::silu, false); }) ==
+        "[feed_forward] swiglu_limit bounds gated silu; got swiglu_limit=0.5, activation=silu, gated=false; "
+        "try swiglu_limit=0");
 }
 
 TEST_CASE("dropout applies to the gated product, not to the sum") {

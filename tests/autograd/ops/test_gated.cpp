@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <cmath>
+
 using namespace tapeformer;
 
 namespace {
@@ -51,6 +53,29 @@ TEST_CASE("gradients of both orders") {
     const Tensor x = random_normal({2, 3, 10}, random);
     check_both_orders(std::string("gated ") + name_of(f), [&] { return gated(f, x); }, {{"x", x}});
   }
+}
+
+TEST_CASE("halves within a limit worked by hand, and their gradients") {
+  // Per row: a beyond the limit and b below it, a far below it, both on their bounds.
+  const Tensor x = values({5, -3, -4, 1.5, 2, 2}, {3, 2}), dy = values({1, 10, 100}, {3, 1});
+  const OpResult got = run_op([](const auto& in) { return gated_within(2, 1.5, in[0]); }, {x}, dy);
+  const auto gate = [](double a) { return a / (1 + std::exp(-1.5 * a)); };
+  const auto slope = [](double a) {
+    const double s = 1 / (1 + std::exp(-1.5 * a));
+    return s * (1 + 1.5 * a * (1 - s));
+  };
+  CHECK_BELOW(relative_error(got.y, values({-gate(2), 2.5 * gate(-4), 3 * gate(2)}, {3, 1})), 1e-15);
+  const Tensor expected =
+      values({0, 0, 10 * 2.5 * slope(-4), 10 * gate(-4), 100 * 3 * slope(2), 100 * gate(2)}, {3, 2});
+  CHECK_BELOW(relative_error(got.gradients[0], expected), 1e-14);
+  Generator random(test_seed(6));
+  const Tensor z = random_normal({3, 8}, random);  // within a limit of 9, and around one of none
+  const Tensor a = slice(z, 1, 0, 4), b = slice(z, 1, 4, 4);
+  CHECK(absolute_error(gated_within(9, 1, z), (b + 1) * a * sigmoid(a * 1)) == 0);
+  check_both_orders("gated_within", [&] { return gated_within(9, 1.702, z); }, {{"x", z}});
+  CHECK(message_of<ShapeError>([] {
+          gated_within(1, 1, Tensor::zeros({2, 3}));
+        }) == "[gated_within] the last axis must hold two halves of equal size; got x=f32[2,3]");
 }
 
 TEST_CASE("golden values") {

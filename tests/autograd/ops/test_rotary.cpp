@@ -190,12 +190,14 @@ TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of th
   config.attention_factor = 1.25;
   // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, 1.62 for 4, so
   // that pairs up to 1 stay, and 4.03 for 1.
-  for (const double first : {1, 0}) {
-    config.high_frequency = first == 1 ? 4 : 32;
+  const auto pair = [](double turns) { return 8 * std::log(64 / (2 * M_PI * turns)) / std::log(100); };
+  for (const auto& [first, last, most, whole] :
+       {std::tuple(1.0, 5.0, 4.0, true), {0.0, 5.0, 32.0, true}, {pair(4), pair(1), 4.0, false}}) {
+    config.high_frequency = most, config.whole_pairs = whole;
     const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
     for (Index i = 0; i < 8; ++i) {
       const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
-      const double scaled = std::clamp((static_cast<double>(i) - first) / (5 - first), 0.0, 1.0);
+      const double scaled = std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
       const double angle = 3 * plain * (1 - scaled + scaled / 4);
       CHECK_BELOW(deviation(angles.table.at(i), 1.25 * std::cos(angle)), 1e-13);
       CHECK_BELOW(deviation(angles.table.at(8 + i), 1.25 * std::sin(angle)), 1e-13);

@@ -140,6 +140,9 @@ TEST_CASE("options that contradict each other are refused by name") {
        {"--documents some", "--documents must be joined or apart; got some"},
        {"--loss-on some", "--loss-on must be all or answers; got some"},
        {"--feed-forward-kind sine", "--feed-forward-kind: the feed-forward network must be one of gelu, "},
+       {"--swiglu-limit 7",
+        "[feed_forward] swiglu_limit bounds gated silu; got swiglu_limit=7, activation=gelu, gated=false; "
+        "try swiglu_limit=0"},
        {"--steps 50 --warmup 50", "the cosine schedule needs more --steps than --warmup; got 50 and 50"}},
       refusal);
   CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
@@ -164,6 +167,9 @@ TEST_CASE("an option that would change nothing is refused by its name") {
        {"--positions rotary --rotary-base 500 --tokenizer bpe --vocabulary 300 --validation-fraction 0.2",
         "nothing was thrown"},
        {"--attention mla --rotary-base 500", "nothing was thrown"},
+       {"--swiglu-alpha 1.5", "--swiglu-alpha has no effect without --swiglu-limit"},
+       {"--swiglu-alpha 1.5 --swiglu-limit 7 --feed-forward-kind swiglu --bias --experts 4",
+        "nothing was thrown"},
        {"--attention gla --positions rotary",
         "--positions has no effect on a state, which knows the order of tokens by itself"},
        {"--attention kda --attention-dropout 0.1",

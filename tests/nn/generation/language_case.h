@@ -71,7 +71,6 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.window = kind.window;
   config.feed_forward = 12;
   config.experts.experts = kind.experts;
-  config.feed_forward_bias = kind.experts == 0;
   config.prefix = kind.prefix;
   config.short_convolution = kind.prefix ? 3 : 0;
   return config;

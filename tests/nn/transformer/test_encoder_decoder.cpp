@@ -75,7 +75,6 @@ TEST_CASE("the loss has the mean of both sides' router losses, in training only"
   EncoderDecoderConfig config = small_config();
   config.layer.experts.experts = 2;  // both of them for each token, so that the choice has no jumps
   config.layer.experts.balance_loss = 0.3, config.layer.experts.z_loss = 0.2;
-  config.layer.feed_forward_bias = false;
   EncoderDecoder model = model_of(config);
   const auto loss = [&] { return model.loss(source(), source_mask(), target(), labels(), {-1, 0.1}); };
   check_gradients("encoder_decoder experts", gradcheck_module(model, {}, loss, sampled(10)));

@@ -102,7 +102,7 @@ TEST_CASE("losses of routers, which are not in the output of a layer, are refuse
   DecoderOnly model(config, random);
   model.recompute_layers(false);
   EncoderDecoderConfig translation = translation_config(true);
-  translation.layer.experts = config.experts, translation.layer.feed_forward_bias = false;
+  translation.layer.experts = config.experts;
   EncoderDecoder translator(translation, random);
   CHECK(message_of<Error>([&] { translator.recompute_layers(true); }).find("[encoder_decoder] activation") ==
         0);
