@@ -32,7 +32,7 @@ const std::pair<const char*, const char*>* find_activation(ActivationName whose,
 constexpr std::initializer_list<const char*> kWithoutEffect = {
     "dropout",   "embedding_dropout", "residual_dropout", "attention_dropout", "feed_forward_dropout",
     "zero_init", "norm_bias",         "qk_norm_epsilon",  "full_attention",    "bias_buckets",
-    "packed",    "bias_distance"};
+    "packed",    "bias_distance",     "swiglu_alpha"};
 
 template <class T>
 std::optional<T> optional_of(const FieldMap::Json& value) {

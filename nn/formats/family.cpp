@@ -15,10 +15,8 @@ bool has_type(const std::string& type) {
 
 /// Throws:  CheckpointError for types that resemble those of a family
 void refuse_relative(const std::string& type) {
-  for (const char* const name : {"gpt_oss", "qwen2_moe"}) {
-    if (type == name)
-      throw CheckpointError("model_type " + type + " has experts of a kind that is not implemented");
-  }
+  if (type == "qwen2_moe")
+    throw CheckpointError("model_type " + type + " has experts of a kind that is not implemented");
   const auto refuse_images = [&](const char* remedy) {
     throw CheckpointError("model_type " + type +
                           " reads images too, which is not implemented; try its language model alone, as "
@@ -34,12 +32,12 @@ void refuse_relative(const std::string& type) {
 template <>
 const std::vector<Family>& families<DecoderOnlyConfig>() {
   static const std::vector<Family> families = {
-      gpt2_family(),        llama_family(),    mistral_family(),     mixtral_family(),     phi3_family(),
-      qwen2_family(),       qwen3_family(),    qwen3_moe_family(),   smollm3_family(),     olmo2_family(),
-      olmo3_family(),       olmoe_family(),    granite_family(),     gemma2_family(),      gemma3_family(),
-      nanochat_family(),    bloom_family(),    diffllama_family(),   qwen3_next_family(),  qwen3_5_family(),
-      olmo_hybrid_family(), minicpm3_family(), deepseek_v2_family(), deepseek_v3_family(), bert_family(),
-      modernbert_family()};
+      gpt2_family(),        llama_family(),     mistral_family(),     mixtral_family(),     phi3_family(),
+      qwen2_family(),       qwen3_family(),     qwen3_moe_family(),   smollm3_family(),     olmo2_family(),
+      olmo3_family(),       olmoe_family(),     granite_family(),     gemma2_family(),      gemma3_family(),
+      nanochat_family(),    bloom_family(),     diffllama_family(),   qwen3_next_family(),  qwen3_5_family(),
+      olmo_hybrid_family(), minicpm3_family(),  deepseek_v2_family(), deepseek_v3_family(), gpt_oss_family(),
+      bert_family(),        modernbert_family()};
   return families;
 }
 

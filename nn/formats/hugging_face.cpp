@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
@@ -70,6 +71,9 @@ void check_tied(const SafetensorsFolder& files, const ForeignParameter& paramete
 template <class Config>
 std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, const TensorNames& names,
                                                const Config& config) {
+  for (const std::string& name : files.names())
+    if (ends_with(name, "_blocks"))
+      throw CheckpointError(files.path() + ": " + name + " is in mxfp4: " + kMxfp4Refusal);
   std::vector<ForeignParameter> parameters;
   Layouts model;
   try {

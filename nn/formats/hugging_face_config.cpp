@@ -42,7 +42,10 @@ void pass_over(JsonFields& fields, bool is_encoder_decoder) {
   fields.demand("is_encoder_decoder", is_encoder_decoder);
   fields.demand("tie_encoder_decoder", false);
   fields.demand("add_cross_attention", false);
-  fields.demand("quantization_config", nullptr);
+  const char* const kQuantized = "quantization_config";
+  if (fields.has(kQuantized) && fields.object(kQuantized).text("quant_method", "") == "mxfp4")
+    fields.fail(kQuantized, std::string("= mxfp4: ") + kMxfp4Refusal);
+  fields.demand(kQuantized, nullptr);
   fields.demand("auto_map", nullptr);  // code of its own
 }
 

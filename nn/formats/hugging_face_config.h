@@ -10,6 +10,11 @@
 
 namespace tapeformer {
 
+/// What is wrong with quantised weights of gpt-oss, and the remedy.
+inline constexpr const char* kMxfp4Refusal =
+    "4-bit weights are not implemented; try a copy in bf16, as transformers writes it with from_pretrained("
+    "this, quantization_config=Mxfp4Config(dequantize=True)).save_pretrained(folder)";
+
 template <class Config>
 struct FamilyOf;
 

@@ -64,6 +64,7 @@ void add_attention(Layouts& model, const std::string& name, const AttentionConfi
     add("query", {query}), add("key", {key}), add("value", {value});
   }
   model.parameters[name + ".output"] = {{{attention.output_width}}, H * E, true, *attention.output_bias};
+  if (attention.sinks) model.parameters[name + ".sinks"] = {{{H}}};
   if (attention.output_gate != OutputGate::none) {
     const Index gates = attention.output_gate == OutputGate::head ? H : H * E;
     model.parameters[name + ".gate"] = {{{gates}}, attention.width, true, false, false, H};
@@ -98,7 +99,7 @@ void add_feed_forward(Layouts& model, const std::string& name, const FeedForward
   };
   if (E > 0) {
     add_network("", or_else(experts.width, config.hidden_width()), E);
-    add(".router", {{{E}}, C, true});
+    add(".router", {{{E}}, C, true, config.bias});
     if (experts.balance == RouterBalance::bias) add(".choice_bias", {{{E}}});
     if (experts.shared > 0) add_network(".shared", experts.shared, 1);
     if (experts.shared_gate) add(".shared_gate", {{{1}}, C, true});

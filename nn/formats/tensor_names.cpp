@@ -34,8 +34,8 @@ std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs,
 
 /// True for the whole name of a weight, a bias or another parameter.
 bool is_whole_name(const std::string& ours) {
-  constexpr const char* kEnds[] = {".weight",       ".bias",       ".lambda_vectors",
-                                   ".decay_offset", ".decay_rate", ".choice_bias"};
+  constexpr const char* kEnds[] = {".weight",     ".bias",        ".lambda_vectors", ".decay_offset",
+                                   ".decay_rate", ".choice_bias", ".sinks"};
   return std::any_of(std::begin(kEnds), std::end(kEnds),
                      [&](const char* end) { return ends_with(ours, end); });
 }
@@ -52,7 +52,8 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
   for (const std::string& theirs : all) {
     const bool is_last = &theirs == &all.back();
-    ForeignPart part{in_layer(theirs, layer + names.first_layer) + end, {}, {}};
+    const char* const their_end = name.stacked == 0 ? end : is_bias ? "_bias" : "";
+    ForeignPart part{in_layer(theirs, layer + names.first_layer) + their_end, {}, {}};
     part.transposed = !is_bias && layout.is_linear && names.has(kTransposed);
     part.less = !is_bias && layout.is_gain && names.has(kGainsLessOne) ? 1 : 0;
     Index rows = 0;
@@ -72,6 +73,11 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
                  : part.is_row              ? Shape{1, rows}
                  : layout.taps > 0          ? Shape{rows, 1, layout.taps}
                                             : Shape{rows};
+    if (name.stacked > 0) {
+      part.alternating = static_cast<Index>(name.stacked);
+      const Index E = part.experts = static_cast<Index>(layout.blocks.size() / name.stacked);
+      part.shape = is_bias ? Shape{E, rows / E} : Shape{E, columns, rows / E};
+    }
     part.taps = layout.taps;
     part.heads = layout.heads;
     parameter.parts.push_back(std::move(part));
@@ -124,6 +130,11 @@ Tensor regrouped(const Tensor& rows, Index outer, Index inner) {
   if (outer == 1 || inner == 1) return rows;
   const Tensor apart = reshape(rows, {outer, inner, rows.elements() / (outer * inner)});
   return reshape(permute(apart, {1, 0, 2}), rows.shape());
+}
+
+/// Rows [E n F, C] of experts as [E, C, F n], or the other way round.
+Tensor restacked(const Tensor& x, Index E, Index second, Index last, const Shape& shape) {
+  return reshape(permute(reshape(x, {E, second, -1, last}), {0, 3, 2, 1}), shape);
 }
 
 }  // namespace
@@ -212,6 +223,11 @@ Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
+  if (part.experts > 0) {
+    const bool is_bias = theirs.rank() == 2;
+    const Index C = is_bias ? 1 : theirs.size(1), rows = theirs.elements() / C;
+    return restacked(theirs, part.experts, C, part.alternating, is_bias ? Shape{rows} : Shape{rows, C});
+  }
   if (part.taps > 0) {
     const Tensor rows = reshape(theirs, {theirs.size(0), part.taps});
     return reversed(rows - own_tap(rows));
@@ -284,6 +300,9 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
       const ForeignPart& part = target.parts[i];
       Tensor theirs = rows[i];
       if (part.less != 0) theirs = theirs - part.less;
+      if (part.experts > 0)
+        theirs = restacked(theirs, part.experts, part.alternating, part.shape.rank() == 3 ? part.shape[1] : 1,
+                           part.shape);
       if (part.taps > 0) {
         theirs = reversed(theirs);
         theirs = reshape(theirs + own_tap(theirs), part.shape);

@@ -34,6 +34,9 @@ struct TensorName {
   std::size_t blocks = 0;  ///< the names are for a parameter of this many blocks of rows; 0 for any
   std::vector<std::string> same = {};  ///< tensors that are, or may be in place of, the only one
   std::string needs = {};              ///< the names are for models, or layers, with this parameter of ours
+  /// One tensor [E, in, out] of all experts has this whole name, and that of their biases "_bias" after it;
+  /// the columns of so many blocks of ours alternate in it. 0 for others.
+  std::size_t stacked = 0;
 };
 
 /// The names of a family of models in a format. Those that our model lacks are skipped, and a parameter has
@@ -72,6 +75,8 @@ struct ForeignPart {
   Index taps = 0;  ///< K of a convolution, [N, 1, K] there; the last tap is that of the token, ours less 1
   /// In a tensor of several parts, `heads` groups of rows, the part's after the first `before` of each.
   Index heads = 0, before = 0;
+  /// In one tensor of all experts, [E, in, out] there: E, and the blocks whose columns alternate.
+  Index experts = 0, alternating = 1;
 };
 
 /// One of our parameters, and its parts from top to bottom.

@@ -135,6 +135,11 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         linear_conv_kernel_dim=3, eos_token_id=0, pad_token_id=None, layer_types=[
             "linear_attention", "full_attention", "linear_attention"], rope_parameters={
                 "rope_type": "default", "rope_theta": None}), torch.float32, None),
+    "gpt_oss": (transformers.GptOssConfig(
+        **{**LLAMA, "intermediate_size": 7, "num_hidden_layers": 3, "head_dim": 12}, rms_norm_eps=1e-4, num_local_experts=5,
+        num_experts_per_tok=3, sliding_window=4, swiglu_limit=0.3, swiglu_alpha=1.5, eos_token_id=0,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "beta_fast": 2.0, "beta_slow": 0.5,
+                         "truncate": False, "original_max_position_embeddings": 16}), torch.float32, None),
     "bert": (transformers.BertConfig(**BERT, max_position_embeddings=11, type_vocab_size=3, layer_norm_eps=1e-3,
                                      hidden_dropout_prob=0.125, attention_probs_dropout_prob=0.25, pad_token_id=None),
              torch.float32, None),
@@ -205,7 +210,10 @@ def rotations(rope, pairs):
     elif rope["rope_type"] == "yarn":
         length, base = rope["original_max_position_embeddings"], rope["rope_theta"]
         place = lambda turns: pairs * math.log(length / (turns * 2 * math.pi)) / math.log(base)
-        low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), 2 * pairs - 1)
+        low, high = place(rope.get("beta_fast", 32)), place(rope.get("beta_slow", 1))
+        if rope.get("truncate", True):
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, 2 * pairs - 1)
         grown = lambda slope: 0.1 * slope * math.log(rope["factor"]) + 1
         ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
         plain = plain / rope["factor"] * ramp + plain * (1 - ramp)
@@ -221,7 +229,7 @@ class DoubleRotary(torch.nn.Module):
         rope = config.rope_parameters
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         of_types = {None: rope} if "rope_type" in rope else rope
-        self.is_complex = config.model_type == "deepseek_v2"
+        self.is_complex, self.is_half = config.model_type == "deepseek_v2", config.model_type == "gpt_oss"
         self.rotations = {layer_type: rotations(each, int(width * each.get("partial_rotary_factor", 1)) // 2)
                           for layer_type, each in of_types.items()}
 
@@ -232,7 +240,8 @@ class DoubleRotary(torch.nn.Module):
         angles = position_ids[..., None].double() * frequencies
         if self.is_complex:
             return factor * torch.polar(torch.ones_like(angles), angles)
-        angles = torch.cat((angles, angles), dim=-1)
+        if not self.is_half:
+            angles = torch.cat((angles, angles), dim=-1)
         return (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
 
 
@@ -356,7 +365,8 @@ def load(path, dtype):
     for module in list(sys.modules.values()):
         if isinstance(vars(module).get("torch"), Double):
             module.torch = torch
-    attention = "eager" if path.name in ("gemma2", "bloom") else "sdpa"  # the other knows no softcap and no ALiBi
+    # The other knows no softcap, no ALiBi and no sinks.
+    attention = "eager" if path.name in ("gemma2", "bloom", "gpt_oss") else "sdpa"
     model = class_of(transformers.AutoConfig.from_pretrained(path)).from_pretrained(
         path, dtype=torch.float32, attn_implementation=attention, experts_implementation="eager")  # works in double too
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
@@ -400,7 +410,7 @@ def fine_tune(path, batches, dtype, labels=None):
     they are of masked tokens."""
     model = load(path, dtype)
     parameters = [p for _, p in sorted(model.named_parameters())]
-    decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and "conv1d" not in name]
+    decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and "conv1d" not in name and not name.endswith("_bias")]
 
     def loss_of(step):
         batch = batches[step]

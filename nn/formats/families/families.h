@@ -32,6 +32,7 @@ Family diffllama_family();
 Family minicpm3_family();
 Family deepseek_v2_family();
 Family deepseek_v3_family();
+Family gpt_oss_family();
 Family bert_family();
 Family modernbert_family();
 TranslationFamily marian_family();

@@ -25,7 +25,7 @@ void read_yarn(JsonFields& file, RotaryConfig& rotations) {
   if (has_scale && has_all)
     rotations.attention_factor = grown(file.number("mscale")) / grown(file.number("mscale_all_dim"));
   rotations.attention_factor = file.number("attention_factor", rotations.attention_factor);
-  file.demand("truncate", true);
+  rotations.whole_pairs = file.flag("truncate", true);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void read_both_scalings(JsonFields both, DecoderOnlyConfig& model) {
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   map.has({"rotary_*"});
   RotaryConfig& rotations = map.model.attention.rotations;
-  if (map.fits && !rotations.yarn) rotations.attention_factor = 1;
+  if (map.fits && !rotations.yarn) rotations.attention_factor = 1, rotations.whole_pairs = true;
   if (map.reads) {
     rotations.layout = RotaryLayout::half_split;
     const bool is_old = map.reads->has("rope_scaling"), is_new = map.reads->has("rope_parameters");
@@ -82,6 +82,7 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   scaling[rotations.yarn ? "beta_slow" : "low_freq_factor"] = rotations.low_frequency;
   scaling[rotations.yarn ? "beta_fast" : "high_freq_factor"] = rotations.high_frequency;
   if (rotations.yarn) scaling["attention_factor"] = rotations.attention_factor;
+  if (!rotations.whole_pairs) scaling["truncate"] = false;
   scaling["original_max_position_embeddings"] = rotations.original_context;
 }
 

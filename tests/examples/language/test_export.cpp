@@ -235,6 +235,8 @@ TEST_CASE("options make a model of each family") {
                                            "--state-norm-epsilon",
                                            "1e-5"};
   CHECK(exports(llama, hybrid) == "transformers (OLMo Hybrid)");
+  CHECK(exports(llama, {"--bias", "--experts", "4", "--sinks", "--swiglu-limit", "7"}) ==
+        "transformers (gpt-oss)");
 }
 
 TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {

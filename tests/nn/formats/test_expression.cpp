@@ -35,7 +35,8 @@ std::string lost_field(const DecoderOnlyConfig& config, const DecoderOnlyConfig&
         value == "0" && (name == "head_width" || name == "feed_forward" || name == "window_rotary_base" ||
                          name == "latent_width" || name == "rotary_width" || name == "expert_width" ||
                          name.find("state_") == 0);
-    const bool is_idle = name.find("rotary_") == 0 && config.positions != PositionKind::rotary;
+    const bool is_idle = (name.find("rotary_") == 0 && config.positions != PositionKind::rotary) ||
+                         (name == "swiglu_alpha" && config.swiglu.limit == 0);
     if (kNotInFiles.find(" " + name + " ") == std::string::npos && !is_derived && !is_idle &&
         value != theirs[i].text())
       return name;

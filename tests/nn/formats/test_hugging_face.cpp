@@ -43,6 +43,7 @@ const std::vector<std::string> kCases{"gpt2",
                                       "qwen3_next",
                                       "qwen3_5",
                                       "olmo_hybrid",
+                                      "gpt_oss",
                                       "bert",
                                       "modernbert",
                                       "modernbert_biased"};
@@ -218,6 +219,17 @@ TEST_CASE(
   });
   const Tensor ids = golden.tensor("bert", "ids");
   CHECK_BELOW(times_error_of_pytorch(golden, "bert", "logits", load_hugging_face(copy.folder())(ids)), 3);
+}
+
+TEST_CASE("weights of 4 bits are refused by name, with a remedy") {
+  const Copy<> copy("gpt_oss");
+  copy.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors)
+      if (name == "model.layers.1.mlp.experts.down_proj") name += "_blocks";
+  });
+  CHECK(copy.refusal() ==
+        std::string("/model.safetensors: model.layers.1.mlp.experts.down_proj_blocks is in mxfp4: ") +
+            kMxfp4Refusal);
 }
 
 TEST_CASE("a tied head may be there if it is the embedding") {

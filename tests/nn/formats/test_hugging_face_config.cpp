@@ -41,8 +41,6 @@ TEST_CASE("rotary scaling that is not implemented, or makes no sense, is refused
     CHECK(scaling({{name, "dynamic"}}) ==
           std::string("rope_scaling.") + name + " = dynamic" + kNotImplemented);
   CHECK(scaling({{"type", "yarn"}}) == "rope_scaling.factor is missing");
-  CHECK(scaling({{"type", "yarn"}, {"factor", 4}, {"truncate", false}}) ==
-        std::string("rope_scaling.truncate = false") + kNotImplemented);
   CHECK(scaling({{"type", "yarn"}, {"factor", 4}, {"beta_fast", 1}}) ==
         "rope_scaling.beta_slow must be below beta_fast");
   CHECK(scaling({{"rope_type", "linear"}, {"factor", -1}}) ==
@@ -68,6 +66,8 @@ TEST_CASE("fields that change the arithmetic and are not implemented are refused
   for (const auto& [name, value] : of_gpt2) {
     CHECK(refusal(with(gpt2(), name, value)) == name + (" = " + value.dump()) + kNotImplemented);
   }
+  CHECK(refusal(with(gpt2(), "quantization_config", {{"quant_method", "mxfp4"}})) ==
+        std::string("quantization_config = mxfp4: ") + kMxfp4Refusal);
 }
 
 TEST_CASE("the harmless values of these fields, and fields that say nothing about the arithmetic, pass") {

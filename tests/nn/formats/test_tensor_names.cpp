@@ -105,6 +105,28 @@ TEST_CASE("rows of queries, keys and values by head, and of pairs of heads, come
     CHECK(rows_of(rows)[static_cast<std::size_t>(row)] == row / D % 3 * 12 + row / (3 * D) * D + row % D);
 }
 
+TEST_CASE("one tensor of all experts has their matrices transposed, and the halves of a gate alternate") {
+  DecoderOnlyConfig config = llama_of_layout(RotaryLayout::half_split);
+  config.experts.experts = 3, config.feed_forward_bias = true;
+  const auto tensors = numbered(family_of_type("gpt_oss").names, config);
+  const std::string experts = "model.layers.1.mlp.experts.";
+  const Tensor up = tensors.at(experts + "gate_up_proj"), bias = tensors.at(experts + "gate_up_proj_bias"),
+               down = tensors.at(experts + "down_proj");
+  const Index F = 5, C = 12;
+  REQUIRE(up.shape() == Shape{3, C, 2 * F});
+  REQUIRE(bias.shape() == Shape{3, 2 * F});
+  REQUIRE(down.shape() == Shape{3, F, C});
+  for (Index e = 0; e < 3; ++e)
+    for (Index f = 0; f < F; ++f)
+      for (const Index half : {0, 1}) {  // of our rows, which follow each other
+        const auto row = static_cast<double>((2 * e + half) * F + f);
+        for (Index c = 0; c < C; ++c) CHECK(up.at(((e * C + c) * F + f) * 2 + half) == row);
+        CHECK(bias.at((e * F + f) * 2 + half) == row);
+      }
+  for (Index i = 0; i < down.elements(); ++i)
+    CHECK(down.at(i) == static_cast<double>(i / (F * C) * C + i % C));
+}
+
 TEST_CASE("two of our parameters may share a tensor head by head, and only rotary rows change their order") {
   DecoderOnlyConfig config = small_model();
   config.attention = {"mla", 2};

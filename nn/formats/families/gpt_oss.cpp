@@ -1,0 +1,74 @@
+#include <tapeformer/nn/formats/families/families.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+/// Rotations with a scaling, which the file must name: without one transformers takes YaRN.
+void describe_named_rotations(ConfigMap& map) {
+  const char* const kNewer = "rope_parameters";
+  if (map.reads && !map.reads->has("rope_scaling") && !map.reads->has(kNewer))
+    map.reads->fail(kNewer, "is missing, which means YaRN to transformers");
+  map.field("rope_theta", "rotary_base", 150000.0);
+  rotate_whole_heads(map);
+  describe_scaling(map);
+  if (map.writes && !map.writes->contains("rope_scaling"))
+    (*map.writes)[kNewer] = {{"rope_type", "default"}, {"rope_theta", map.model.attention.rotations.base}};
+}
+
+/// The form of gated silu.
+void describe_swiglu(ConfigMap& map) {
+  constexpr double kUsual = 7;
+  map.demand("hidden_act", "silu");
+  map.fixed("activation", std::string("silu"));
+  map.fixed("gated", true);
+  map.field("swiglu_limit", "swiglu_limit", kUsual);
+  map.field("swiglu_alpha", "swiglu_alpha", SwigluLimit().alpha);
+  if (map.fits && map.model.swiglu.limit == 0) map.model.swiglu.limit = kUsual;
+}
+
+void describe_gpt_oss(ConfigMap& map) {
+  describe_sizes(map, 131072, 8, 64);
+  map.field("rms_norm_eps", "epsilon", 1e-5);
+  map.field("attention_bias", "attention_bias", true);
+  fix_biases(map, map.model.attention.bias, map.model.attention.bias);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  map.fixed("sinks", true);
+  describe_named_rotations(map);
+  if (map.reads) map.model.window = 128;
+  describe_window(map);
+  describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
+  describe_experts(map, "num_local_experts", "num_experts", 0.001);
+  map.fixed("normalized_router", true);  // its softmax is over the chosen experts, which is the same
+  map.fixed("feed_forward_bias", true);
+  describe_swiglu(map);
+  map.field("tie_word_embeddings", "tie_head", false);
+  map.demand("experts_per_token", map.model.experts.active);  // an older name
+  map.ignore({"initial_context_length"});
+}
+
+TensorNames gpt_oss_names() {
+  TensorNames names = llama_names();
+  const std::string layer = "model.layers.*.", mlp = layer + "mlp.";
+  const auto experts = [&](const char* ours, const char* theirs, std::size_t alternating) {
+    return TensorName{
+        std::string("layers.*.feed_forward.") + ours, {mlp + "experts." + theirs}, 0, {}, {}, alternating};
+  };
+  const auto first = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
+    return name.ours == "layers.*.feed_forward.up";
+  });
+  names.list.insert(first, {{"layers.*.attention.sinks", {layer + "self_attn.sinks"}},
+                            {"layers.*.feed_forward.router", {mlp + "router"}},
+                            experts("up", "gate_up_proj", 2),
+                            experts("down", "down_proj", 1)});
+  return names;
+}
+
+}  // namespace
+
+Family gpt_oss_family() {
+  return {"gpt_oss", "gpt-oss", "GptOssForCausalLM", describe_gpt_oss, gpt_oss_names()};
+}
+
+}  // namespace tapeformer
