@@ -171,7 +171,8 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--held-out"}, "with validation files, which are held out instead");
   if (!source_model.empty() && (model.tie_embeddings || !target_model.empty()))
     command.refuse({"--tokenizer", "--vocabulary"}, "with models or vocabularies of your own");
-  const bool has_rotary_keys = model.layer.attention.kind == "mla" && model.positions != PositionKind::none;
+  const bool has_rotary_keys = model.layer.attention.kind == "mla" && model.positions != PositionKind::none &&
+                               model.layer.attention.shared_key_rotation;
   if (model.positions != PositionKind::rotary && !has_rotary_keys)
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
   if (model.positions != PositionKind::buckets)

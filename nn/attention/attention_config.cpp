@@ -53,6 +53,8 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
   field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
   field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
+  field("shared_key_rotation", shared_key_rotation,
+        "rotate the part of mla's keys that heads share by positions");
   field("score_scale", score_scale, kNotNegative);
   field("head_norm_gain", head_norm_gain);
   field("head_norm_epsilon", head_norm_epsilon, kPositive);
@@ -107,7 +109,7 @@ void AttentionConfig::add_positions(PositionKind positions) {
   const AttentionKind& row = attention_kind(kind);
   if (relative_bias != RelativeBias::none && !is_biased(row))
     refuse(format("positions={} are for {}", name_of(positions), kind_names(is_biased)), "positions=learned");
-  if (positions != PositionKind::none || !row.uses("rotary_width")) return;
+  if (positions != PositionKind::none || !row.uses("rotary_width") || !shared_key_rotation) return;
   if (rotary_width > 0)
     refuse(format("rotary_width={} is for rotary positions", rotary_width), "rotary_width=0");
   cross = true;  // without rotary keys

@@ -58,6 +58,7 @@ struct AttentionConfig : AttentionPieces::Fields {
   bool sequence_first = false;      ///< inputs and output are [T, B, C]; masks and weights stay as they are
   bool norm = true;                 ///< mla has RMS norms on the latents
   double score_scale = 0;           ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
+  bool shared_key_rotation = true;  ///< the part of mla's keys that heads share is rotated by positions
   bool shared_keys = false;         ///< uses only the keys and values in AttentionContext::shared
   double lambda_initial = 0.8;      ///< initial lambda of differential attention
   bool head_norm_gain = true;       ///< a gain in the norms of differential attention's heads
@@ -66,7 +67,7 @@ struct AttentionConfig : AttentionPieces::Fields {
   OwnValues own = {};                       ///< values of the fields that the kind's row of the table adds
 
   /// Adds the part of a model's positions that is in attention: rotary positions or a relative bias. Without
-  /// positions mla has no rotary keys.
+  /// positions mla has no rotary keys, or keeps them without shared_key_rotation.
   /// Throws: Error for positions that the kind cannot have, or a rotary_width without rotary positions
   void add_positions(PositionKind positions);
   /// Throws: Error that names the fields that do not fit the kind or each other.

@@ -50,7 +50,7 @@ LatentAttention::LatentAttention(const AttentionConfig& config, Generator& rando
   if (config_.rotary_width > 0) {
     query_rotary_.emplace(without_bias(query_inputs, config_.heads * config_.rotary_width), random);
     key_rotary_.emplace(without_bias(config_.width, config_.rotary_width), random);
-    rotary_.emplace(config_.rotations, config_.rotary_width);
+    if (config_.shared_key_rotation) rotary_.emplace(config_.rotations, config_.rotary_width);
   }
   if (config_.norm) key_value_norm_.emplace(RmsNormConfig{config_.latent_width});
   if (config_.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
@@ -65,19 +65,24 @@ RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext
   return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
 }
 
+/// The heads of x, rotated or as they are.
+Tensor LatentAttention::turned(const Tensor& x, Index heads, const RotaryAngles& angles) const {
+  return rotary_ ? rotary(split_heads(x, heads), angles) : split_heads(x, heads);
+}
+
 /// The content of the cache, [B, S, 1, d_c + d_R]: the latent and the shared rotary key of every token.
 Tensor LatentAttention::latents(const Tensor& memory, const RotaryAngles& angles) const {
   const Tensor down_bsc = key_value_down_(memory);
   const Tensor latent_bs1c = split_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);
   if (!key_rotary_) return latent_bs1c;
-  return concat({latent_bs1c, rotary(split_heads((*key_rotary_)(memory), 1), angles)}, 3);
+  return concat({latent_bs1c, turned((*key_rotary_)(memory), 1, angles)}, 3);
 }
 
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
                                    const AttentionContext& context) const {
   check_inputs("latent", query, memory, context.cache);
   const bool is_self = is_same_tensor(query, memory);
-  if (rotary_) Rotary::check_self("latent", is_self);
+  if (key_rotary_) Rotary::check_self("latent", is_self);
   const bool is_decoding = context.cache != nullptr && context.cache->length() > 0;
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);
@@ -90,7 +95,7 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
   if (query_norm_) input_bti = (*query_norm_)(input_bti);
   const RotaryAngles turns = angles(query, context);
   const Tensor rotary_bthr =
-      key_rotary_ ? rotary(split_heads((*query_rotary_)(input_bti), config_.heads), turns) : Tensor();
+      key_rotary_ ? turned((*query_rotary_)(input_bti), config_.heads, turns) : Tensor();
   const PackedHeads one_latent{config_.heads, 1, config_.latent_width + config_.rotary_width, 0};
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, one_latent, options, [&] {
                                 return KeyValueHeads{latents(memory, turns), {}};
@@ -162,7 +167,8 @@ void LatentAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   sum.projection(M, C, R, false);
   sum.projection(N, H * E, config.output_width, false);
   sum.parameters(L * H * (D + E));
-  sum.keeps(N * C + (sum.call.keys > 0 ? M * memory : 0) + sum.call.queries * R);
+  sum.keeps(N * C + (sum.call.keys > 0 ? M * memory : 0) +
+            (config.shared_key_rotation ? sum.call.queries * R : 0));
 
   const bool decodes = config.form == LatentForm::automatic && sum.call.cached > 0;
   if (config.form == LatentForm::absorbed || decodes) {

@@ -8,7 +8,8 @@
 namespace tapeformer {
 
 /// Multi-head latent attention: keys and values of all heads come from one latent per token, and the cache
-/// holds only that and one rotary key that the heads share. No projection has a bias.
+/// holds only that and one rotary key that the heads share. No projection has a bias. Without
+/// shared_key_rotation R is the identity.
 /// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, with x' the memory;
 ///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R rotating by positions;
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h, or with score_scale for the divisor
@@ -51,6 +52,7 @@ class LatentAttention : public Attention {
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
+  Tensor turned(const Tensor& x, Index heads, const RotaryAngles& angles) const;
   Tensor latents(const Tensor& memory, const RotaryAngles& angles) const;
   Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                const AttentionOptions& options) const;

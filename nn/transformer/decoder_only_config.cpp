@@ -128,7 +128,7 @@ void DecoderOnlyConfig::check() const {
 
 bool DecoderOnlyConfig::rotates(Index layer) const {
   const AttentionConfig config = attention_config(layer).resolved();
-  return config.rotary || config.rotary_width > 0;
+  return config.rotary || (config.rotary_width > 0 && config.shared_key_rotation);
 }
 
 /// Refuses options that the kind of one layer's attention cannot have.

@@ -222,6 +222,7 @@ TEST_CASE("latent attention, naive and absorbed, with query latents and norms or
           config.width = 10, config.heads = 3, config.key_width = 6, config.value_width = 5;
           config.latent_width = 8, config.query_latent_width = query_latents;
           config.rotary_width = rotary, config.norm = norm, config.form = form;
+          config.shared_key_rotation = norm || query_latents > 0;
           CAPTURE((form == LatentForm::absorbed));
           CAPTURE(query_latents);
           CAPTURE(norm);

@@ -15,19 +15,19 @@ struct LatentVariant {
   const char* name;
   Index query_latent_width, rotary_width;
   bool norm;
+  bool rotates = true;
 };
-constexpr LatentVariant kLatentVariants[] = {{"direct", 0, 2, false},
-                                             {"direct normed", 0, 4, true},
-                                             {"low-rank queries", 5, 2, false},
-                                             {"low-rank queries normed", 5, 4, true},
-                                             {"no rotary part", 5, 0, true}};
+constexpr LatentVariant kLatentVariants[] = {
+    {"direct", 0, 2, false},           {"direct normed", 0, 4, true},
+    {"low-rank queries", 5, 2, false}, {"low-rank queries normed", 5, 4, true},
+    {"no rotary part", 5, 0, true},    {"shared keys without rotation", 5, 4, true, false}};
 
 AttentionConfig config_of(const LatentVariant& variant, LatentForm form = LatentForm::automatic) {
   AttentionConfig config;
   config.width = 8, config.heads = 3, config.key_width = 4, config.value_width = 5, config.latent_width = 6;
   config.query_latent_width = variant.query_latent_width, config.rotary_width = variant.rotary_width;
   config.kind = "mla";
-  config.norm = variant.norm, config.form = form;
+  config.norm = variant.norm, config.form = form, config.shared_key_rotation = variant.rotates;
   config.cross = variant.rotary_width == 0;
   return config;
 }
@@ -74,6 +74,24 @@ void check_same(const Everything& a, const Everything& b) {
 }
 
 }  // namespace
+
+TEST_CASE("shared keys without rotation are those of tokens that are all at position 0") {
+  AttentionConfig config = config_of({"", 5, 4, true});
+  AttentionContext at_zero;
+  at_zero.causal = true, at_zero.positions = Tensor::zeros({6}, DType::i32);
+  for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+    config.form = form, config.shared_key_rotation = true;
+    LatentAttention rotated = latent_attention_of(config);
+    config.shared_key_rotation = false;
+    config.add_positions(PositionKind::none);
+    LatentAttention plain = latent_attention_of(config);
+    const Tensor x = random_values({2, 6, 8}, 3);
+    AttentionContext causal;
+    causal.causal = true;
+    CHECK(same_bits(plain(x, x, causal), rotated(x, x, at_zero)));
+    CHECK_FALSE(same_bits(plain(x, x, causal), rotated(x, x, causal)));
+  }
+}
 
 TEST_CASE("outputs and gradients are those of the paper's equations, in both forms") {
   const Golden golden("grouped_latent");
