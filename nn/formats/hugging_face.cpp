@@ -28,6 +28,17 @@ void choose_tied(const SafetensorsFolder& files, ForeignParameter& parameter) {
     if (!files.contains(name) && files.contains(other)) name = other;
 }
 
+/// Takes the other names of the parts that the files have under these.
+void choose_synonyms(const SafetensorsFolder& files, const TensorNames& names, ForeignParameter& parameter) {
+  const auto& [one, other] = names.synonym;
+  for (ForeignPart& part : parameter.parts) {
+    const std::size_t at = one.empty() ? std::string::npos : part.name.find(one);
+    if (at == std::string::npos || files.contains(part.name)) continue;
+    const std::string renamed = std::string(part.name).replace(at, one.size(), other);
+    if (files.contains(renamed)) part.name = renamed;
+  }
+}
+
 /// A convolution of several tensors may be divided anywhere: transformers divides it into equal parts.
 void divide_as_found(const SafetensorsFolder& files, ForeignParameter& parameter) {
   Index found = 0, wanted = 0;
@@ -104,6 +115,7 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
     for (ForeignPart& part : parameter.parts) strip(part.name);
     for (std::string& other : parameter.same) strip(other);
     choose_tied(files, parameter), divide_as_found(files, parameter);
+    choose_synonyms(files, names, parameter);
     for (const ForeignPart& part : parameter.parts)
       if (!is_absent(files, names, part) && part.before == 0) wanted.emplace_back(part.name, part.shape);
     tied.insert(parameter.same.begin(), parameter.same.end());

@@ -8,17 +8,22 @@ Layout norm_layout(const NormConfig& norm) {
   return {{{norm.width}}, 0, false, norm.kind == NormKind::layer && norm.bias, true};
 }
 
-/// Adds linear attention by the gated delta rule. The gain of its norm is always stored whole.
-void add_gated_deltanet(Layouts& model, const std::string& name, const AttentionConfig& attention) {
+/// Adds linear attention by the gated delta rule, or Kimi's. The gain of its norm is always stored whole.
+void add_delta_rule(Layouts& model, const std::string& name, const AttentionConfig& attention) {
   const Index C = attention.width, H = attention.heads, D = attention.key_width, E = attention.value_width;
   const auto G = static_cast<Index>(attention.own.at("state_key_heads")),
              K = static_cast<Index>(attention.own.at("convolution_taps"));
-  const auto add = [&](const char* part, const std::vector<RowBlock>& blocks) {
-    model.parameters[name + "." + part] = {blocks, C, true, false, false, G};
+  const auto add = [&](const char* part, const std::vector<RowBlock>& blocks, Index columns) {
+    model.parameters[name + "." + part] = {blocks, columns, true, false, false, G};
   };
-  add("query_key_value", {{G * D}, {G * D}, {H * E}}), add("gate", {{H * E}});
-  add("beta", {{H}}), add("decay_up", {{H}});
-  for (const char* const part : {"decay_offset", "decay_rate"}) model.parameters[name + "." + part] = {{{H}}};
+  const bool is_kda = attention.kind == "kda";
+  const Index rank = is_kda ? static_cast<Index>(attention.own.at("decay_rank")) : C,
+              decays = is_kda ? H * D : H;
+  add("query_key_value", {{G * D}, {G * D}, {H * E}}, C), add("beta", {{H}}, C);
+  if (is_kda) add("decay_down", {{rank}}, C), add("gate_down", {{E}}, C);
+  add("decay_up", {{decays}}, rank), add("gate", {{H * E}}, is_kda ? E : C);
+  model.parameters[name + ".decay_offset"] = {{{decays}}};
+  model.parameters[name + ".decay_rate"] = {{{H}}};
   if (K > 0)
     model.parameters[name + ".convolution"] = {{{G * D}, {G * D}, {H * E}}, 0, false, false, false, 0, K};
   model.parameters[name + ".norm"] = {{{E}}};
@@ -46,7 +51,8 @@ void add_latent_attention(Layouts& model, const std::string& name, const Attenti
 void add_attention(Layouts& model, const std::string& name, const AttentionConfig& config) {
   const AttentionConfig attention = config.resolved();
   if (attention.kind == "mla") return add_latent_attention(model, name, attention);
-  if (attention.kind == "gated_deltanet") return add_gated_deltanet(model, name, attention);
+  if (attention.kind == "gated_deltanet" || attention.kind == "kda")
+    return add_delta_rule(model, name, attention);
   const Index H = attention.heads, D = attention.key_width, G = attention.key_heads(),
               E = attention.value_width;
   const RowBlock query{H * D, H}, key{G * D, G}, value{G * E};
@@ -180,7 +186,8 @@ Layouts layouts_of(const DecoderOnlyConfig& config) {
   if (config.token_types > 0) all["token_types"] = {{{config.token_types}}, C};
   if (config.head_transform) all["head_transform"] = {{{C}}, C, true, config.feed_forward_bias};
   if (config.head_bias) all["head.bias"] = {{{config.vocabulary}}};
-  const bool has_rotary_keys = config.attention_config().resolved().rotary_width > 0;
+  const AttentionConfig first = config.attention_config().resolved();
+  const bool has_rotary_keys = first.rotary_width > 0 && first.shared_key_rotation;
   if (config.positions == PositionKind::rotary || has_rotary_keys)
     model.rotary = config.attention.rotations.layout;
   if (config.tie_head)

@@ -73,6 +73,8 @@ ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& n
                  : part.is_row              ? Shape{1, rows}
                  : layout.taps > 0          ? Shape{rows, 1, layout.taps}
                                             : Shape{rows};
+    if (names.has(kRatesByHead) && ends_with(name.ours, ".decay_rate"))
+      part.is_row = true, part.shape = Shape{1, 1, rows, 1};
     if (name.stacked > 0) {
       part.alternating = static_cast<Index>(name.stacked);
       const Index E = part.experts = static_cast<Index>(layout.blocks.size() / name.stacked);

@@ -20,6 +20,7 @@ enum TensorForm : unsigned {
   kTiedByWeights = 32,  ///< a head is tied only if its weights are the embedding's, whatever config.json says
   kByHead = 64,         ///< one matrix has the query, key and value of each head in turn
   kOldNorms = 128,      ///< weights and biases of norms may be called gamma and beta instead
+  kRatesByHead = 256,   ///< rates of decays are [1, 1, H, 1]
 };
 
 /// The names of tensors whose rows, one tensor below the other, are one of our parameters. They are without
@@ -51,6 +52,8 @@ struct TensorNames {
   std::string shared_embedding = {};  ///< of an encoder and its decoder, if it has a name of its own
   std::string optional = {};          ///< a tensor that files may lack, which is zeros then
   std::string part_prefix = {};       ///< in place of prefix() in files of a part of a larger model
+  /// A part of names, and what some files have in its place.
+  std::pair<std::string, std::string> synonym = {};
 
   bool has(TensorForm flag) const { return (form & flag) != 0; }
   /// The weight of a part outside the layers, "embedding" or "head".

@@ -140,6 +140,12 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         num_experts_per_tok=3, sliding_window=4, swiglu_limit=0.3, swiglu_alpha=1.5, eos_token_id=0,
         rope_parameters={"rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "beta_fast": 2.0, "beta_slow": 0.5,
                          "truncate": False, "original_max_position_embeddings": 16}), torch.float32, None),
+    "kimi_linear": (transformers.KimiLinearConfig(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=6, moe_intermediate_size=7, num_local_experts=6,
+        num_experts_per_tok=3, n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.5, kv_lora_rank=7,
+        qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3, linear_num_heads=2, linear_head_dim=10,
+        linear_conv_kernel_dim=3, rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0, pad_token_id=None, layer_types=[
+            "linear_attention", "full_attention", "linear_attention"]), torch.float32, None),
     "bert": (transformers.BertConfig(**BERT, max_position_embeddings=11, type_vocab_size=3, layer_norm_eps=1e-3,
                                      hidden_dropout_prob=0.125, attention_probs_dropout_prob=0.25, pad_token_id=None),
              torch.float32, None),
@@ -410,7 +416,8 @@ def fine_tune(path, batches, dtype, labels=None):
     they are of masked tokens."""
     model = load(path, dtype)
     parameters = [p for _, p in sorted(model.named_parameters())]
-    decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and "conv1d" not in name and not name.endswith("_bias")]
+    others = ("conv1d.weight", "_bias", "A_log")
+    decaying = [p for name, p in model.named_parameters() if p.dim() >= 2 and not name.endswith(others)]
 
     def loss_of(step):
         batch = batches[step]

@@ -3,21 +3,21 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
 
-/// The sizes of experts and of the network that all tokens pass, which is as wide as some of them.
-void describe_expert_sizes(ConfigMap& map) {
+// The network that all tokens pass is as wide as some experts.
+void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense) {
   map.has({"experts", "active_experts", "shared_expert", "experts_from", "balance_loss", "router_z_loss"});
   DecoderOnlyConfig& model = map.model;
   ExpertsConfig& experts = model.experts;
-  const Index width = experts.width > 0 ? experts.width : model.hidden_width();
+  const auto width = [&] { return experts.width > 0 ? experts.width : model.hidden_width(); };
+  map.size("moe_intermediate_size", "expert_width", width());
   if (map.reads) {
     JsonFields& file = *map.reads;
-    experts.experts = file.size("n_routed_experts");
-    experts.active = file.size("num_experts_per_tok");
-    experts.shared = file.size("n_shared_experts") * width;
+    experts.experts = file.size(names.count);
+    experts.active = file.size(names.active);
+    experts.shared = file.size(names.shared) * width();
     experts.balance_loss = 0;
-    model.experts_from = file.count("first_k_dense_replace", 0);
+    model.experts_from = file.count("first_k_dense_replace", dense);
     if (model.experts_from >= model.layers)
       file.fail("first_k_dense_replace",
                 "must be below num_hidden_layers: models without experts are not implemented");
@@ -25,16 +25,15 @@ void describe_expert_sizes(ConfigMap& map) {
   }
   if (map.fits) {
     if (experts.experts == 0) experts.experts = experts.active;
-    experts.shared = std::max<Index>((experts.shared + width - 1) / width, 1) * width;
+    experts.shared = std::max<Index>((experts.shared + width() - 1) / width(), 1) * width();
   }
+  map.field("routed_scaling_factor", "router_scale", router_scale);
   if (!map.writes) return;
   ConfigMap::Json& file = *map.writes;
-  file["n_routed_experts"] = experts.experts, file["num_experts_per_tok"] = experts.active;
-  file["n_shared_experts"] = experts.shared / width;
+  file[names.count] = experts.experts, file[names.active] = experts.active;
+  file[names.shared] = experts.shared / width();
   file["first_k_dense_replace"] = model.experts_from;
 }
-
-}  // namespace
 
 void describe_deepseek(ConfigMap& map, Index context, double router_scale) {
   describe_states(map, context);
@@ -43,32 +42,35 @@ void describe_deepseek(ConfigMap& map, Index context, double router_scale) {
   describe_latent_attention(map);
   describe_score_scale(map);
   if (map.reads) map.model.attention.rotations.layout = RotaryLayout::interleaved;
-  map.size("moe_intermediate_size", "expert_width",
-           map.model.experts.width > 0 ? map.model.experts.width : map.model.hidden_width());
-  describe_expert_sizes(map);
-  map.field("routed_scaling_factor", "router_scale", router_scale);
+  describe_expert_sizes(map, {"n_routed_experts", "num_experts_per_tok", "n_shared_experts"}, router_scale,
+                        0);
   map.field("tie_word_embeddings", "tie_head", false);
   // The loss that balances experts is for a trainer, and the rest has no effect on a model's arithmetic.
   map.ignore({"aux_loss_alpha", "seq_aux", "router_aux_loss_coef", "output_router_logits", "ep_size",
               "num_nextn_predict_layers"});
 }
 
-TensorNames deepseek_names() {
-  TensorNames names = latent_names();
-  const std::string mlp = "model.layers.*.mlp.", expert = mlp + "experts.#.",
-                    shared = mlp + "shared_experts.";
-  const std::string router = "layers.*.feed_forward.router";
+TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
+                                const char* down) {
+  const std::string module = std::string("model.layers.*.") + mlp + ".", expert = module + "experts.#.",
+                    shared = module + "shared_experts.", router = "layers.*.feed_forward.router";
+  names = renamed(names, {{"layers.*.feed_forward.up", {module + "gate_proj", module + "up_proj"}},
+                          {"layers.*.feed_forward.down", {module + "down_proj"}}});
   names.list.insert(names.list.end() - 2,
-                    {{router, {mlp + "gate"}},
-                     {"layers.*.feed_forward.choice_bias", {mlp + "gate.e_score_correction_bias"}},
+                    {{router, {module + "gate"}},
+                     {"layers.*.feed_forward.choice_bias", {module + "gate.e_score_correction_bias"}},
                      {"layers.*.feed_forward.shared.up", {shared + "gate_proj", shared + "up_proj"}},
                      {"layers.*.feed_forward.shared.down", {shared + "down_proj"}}});
   const auto first = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
     return name.ours == "layers.*.feed_forward.up";
   });
-  names.list.insert(first,
-                    {{"layers.*.feed_forward.up", {expert + "gate_proj", expert + "up_proj"}, 0, {}, router},
-                     {"layers.*.feed_forward.down", {expert + "down_proj"}, 0, {}, router}});
+  names.list.insert(first, {{"layers.*.feed_forward.up", {expert + gate, expert + up}, 0, {}, router},
+                            {"layers.*.feed_forward.down", {expert + down}, 0, {}, router}});
+  return names;
+}
+
+TensorNames deepseek_names() {
+  TensorNames names = with_shared_experts(latent_names(), "mlp", "gate_proj", "up_proj", "down_proj");
   names.form |= kInterleaved;
   return names;
 }

@@ -33,6 +33,7 @@ Family minicpm3_family();
 Family deepseek_v2_family();
 Family deepseek_v3_family();
 Family gpt_oss_family();
+Family kimi_linear_family();
 Family bert_family();
 Family modernbert_family();
 TranslationFamily marian_family();
@@ -108,10 +109,19 @@ void describe_olmo(ConfigMap& map);
 void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss,
                       const char* shared = nullptr);
 
+/// The heads of latent attention, and the widths of their parts and of the latents.
+void describe_latent_heads(ConfigMap& map);
 /// Latent attention with rotary positions and their scaling, and networks of gated silu.
 void describe_latent_attention(ConfigMap& map);
 /// The scale of scores, which grows with the scaling of positions by YaRN; after the scaling.
 void describe_score_scale(ConfigMap& map);
+/// The names of the numbers of experts, of a token's, and of those that the network for all tokens is as wide
+/// as.
+struct ExpertNames {
+  const char *count, *active, *shared;
+};
+/// The sizes of experts, the scale of their weights, and the first layers, which have none.
+void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense);
 /// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings and
 /// routed_scaling_factor: all but the scores and the choice of experts.
 void describe_deepseek(ConfigMap& map, Index context, double router_scale);
@@ -149,16 +159,24 @@ TensorNames llama_names(const char* attention_norm = "input_layernorm",
 TensorNames latent_names();
 /// These names with experts in some layers, whose rotary rows are interleaved.
 TensorNames deepseek_names();
+/// These names with the module `mlp` in all layers: a network or, where there is a router, experts with these
+/// tensors and a network for all tokens.
+TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
+                                const char* down);
 /// Defaults of the heads and widths of layers with a state; 0 for a size that files must have.
 struct StateSizes {
   Index heads = 0, key_heads = 0, key_width = 0, value_width = 0;
 };
 /// The heads, widths and convolutions of layers with a state.
 void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise);
-/// Layers of the gated delta rule between those of multi-head attention, by layer_types; by default every
-/// fourth one has the latter. Its fields are those of a model without the former, which `describe_full`
-/// describes.
+/// Layers of the kind `state` between those of another attention, whose letters `read_letters` gives. Its
+/// fields are those of a model without the former, which `describe_full` describes.
+void describe_hybrid(ConfigMap& map, const char* state, const std::function<void()>& describe_full,
+                     const std::function<std::string()>& read_letters);
+/// As above, of the gated delta rule, by layer_types; by default every fourth layer has the other attention.
 void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full);
+/// The letters of these layers, by layer_types, or by otherwise(layer) where the file has none.
+std::string hybrid_letters(ConfigMap& map, const std::function<char(Index layer)>& otherwise);
 /// Qwen 3 Next and Qwen 3.5, with the default of num_key_value_heads: all but their feed-forward networks.
 void describe_qwen_hybrid(ConfigMap& map, Index key_heads);
 

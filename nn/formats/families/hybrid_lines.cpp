@@ -6,24 +6,31 @@
 
 namespace tapeformer {
 
+std::string hybrid_letters(ConfigMap& map, const std::function<char(Index)>& otherwise) {
+  return layer_letters(map, {{"linear_attention", 'D'}, {"full_attention", 'F'}}, otherwise);
+}
+
 void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full) {
-  constexpr const char* kState = "gated_deltanet";
+  describe_hybrid(map, "gated_deltanet", describe_full, [&] {
+    const Index period = map.reads->size("full_attention_interval", 4);
+    return hybrid_letters(map, [=](Index layer) { return (layer + 1) % period == 0 ? 'F' : 'D'; });
+  });
+}
+
+void describe_hybrid(ConfigMap& map, const char* state, const std::function<void()>& describe_full,
+                     const std::function<std::string()>& read_letters) {
   map.has({"attention_pattern", "full_attention"});
   DecoderOnlyConfig& model = map.model;
   AttentionConfig& attention = model.attention;
   OwnValues own = std::exchange(attention.own, {});
-  if (attention.kind != kState) own = {};
+  if (attention.kind != state) own = {};
   if (attention_kind(attention.kind).can & kHasState) attention.kind = model.full_attention;
   std::string letters = std::exchange(model.attention_pattern, "");
   describe_full();
-  model.full_attention = std::exchange(attention.kind, kState);
+  model.full_attention = std::exchange(attention.kind, state);
   attention.own = std::move(own);
   if (map.fits && letters.empty()) letters = "DF";
-  if (map.reads) {
-    const Index period = map.reads->size("full_attention_interval", 4);
-    letters = layer_letters(map, {{"linear_attention", 'D'}, {"full_attention", 'F'}},
-                            [=](Index layer) { return (layer + 1) % period == 0 ? 'F' : 'D'; });
-  }
+  if (map.reads) letters = read_letters();
   model.attention_pattern = letters;
   if (!map.writes) return;
   ConfigMap::Json& types = (*map.writes)["layer_types"] = ConfigMap::Json::array();
@@ -92,8 +99,8 @@ TensorNames qwen_hybrid_names(std::vector<TensorName> projections) {
 TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& others) {
   const std::string attention = "layers.*.attention.";
   for (TensorName& name : names.list)
-    if (name.ours.compare(0, attention.size(), attention) == 0)
-      name.ours.replace(name.ours.find('*'), 1, "F");
+    for (std::string* ours : {&name.ours, &name.needs})
+      if (ours->compare(0, attention.size(), attention) == 0) ours->replace(ours->find('*'), 1, "F");
   const auto next = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
     return name.ours == "layers.*.feed_forward_norm";
   });

@@ -3,9 +3,7 @@
 #include <cmath>
 
 namespace tapeformer {
-namespace {
 
-/// The widths of a head's parts and of the latents.
 void describe_latent_heads(ConfigMap& map) {
   map.has({"attention", "heads", "head_width", "latent_width", "query_latent_width", "rotary_width"});
   AttentionConfig& attention = map.model.attention;
@@ -32,10 +30,9 @@ void describe_latent_heads(ConfigMap& map) {
   file["q_lora_rank"] = full.query_latent_width > 0 ? ConfigMap::Json(full.query_latent_width) : nullptr;
 }
 
-}  // namespace
-
 void describe_latent_attention(ConfigMap& map) {
   describe_latent_heads(map);
+  map.fixed("shared_key_rotation", true);
   map.activation("hidden_act", "silu", true);
   fix_biases(map, false, false);
   map.demand("attention_bias", false);

@@ -235,6 +235,29 @@ TEST_CASE("options make a model of each family") {
                                            "--state-norm-epsilon",
                                            "1e-5"};
   CHECK(exports(llama, hybrid) == "transformers (OLMo Hybrid)");
+  const std::vector<std::string> kimi = {"--positions",
+                                         "none",
+                                         "--attention",
+                                         "kda",
+                                         "--attention-pattern",
+                                         "DF",
+                                         "--full-attention",
+                                         "mla",
+                                         "--shared-key-rotation=false",
+                                         "--untied-head",
+                                         "--experts",
+                                         "4",
+                                         "--shared-expert",
+                                         "64",
+                                         "--expert-width",
+                                         "32",
+                                         "--router",
+                                         "sigmoid",
+                                         "--balance",
+                                         "bias",
+                                         "--state-norm-epsilon",
+                                         "1e-5"};
+  CHECK(exports(llama, kimi) == "transformers (Kimi Linear)");
   CHECK(exports(llama, {"--bias", "--experts", "4", "--sinks", "--swiglu-limit", "7"}) ==
         "transformers (gpt-oss)");
 }

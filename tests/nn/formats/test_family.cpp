@@ -255,7 +255,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
             "smollm3, "
             "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
-            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, gpt_oss, bert, modernbert; got "
+            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, gpt_oss, kimi_linear, bert, "
+            "modernbert; got "
             "roberta"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
            {"mixtral",
@@ -351,5 +352,5 @@ TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
         "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, Qwen 3 Next, Qwen 3.5 (text), OLMo "
-        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, gpt-oss, BERT or ModernBERT");
+        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, gpt-oss, Kimi Linear, BERT or ModernBERT");
 }

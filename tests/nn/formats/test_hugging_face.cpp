@@ -44,6 +44,7 @@ const std::vector<std::string> kCases{"gpt2",
                                       "qwen3_5",
                                       "olmo_hybrid",
                                       "gpt_oss",
+                                      "kimi_linear",
                                       "bert",
                                       "modernbert",
                                       "modernbert_biased"};
@@ -181,6 +182,14 @@ TEST_CASE("tensors that transformers names or divides in another way are found")
     tensors.emplace_back("mtp.norm.weight", Tensor::zeros({3}));
   });
   check_same("qwen3_5", part);
+  const Copy<> published("kimi_linear");  // other names of networks without experts
+  published.rewrite([](NamedTensors& tensors) {
+    const std::string sparse = "layers.0.block_sparse_moe";
+    for (auto& [name, value] : tensors)
+      if (const std::size_t at = name.find(sparse); at != std::string::npos)
+        name.replace(at, sparse.size(), "layers.0.mlp");
+  });
+  check_same("kimi_linear", published);
   const Copy<> thirds("olmo_hybrid");
   thirds.rewrite([](NamedTensors& tensors) {
     const auto find = [&](const std::string& name) -> Tensor& {

@@ -5,6 +5,19 @@
 
 using namespace tapeformer;
 
+namespace {
+
+/// The fields of a Kimi Linear with latent attention and experts.
+Json kimi(const Json& more) {
+  Json json = {{"num_key_value_heads", 4},   {"qk_nope_head_dim", 3},   {"v_head_dim", 3},
+               {"qk_rope_head_dim", 4},      {"kv_lora_rank", 7},       {"num_experts", 8},
+               {"num_experts_per_token", 2}, {"num_shared_experts", 2}, {"moe_intermediate_size", 9}};
+  json.update(more);
+  return json;
+}
+
+}  // namespace
+
 TEST_CASE("families of hybrids are read as what they are, and written as what was read") {
   const Json sizes = {{"linear_num_key_heads", 2},
                       {"linear_num_value_heads", 4},
@@ -69,6 +82,37 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
            "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
            "convolution_taps=3 beta_scale=1 attention_pattern=DDD full_attention=gqa attention_bias=true "
            "sublayer_norms=mixed"},
+          {"kimi_linear",
+           kimi({{"mlp_layer_types", {"dense", "dense", "sparse"}},
+                 {"layer_types", {"linear_attention", "linear_attention", "full_attention"}},
+                 {"q_lora_rank", 5}}),
+           "context=1048576 attention=kda groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+           "shared_key_rotation=false rotary_layout=interleaved decay_rank=0 state_heads=32 "
+           "state_key_heads=0 state_key_width=128 state_value_width=128 "
+           "state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 attention_pattern=DDF "
+           "full_attention=mla head_width=3 positions=none experts=8 router=sigmoid shared_expert=18 "
+           "balance_loss=0 balance=bias expert_width=9 router_scale=2.446 experts_from=2"},
+          {"kimi_linear",  // as it was published
+           kimi({{"linear_attn_config",
+                  {{"num_heads", 3},
+                   {"head_dim", 5},
+                   {"short_conv_kernel_size", 2},
+                   {"full_attn_layers", {2}},
+                   {"kda_layers", {1, 3}}}},
+                 {"first_k_dense_replace", 1},
+                 {"moe_layer_freq", 1},
+                 {"mla_use_nope", true},
+                 {"moe_router_activation_func", "sigmoid"},
+                 {"num_expert_group", 4},
+                 {"topk_group", 2},
+                 {"moe_renormalize", false},
+                 {"rope_theta", 1e4}}),
+           "context=1048576 attention=kda groups=0 latent_width=7 rotary_width=4 shared_key_rotation=false "
+           "rotary_layout=interleaved decay_rank=0 state_heads=3 state_key_heads=0 state_key_width=5 "
+           "state_value_width=5 state_norm_epsilon=0.25 convolution_taps=2 "
+           "beta_scale=1 attention_pattern=DFD full_attention=mla head_width=3 positions=none experts=8 "
+           "router=sigmoid normalized_router=false shared_expert=18 balance_loss=0 balance=bias "
+           "expert_width=9 router_scale=2.446 expert_groups=4 active_groups=2 experts_from=1"},
       })
     check_reading(reading, usual);
 }
@@ -84,6 +128,16 @@ TEST_CASE("options of hybrids' files that are not implemented are refused by nam
             {{"num_experts", 8}, {"num_experts_per_tok", 2}, {"mlp_only_layers", {1}}},
             is_not_implemented("mlp_only_layers = [1]")},
            {"olmo_hybrid", {{"linear_num_value_heads", nullptr}}, "linear_num_value_heads is missing"},
+           {"kimi_linear", kimi({{"tie_word_embeddings", true}}),
+            is_not_implemented("tie_word_embeddings = true")},
+           {"kimi_linear", kimi({{"mla_use_nope", false}}), is_not_implemented("mla_use_nope = false")},
+           {"kimi_linear", kimi({{"mlp_layer_types", {"sparse", "dense", "sparse"}}}),
+            "mlp_layer_types must be dense in the first layers and sparse in the others"},
+           {"kimi_linear",
+            kimi({{"linear_attn_config", {{"full_attn_layers", {2}}, {"kda_layers", {1, 2}}}}}),
+            "linear_attn_config must have each layer in full_attn_layers or kda_layers"},
+           {"kimi_linear", kimi({{"moe_router_activation_func", "softmax"}}),
+            is_not_implemented("moe_router_activation_func = \"softmax\"")},
            {"qwen3_5_text", {{"attention_bias", true}}, is_not_implemented("attention_bias = true")},
            {"qwen3_5_text", {{"hidden_act", "gelu"}}, is_not_implemented("hidden_act = \"gelu\"")},
            {"qwen3_5_text",
