@@ -117,8 +117,9 @@ void describe(const Command& command, Options& options) {
   command.flag("--list", options.list, "print the layers with their modes, and check nothing");
   command.flag("--self-test", options.self_test,
                "plant faults in recorded backward passes, and see that each is noticed");
-  command.flag("--cost", options.cost,
-               "parameters, FLOPs, activations and cache of each kind of attention at the chosen sizes");
+  command.flag(
+      "--cost", options.cost,
+      "what each kind of attention costs at the chosen sizes, and experts: parameters, FLOPs, memory");
   command.option("--json", options.json, "write the results as JSON to this file; to standard output without")
       .optional_value("-", "[FILE]");
 

@@ -156,6 +156,27 @@ void Experts::visit(ParameterVisitor& visitor) {
   visitor.training_mode(training_);
 }
 
+FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const ExpertsConfig& experts, Index N) {
+  const Index C = network.width, E = experts.experts, ups = network.gated ? 2 : 1;
+  const auto weights = [&](Index hidden) { return (ups + 1) * C * hidden; };
+  const auto biases = [&](Index hidden) { return network.bias ? ups * hidden + C : 0; };
+  Index hidden = network.hidden_width();
+  FeedForwardCost cost;
+  Index products = weights(hidden);
+  cost.active = products + biases(hidden);
+  if (E > 0) {
+    if (experts.width > 0) hidden = experts.width;
+    products =
+        C * E + experts.active * weights(hidden) + weights(experts.shared) + (experts.shared_gate ? C : 0);
+    cost.active = products + experts.active * biases(hidden) + (network.bias ? E : 0) +
+                  (experts.shared > 0 ? biases(experts.shared) : 0) +
+                  (experts.balance == RouterBalance::bias ? E : 0);
+  }
+  cost.parameters = cost.active + (E > 0 ? E - experts.active : 0) * (weights(hidden) + biases(hidden));
+  cost.forward_flops = 2 * N * products, cost.backward_flops = 2 * cost.forward_flops;
+  return cost;
+}
+
 Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers) {
   if (!routers.losses.defined()) return loss;
   return loss + routers.losses * (1 / static_cast<double>(routers.shares.size()));

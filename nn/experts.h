@@ -80,6 +80,20 @@ class Experts : public Module {
   bool training_ = true;
 };
 
+/// The cost of a layer's network in training.
+struct FeedForwardCost {
+  Index parameters = 0;      ///< trained values
+  Index active = 0;          ///< those that a token passes
+  Index forward_flops = 0;   ///< of matrix products, 2 for each multiply-add
+  Index backward_flops = 0;  ///< likewise
+};
+/// The cost of make_feed_forward()'s network for N tokens. With m = 3 C F for a gated network, or 2 C F, and
+/// biases next to each product's weights:
+///   active      m; of experts: C E of the router, E of a bias of the choice, K m, the shared network, its gate
+///   parameters  active + (E - K) m
+///   forward     2 N active, without biases; backward: twice as many
+FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const ExpertsConfig& experts, Index N);
+
 /// A model's loss with the mean of its routers' losses, if there are any.
 Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers);
 /// Throws: Error if routers have losses, which the output of a checkpointed layer lacks

@@ -1,7 +1,9 @@
 #include <tapeformer/examples/gradcheck/attention_checks.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/nn/experts.h>
 
+#include <algorithm>
 #include <ostream>
 
 namespace tapeformer {
@@ -14,6 +16,27 @@ std::string amount(Index count) {
   std::size_t unit = 0;
   for (; value >= 1000 && unit < 4; value /= 1000) ++unit;
   return format("{:.2f} ", value) + "kMGTP"[unit];
+}
+
+/// A network for all tokens, and experts of as many active parameters.
+void print_network_costs(std::ostream& out, const CheckSizes& sizes) {
+  constexpr const char* kRow = "{:-30} {:12} {:12} {:14} {:14}\n";
+  FeedForwardConfig network{sizes.width};
+  network.gated = true, network.bias = false;
+  out << "\nGated feed-forward networks:\n"
+      << format(kRow, "", "parameters", "of a token", "forward FLOP", "backward FLOP");
+  const auto print = [&](const char* name, const ExpertsConfig& experts) {
+    const FeedForwardCost cost = feed_forward_cost(network, experts, sizes.batch * sizes.queries);
+    out << format(kRow, name, amount(cost.parameters), amount(cost.active), amount(cost.forward_flops),
+                  amount(cost.backward_flops));
+  };
+  print("F = 4 C", {});
+  ExpertsConfig experts;
+  experts.experts = 8, experts.width = 2 * sizes.width;
+  print("2 of 8 experts, F = 2 C", experts);
+  experts.experts = 32, experts.active = 6, experts.width = experts.shared = sizes.width / 2;
+  experts.shared *= 2;
+  print("6 of 32, F = C / 2, shared C", experts);
 }
 
 AttentionConfig deepseek_v2() {
@@ -56,6 +79,9 @@ std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type) {
       form.choose(config);
       add(kind.name + ", " + form.name, config);
     }
+    if (kind.name != "gqa") continue;
+    config.moba_block = std::max<Index>(2, sizes.queries / 32);
+    add(format("gqa, {} of {}", config.moba_top_k, config.moba_block), config);
   }
   return costs;
 }
@@ -95,6 +121,7 @@ void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type
   }
   out << "FLOP: of products, 2 per multiply-add, every query seeing every key; activations: kept for "
          "backward\n";
+  print_network_costs(out, sizes);
   print_cache_sizes(out);
 }
 

@@ -6,6 +6,7 @@
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/train/expert_shares.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>
@@ -82,25 +83,15 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
 
 namespace {
 
-/// Adds the shares of experts in the text's first window, with the extremes as a remark.
-void add_expert_shares(const DecoderOnly& model, const TokenFile& text, Validation& result) {
-  if (model.config().experts.experts == 0) return;
+/// The choices of experts in the text's first window.
+RouterRecord choices_of_experts(const DecoderOnly& model, const TokenFile& text) {
   const Index length = std::min(model.config().context, text.size());
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
   const NoGradGuard pause;
   RouterRecord routers;
   model.states(ids.to(model.device()), {}, {}, &routers);
-  double least = 1, most = 0;
-  for (std::size_t layer = 0; layer < routers.shares.size(); ++layer) {
-    const Tensor shares = routers.shares[layer].to(Device::cpu());
-    for (Index e = 0; e < shares.elements(); ++e) {
-      const Index number = model.config().experts_from + static_cast<Index>(layer);
-      result.further.emplace_back(format("expert_share.{}.{}", number, e), shares.at(e));
-      least = std::min(least, shares.at(e)), most = std::max(most, shares.at(e));
-    }
-  }
-  result.remark += format(", experts with {:.1f} to {:.1f} % of the choices", 100 * least, 100 * most);
+  return routers;
 }
 
 }  // namespace
@@ -196,7 +187,10 @@ Validation LanguageTask::validate(Progress& progress) {
                         ? format(", estimated {:.4f}{}", estimate.mean(), error)
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
-  add_expert_shares(model_, data_.validation, result);
+  if (const DecoderOnlyConfig& config = model_.config(); config.experts.experts > 0)
+    add_expert_shares(
+        choices_of_experts(model_, data_.validation),
+        [&](Index router) { return std::to_string(config.experts_from + router); }, result);
   return result;
 }
 

@@ -52,9 +52,10 @@ std::string costs_of(Module& model, const std::string& row, const std::function<
   return text + cost_line("backward", count_text(profile.flops(true)), "");
 }
 
-Index idle_of_layer(const ExpertsConfig& config, bool gated, bool bias, Index hidden, Index width) {
-  const Index F = config.width > 0 ? config.width : hidden, up = gated ? 2 * F : F;
-  return std::max<Index>(config.experts - config.active, 0) * ((up + F) * width + (bias ? up + width : 0));
+/// The parameters of a layer's network that a token does not pass.
+Index idle_of_layer(const FeedForwardConfig& network, const ExpertsConfig& experts) {
+  const FeedForwardCost cost = feed_forward_cost(network, experts, 1);
+  return cost.parameters - cost.active;
 }
 
 Tensor zero_ids(Index length, Device device) { return Tensor::zeros({1, length}, DType::i32, device); }
@@ -79,15 +80,16 @@ std::string changes_text(const FieldList& fields, const FieldList& defaults) {
 }
 
 Index idle_parameters(const DecoderOnlyConfig& config) {
-  return (config.layers - config.experts_from) * idle_of_layer(config.experts, config.gated,
-                                                               config.feed_forward_bias,
-                                                               config.hidden_width(), config.width);
+  FeedForwardConfig network{config.width, config.hidden_width()};
+  network.gated = config.gated, network.bias = config.feed_forward_bias;
+  return (config.layers - config.experts_from) * idle_of_layer(network, config.experts);
 }
 
 Index idle_parameters(const EncoderDecoderConfig& config) {
   const auto idle = [](const TransformerLayerConfig& layer) {
-    const Index hidden = layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
-    return idle_of_layer(layer.experts, layer.gated, layer.feed_forward_bias, hidden, layer.width);
+    FeedForwardConfig network{layer.width, layer.feed_forward};
+    network.gated = layer.gated, network.bias = layer.feed_forward_bias;
+    return idle_of_layer(network, layer.experts);
   };
   return config.encoder_layers * idle(config.layer) + config.decoder_layers * idle(config.decoder_layer());
 }

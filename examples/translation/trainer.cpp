@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/train/expert_shares.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
@@ -74,6 +75,19 @@ TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index co
   }
   model.train();
   return sum;
+}
+
+/// The choices of experts in the first of these batches.
+RouterRecord choices_of_experts(EncoderDecoder& model, TranslationBatches& batches) {
+  const NoGradGuard pause;
+  model.eval();
+  batches.seek({0, 0});
+  const TranslationBatch batch = batches.next(0, 1).to(model.device());
+  RouterRecord routers;
+  const Tensor memory = model.encode(batch.source_ids, batch.source_mask, &routers);
+  model.decode(batch.target_inputs, memory, batch.source_mask, nullptr, &routers);
+  model.train();
+  return routers;
 }
 
 /// A note on targets that come back changed from their tokens; empty if there are none.
@@ -256,7 +270,15 @@ Tensor TranslationTask::without_padding(const Tensor& rows) {
 Validation TranslationTask::validate(Progress& progress) {
   const TextLoss loss =
       validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
-  return {loss.mean(), loss.units(), ""};
+  Validation result{loss.mean(), loss.units(), ""};
+  if (const EncoderDecoderConfig& config = model_->config(); config.layer.experts.experts > 0) {
+    const auto layer = [&](Index router) {
+      const Index in_decoder = router - config.encoder_layers;
+      return in_decoder < 0 ? format("encoder.{}", router) : format("decoder.{}", in_decoder);
+    };
+    add_expert_shares(choices_of_experts(*model_, *validation_batches_), layer, result);
+  }
+  return result;
 }
 
 double TranslationTask::trial_loss(Index, Progress& progress) {

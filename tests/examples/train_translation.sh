@@ -27,6 +27,11 @@ refuses "fine-tuning to another width" "--width 32 contradicts --from .*, which 
   --from "$work/whole" --width 32
 check "samples show the source, the translation and the reference" grep -q '^  .*  →  .*  (reference: .*)$' "$work/err.whole"
 
+# --- experts -------------------------------------------------------------------------------------------------
+train "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --validate-every 2
+check "experts on both sides" test $? = 0
+check "each one's share of the choices" test "$(grep -oE 'expert_share\.(en|de)coder\.0\.[0-2]' "$work/experts/metrics.jsonl" | sort -u | wc -l)" = 6
+
 # --- one training a folder -----------------------------------------------------------------------------------
 reads() { echo 'the cat sleeps .' | "$program" translate --run "$1"; }
 keeps_others_out reads "${tiny[@]}"

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/nn/experts.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -243,4 +244,35 @@ TEST_CASE("more experts for a token than there are, or than groups have, are ref
       "[experts] expert_groups must divide experts into active_groups of them or more, with active_experts "
       "in those "
       "(two in each with router=sigmoid); got experts=6, expert_groups=3, active_groups=4, active_experts=2");
+}
+
+TEST_CASE("the cost of a network counts its parameters and products") {
+  FeedForwardConfig network = expert_config();
+  network.bias = true;
+  ExpertsConfig experts{4, 3};
+  experts.width = 7, experts.shared = 2, experts.shared_gate = true, experts.balance = RouterBalance::bias;
+  const Tensor x = random_values({kRowCount, kStates}, 5);
+  for (const bool gated : {false, true}) {
+    for (const bool mixes : {false, true}) {
+      network.gated = gated;
+      const ExpertsConfig chosen = mixes ? experts : ExpertsConfig();
+      Generator random(test_seed(6));
+      FeedForwardNetwork made = make_feed_forward(network, chosen, random);
+      Module& layer = std::visit([](auto& held) -> Module& { return held; }, made);
+      layer.to(DType::f64);
+      const Profile profile;
+      const FeedForwardCost cost = feed_forward_cost(network, chosen, kRowCount);
+      {
+        Tape tape;
+        const Tensor input = x.detach();
+        tape.watch(input);
+        tape.backward(through(made, input), Tensor::full(x.shape(), 1, DType::f64));
+      }
+      CHECK(cost.parameters == layer.parameter_count());
+      const Index ups = gated ? 2 : 1, F = experts.width;
+      CHECK(cost.active == cost.parameters - (mixes ? (ups + 1) * kStates * F + ups * F + kStates : 0));
+      CHECK(cost.forward_flops == profile.flops(false));
+      CHECK(cost.backward_flops == profile.flops(true));
+    }
+  }
 }

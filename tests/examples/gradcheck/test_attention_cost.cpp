@@ -9,10 +9,11 @@ using namespace tapeformer;
 TEST_CASE("the table's sizes reach the formulas") {
   const CheckSizes sizes;  // B=2 T=5 C=6 H=4 G=2 D=4 E=3, latents 5, hidden 5
   const std::vector<NamedCost> costs = attention_costs(sizes, DType::f64);
-  REQUIRE(costs.size() == 11);
+  REQUIRE(costs.size() == 12);
   const Index expected[][2] = {
       {6 * (16 + 16 + 12) + 44 + 12 * 6 + 6, 8 * 4 * (4 + 3)},         // mha
       {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6, 8 * 2 * (4 + 3)},           // gqa
+      {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6, 8 * 2 * (4 + 3)},           // gqa, of whose keys blocks are chosen
       {6 * (16 + 4 + 3) + 23 + 12 * 6 + 6, 8 * (4 + 3)},               // mqa
       {6 * 24 + 6 * (5 + 2) + 5 + 5 * 4 * (4 + 3) + 72, 8 * (5 + 2)},  // mla
       {6 * 24 + 6 * (5 + 2) + 5 + 5 * 4 * (4 + 3) + 72, 8 * (5 + 2)},
@@ -29,16 +30,16 @@ TEST_CASE("the table's sizes reach the formulas") {
     CHECK(costs[i].cost.parameters == expected[i][0]);
     CHECK(costs[i].cost.cache_bytes_per_token == expected[i][1]);
   }
-  CHECK(costs[7].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
-  CHECK(costs[10].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
-  CHECK(costs[3].name == "mla, naive");
-  CHECK(costs[3].cost.forward_flops != costs[4].cost.forward_flops);
+  CHECK(costs[8].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
+  CHECK(costs[11].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
+  CHECK(costs[4].name == "mla, naive");
+  CHECK(costs[4].cost.forward_flops != costs[5].cost.forward_flops);
   // Two rows of one token: projections of 6 x 44 and 12 x 6 weights, six keys in each of four heads.
   CHECK(costs[0].decoding_flops == 2 * 2 * (6 * 44 + 12 * 6 + 6 * 4 * (4 + 3)));
   // Naive latent attention projects six latents a row again.
-  CHECK(costs[3].decoding_flops ==
-        2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 6 * 5 * 4 * (4 + 3) + 6 * 4 * (4 + 2 + 3)));
   CHECK(costs[4].decoding_flops ==
+        2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 6 * 5 * 4 * (4 + 3) + 6 * 4 * (4 + 2 + 3)));
+  CHECK(costs[5].decoding_flops ==
         2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 5 * 4 * (4 + 3) + 6 * 4 * 2 * (5 + 2)));
 }
 
@@ -62,6 +63,9 @@ TEST_CASE("large amounts are printed in thousands, millions and so on") {
   CHECK(out.str().find("4.20 M") != std::string::npos);   // 4 (1024^2 + 1024) parameters
   CHECK(out.str().find("34.36 G") != std::string::npos);  // 2 (4 * 2048 * 1024^2 + 2048^2 * 1024 * 2)
   CHECK(out.str().find("8192") != std::string::npos);     // 4 * 2 * 1024 bytes per token
+  // At 2,048 tokens, 3 blocks of 64 keys instead of all.
+  CHECK(out.str().find("gqa, 3 of 64") != std::string::npos);
+  CHECK(out.str().find("12.58 M      12.58 M") != std::string::npos);  // 3 * 1024 * 4096 weights, all active
   CHECK(out.str().find("139.08 M") != std::string::npos);
   CHECK(out.str().find("1.76 %") != std::string::npos);
 }
