@@ -89,7 +89,7 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   return at->second;
 }
 
-/// Other arguments of an option than its own: for names, all that its refusal lists.
+/// Other arguments of an option than its own: all of its names.
 std::vector<std::string> other_arguments(const ConfigField& field) {
   const FieldValue zero = field.zero();
   if (std::holds_alternative<bool>(zero)) return {""};
@@ -98,11 +98,7 @@ std::vector<std::string> other_arguments(const ConfigField& field) {
   const std::string flag = flag_of(field.name);
   if (flag == "--attention-pattern") return {"DF", "F"};
   if (flag == "--windows") return {"SL", "L"};
-  std::string refusal;
-  std::vector<Choice> choices = {{flag, "?"}};
-  if (flag == "--full-attention") choices.emplace_back("--attention-pattern", "DF");
-  model_of(choices, &refusal);
-  return listed_names(refusal);
+  return names_for(field);
 }
 
 std::vector<Choice> all_choices() {

@@ -1,37 +1,34 @@
 #pragma once
 
-#include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
+#include <functional>
 #include <vector>
 
 namespace tapeformer {
 
-/// The names that a refusal lists: "the kind must be sinusoidal, learned or rotary; got ?".
-inline std::vector<std::string> listed_names(const std::string& refusal) {
-  const std::string rule = "must be ";
-  const std::size_t end = refusal.rfind("; got"), at = refusal.rfind(rule, end);
-  if (at == std::string::npos || end == std::string::npos) return {};
-  std::string list = refusal.substr(at + rule.size(), end - at - rule.size());
-  if (list.find("one of ") == 0) list = list.substr(7);
-  std::vector<std::string> names;
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(", "), list.find(" or "));
-    names.push_back(list.substr(0, comma));
-    list = comma == std::string::npos ? "" : list.substr(comma + (list[comma] == ',' ? 2 : 4));
-  }
+/// The names that a string may have; empty for any.
+inline std::vector<std::string> names_for(const ConfigField& field) {
+  std::vector<std::string> names = field.choices();
+  if (field.name == "attention" || field.name == "full_attention")
+    for (const AttentionKind& kind : attention_kinds()) names.push_back(kind.name);
   return names;
 }
 
-/// The opposite of a switch; 2 for 0, or the double of any other number; nothing for other types.
-inline std::vector<nlohmann::ordered_json> other_values(const nlohmann::ordered_json& value) {
-  if (value.is_boolean()) return {!value.get<bool>()};
-  if (value.is_number_float()) return {value == 0 ? 2.0 : 2 * value.get<double>()};
-  if (value.is_number()) return {value == 0 ? Index{2} : 2 * value.get<Index>()};
-  return {};
+/// The values with which variants_of() tries a field: the opposite of a switch, 2 for 0 or the double of any
+/// other number, each other name; nothing for other types.
+inline std::vector<FieldValue> other_values(const ConfigField& field) {
+  const std::optional<FieldValue> value = field.value();
+  if (!value) return {};
+  if (const bool* on = std::get_if<bool>(&*value)) return {!*on};
+  if (const double* x = std::get_if<double>(&*value)) return {*x == 0 ? 2 : 2 * *x};
+  if (const Index* n = std::get_if<Index>(&*value)) return {*n == 0 ? 2 : 2 * *n};
+  std::vector<FieldValue> others;
+  for (const std::string& name : names_for(field))
+    if (FieldValue(name) != *value) others.emplace_back(name);
+  return others;
 }
 
 /// A configuration of a model, and what distinguishes it.
@@ -41,36 +38,24 @@ struct ConfigVariant {
   Config config;
 };
 
-/// `config`, and every usable configuration that differs from it in one field: see other_values(); in place
-/// of a name there is each other one. Fields that are added later are among them.
+/// `config`, and every usable configuration that differs from it in one field: see other_values(). Later fields
+/// are among them. Those for which `is_chosen` is false are not made.
 template <class Config>
-std::vector<ConfigVariant<Config>> variants_of(const Config& config) {
+std::vector<ConfigVariant<Config>> variants_of(
+    const Config& config, const std::function<bool()>& is_chosen = [] { return true; }) {
   std::vector<ConfigVariant<Config>> variants{{"", config}};
-  nlohmann::ordered_json fields = parse_json(config.to_json());
-  const auto set = [&](const std::string& name, const nlohmann::ordered_json& value) {
-    fields[name] = value;
-    return Config::from_json(fields.dump());
-  };
-  const auto given = fields;
-  for (const auto& field : given.items()) {
-    const std::string& name = field.key();
-    if (name == "model") continue;
-    std::vector<nlohmann::ordered_json> others = other_values(field.value());
-    if (field.value().is_string()) {
+  const FieldList given = fields_of(config);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    for (const FieldValue& other : other_values(given[i])) {
+      if (!is_chosen()) continue;
+      ConfigVariant<Config> variant{given[i].name + "=" + value_text(other), config};
       try {
-        set(name, "?");
-      } catch (const Error& refusal) {
-        for (const std::string& other : listed_names(refusal.what()))
-          if (field.value() != other) others.emplace_back(other);
-      }
-    }
-    for (const nlohmann::ordered_json& other : others) {
-      try {
-        variants.push_back({name + "=" + other.dump(), set(name, other)});
+        fields_of(variant.config)[i].set(other);
+        variant.config.check();
+        variants.push_back(std::move(variant));
       } catch (const Error&) {  // it does not fit the other fields
       }
     }
-    fields[name] = field.value();
   }
   return variants;
 }
