@@ -132,3 +132,19 @@ TEST_CASE("those of a translation model have both halves") {
   CHECK(columns_of(text, "encoder.1") == "none");
   CHECK(columns_of(text, "a source's token in the caches") == bytes_text(2 * 2 * 8 * 4));
 }
+
+TEST_CASE("parameters that a token does not pass are those of the experts that it does not choose") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 5, config.layers = 2, config.width = 8, config.experts_from = 1;
+  config.experts.width = 3;
+  Generator random(test_seed(1));
+  for (const auto& [gated, bias] : {std::pair(true, false), {false, true}, {true, true}}) {
+    config.gated = gated, config.feed_forward_bias = bias;
+    const auto count = [&](Index experts) {  // less the router's
+      config.experts.experts = experts;
+      return DecoderOnly(config, random).parameter_count() - experts * (config.width + (bias ? 1 : 0));
+    };
+    const Index active = count(config.experts.active), all = count(6);
+    CHECK(idle_parameters(config) == all - active);
+  }
+}
