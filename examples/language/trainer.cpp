@@ -89,7 +89,7 @@ void add_expert_shares(const DecoderOnly& model, const TokenFile& text, Validati
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
   const NoGradGuard pause;
-  RouterRecord routers;
+  LayerRecord routers;
   model.states(ids.to(model.device()), {}, {}, &routers);
   double least = 1, most = 0;
   for (std::size_t layer = 0; layer < routers.shares.size(); ++layer) {

@@ -32,6 +32,8 @@ Family diffllama_family();
 Family minicpm3_family();
 Family deepseek_v2_family();
 Family deepseek_v3_family();
+Family deepseek_v32_family();
+Family glm_moe_dsa_family();
 Family bert_family();
 Family modernbert_family();
 TranslationFamily marian_family();
@@ -114,6 +116,12 @@ void describe_score_scale(ConfigMap& map);
 /// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings and
 /// routed_scaling_factor: all but the scores and the choice of experts.
 void describe_deepseek(ConfigMap& map, Index context, double router_scale);
+/// The choice of experts of DeepSeek V3 and its relatives, with the default of n_group and topk_group.
+void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);
+/// Sparse attention, whose indexers rotate rows in this layout, and experts chosen as in DeepSeek V3, with the
+/// defaults of max_position_embeddings, rms_norm_eps, index_n_heads, n_group and topk_group.
+void describe_sparse_deepseek(ConfigMap& map, RotaryLayout layout, Index context, double epsilon, Index heads,
+                              Index groups, Index active_groups);
 
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);

@@ -81,11 +81,11 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   std::vector<std::int32_t> ids;
   for (Index i = 0; i < 2 * kPairTokens; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 13));
   Tape tape;  // as in training, where dropout acts
-  RouterRecord routers;
+  LayerRecord routers;
   const Tensor prefix = config.prefix ? ids_of({4, 6}, {2}) : Tensor(),
                states = model.states(ids_of(ids, {2, kPairTokens}), prefix, {}, &routers);
   at->second.states = model.logits(states).detach();
-  if (routers.losses.defined()) at->second.router_losses = routers.losses.item();
+  if (routers.router_losses.defined()) at->second.router_losses = routers.router_losses.item();
   return at->second;
 }
 
