@@ -113,15 +113,14 @@ void describe_experts(ConfigMap& map, const char* count, const char* other_count
 void describe_latent_attention(ConfigMap& map);
 /// The scale of scores, which grows with the scaling of positions by YaRN; after the scaling.
 void describe_score_scale(ConfigMap& map);
-/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings and
-/// routed_scaling_factor: all but the scores and the choice of experts.
-void describe_deepseek(ConfigMap& map, Index context, double router_scale);
-/// The choice of experts of DeepSeek V3 and its relatives, with the default of n_group and topk_group.
+/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings,
+/// routed_scaling_factor and rms_norm_eps: all but the scores and the choice of experts.
+void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon = 1e-6);
+/// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and topk_group.
 void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);
-/// Sparse attention, whose indexers rotate rows in this layout, and experts chosen as in DeepSeek V3, with the
-/// defaults of max_position_embeddings, rms_norm_eps, index_n_heads, n_group and topk_group.
-void describe_sparse_deepseek(ConfigMap& map, RotaryLayout layout, Index context, double epsilon, Index heads,
-                              Index groups, Index active_groups);
+/// The indexer of sparse attention, which rotates rows in this layout, with the default of index_n_heads, and
+/// the types of layers; after the rest.
+void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads);
 
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
@@ -156,6 +155,8 @@ TensorNames llama_names(const char* attention_norm = "input_layernorm",
 TensorNames latent_names();
 /// These names with experts in some layers, whose rotary rows are interleaved.
 TensorNames deepseek_names();
+/// The names of the indexer too.
+TensorNames sparse_deepseek_names();
 /// Defaults of the heads and widths of layers with a state; 0 for a size that files must have.
 struct StateSizes {
   Index heads = 0, key_heads = 0, key_width = 0, value_width = 0;

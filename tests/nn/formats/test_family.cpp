@@ -255,7 +255,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
             "smollm3, "
             "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
-            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, bert, modernbert; got roberta"},
+            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, deepseek_v32, glm_moe_dsa, bert, "
+            "modernbert; got roberta"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
            {"mixtral",
             {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
