@@ -351,5 +351,5 @@ TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
         "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, Qwen 3 Next, Qwen 3.5 (text), OLMo "
-        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, BERT or ModernBERT");
+        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, DeepSeek V3.2, GLM 5, BERT or ModernBERT");
 }
