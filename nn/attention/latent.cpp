@@ -158,8 +158,8 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
   return output_(merge_heads(heads_bthe));
 }
 
-/// The latents are keys and values at once. Attention to all keys computes the weighted sum of the rotary keys
-/// and drops it, which costs less than copying the latents out of the cache for every token.
+/// The latents are keys and values at once. Attention to all keys computes the weighted sum of the rotary
+/// keys and drops it, which costs less than copying the latents out of the cache for every token.
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary,
                                  const AbsorbedAttention& attend) const {
   const Index H = config_.heads;

@@ -17,8 +17,8 @@ namespace tapeformer {
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h, or with score_scale for the divisor
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
 ///          before W_UV,h is applied;
-///          with an index_top_k K, the softmax is over the K keys that an Indexer chooses for the query, in the
-///          absorbed form
+///          with an index_top_k K, the softmax is over the K keys that an Indexer chooses for the query, in
+///          the absorbed form
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; only a layer with `cross`, which has
 ///          no rotary part, takes another memory than the query
 /// Initial: Xavier uniform
@@ -57,8 +57,8 @@ class LatentAttention : public Attention {
   ///   cache        L + R values, against 2 H D of multi-head attention
   /// An indexer of H' heads of width D' adds, without its loss, which the rest leaves out:
   ///   parameters   I H' D' + C D' + C H', gains and biases 2 D'
-  ///   forward      2 (N I H' D' + M C D' + N C H' + P' H' D'), P' = B visible pairs; with more keys than K it
-  ///                leaves the pairs of at most K keys for each query to the absorbed form, and
+  ///   forward      2 (N I H' D' + M C D' + N C H' + P' H' D'), P' = B visible pairs; with more keys than K,
+  ///                the absorbed form has the pairs of at most K keys for each query, and there are
   ///   activations  N K identifiers in place of all sums and ranges
   ///   cache        D' values
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1

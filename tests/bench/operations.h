@@ -1,111 +1,11 @@
 #pragma once
 
-#include <tapeformer/autograd/cuda/cuda.h>
-#include <tapeformer/autograd/kernels/dropout.h>
-#include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/autograd/ops/attention/sparse_attention.h>
-#include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/embedding.h>
-#include <tapeformer/autograd/ops/experts.h>
-#include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/autograd/ops/normalization.h>
-#include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/ops/residual_norm.h>
-#include <tapeformer/autograd/ops/rotary.h>
-#include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/optim/adamw.h>
-#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/latent_operation.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace tapeformer {
-
-using Sizes = std::vector<Index>;
-
-/// One call, with the least operations and bytes that it needs.
-struct Work {
-  double flops = 0, numbers = 0;  // numbers of the case's type: read and written
-  std::function<void()> run;
-  bool in_place = false;   // writes only numbers that it has read
-  double other_bytes = 0;  // of other types
-};
-
-struct Operation {
-  const char* sizes;  // their names
-  std::function<Work(const Sizes&, DType)> make;
-};
-
-/// Address of element `first`.
-inline void* address_of(const Tensor& x, Index first) {
-  switch (x.dtype()) {
-    case DType::f64: return x.address<double>() + first;
-    case DType::bf16: return x.address<BFloat16>() + first;
-    default: return x.address<float>() + first;
-  }
-}
-
-/// A GPU's large tensors repeat the drawn numbers: the host would take seconds.
-inline Tensor random_tensor(const Shape& shape, DType type) {
-  static Generator random(1);
-  constexpr Index kDrawn = Index{1} << 22;
-  const Device device = default_device();
-  const Index count = shape.elements();
-  const bool repeats = device.is_cuda() && count > kDrawn;
-  const Tensor drawn =
-      Tensor::empty(repeats ? Shape{kDrawn} : shape, type == DType::bf16 ? DType::f32 : type, Device::cpu());
-  random.fill_uniform(drawn, -1, 1);
-  const Tensor x = drawn.to(device).to(type);
-  if (!repeats) return x;
-  const Tensor all = Tensor::empty(shape, type, device);
-  for (Index first = 0; first < count; first += kDrawn)
-    cuda::copy(device.index, address_of(all, first), address_of(x, 0),
-               static_cast<std::size_t>(std::min(kDrawn, count - first) * bytes_of(type)));
-  return all;
-}
-
-inline Tensor random_ids(Index count, Index end) {
-  Generator random(2);
-  const Tensor ids = Tensor::empty({count}, DType::i32, Device::cpu());
-  for (Index i = 0; i < count; ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
-  return ids.to(default_device());
-}
-
-using Function = std::function<Tensor()>;
-
-/// `f` as training runs it, recorded on a tape that watches `of`.
-inline std::function<void()> forward(const Function& f, const std::vector<Tensor>& of) {
-  return [=] {
-    Tape tape;
-    for (const Tensor& x : of) tape.watch(x);
-    f();
-  };
-}
-
-/// The gradients of `f` only with respect to `of`, any number of times.
-inline std::function<void()> backward(const Function& f, const std::vector<Tensor>& of) {
-  const auto tape = std::make_shared<Tape>();
-  for (const Tensor& x : of) tape->watch(x);
-  const Tensor y = f();
-  const Tensor dy = y.rank() == 0 ? Tensor() : random_tensor(y.shape(), y.dtype());
-  return [=] { tape->gradients(y, of, dy); };
-}
-
-enum class Pass { forward, backward };
-
-inline std::function<void()> pass(Pass which, const Function& f, const std::vector<Tensor>& of) {
-  return which == Pass::forward ? forward(f, of) : backward(f, of);
-}
-
-inline double product(const Sizes& n) {
-  double result = 1;
-  for (const Index size : n) result *= static_cast<double>(size);
-  return result;
-}
 
 /// y [M, N] = x [M, K] w [N, K]^T + b: itself, or the gradient of x, or that of w.
 inline Operation linear_operation(const std::string& which) {
@@ -263,46 +163,6 @@ inline Operation block_attention_operation(Pass which) {
                          all = rows * static_cast<double>(n[2]);
             return which == Pass::forward ? Work{4 * rows * pairs, 4 * all, forward(f, {packed})}
                                           : Work{10 * rows * pairs, 8 * all, backward(f, {packed})};
-          }};
-}
-
-/// Causal latent attention of H heads of width D + R and values of width D, or with K < T to the K keys that an
-/// indexer of H' heads of width D' chooses, on latents of width L + R, with the indexer's loss. Projections are
-/// left out.
-inline Operation latent_attention_operation(Pass which) {
-  return {"B H T D R L K H' D'", [=](const Sizes& n, DType type) {
-            const Index B = n[0], H = n[1], T = n[2], D = n[3], R = n[4], L = n[5], K = n[6];
-            const auto tensor = [&](Index heads, Index width) {
-              return random_tensor({B, T, heads, width}, type);
-            };
-            double pairs = 0;
-            for (Index t = 0; t < T; ++t) pairs += static_cast<double>(std::min(t + 1, K));
-            const double rows = static_cast<double>(B * H) * pairs;
-            const auto work = [&](double width, const Function& f, const std::vector<Tensor>& of) {
-              return Work{2 * rows * width, 0, pass(which, f, of)};
-            };
-            const bool is_forward = which == Pass::forward;
-            if (K >= T) {
-              const std::vector<Tensor> in{tensor(H, D + R), tensor(H, D + R), tensor(H, D)};
-              AttentionOptions options;
-              options.causal = true;
-              const Function f = [=] { return scaled_dot_product_attention(in[0], in[1], in[2], options); };
-              return work(static_cast<double>(is_forward ? 2 * D + R : 5 * D + 3 * R), f, in);
-            }
-            const Tensor query = tensor(H, L + R), latents = random_tensor({B, T, L + R}, type);
-            const IndexHeads index{tensor(n[7], n[8]), random_tensor({B, T, n[8]}, type),
-                                   random_tensor({B, T, n[7]}, type)};
-            const Function f = [=] {
-              AttentionMasks masks;
-              masks.causal = true;
-              const Tensor chosen = choose_keys(index, K, masks);
-              Tensor shares;
-              const Tensor y = sparse_attention(query, latents, chosen, {L, 0.1, &shares, nullptr});
-              const Tensor loss = sum(shares * log_softmax(index_scores(index, chosen)));
-              return y + cast(loss, y.dtype());
-            };
-            return work(static_cast<double>(is_forward ? 2 * L + R : 5 * L + 3 * R), f,
-                        {query, latents, index.query, index.key, index.weights});
           }};
 }
 

@@ -22,8 +22,8 @@ Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& m
 
 /// The scores of chosen keys, in the wide type.
 /// Math:    as in choose_keys(); -1e30 in places that are left
-/// Grad:    with z = query . key and c = 1 / sqrt(D H): dweights = c sum_s dI relu(z), dz = c weights dI where
-///          z > 0, dquery = dz key, dkey = dz^T query
+/// Grad:    with z = query . key and c = 1 / sqrt(D H): dweights = c sum_s dI relu(z), dz = c weights dI
+///          where z > 0, dquery = dz key, dkey = dz^T query
 /// Shapes:  chosen i32 [B, T, K] of choose_keys() -> [B, T, K]
 /// Saves:   its inputs
 Tensor index_scores(const IndexHeads& index, const Tensor& chosen);

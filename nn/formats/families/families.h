@@ -116,7 +116,8 @@ void describe_score_scale(ConfigMap& map);
 /// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings,
 /// routed_scaling_factor and rms_norm_eps: all but the scores and the choice of experts.
 void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon = 1e-6);
-/// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and topk_group.
+/// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and
+/// topk_group.
 void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);
 /// The indexer of sparse attention, which rotates rows in this layout, with the default of index_n_heads, and
 /// the types of layers; after the rest.

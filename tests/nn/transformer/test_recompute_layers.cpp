@@ -35,7 +35,7 @@ Trace train(Module& model, const std::function<Tensor(int)>& loss_of) {
   }
   for (const Parameter& parameter : model.parameters()) {
     trace.tensors.push_back(parameter.value());
-    trace.tensors.push_back(parameter.gradient());
+    if (parameter.trainable()) trace.tensors.push_back(parameter.gradient());
   }
   for (const auto& [name, counter] : model.named_counters()) trace.draws.push_back(*counter);
   return trace;

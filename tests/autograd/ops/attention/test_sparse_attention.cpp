@@ -15,7 +15,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// B, T, S; heads and width of the indexer; heads, width and width of values of the attention; keys of a query.
+/// B, T, S; heads and width of the indexer; heads, width and width of values of attention; keys of a query.
 struct SparseCase {
   Index B, T, S, index_heads, index_width, H, N, E, top_k;
 };
@@ -60,8 +60,7 @@ std::vector<std::int32_t> ids(const Tensor& x) {
   return {here.data<std::int32_t>(), here.data<std::int32_t>() + here.elements()};
 }
 
-/// The choice by plain loops; `gap` becomes the smallest distance of a score that was chosen from one that was
-/// not.
+/// The choice by plain loops; `gap` becomes the smallest distance of a score that was chosen from another.
 std::vector<std::int32_t> plain_choice(const SparseCase& c, const IndexHeads& index,
                                        const AttentionMasks& masks, double& gap) {
   const std::vector<double> scores = dense_scores(index).to(Device::cpu()).to_vector<double>();
