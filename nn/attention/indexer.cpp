@@ -20,7 +20,7 @@ Indexer::Indexer(const AttentionConfig& config, Generator& random)
       weights_(without_bias(config.width, config.index_heads), random),
       key_norm_({config.index_width, 1e-6}) {
   if (weight_ > 0) return;
-  for (const Parameter& parameter : parameters()) Parameter(parameter).set_trainable(false);
+  for (Parameter& parameter : parameters()) parameter.set_trainable(false);
 }
 
 Tensor Indexer::keys(const Tensor& x, const RotaryAngles& angles) const {
