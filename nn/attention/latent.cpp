@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/initialization.h>
 
