@@ -64,6 +64,8 @@ std::vector<Row> variants() {
       {"sigmoid", "each weight by itself", causal(sigmoid)},
       {"moba", "two blocks of two words each",
        causal([](Config& config) { config.moba_block = 2, config.moba_top_k = 2; })},
+      {"indexer", "the two words with the largest scores, four heads",
+       causal([](Config& config) { config.index_top_k = 2, config.index_heads = 4; }), kHeads, "mla"},
       {"sinks", "rows that add up to less than one, four heads",
        causal([](Config& config) { config.sinks = true; }), kHeads},
   };

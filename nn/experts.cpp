@@ -90,7 +90,7 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
   if (config.balance_loss == 0) choice_bias_.set_trainable(false);
 }
 
-Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
+Tensor Experts::operator()(const Tensor& x, LayerRecord* record) const {
   const Index E = config_.experts, C = expert_.width;
   const Tensor x_nc = reshape(x, {-1, C}), logits_ne = cast(router_(x_nc), wide(x.dtype()));
   const Tensor scores_ne = config_.router == RouterScores::softmax ? softmax(logits_ne) : sigmoid(logits_ne);
@@ -120,7 +120,8 @@ Tensor Experts::operator()(const Tensor& x, RouterRecord* record) const {
   if (record != nullptr && training_) {
     const auto add_loss = [&](double weight, const Tensor& loss) {
       if (weight <= 0) return;
-      record->losses = record->losses.defined() ? record->losses + weight * loss : weight * loss;
+      Tensor& losses = record->router_losses;
+      losses = losses.defined() ? losses + weight * loss : weight * loss;
     };
     const Tensor shares_ne = scores_ne / sum(scores_ne, {1}, true);
     const auto count = static_cast<double>(E);
@@ -177,11 +178,6 @@ FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const Expert
   return cost;
 }
 
-Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers) {
-  if (!routers.losses.defined()) return loss;
-  return loss + routers.losses * (1 / static_cast<double>(routers.shares.size()));
-}
-
 void require_no_losses(const char* model, const ExpertsConfig& config) {
   if (config.has_losses())
     throw Error(
@@ -196,7 +192,7 @@ FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const Exp
   return FeedForward(network, random);
 }
 
-Tensor through(const FeedForwardNetwork& network, const Tensor& x, RouterRecord* record) {
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, LayerRecord* record) {
   const auto* const experts = std::get_if<Experts>(&network);
   return experts != nullptr ? (*experts)(x, record) : std::get<FeedForward>(network)(x);
 }

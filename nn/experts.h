@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/layer_record.h>
 
 #include <variant>
 
@@ -38,12 +39,6 @@ struct ExpertsConfig {
   bool has_losses() const { return experts > 0 && (balance_loss > 0 || z_loss > 0); }
 };
 
-/// The routers' side of a call: each one adds to it.
-struct RouterRecord {
-  Tensor losses;      ///< the sum of their losses; undefined outside training and without any
-  TensorList shares;  ///< [E] of each: its experts' shares of all choices
-};
-
 /// A mixture of experts: feed-forward networks of which each token passes the K with the largest scores. No
 /// token is dropped, however many choose the same expert.
 /// Math:    s = softmax(router(x)) or sigmoid(router(x)); y = sum over the K largest of w_e expert_e(x), with
@@ -66,7 +61,7 @@ class Experts : public Module {
  public:
   Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, Generator& random);
 
-  Tensor operator()(const Tensor& x, RouterRecord* record = nullptr) const;
+  Tensor operator()(const Tensor& x, LayerRecord* record = nullptr) const;
   void visit(ParameterVisitor& visitor) override;
 
  private:
@@ -94,8 +89,6 @@ struct FeedForwardCost {
 ///   forward     2 N active, without biases; backward: twice as many
 FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const ExpertsConfig& experts, Index N);
 
-/// A model's loss with the mean of its routers' losses, if there are any.
-Tensor with_router_losses(const Tensor& loss, const RouterRecord& routers);
 /// Throws: Error if routers have losses, which the output of a checkpointed layer lacks
 void require_no_losses(const char* model, const ExpertsConfig& config);
 
@@ -105,6 +98,6 @@ using FeedForwardNetwork = std::variant<FeedForward, Experts>;
 FeedForwardNetwork make_feed_forward(const FeedForwardConfig& network, const ExpertsConfig& experts,
                                      Generator& random);
 /// network(x); experts add to `record`.
-Tensor through(const FeedForwardNetwork& network, const Tensor& x, RouterRecord* record = nullptr);
+Tensor through(const FeedForwardNetwork& network, const Tensor& x, LayerRecord* record = nullptr);
 
 }  // namespace tapeformer

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/examples/gradcheck/chosen_keys.h>
 #include <tapeformer/examples/gradcheck/layer_case.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/basic/concatenated_heads.h>
@@ -323,6 +324,7 @@ std::vector<CheckedLayer> checked_layers() {
       {"additive_scores", all_masks, true, additive_case<additive_attention>},
       {"additive_scores_composed", all_masks, true, additive_case<composed_additive_attention>},
       {"block_attention", only_causal, true, blocks_case},
+      {"sparse_attention", only_causal, true, chosen_keys_case},
       {"packed_projection", only_self, true, packed_case},
       {"weightless", only_plain, false, weightless_case},
       {"matrices", only_plain, false, matrix_case},

@@ -251,6 +251,7 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   if (model.attention.moba_block == 0) command.refuse({"--moba-top-k"}, "without --moba-block");
+  refuse_unused_indexers(command, model.attention);
   refuse_unused_experts(command, model.experts.experts > 0);
   if (model.swiglu.limit == 0) command.refuse({"--swiglu-alpha"}, "without --swiglu-limit");
   if (model.experts.experts == 0) command.refuse({"--experts-from"}, "without --experts");

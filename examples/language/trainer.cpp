@@ -89,7 +89,7 @@ RouterRecord choices_of_experts(const DecoderOnly& model, const TokenFile& text)
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
   const NoGradGuard pause;
-  RouterRecord routers;
+  LayerRecord routers;
   model.states(ids.to(model.device()), {}, {}, &routers);
   return routers;
 }

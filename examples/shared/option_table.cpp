@@ -12,6 +12,11 @@ namespace {
 
 bool is_of_adapters(const std::string& flag) { return flag.rfind("--lora", 0) == 0; }
 
+/// True for options of an indexer that change no parameter.
+bool changes_choice(const std::string& flag, const ConfigField& has, const ConfigField& asked) {
+  return flag == "--index-loss" || (flag == "--index-top-k" && has.text() != "0" && asked.text() != "0");
+}
+
 /// "--dropout 0.3 --vocabulary 2000" for these values.
 std::string options_text(const Json& options) {
   std::vector<std::string> texts;
@@ -183,9 +188,11 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
   for (std::size_t i = 0; i < model.size(); ++i) {
     const std::string group = asked[i].group, flag = flag_of(asked[i].name);
     if ((group != "Model" && group != "Vocabulary") || flag == "--from") continue;
-    if (ends_with(flag, "dropout") || is_of_adapters(flag)) {
+    const bool has_given = command.find(flag).given();
+    if (ends_with(flag, "dropout") || is_of_adapters(flag) ||
+        (has_given && changes_choice(flag, model[i], asked[i]))) {
       model[i].set(asked[i].value());
-    } else if (command.find(flag).given() && asked[i].value() != model[i].value()) {
+    } else if (has_given && asked[i].value() != model[i].value()) {
       const std::string has = model[i].text();
       throw Error(format("{} {} contradicts --from {}, which has {}; leave it out", flag, asked[i].text(),
                          from, has.empty() ? "none" : has));
@@ -199,6 +206,11 @@ void refuse_unused_experts(const Command& command, bool has_experts) {
   for (const ConfigField& field : fields_of(config))
     if (field.name != std::string("experts"))
       command.refuse({flag_of(field.name).c_str()}, "without --experts");
+}
+
+void refuse_unused_indexers(const Command& command, const AttentionConfig& attention) {
+  if (attention.index_top_k == 0)
+    command.refuse({"--index-heads", "--index-width", "--index-loss"}, "without --index-top-k");
 }
 
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {

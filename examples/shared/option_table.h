@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/nn/attention/attention_config.h>
 
 // A program's options, described like the fields of a configuration: see config_field.h.
 namespace tapeformer {
@@ -98,6 +99,8 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 
 /// Throws: Error naming a given option of adapters without effect
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters);
+/// Throws: Error naming a given option of an indexer without effect
+void refuse_unused_indexers(const Command& command, const AttentionConfig& attention);
 /// Throws: Error naming a given option of experts without effect
 void refuse_unused_experts(const Command& command, bool has_experts);
 

@@ -178,6 +178,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   if (model.layer.attention.moba_block == 0) command.refuse({"--moba-top-k"}, "without --moba-block");
+  refuse_unused_indexers(command, model.layer.attention);
   refuse_unused_experts(command, model.layer.experts.experts > 0);
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   training.refuse_ignored(command);

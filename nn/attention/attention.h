@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/nn/attention/caches/kv_cache.h>
+#include <tapeformer/nn/layer_record.h>
 #include <tapeformer/nn/module.h>
 
 namespace tapeformer {
@@ -31,7 +32,8 @@ struct AttentionContext : AttentionMasks {
   /// Keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
   /// memory's in its first call and does not read the memory again.
   KvCache* cache = nullptr;
-  Tensor* weights = nullptr;  ///< receives the attention weights [B, H, T, S]
+  Tensor* weights = nullptr;      ///< receives the attention weights [B, H, T, S]
+  LayerRecord* record = nullptr;  ///< receives the losses of indexers
 };
 
 /// The interface of all attention layers, so that transformer layers take any of them.

@@ -55,6 +55,16 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
   field("shared_key_rotation", shared_key_rotation,
         "rotate the part of mla's keys that heads share by positions");
+  field("index_top_k", index_top_k,
+        "keys to which mla attends for each token, chosen by an indexer (DeepSeek sparse attention); 0 for "
+        "all, "
+        "without an indexer; as many as the context to train it on all",
+        kSize);
+  field("index_heads", index_heads, "heads of mla's indexer; 0 for a fourth of heads", kSize);
+  field("index_width", index_width, "width of their queries and keys; 0 for that of a head", kSize);
+  field("index_loss", index_loss, "weight of the loss by which the indexer follows attention's weights",
+        kNotNegative);
+  field("index_rotary_layout", named(index_rotary_layout));
   field("score_scale", score_scale, kNotNegative);
   field("head_norm_gain", head_norm_gain);
   field("head_norm_epsilon", head_norm_epsilon, kPositive);
@@ -109,7 +119,9 @@ void AttentionConfig::add_positions(PositionKind positions) {
   const AttentionKind& row = attention_kind(kind);
   if (relative_bias != RelativeBias::none && !is_biased(row))
     refuse(format("positions={} are for {}", name_of(positions), kind_names(is_biased)), "positions=learned");
-  if (positions != PositionKind::none || !row.uses("rotary_width") || !shared_key_rotation) return;
+  if (positions != PositionKind::none || !row.uses("rotary_width")) return;
+  if (index_top_k > 0) refuse(format("index_top_k={} is for rotary positions", index_top_k), "index_top_k=0");
+  if (!shared_key_rotation) return;
   if (rotary_width > 0)
     refuse(format("rotary_width={} is for rotary positions", rotary_width), "rotary_width=0");
   cross = true;  // without rotary keys

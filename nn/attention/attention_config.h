@@ -51,12 +51,17 @@ struct AttentionConfig : AttentionPieces::Fields {
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of all projections; mla has none
   std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
-  bool cross = false;               ///< cross-attention: no rotary positions, the memory projected separately
-  bool rotary = false;              ///< rotary positions (RoPE) on queries and keys, unless `cross`
-  RotaryConfig rotations = {};      ///< base, scaling and layout of the rotary positions
-  bool packed = true;               ///< mha without `cross` has one matrix for queries, keys and values
-  bool sequence_first = false;      ///< inputs and output are [T, B, C]; masks and weights stay as they are
-  bool norm = true;                 ///< mla has RMS norms on the latents
+  bool cross = false;           ///< cross-attention: no rotary positions, the memory projected separately
+  bool rotary = false;          ///< rotary positions (RoPE) on queries and keys, unless `cross`
+  RotaryConfig rotations = {};  ///< base, scaling and layout of the rotary positions
+  bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
+  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
+  bool norm = true;             ///< mla has RMS norms on the latents
+  Index index_heads = 0;        ///< of mla's indexer; 0 for a fourth of heads, at least 1
+  Index index_width = 0;        ///< of its queries and keys; 0 for key_width, at least rotary_width
+  Index index_top_k = 0;        ///< K, keys of a query, which the indexer chooses; 0 for all keys
+  double index_loss = 1;        ///< the weight of the indexer's loss
+  RotaryLayout index_rotary_layout = RotaryLayout::half_split;  ///< of its rotary components
   double score_scale = 0;           ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
   bool shared_key_rotation = true;  ///< the part of mla's keys that heads share is rotated by positions
   bool shared_keys = false;         ///< uses only the keys and values in AttentionContext::shared
@@ -81,6 +86,9 @@ struct AttentionConfig : AttentionPieces::Fields {
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
+
+  /// True if an indexer has a loss.
+  bool has_index_loss() const { return index_top_k > 0 && index_loss > 0; }
 
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
   /// `can` and none of `cannot`.

@@ -54,7 +54,7 @@ std::deque<AttentionKind>& table() {
        "latent",
        make<Latent>,
        {"latent_width", "query_latent_width", "rotary_width", "shared_key_rotation", "norm", "form",
-        "score_scale"},
+        "score_scale", "index_top_k", "index_heads", "index_width", "index_loss", "index_rotary_layout"},
        kRotates,
        Latent::complete,
        Latent::add_cost,

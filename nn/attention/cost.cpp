@@ -63,6 +63,27 @@ void CostSum::choose_blocks(const AttentionConfig& config) {
   if (call.causal) keeps_ids(-2 * N);  // whose ranges the parts have taken in
 }
 
+bool CostSum::choose_keys(const AttentionConfig& config) {
+  const Index T = call.queries, S = T + call.cached, K = config.index_top_k;
+  const double inputs = or_else(config.query_latent_width, config.width), C = config.width,
+               H = config.index_heads, D = config.index_width;
+  parameters(inputs * H * D + C * (D + H) + 2 * D);
+  caches(D);
+  if (S <= K) {
+    multiply_adds(M * C * D, 1, 0);  // for the cache
+    return false;
+  }
+  multiply_adds(N * H * (inputs * D + C) + M * C * D + visible_ * H * D, 1, 0);
+  Index pairs = 0;
+  for (Index t = 0; t < T; ++t) {
+    const Index seen = call.causal ? S - T + t + 1 : S;
+    pairs += std::min(K, call.causal && call.window > 0 ? std::min(seen, call.window) : seen);
+  }
+  visible_ = static_cast<double>(call.batch * pairs);
+  keeps_ids(N * static_cast<double>(K));
+  return true;
+}
+
 AttentionCost CostSum::total() const {
   const auto whole = [](double sum) {
     constexpr Index kMost = std::numeric_limits<Index>::max();

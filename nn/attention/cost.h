@@ -62,6 +62,14 @@ class CostSum {
   }
   /// Leaves the pairs of each query and the keys of its blocks, and keeps the parts that these make.
   void choose_blocks(const AttentionConfig& config);
+  /// The choice of keys by an indexer, which has no backward pass. True if there are more keys than a query
+  /// chooses; this leaves the pairs of each query and its own keys.
+  bool choose_keys(const AttentionConfig& config);
+  /// Products over the widths of keys and of values for each pair left, of which only the choice is kept.
+  void attend_to_chosen(double H, double D, double E) {
+    multiply_adds(visible_ * H * D, 1, 3);
+    multiply_adds(visible_ * H * E, 1, 2);
+  }
   void keeps(double count) { activation_bytes_ += count * element_; }
   /// Values in f32, next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }

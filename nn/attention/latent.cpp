@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/initialization.h>
 
@@ -28,6 +29,23 @@ void LatentAttention::complete(AttentionConfig& config) {
   config.rotary_width =
       config.cross ? 0 : or_else(config.rotary_width, std::max<Index>(config.key_width / 4 * 2, 2));
   if (config.rotary_width > 0) Rotary::check(config, config.rotary_width);
+  if (config.cross) config.index_top_k = 0;
+  if (config.index_top_k == 0) return;
+  config.index_heads = or_else(config.index_heads, std::max<Index>(config.heads / 4, 1));
+  config.index_width = or_else(config.index_width, std::max(config.key_width, config.rotary_width));
+  const auto got = [&](const std::string& value) {
+    return format("; got attention={}, index_top_k={}, {}; try ", config.kind, config.index_top_k, value);
+  };
+  if (config.index_width < config.rotary_width)
+    throw Error("[attention] an indexer rotates as many components as attention" +
+                got(format("index_width={}, rotary_width={}", config.index_width, config.rotary_width)) +
+                format("index_width={}", config.rotary_width));
+  if (!config.shared_key_rotation)
+    throw Error("[attention] an indexer rotates its keys" + got("shared_key_rotation=false") +
+                "shared_key_rotation=true");
+  if (config.dropout > 0)
+    throw Error("[attention] index_top_k excludes dropout of weights" +
+                got("dropout=" + value_text(config.dropout)) + "attention_dropout=0");
 }
 
 std::vector<AttentionForm> LatentAttention::forms() {
@@ -59,6 +77,7 @@ LatentAttention::LatentAttention(const AttentionConfig& config, Generator& rando
                         &value_up_, there(key_rotary_), &output_}) {
     if (layer != nullptr) xavier_uniform(layer->weight(), random);
   }
+  if (config_.index_top_k > 0) indexer_.emplace(config_, random);
 }
 
 RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext& context) const {
@@ -96,12 +115,38 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
   const RotaryAngles turns = angles(query, context);
   const Tensor rotary_bthr =
       key_rotary_ ? turned((*query_rotary_)(input_bti), config_.heads, turns) : Tensor();
-  const PackedHeads one_latent{config_.heads, 1, config_.latent_width + config_.rotary_width, 0};
-  const Tensor latents_bs1n = cached_heads(context.cache, is_self, one_latent, options, [&] {
-                                return KeyValueHeads{latents(memory, turns), {}};
-                              }).key_bsgd;
-  return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, options)
-                 : naive(input_bti, rotary_bthr, latents_bs1n, options);
+  const bool learns = indexer_ && indexer_->learns(context.record);
+  const auto if_learning = [&](const auto& compute) {
+    if (learns) return compute();
+    const NoGradGuard choice_has_no_gradient;
+    return compute();
+  };
+  const PackedHeads one_latent{config_.heads, 1, config_.latent_width + config_.rotary_width,
+                               config_.index_width};
+  const auto [latents_bs1n, index_keys_bs1d] = cached_heads(context.cache, is_self, one_latent, options, [&] {
+    KeyValueHeads own{latents(memory, turns), {}};
+    if (indexer_) own.value_bsge = if_learning([&] { return indexer_->keys(memory, turns); });
+    return own;
+  });
+  const Index S = latents_bs1n.size(1);
+  if (!learns && (!indexer_ || S <= config_.index_top_k)) {
+    if (!absorbs) return naive(input_bti, rotary_bthr, latents_bs1n, options);
+    return absorbed(input_bti, rotary_bthr, [&, &latents = latents_bs1n](const Tensor& query_bthn) {
+      const Tensor summed_bthn = scaled_dot_product_attention(query_bthn, latents, latents, options);
+      return key_rotary_ ? slice(summed_bthn, 3, 0, config_.latent_width) : summed_bthn;
+    });
+  }
+  const IndexHeads index =
+      if_learning([&, &keys = index_keys_bs1d] { return indexer_->heads(query, input_bti, keys, turns); });
+  const Tensor chosen_btk = choose_keys(index, config_.index_top_k, options);
+  Tensor shares_btk;
+  SparseOptions sparse{config_.latent_width, options.scale, learns ? &shares_btk : nullptr, options.weights};
+  const Tensor latents_bsn = reshape(latents_bs1n, {latents_bs1n.size(0), S, latents_bs1n.size(3)});
+  const Tensor y = absorbed(input_bti, rotary_bthr, [&](const Tensor& query_bthn) {
+    return sparse_attention(query_bthn, latents_bsn, chosen_btk, sparse);
+  });
+  if (shares_btk.defined()) indexer_->add_loss(index, chosen_btk, shares_btk, *context.record);
+  return y;
 }
 
 Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
@@ -122,18 +167,16 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
   return output_(merge_heads(heads_bthe));
 }
 
-/// The latents are keys and values at once. The weighted sum of the rotary keys is computed and dropped,
-/// which costs less than copying the latents out of the cache for every token.
-Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                                 const AttentionOptions& options) const {
+/// The latents are keys and values at once. Attention to all keys computes the weighted sum of the rotary
+/// keys and drops it, which costs less than copying the latents out of the cache for every token.
+Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary,
+                                 const AbsorbedAttention& attend) const {
   const Index H = config_.heads;
   Tensor query_bthc =
       matmul(by_head(split_heads(query_up_(input), H)), split_weight_heads(key_up_, H), 1, true);
   if (key_rotary_) query_bthc = concat({query_bthc, rotary}, 3);
-  Tensor summed_bthc = scaled_dot_product_attention(query_bthc, latents, latents, options);
-  if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, config_.latent_width);
-  return output_(
-      merge_heads(matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, H)), 1, true)));
+  return output_(merge_heads(
+      matmul(by_head(attend(query_bthc)), transposed(split_weight_heads(value_up_, H)), 1, true)));
 }
 
 void LatentAttention::visit(ParameterVisitor& visitor) {
@@ -147,6 +190,7 @@ void LatentAttention::visit(ParameterVisitor& visitor) {
   visitor.child("value_up", value_up_);
   if (key_rotary_) visitor.child("key_rotary", *key_rotary_);
   visitor.child("output", output_);
+  if (indexer_) visitor.child("indexer", *indexer_);
   visitor.child("dropout", dropout_);
 }
 
@@ -171,7 +215,11 @@ void LatentAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
             (config.shared_key_rotation ? sum.call.queries * R : 0));
 
   const bool decodes = config.form == LatentForm::automatic && sum.call.cached > 0;
-  if (config.form == LatentForm::absorbed || decodes) {
+  if (config.index_top_k > 0 && sum.choose_keys(config)) {
+    sum.product(N, H * L * (D + E));
+    sum.attend_to_chosen(H, L + R, L);
+    sum.keeps(M * R + N * H * (2 * L + R) + N * H * (D + E));
+  } else if (config.form == LatentForm::absorbed || decodes) {
     sum.product(N, H * L * (D + E));
     sum.attention(H, L + R, L + R);
     sum.keeps(M * R + 2 * N * H * (L + R) + N * H * (D + E) + (R > 0 ? N * H * L : 0));

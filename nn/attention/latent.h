@@ -2,8 +2,11 @@
 
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
+#include <tapeformer/nn/attention/indexer.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/norm.h>
+
+#include <functional>
 
 namespace tapeformer {
 
@@ -14,13 +17,16 @@ namespace tapeformer {
 ///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R rotating by positions;
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h, or with score_scale for the divisor
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
-///          before W_UV,h is applied
+///          before W_UV,h is applied;
+///          with an index_top_k K, the softmax is over the K keys that an Indexer chooses for the query, in
+///          the absorbed form
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; only a layer with `cross`, which has
 ///          no rotary part, takes another memory than the query
 /// Initial: Xavier uniform
 /// Throws:  Error if sizes do not fit, or for another memory with rotary positions; ShapeError for inputs of
 ///          another rank
-/// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1 and equations 37 to 47
+/// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1 and equations 37 to 47; index_top_k: DeepSeek-AI
+///          2025, arXiv:2512.02556, section 2.1
 class LatentAttention : public Attention {
  public:
   LatentAttention(const AttentionConfig& config, Generator& random);
@@ -28,7 +34,9 @@ class LatentAttention : public Attention {
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
-  CacheWidths cache_widths() const override { return {config_.latent_width + config_.rotary_width, 0}; }
+  CacheWidths cache_widths() const override {
+    return {config_.latent_width + config_.rotary_width, indexer_ ? config_.index_width : 0};
+  }
   void visit(ParameterVisitor& visitor) override;
 
   // For the table of kinds; see AttentionKind.
@@ -48,16 +56,23 @@ class LatentAttention : public Attention {
   ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;
   ///                causal: 8 bytes per row
   ///   cache        L + R values, against 2 H D of multi-head attention
+  /// An indexer of H' heads of width D' adds, without its loss, which the rest leaves out:
+  ///   parameters   I H' D' + C D' + C H', gains and biases 2 D'
+  ///   forward      2 (N I H' D' + M C D' + N C H' + P' H' D'), P' = B visible pairs; with more keys than K,
+  ///                the absorbed form has the pairs of at most K keys for each query, and there are
+  ///   activations  N K identifiers in place of all sums and ranges
+  ///   cache        D' values
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
   Tensor turned(const Tensor& x, Index heads, const RotaryAngles& angles) const;
+  /// [B, T, H, d_c + d_R] -> the weighted sums of the latents, [B, T, H, d_c]
+  using AbsorbedAttention = std::function<Tensor(const Tensor& query)>;
   Tensor latents(const Tensor& memory, const RotaryAngles& angles) const;
   Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                const AttentionOptions& options) const;
-  Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                  const AttentionOptions& options) const;
+  Tensor absorbed(const Tensor& input, const Tensor& rotary, const AbsorbedAttention& attend) const;
 
   AttentionConfig config_;
   std::optional<Linear> query_down_;                 // W_DQ
@@ -69,6 +84,7 @@ class LatentAttention : public Attention {
   std::optional<RmsNorm> query_norm_, key_value_norm_;
   Linear output_;  // W_O
   Dropout dropout_;
+  std::optional<Indexer> indexer_;
 };
 
 }  // namespace tapeformer

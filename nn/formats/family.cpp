@@ -32,12 +32,14 @@ void refuse_relative(const std::string& type) {
 template <>
 const std::vector<Family>& families<DecoderOnlyConfig>() {
   static const std::vector<Family> families = {
-      gpt2_family(),        llama_family(),    mistral_family(),     mixtral_family(),     phi3_family(),
-      qwen2_family(),       qwen3_family(),    qwen3_moe_family(),   smollm3_family(),     olmo2_family(),
-      olmo3_family(),       olmoe_family(),    granite_family(),     gemma2_family(),      gemma3_family(),
-      nanochat_family(),    bloom_family(),    diffllama_family(),   qwen3_next_family(),  qwen3_5_family(),
-      olmo_hybrid_family(), minicpm3_family(), deepseek_v2_family(), deepseek_v3_family(), gpt_oss_family(),
-      kimi_linear_family(), bert_family(),     modernbert_family()};
+      gpt2_family(),         llama_family(),       mistral_family(),     mixtral_family(),
+      phi3_family(),         qwen2_family(),       qwen3_family(),       qwen3_moe_family(),
+      smollm3_family(),      olmo2_family(),       olmo3_family(),       olmoe_family(),
+      granite_family(),      gemma2_family(),      gemma3_family(),      nanochat_family(),
+      bloom_family(),        diffllama_family(),   qwen3_next_family(),  qwen3_5_family(),
+      olmo_hybrid_family(),  minicpm3_family(),    deepseek_v2_family(), deepseek_v3_family(),
+      deepseek_v32_family(), glm_moe_dsa_family(), gpt_oss_family(),     kimi_linear_family(),
+      bert_family(),         modernbert_family()};
   return families;
 }
 

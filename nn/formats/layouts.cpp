@@ -45,6 +45,11 @@ void add_latent_attention(Layouts& model, const std::string& name, const Attenti
   add("key_value_down", {L}, C, 1), add("key_rotary", {R, 1}, C, 1), add_norm("key_value_norm", L);
   add("key_up", {H * D}, L, H), add("value_up", {H * E}, L, H);
   add("output", {config.output_width}, H * E, 0);
+  if (config.index_top_k == 0) return;
+  const Index width = config.index_width;
+  add("indexer.query", {config.index_heads * width}, inputs, 0), add("indexer.key", {width}, C, 0);
+  add("indexer.weights", {config.index_heads}, C, 0);
+  model.parameters[name + ".indexer.key_norm"] = {{{width}}, 0, false, true, true};
 }
 
 /// Adds the projections to queries, keys and values, and to the output.

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/profile_part.h>
+#include <tapeformer/nn/attention/indexer.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
@@ -74,9 +75,9 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
 
 Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionContext& sequences,
                                    LayerCaches* caches, std::vector<Tensor>* weights,
-                                   RouterRecord* routers) const {
+                                   LayerRecord* record) const {
   DecoderOnlyContext context(sequences);
-  context.routers = routers;
+  context.record = record;
   context.causal = !config_.bidirectional;
   KeyValueHeads new_kv;
   // The rotary angles are computed once for all layers of one kind and base; their positions continue from
@@ -119,17 +120,17 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths, const PackedDocuments& documents,
-                           RouterRecord* routers) const {
+                           LayerRecord* record) const {
   AttentionContext sequences;
   sequences.prefix_lengths = prefix_lengths;
-  if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr, nullptr, routers);
+  if (!documents.starts.defined()) return through_layers(input_(ids), sequences, nullptr, nullptr, record);
   if (config_.short_convolution > 0)
     throw Error(format(
         "[decoder_only] short convolutions reach over the start of a document; got short_convolution={}; try "
         "rows of one document each",
         config_.short_convolution));
   sequences.query_starts = documents.starts, sequences.positions = documents.positions;
-  return through_layers(input_(ids, documents.positions), sequences, nullptr, nullptr, routers);
+  return through_layers(input_(ids, documents.positions), sequences, nullptr, nullptr, record);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
@@ -158,11 +159,11 @@ LayerCaches DecoderOnly::start(const CacheConfig& config) const {
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
                          const HeadLossConfig& head, const PackedDocuments& documents) const {
-  RouterRecord routers;
+  LayerRecord record;
   const Tensor states_btc =
-      states(ids, prefix_lengths, documents, config_.experts.has_losses() ? &routers : nullptr);
+      states(ids, prefix_lengths, documents, config_.has_layer_losses() ? &record : nullptr);
   const Tensor loss = head_loss(head_, states_btc, targets, {}, head);
-  return with_router_losses(loss, routers);
+  return with_layer_losses(loss, record);
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {
@@ -176,6 +177,7 @@ void DecoderOnly::visit(ParameterVisitor& visitor) {
 
 void DecoderOnly::recompute_layers(bool recompute) {
   if (recompute) require_no_losses("decoder_only", config_.experts);
+  if (recompute) require_no_losses("decoder_only", config_.attention);
   recomputes_layers_ = recompute;
 }
 

@@ -43,18 +43,19 @@ class DecoderOnly : public Module {
   Tensor operator()(const Tensor& ids, const Tensor& prefix_lengths = {}) const {
     return logits(states(ids, prefix_lengths));
   }
-  /// Mean cross-entropy, in nats, of the targets that are not -1; in training with the losses of routers,
-  /// each a mean over the layers.
+  /// Mean cross-entropy, in nats, of the targets that are not -1; in training with the losses of routers
+  /// and indexers, each a mean over the layers.
   /// Shapes:  ids, targets i32 [B, T] -> []
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths = {},
               const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
   /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
-  /// context: only positions are limited. `routers` is for those of experts.
+  /// context: only positions are limited. `record` is for routers and
+  /// indexers.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}, const PackedDocuments& documents = {},
-                RouterRecord* routers = nullptr) const;
+                LayerRecord* record = nullptr) const;
   /// The final states of tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never recorded.
@@ -69,7 +70,7 @@ class DecoderOnly : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
-  /// Throws:  Error for routers with losses of their own, which are not in the results
+  /// Throws:  Error for routers or indexers with losses of their own, which are not in the results
   void recompute_layers(bool recompute);
 
   void visit(ParameterVisitor& visitor) override;
@@ -78,7 +79,7 @@ class DecoderOnly : public Module {
 
  private:
   Tensor through_layers(const Tensor& embedded_btc, const AttentionContext& sequences, LayerCaches* caches,
-                        std::vector<Tensor>* weights = nullptr, RouterRecord* routers = nullptr) const;
+                        std::vector<Tensor>* weights = nullptr, LayerRecord* record = nullptr) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

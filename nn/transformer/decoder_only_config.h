@@ -90,6 +90,8 @@ struct DecoderOnlyConfig {
   bool has_window(Index layer) const;
   /// True for the layers with an F in `attention_pattern`.
   bool has_full_attention(Index layer) const;
+  /// True if routers or indexers have losses of their own.
+  bool has_layer_losses() const { return experts.has_losses() || attention.has_index_loss(); }
   /// The norms of a layer's sublayers, which are not mixed.
   SublayerNorms norms_of(Index layer) const;
   /// True for the layers without an N in `position_pattern`.

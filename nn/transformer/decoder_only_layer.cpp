@@ -68,7 +68,7 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
   };
   const auto feed_forward = [&](const Tensor& normed_btc) {
     const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
-    return normed(feed_forward_output_norm_, through(feed_forward_, x_btc, context.routers));
+    return normed(feed_forward_output_norm_, through(feed_forward_, x_btc, context.record));
   };
   residual("attention", stream, attention_place_, attention_norm_, dropout_, attend, residual_scale_);
   residual("feed_forward", stream, place_, feed_forward_norm_, dropout_, feed_forward, residual_scale_);

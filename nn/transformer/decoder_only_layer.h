@@ -15,8 +15,6 @@ struct DecoderOnlyContext : AttentionContext {
 
   /// Two caches, attention's and the feed-forward network's, for a layer with `cache` and short convolutions.
   ConvolutionCache* convolutions = nullptr;
-  /// Routers of experts add to it.
-  RouterRecord* routers = nullptr;
 };
 
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.

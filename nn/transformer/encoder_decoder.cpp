@@ -103,18 +103,18 @@ Tensor LayerStack::through_layers(const Tensor& embedded, const Tensor& memory,
   return output_scale_ == 1 ? states_btc : states_btc * output_scale_;
 }
 
-Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask, RouterRecord* routers) const {
+Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask, LayerRecord* record) const {
   const ProfilePart whole("encoder");
   TransformerLayerContext context{mask};
-  context.routers = routers;
+  context.record = record;
   return through_layers(input_(ids), {}, context);
 }
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
-                           std::vector<Tensor>* cross_weights, RouterRecord* routers) const {
+                           std::vector<Tensor>* cross_weights, LayerRecord* record) const {
   const ProfilePart whole("decoder");
   TransformerLayerContext context{{}, memory_mask};
-  context.routers = routers;
+  context.record = record;
   return through_layers(input_(ids), memory, context, cross_weights);
 }
 
@@ -158,16 +158,18 @@ Tensor EncoderDecoder::operator()(const Tensor& source, const Tensor& source_mas
 Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
                             const Tensor& expected, const CrossEntropyOptions& options,
                             const HeadLossConfig& head) const {
-  RouterRecord routers;
-  RouterRecord* const record = config_.layer.experts.has_losses() ? &routers : nullptr;
+  LayerRecord losses;
+  const bool has_losses = config_.layer.experts.has_losses() || config_.layer.attention.has_index_loss();
+  LayerRecord* const record = has_losses ? &losses : nullptr;
   const Tensor memory_bsc = encoder_(source, source_mask, record),
                states_btc = decoder_(target, memory_bsc, source_mask, nullptr, record);
   const Tensor loss = head_loss(head_, states_btc, expected, options, head);
-  return with_router_losses(loss, routers);
+  return with_layer_losses(loss, losses);
 }
 
 void EncoderDecoder::recompute_layers(bool recompute) {
   if (recompute) require_no_losses("encoder_decoder", config_.layer.experts);
+  if (recompute) require_no_losses("encoder_decoder", config_.layer.attention);
   encoder_.recompute_layers(recompute);
   decoder_.recompute_layers(recompute);
 }

@@ -49,7 +49,7 @@ class Encoder : public LayerStack {
  public:
   Encoder(const EncoderConfig& config, Generator& random)
       : LayerStack(config, random, TransformerSide::encoder) {}
-  Tensor operator()(const Tensor& ids, const Tensor& mask = {}, RouterRecord* routers = nullptr) const;
+  Tensor operator()(const Tensor& ids, const Tensor& mask = {}, LayerRecord* record = nullptr) const;
 };
 
 /// Maps target ids and the encoder's states to the decoder's states.
@@ -61,7 +61,7 @@ class Decoder : public LayerStack {
       : LayerStack(config, random, TransformerSide::decoder) {}
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
-                    std::vector<Tensor>* cross_weights = nullptr, RouterRecord* routers = nullptr) const;
+                    std::vector<Tensor>* cross_weights = nullptr, LayerRecord* record = nullptr) const;
   /// The states of tokens that follow those in `state`, and appends them there. Never recorded.
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
   /// The state of empty sequences, one for every row of the memory.

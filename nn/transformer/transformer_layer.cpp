@@ -39,6 +39,7 @@ void TransformerLayer::operator()(ResidualStream& stream, const Tensor& memory,
   self.key_mask = context.key_mask;
   self.angles = context.angles;
   self.cache = context.self_cache;
+  self.record = context.record;
   cross.key_mask = context.memory_mask;
   cross.cache = context.cross_cache;
   cross.weights = context.cross_weights;
@@ -48,7 +49,7 @@ void TransformerLayer::operator()(ResidualStream& stream, const Tensor& memory,
     residual("cross_attention", stream, norm_place_, cross_attention_norm_, dropout_,
              [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
   residual("feed_forward", stream, norm_place_, feed_forward_norm_, dropout_,
-           [&](const Tensor& h) { return through(feed_forward_, h, context.routers); });
+           [&](const Tensor& h) { return through(feed_forward_, h, context.record); });
 }
 
 RotaryAngles TransformerLayer::angles(const Tensor& x, const TransformerLayerContext& context) const {

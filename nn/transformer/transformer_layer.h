@@ -39,7 +39,7 @@ struct TransformerLayerContext {
   KvCache* cross_cache = nullptr;   ///< keys and values of the memory, filled by the first call
   Tensor* cross_weights = nullptr;  ///< receives the weights [B, H, T, S] of the attention to the memory
   RotaryAngles angles = {};         ///< for self-attention, shared by a stack of layers; see AttentionContext
-  RouterRecord* routers = nullptr;  ///< routers of experts add to it
+  LayerRecord* record = nullptr;    ///< routers of experts and indexers add to it
 };
 
 /// Which side of an EncoderDecoder a layer belongs to.

@@ -45,6 +45,9 @@ std::vector<std::string> usual_cases() {
   with_passes(cases, "attention", {"12 4 64 32", "8 6 256 64", "4 12 64 64", "128 8 16 32", "1 12 1024 64"});
   const std::vector<const char*> counts{"393216", "786432", "3145728", "12582912"};
   with_passes(cases, "block_attention", {"1 4 8192 64 256 3", "1 4 8192 64 512 3"});
+  with_passes(
+      cases, "latent_attention",
+      {"1 16 8192 64 32 128 8192 4 32", "1 16 8192 64 32 128 512 4 32", "1 16 8192 64 32 128 256 4 32"});
   with_passes(cases, "gelu", counts);
   with_passes(cases, "gelu_tanh", counts);
   with_passes(cases, "softmax", {"3072 64", "12288 256", "256 8000"});

@@ -118,6 +118,18 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
         n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=4, topk_group=2,
         routed_scaling_factor=2.5, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3,
         rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0), torch.float32, None),
+    "deepseek_v32": (transformers.DeepseekV32Config(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=6, moe_intermediate_size=7, first_k_dense_replace=1,
+        n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=4, topk_group=2,
+        routed_scaling_factor=2.5, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3,
+        index_topk=4, index_n_heads=9, index_head_dim=6, rms_norm_eps=1e-4, bos_token_id=0, eos_token_id=0),
+        torch.float32, None),
+    "glm_moe_dsa": (transformers.GlmMoeDsaConfig(
+        **{**EQUAL, "num_hidden_layers": 3}, num_key_value_heads=6, moe_intermediate_size=7, first_k_dense_replace=1,
+        n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=3, n_group=1, topk_group=1,
+        routed_scaling_factor=1.5, kv_lora_rank=7, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=3,
+        index_topk=5, index_n_heads=8, index_head_dim=4, rms_norm_eps=1e-3, bos_token_id=0, eos_token_id=0),
+        torch.float32, None),
     "qwen3_next": (transformers.Qwen3NextConfig(
         **{**LLAMA, "num_hidden_layers": 3, "head_dim": 6}, rms_norm_eps=1e-4, moe_intermediate_size=7, num_experts=6,
         num_experts_per_tok=3, shared_expert_intermediate_size=5, linear_num_key_heads=2, linear_num_value_heads=6,
@@ -265,7 +277,7 @@ class DoubleRouter(torch.nn.Module):
 
 
 class DoubleGroups(torch.nn.Module):
-    """The routers of DeepSeek V2 and V3 likewise."""
+    """The routers of DeepSeek V2, V3 and V3.2 and GLM 5 likewise."""
 
     def __init__(self, router):
         super().__init__()
@@ -298,6 +310,17 @@ def rotated(queries, keys, turns):
     return turned(queries), turned(keys)
 
 
+def with_gaps(topk):
+    """topk() that refuses scores of an indexer, of three axes, that are too close for a choice of all programs."""
+    def checked(scores, k, dim=-1, **more):
+        if scores.dim() == 3 and k < scores.shape[-1]:
+            best = topk(scores, k + 1, dim=dim).values
+            gaps = (best[..., k - 1] - best[..., k])[best[..., k].isfinite()]
+            assert gaps.numel() == 0 or gaps.min() > 1e-6, f"scores {gaps.min():.1e} apart"
+        return topk(scores, k, dim=dim, **more)
+    return checked
+
+
 def in_double(model):
     model = model.double()
     sys.modules[type(model).__module__].torch = Double()
@@ -316,7 +339,8 @@ def in_double(model):
                 setattr(parent, name, DoubleNorm(child))
             elif type(child).__name__ == "MixtralTopKRouter":
                 setattr(parent, name, DoubleRouter(child))
-            elif type(child).__name__ in ("DeepseekV2TopkRouter", "DeepseekV3TopkRouter"):
+            elif type(child).__name__ in ("DeepseekV2TopkRouter", "DeepseekV3TopkRouter", "DeepseekV32TopkRouter",
+                                           "GlmMoeDsaTopkRouter"):
                 setattr(parent, name, DoubleGroups(child))
             elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
@@ -434,6 +458,7 @@ def make():
     transformers.models.deepseek_v2.modeling_deepseek_v2.apply_rotary_emb = rotated
     F.softmax, torch.sum = in_its_type(F.softmax), in_its_type(torch.sum)
     torch.Tensor.float = lambda x: x if x.dtype == torch.float64 else x.to(torch.float32)
+    torch.Tensor.topk = with_gaps(torch.Tensor.topk)
     file = GoldenFile()
     for name, (config, _, _) in CASES.items():
         path, random = pathlib.Path("hugging_face") / name, generator(name)

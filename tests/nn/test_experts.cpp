@@ -138,7 +138,7 @@ TEST_CASE("a token chooses in the groups with the largest scores, or the largest
     Experts layer = random_experts(config);
     set_parameter(layer, "router.weight",
                   concat({transpose(logits), Tensor::zeros({6, kStates - 1}, DType::f64)}, 1));
-    RouterRecord record;
+    LayerRecord record;
     layer(concat({Tensor::full({1, 1}, 1, DType::f64), Tensor::zeros({1, kStates - 1}, DType::f64)}, 1),
           &record);
     for (Index e = 0; e < 6; ++e) CHECK(record.shares[0].at(e) == (e == first || e == second ? 0.5 : 0));
@@ -157,13 +157,13 @@ TEST_CASE("biases change the choice and not the weights, and train towards equal
   // The first and the last expert whatever the scores: an oracle with others that never win.
   set_parameter(layer, "choice_bias", Tensor::from<double>({2, 0, 0, 2}));
   Tape tape;
-  RouterRecord record;
+  LayerRecord record;
   const Tensor y = layer(x, &record);
-  CHECK(record.losses.item() == 0);
+  CHECK(record.router_losses.item() == 0);
   const Tensor scores = sigmoid(matmul(x, transposed(parameter_of(layer, "router.weight").value())));
   const Tensor chosen = Tensor::from<double>({1, 0, 0, 1});
   const Tensor weights = scores * chosen / sum(scores * chosen, {1}, true);
-  tape.backward(sum(y * y) * 0 + record.losses);
+  tape.backward(sum(y * y) * 0 + record.router_losses);
   CHECK(layer.parameters().back().gradient().to_vector<double>() ==
         std::vector<double>{0.5, -0.5, -0.5, 0.5});
   CHECK_BELOW(relative_error(y, weighted(layer, weights, x, true)), 1e-13);
@@ -186,9 +186,9 @@ TEST_CASE("gradients of the output and of the router's losses, with the choice a
     const Tensor x = random_normal({4, kStates}, fixed);
     set_parameter(layer, "router.weight", random_normal({3, kStates}, fixed));
     const auto function = [&] {
-      RouterRecord record;
+      LayerRecord record;
       const Tensor y = layer(x, &record);
-      return y + record.losses;
+      return y + record.router_losses;
     };
     check_gradients(std::string("experts ") + name_of(router), gradcheck_module(layer, {{"x", x}}, function));
   }
@@ -202,10 +202,10 @@ TEST_CASE("a router without preferences has a balance loss of its weight, and a 
     for (Experts* each : {&layer, &z_layer})
       set_parameter(*each, "router.weight", Tensor::zeros({4, kStates}, DType::f64));
     const Tensor x = random_values({kRowCount, kStates}, 6);
-    RouterRecord balance, z;
+    LayerRecord balance, z;
     layer(x, &balance), z_layer(x, &z);
-    CHECK(balance.losses.item() == doctest::Approx(3).epsilon(1e-14));
-    CHECK(z.losses.item() == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(1e-14));
+    CHECK(balance.router_losses.item() == doctest::Approx(3).epsilon(1e-14));
+    CHECK(z.router_losses.item() == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(1e-14));
   }
 }
 
@@ -214,14 +214,14 @@ TEST_CASE("losses of several layers add up in training, and evaluation has none"
   config.z_loss = 0.1;
   Experts layer = random_experts(config);
   const Tensor x = random_values({kRowCount, kStates}, 7);
-  RouterRecord once, twice;
+  LayerRecord once, twice;
   layer(x, &once);
   layer(x, &twice), layer(x, &twice);
-  CHECK(twice.losses.item() == doctest::Approx(2 * once.losses.item()).epsilon(1e-14));
+  CHECK(twice.router_losses.item() == doctest::Approx(2 * once.router_losses.item()).epsilon(1e-14));
   layer.eval();
-  RouterRecord none;
+  LayerRecord none;
   layer(x, &none);
-  CHECK_FALSE(none.losses.defined());
+  CHECK_FALSE(none.router_losses.defined());
   CHECK_BELOW(absolute_error(sum(none.shares[0]), Tensor::scalar(1, DType::f64)), 1e-15);
 }
 

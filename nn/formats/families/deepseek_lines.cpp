@@ -35,10 +35,10 @@ void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double rout
   file["first_k_dense_replace"] = model.experts_from;
 }
 
-void describe_deepseek(ConfigMap& map, Index context, double router_scale) {
+void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon) {
   describe_states(map, context);
   describe_llama_layers(map);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
+  map.field("rms_norm_eps", "epsilon", epsilon);
   describe_latent_attention(map);
   describe_score_scale(map);
   if (map.reads) map.model.attention.rotations.layout = RotaryLayout::interleaved;
@@ -48,6 +48,16 @@ void describe_deepseek(ConfigMap& map, Index context, double router_scale) {
   // The loss that balances experts is for a trainer, and the rest has no effect on a model's arithmetic.
   map.ignore({"aux_loss_alpha", "seq_aux", "router_aux_loss_coef", "output_router_logits", "ep_size",
               "num_nextn_predict_layers"});
+}
+
+void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups) {
+  map.fixed("router", std::string("sigmoid"));
+  map.fixed("balance", std::string("bias"));
+  map.field("norm_topk_prob", "normalized_router", true);
+  map.field("n_group", "expert_groups", groups);
+  map.field("topk_group", "active_groups", active_groups);
+  map.demand("scoring_func", "sigmoid");
+  map.demand("topk_method", "noaux_tc");
 }
 
 TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* gate, const char* up,

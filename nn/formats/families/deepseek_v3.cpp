@@ -7,13 +7,7 @@ void describe_deepseek_v3(ConfigMap& map) {
   describe_deepseek(map, 4096, 2.5);
   if (map.reads && !map.reads->flag("rope_interleave", true))
     map.model.attention.rotations.layout = RotaryLayout::half_split;
-  map.fixed("router", std::string("sigmoid"));
-  map.fixed("balance", std::string("bias"));
-  map.field("norm_topk_prob", "normalized_router", true);
-  map.field("n_group", "expert_groups", 8);
-  map.field("topk_group", "active_groups", 4);
-  map.demand("scoring_func", "sigmoid");
-  map.demand("topk_method", "noaux_tc");
+  describe_biased_choice(map, 8, 4);
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ Family diffllama_family();
 Family minicpm3_family();
 Family deepseek_v2_family();
 Family deepseek_v3_family();
+Family deepseek_v32_family();
+Family glm_moe_dsa_family();
 Family gpt_oss_family();
 Family kimi_linear_family();
 Family bert_family();
@@ -122,9 +124,15 @@ struct ExpertNames {
 };
 /// The sizes of experts, the scale of their weights, and the first layers, which have none.
 void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense);
-/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings and
-/// routed_scaling_factor: all but the scores and the choice of experts.
-void describe_deepseek(ConfigMap& map, Index context, double router_scale);
+/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings,
+/// routed_scaling_factor and rms_norm_eps: all but the scores and the choice of experts.
+void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon = 1e-6);
+/// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and
+/// topk_group.
+void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);
+/// The indexer of sparse attention, which rotates rows in this layout, with the default of index_n_heads, and
+/// the types of layers; after the rest.
+void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads);
 
 /// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
 void describe_gemma(ConfigMap& map);
@@ -159,6 +167,8 @@ TensorNames llama_names(const char* attention_norm = "input_layernorm",
 TensorNames latent_names();
 /// These names with experts in some layers, whose rotary rows are interleaved.
 TensorNames deepseek_names();
+/// The names of the indexer too.
+TensorNames sparse_deepseek_names();
 /// These names with the module `mlp` in all layers: a network or, where there is a router, experts with these
 /// tensors and a network for all tokens.
 TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* gate, const char* up,

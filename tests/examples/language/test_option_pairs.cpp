@@ -62,10 +62,10 @@ std::string text_of(DecoderOnlyConfig config) {
 struct Traits {
   std::string parameters;
   Tensor states;
-  double router_losses = 0;
+  double layer_losses = 0;
   bool operator==(const Traits& other) const {
     return parameters == other.parameters && same_bits(states, other.states) &&
-           router_losses == other.router_losses;
+           layer_losses == other.layer_losses;
   }
 };
 
@@ -81,11 +81,12 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   std::vector<std::int32_t> ids;
   for (Index i = 0; i < 2 * kPairTokens; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 13));
   Tape tape;  // as in training, where dropout acts
-  RouterRecord routers;
+  LayerRecord record;
   const Tensor prefix = config.prefix ? ids_of({4, 6}, {2}) : Tensor(),
-               states = model.states(ids_of(ids, {2, kPairTokens}), prefix, {}, &routers);
+               states = model.states(ids_of(ids, {2, kPairTokens}), prefix, {}, &record);
   at->second.states = model.logits(states).detach();
-  if (routers.losses.defined()) at->second.router_losses = routers.losses.item();
+  for (const Tensor& losses : {record.router_losses, record.index_losses})
+    if (losses.defined()) at->second.layer_losses += losses.item();
   return at->second;
 }
 

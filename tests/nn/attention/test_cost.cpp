@@ -244,6 +244,25 @@ TEST_CASE("latent attention, naive and absorbed, with query latents and norms or
   }
 }
 
+TEST_CASE("latent attention to the keys that an indexer chooses") {
+  for (const Index top_k : {2, 3, 100}) {
+    for (const Index query_latents : {0, 9}) {
+      AttentionConfig config("mla", 3);
+      config.width = 10, config.key_width = 6, config.value_width = 5, config.latent_width = 8;
+      config.query_latent_width = query_latents, config.rotary_width = 4;
+      config.index_top_k = top_k, config.index_heads = 2, config.index_width = 7;
+      CAPTURE(top_k);
+      CAPTURE(query_latents);
+      Generator random(test_seed(1));
+      LatentAttention layer(config, random);
+      for (const AttentionCall& call : self_calls()) {
+        CAPTURE(call.queries);
+        check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
+      }
+    }
+  }
+}
+
 TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
   const Index width = 24;
   AttentionCall call;
@@ -277,5 +296,8 @@ TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
     config.rotary_width = 2;
     LatentAttention layer(config, random);
     check_decoding(layer, attention_cost(config, call));
+    config.index_top_k = 3;
+    LatentAttention sparse(config, random);
+    check_decoding(sparse, attention_cost(config, call));
   }
 }

@@ -255,9 +255,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
             "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, "
             "smollm3, "
             "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
-            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, gpt_oss, kimi_linear, bert, "
-            "modernbert; got "
-            "roberta"},
+            "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, deepseek_v32, glm_moe_dsa, "
+            "gpt_oss, kimi_linear, bert, modernbert; got roberta"},
            {"mistral", {{"attention_bias", true}}, std::string("attention_bias") + kUnknown},
            {"mixtral",
             {{"num_local_experts", 8}, {"num_experts_per_tok", 2}, {"router_jitter_noise", 0.1}},
@@ -352,5 +351,6 @@ TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
         "Granite, Gemma 2, Gemma 3 (text), NanoChat, BLOOM, DiffLlama, Qwen 3 Next, Qwen 3.5 (text), OLMo "
-        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, gpt-oss, Kimi Linear, BERT or ModernBERT");
+        "Hybrid, MiniCPM3, DeepSeek V2, DeepSeek V3, DeepSeek V3.2, GLM 5, gpt-oss, Kimi Linear, BERT or "
+        "ModernBERT");
 }

@@ -59,6 +59,18 @@ TEST_CASE("families with latent attention are read as what they are, and written
             "head_width=3 "
             "experts=8 router=sigmoid normalized_router=false shared_expert=18 balance_loss=0 balance=bias "
             "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
+           {"deepseek_v32",
+            deepseek({{"q_lora_rank", 5}, {"index_topk", 6}, {"index_n_heads", 3}, {"index_head_dim", 8}}),
+            "context=163840 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+            "index_top_k=6 index_heads=3 index_width=8 index_loss=0 rotary_layout=interleaved head_width=3 "
+            "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias "
+            "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
+           {"glm_moe_dsa", deepseek({{"q_lora_rank", 5}, {"indexer_types", {"full", "full", "full"}}}),
+            "context=202752 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+            "index_top_k=2048 index_heads=32 index_width=128 index_loss=0 index_rotary_layout=interleaved "
+            "rotary_layout=interleaved head_width=3 "
+            "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias "
+            "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
        })
     check_reading(reading, usual);
 }
@@ -81,6 +93,11 @@ TEST_CASE("options of latent attention and its experts that are not implemented 
            {"minicpm3", {{"num_key_value_heads", 2}}, is_not_implemented("num_key_value_heads = 2")},
            {"deepseek_v2", deepseek({{"topk_method", "noaux_tc"}}),
             is_not_implemented("topk_method = noaux_tc")},
+           {"glm_moe_dsa", deepseek({{"q_lora_rank", 5}, {"indexer_types", {"full", "shared", "full"}}}),
+            is_not_implemented("indexer_types = shared in layer 1")},
+           {"deepseek_v32",
+            deepseek({{"q_lora_rank", 5}, {"mlp_layer_types", {"dense", "sparse", "sparse"}}}),
+            is_not_implemented("mlp_layer_types = sparse in layer 1")},
            {"deepseek_v3", deepseek({{"scoring_func", "softmax"}}),
             is_not_implemented("scoring_func = \"softmax\"")},
            {"deepseek_v3", deepseek({{"first_k_dense_replace", 3}}),

@@ -270,7 +270,8 @@ TEST_CASE("options of MarianMT's files that are not implemented are refused by n
   CHECK(refusal(marian_json()) ==
         "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3, "
         "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
-        "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, gpt_oss, kimi_linear, bert, "
+        "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, deepseek_v32, glm_moe_dsa, "
+        "gpt_oss, kimi_linear, bert, "
         "modernbert; got marian, a translation model");
 }
 

@@ -20,10 +20,11 @@ struct LanguageKind {
   Index window = 0;
   Index experts = 0;
   Index moba_block = 0;
+  Index index_top_k = 0;
   std::string name() const {
     return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "") +
            (window > 0 ? ", window" : "") + (experts > 0 ? ", experts" : "") +
-           (moba_block > 0 ? ", blocks" : "");
+           (moba_block > 0 ? ", blocks" : "") + (index_top_k > 0 ? ", indexer" : "");
   }
 };
 
@@ -49,6 +50,7 @@ inline std::vector<LanguageKind> language_kinds() {
   kinds.push_back({"gqa", PositionKind::rotary, false, "", 4});
   kinds.push_back({"mha", PositionKind::rotary, false, "", 0, 4});
   kinds.push_back({"gqa", PositionKind::rotary, false, "", 0, 0, 3});
+  kinds.push_back({"mla", PositionKind::rotary, false, "", 0, 0, 0, 3});
   return kinds;
 }
 
@@ -67,6 +69,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.attention.heads = 4;
   config.attention.kind = kind.attention, config.attention_pattern = kind.pattern;
   if (kind.moba_block > 0) config.attention.moba_block = kind.moba_block, config.attention.moba_top_k = 2;
+  if (kind.index_top_k > 0) config.attention.index_top_k = kind.index_top_k, config.attention.index_heads = 4;
   config.positions = kind.positions;
   config.window = kind.window;
   config.feed_forward = 12;

@@ -249,14 +249,14 @@ TEST_CASE("the loss has the mean of the layers' router losses, in training only"
   DecoderOnly model = tiny_model(config);
   const Tensor ids = random_ids({2, 5}, config.vocabulary, 3),
                targets = random_ids({2, 5}, config.vocabulary, 4);
-  RouterRecord routers;
+  LayerRecord routers;
   model.states(ids, {}, {}, &routers);
   const double trained = model.loss(ids, targets).item();
   model.eval();
-  CHECK(routers.losses.item() > 0);
+  CHECK(routers.router_losses.item() > 0);
   CHECK(routers.shares.size() == 2);
   CHECK(trained ==
-        doctest::Approx(model.loss(ids, targets).item() + routers.losses.item() / 2).epsilon(1e-14));
+        doctest::Approx(model.loss(ids, targets).item() + routers.router_losses.item() / 2).epsilon(1e-14));
 }
 
 TEST_CASE("each dropout reaches its place, in training only") {

@@ -1,0 +1,195 @@
+#include <tapeformer/autograd/kernels/cuda/attention/sparse_warps.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace tapeformer::kernels {
+namespace {
+
+template <class T>
+__device__ Wide<T> index_score(const IndexSizes& s, const T* query, const T* key, const T* weights) {
+  Wide<T> sum = 0;
+  for (Index h = 0; h < s.heads; ++h) {
+    const Wide<T> z = product(s.width, query + h * s.width, key);
+    if (z > Wide<T>(0)) sum += static_cast<Wide<T>>(weights[h]) * z;
+  }
+  return static_cast<Wide<T>>(s.scale) * sum;
+}
+
+/// The scores [rows, S] of the queries from `first` on.
+template <class T>
+__global__ void all_index_scores_kernel(KeysOfQueries keys, IndexSizes s, Index first, Index rows,
+                                        const T* query, const T* key, const T* weights, Wide<T>* scores) {
+  for_each_index(rows * keys.keys, [&](Index i) {
+    const Index row = first + i / keys.keys, position = i % keys.keys;
+    if (s.from != nullptr && (position < s.from[row] || position >= s.to[row])) return;
+    const Index at = row / keys.queries * keys.keys + position;
+    scores[i] = index_score(s, query + row * s.heads * s.width, key + at * s.width, weights + row * s.heads);
+  });
+}
+
+/// Bits in the order of the numbers; NaN is minus infinity, and both zeros are one.
+__device__ std::uint64_t ordered_bits(double x) {
+  const double number = x != x ? kMinusInfinity<double> : x == 0 ? 0 : x;
+  std::uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+  return bits & kSign ? ~bits : bits | kSign;
+}
+
+/// A block chooses for each row: it finds the least chosen score bit by bit, and then writes keys in order.
+template <class W>
+__global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first, const W* scores) {
+  __shared__ Index before[kSparseWarps][2];
+  const Index row = first + blockIdx.x, start = row / keys.queries * keys.keys;
+  const W* const own = scores + Index{blockIdx.x} * keys.keys;
+  const Index from = s.from != nullptr ? s.from[row] : 0, to = s.to != nullptr ? s.to[row] : keys.keys;
+  const auto is_seen = [&](Index i) { return i < to && (s.key_mask == nullptr || s.key_mask[start + i]); };
+  const auto count = [&](const auto& holds) {
+    Index sum = 0;
+    for (Index i = from + threadIdx.x; i < to; i += kBlock) sum += is_seen(i) && holds(i) ? 1 : 0;
+    return block_sum(sum);
+  };
+  std::uint64_t least = 0;
+  if (count([](Index) { return true; }) > keys.top_k) {
+    for (int bit = 63; bit >= 0; --bit) {
+      const std::uint64_t larger = least | std::uint64_t{1} << bit;
+      if (count([&](Index i) { return ordered_bits(own[i]) >= larger; }) >= keys.top_k) least = larger;
+    }
+  }
+  // Of scores equal to the least one, the first ones fill the places that larger ones leave.
+  const Index equal = keys.top_k - count([&](Index i) { return ordered_bits(own[i]) > least; });
+  Index chosen = 0, equals = 0;  // so far, the same in all threads
+  std::int32_t* const places = keys.chosen + row * keys.top_k;
+  for (Index tile = from; tile < to; tile += kBlock) {
+    const Index i = tile + threadIdx.x;
+    const std::uint64_t bits = is_seen(i) ? ordered_bits(own[i]) : 0;
+    const bool is_equal = is_seen(i) && bits == least, is_larger = is_seen(i) && bits > least;
+    const unsigned lanes_before = (1U << own_lane()) - 1, equal_votes = __ballot_sync(kAllLanes, is_equal);
+    if (own_lane() == 0) before[own_warp()][0] = __popc(equal_votes);
+    __syncthreads();
+    Index rank = equals + __popc(equal_votes & lanes_before);
+    for (int warp = 0; warp < own_warp(); ++warp) rank += before[warp][0];
+    for (int warp = 0; warp < kSparseWarps; ++warp) equals += before[warp][0];
+    const bool takes = is_larger || (is_equal && rank < equal);
+    const unsigned votes = __ballot_sync(kAllLanes, takes);
+    if (own_lane() == 0) before[own_warp()][1] = __popc(votes);
+    __syncthreads();
+    Index place = chosen + __popc(votes & lanes_before);
+    for (int warp = 0; warp < own_warp(); ++warp) place += before[warp][1];
+    for (int warp = 0; warp < kSparseWarps; ++warp) chosen += before[warp][1];
+    if (takes) places[place] = static_cast<std::int32_t>(start + i);
+  }
+  for (Index place = chosen + threadIdx.x; place < keys.top_k; place += kBlock)
+    places[place] = static_cast<std::int32_t>(keys.all_keys());
+}
+
+template <class T>
+__global__ void index_scores_kernel(KeysOfQueries keys, IndexSizes s, const T* query, const T* key,
+                                    const T* weights, Wide<T>* scores) {
+  for_each_index(keys.rows() * keys.top_k, [&](Index i) {
+    const Index row = i / keys.top_k, own = keys.chosen[i];
+    scores[i] = own == keys.all_keys() ? static_cast<Wide<T>>(kNoScore)
+                                       : index_score(s, query + row * s.heads * s.width, key + own * s.width,
+                                                     weights + row * s.heads);
+  });
+}
+
+/// A warp for each query and head.
+template <class T>
+__global__ void index_query_gradients_kernel(KeysOfQueries keys, IndexSizes s, const T* query, const T* key,
+                                             const T* weights, const Wide<T>* dscores, Write<T> dquery,
+                                             Write<T> dweights) {
+  using W = Wide<T>;
+  W* const sums = own_sums<W>(s.width);
+  for_each_row<WarpTeam>(keys.rows() * s.heads, [&](Index i) {
+    const Index row = i / s.heads, count = keys.count(row);
+    const W scale = static_cast<W>(s.scale), factor = scale * static_cast<W>(weights[i]);
+    W dweight = 0;
+    for_own(s.width, [&](Index d) { sums[d] = 0; });
+    for (Index j = 0; j < count; ++j) {
+      const T* const own = key + keys.of(row)[j] * s.width;
+      const W z = warp_product(s.width, query + i * s.width, own), slope = dscores[row * keys.top_k + j];
+      if (!(z > W(0))) continue;
+      dweight += scale * slope * z;
+      for_own(s.width, [&](Index d) { sums[d] += factor * slope * static_cast<W>(own[d]); });
+    }
+    if (dquery) for_own(s.width, [&](Index d) { dquery.put(i * s.width + d, sums[d]); });
+    if (dweights && own_lane() == 0) dweights.put(i, dweight);
+  });
+}
+
+/// A warp for each key.
+template <class T>
+__global__ void index_key_gradients_kernel(KeysOfQueries keys, IndexSizes s, Choices choices, const T* query,
+                                           const T* key, const T* weights, const Wide<T>* dscores,
+                                           Write<T> dkey) {
+  using W = Wide<T>;
+  W* const sums = own_sums<W>(s.width);
+  for_each_row<WarpTeam>(keys.all_keys(), [&](Index own) {
+    for_own(s.width, [&](Index d) { sums[d] = 0; });
+    const Index end = choices.first(own + 1);
+    for (Index at = choices.first(own); at < end; ++at) {
+      const Index place = choices.places[at], row = place / keys.top_k;
+      const W slope = static_cast<W>(s.scale) * dscores[place];
+      for (Index h = 0; h < s.heads; ++h) {
+        const T* const head = query + (row * s.heads + h) * s.width;
+        if (!(warp_product(s.width, head, key + own * s.width) > W(0))) continue;
+        const W factor = slope * static_cast<W>(weights[row * s.heads + h]);
+        for_own(s.width, [&](Index d) { sums[d] += factor * static_cast<W>(head[d]); });
+      }
+    }
+    for_own(s.width, [&](Index d) { dkey.put(own * s.width + d, sums[d]); });
+  });
+}
+
+}  // namespace
+
+template <class T>
+void choose_keys(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query, const T* key,
+                 const T* weights) {
+  constexpr Index kMostScores = Index{1} << 26;  // at a time
+  if (keys.keys == 0) return;
+  const Index together = std::clamp<Index>(kMostScores / keys.keys, 1, std::max<Index>(keys.rows(), 1));
+  const Scratch<Wide<T>> scores(on, together * keys.keys);
+  for (Index first = 0; first < keys.rows(); first += together) {
+    const Index rows = std::min(together, keys.rows() - first);
+    launch(on, "all_index_scores", all_index_scores_kernel<T>, blocks_for(rows * keys.keys), keys, sizes,
+           first, rows, query, key, weights, scores.data());
+    launch(on, "choose_keys", choose_keys_kernel<Wide<T>>, rows, keys, sizes, first,
+           static_cast<const Wide<T>*>(scores.data()));
+  }
+}
+
+template <class T>
+void index_scores_forward(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
+                          const T* key, const T* weights, Wide<T>* scores) {
+  launch(on, "index_scores", index_scores_kernel<T>, blocks_for(keys.rows() * keys.top_k), keys, sizes, query,
+         key, weights, scores);
+}
+
+template <class T>
+void index_scores_backward(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
+                           const T* key, const T* weights, const Wide<T>* dscores, Write<T> dquery,
+                           Write<T> dkey, Write<T> dweights) {
+  using W = Wide<T>;
+  if (dquery || dweights)
+    launch(on, "index_query_gradients", index_query_gradients_kernel<T>,
+           warps_for<W>(keys.rows() * sizes.heads, sizes.width), keys, sizes, query, key, weights, dscores,
+           dquery, dweights);
+  if (!dkey) return;
+  const SortedKeys sorted(on, keys.rows() * keys.top_k, keys.all_keys(), keys.chosen);
+  launch(on, "index_key_gradients", index_key_gradients_kernel<T>, warps_for<W>(keys.all_keys(), sizes.width),
+         keys, sizes, choices_of(keys, sorted), query, key, weights, dscores, dkey);
+}
+
+#define INSTANTIATE(T)                                                                                    \
+  template void choose_keys(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*, const T*); \
+  template void index_scores_forward(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*,   \
+                                     const T*, Wide<T>*);                                                 \
+  template void index_scores_backward(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*,  \
+                                      const T*, const Wide<T>*, Write<T>, Write<T>, Write<T>);
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+
+}  // namespace tapeformer::kernels
