@@ -60,8 +60,12 @@ class CostSum {
     keeps(N * H);
     if (call.causal) keeps_ids(2 * N);
   }
-  /// Leaves the pairs of each query and the keys of its blocks, and keeps the parts that these make.
-  void choose_blocks(const AttentionConfig& config);
+  /// Multiply-adds of a choice, which has no gradient.
+  void choice(double count) { multiply_adds(count, 1, 0); }
+  /// The pairs of a query and a key, of one row of the batch and one head, for the next attention().
+  void sees(Index pairs) { visible_ = static_cast<double>(call.batch * pairs); }
+  /// sees() the pairs of each query and the keys of top_k blocks, and keeps the parts that these make.
+  void choose_blocks(Index block, Index top_k, double H, double G);
   void keeps(double count) { activation_bytes_ += count * element_; }
   /// Values in f32, next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }

@@ -45,6 +45,7 @@ std::vector<std::string> usual_cases() {
   with_passes(cases, "attention", {"12 4 64 32", "8 6 256 64", "4 12 64 64", "128 8 16 32", "1 12 1024 64"});
   const std::vector<const char*> counts{"393216", "786432", "3145728", "12582912"};
   with_passes(cases, "block_attention", {"1 4 8192 64 256 3", "1 4 8192 64 512 3"});
+  cases.insert(cases.end(), {"mha_layer 1 4 8192 64", "nsa_layer 1 4 8192 64 32 16 64 6 256"});
   with_passes(cases, "gelu", counts);
   with_passes(cases, "gelu_tanh", counts);
   with_passes(cases, "softmax", {"3072 64", "12288 256", "256 8000"});
