@@ -78,8 +78,12 @@ std::vector<Row> rows() {
   for (const AttentionKind& kind : attention_kinds()) {
     if (kind.can & kHasState || kind.name == "differential") continue;
     const bool is_causal = kind.can & kCanModelLanguage;
-    const auto call = [is_causal](AttentionConfig&, AttentionContext& context) {
+    const bool has_blocks = kind.uses("nsa_span");
+    const auto call = [is_causal, has_blocks](AttentionConfig& config, AttentionContext& context) {
       context.causal = is_causal;
+      if (has_blocks)
+        config.own = {
+            {"nsa_span", 2}, {"nsa_stride", 1}, {"nsa_block", 2}, {"nsa_top_k", 2}, {"nsa_window", 1}};
     };
     all.push_back({kind.name, kind.title + " attention, four heads", call, kHeads, kind.name});
   }

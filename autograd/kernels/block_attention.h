@@ -14,6 +14,7 @@ struct BlockSizes {
   Index heads = 1, groups = 1;             // H, G
   Index key_width = 0;                     // D
   Index block = 1, top_k = 1;              // keys of a block; blocks of a query, its own included
+  Index choosers = 1;                      // neighbouring heads that choose together
   const std::int32_t *from = nullptr, *to = nullptr, *positions = nullptr;  // [B, T]; see ops/attention.h
 
   TAPEFORMER_HOST_DEVICE Index rows() const { return batch * queries * heads; }
@@ -61,11 +62,13 @@ TAPEFORMER_HOST_DEVICE inline Index own_block(const BlockSizes& s, Index row) {
   return position < 0 ? 0 : (position < s.keys ? position : s.keys - 1) / s.block;
 }
 
-/// Writes the units [K] of a row of queries: its own one, and those with the largest scores [S / block], the
-/// first of equal ones first. Places that are left get the number of units.
+/// Writes the units [K] of a row of queries: its own one, and those with the largest scores, the first of
+/// equal ones first. Places that are left get the number of units. Both arrays are of all rows.
 template <class W>
-TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const W* scores,
-                                           std::int32_t* units) {
+TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const W* all_scores,
+                                           std::int32_t* all_units) {
+  const W* const scores = all_scores + row / s.choosers * s.whole_blocks();
+  std::int32_t* const units = all_units + row * s.top_k;
   const Index own = own_block(s, row), first = s.key_row(row) * s.blocks();
   const BlockRange seen = seen_range(s, row);
   Index count = 0;
@@ -88,8 +91,8 @@ struct SortedParts {
   std::int32_t *from, *to;  // [N K]: the keys that each part sees, among the B G S
 };
 
-/// units [N, K]: the choice of every row of query [B, T, H, D] by its products with the means of blocks
-/// [B, G, S / block, D]. scores [N, S / block] is memory for the products.
+/// units [N, K]: the choice of every row by scores [N / choosers, S / block]. With `means` of blocks
+/// [B, G, S / block, D] these are memory for their products with query [B, T, H, D].
 TAPEFORMER_KERNEL(choose_blocks, const BlockSizes& sizes, const T* query, const Wide<T>* means,
                   Wide<T>* scores, std::int32_t* units);
 

@@ -14,6 +14,7 @@ struct Visibility {
   bool causal = false;
   bool top_left = false;  // the first query has the first key's position; else the last one the last key's
   Index before = -1, after = -1;  // of the window, at most S + T; -1 for no limit
+  Index stride = 1, span = 1;     // of the positions of a key
   const std::int32_t *key_lengths = nullptr, *prefix_lengths = nullptr;  // [N]
   const std::int32_t *query_starts = nullptr, *key_starts = nullptr;     // [N + 1], both or none
   const bool *query_mask = nullptr, *key_mask = nullptr;                 // [B, T], [B, S]
@@ -38,17 +39,23 @@ struct VisibleRange {
   Index from, to;
 };
 
+/// The keys whose positions are all among the first ones.
+TAPEFORMER_HOST_DEVICE inline Index whole_keys(const Visibility& v, Index positions) {
+  return positions < v.span ? 0 : (positions - v.span) / v.stride + 1;
+}
+
 /// The keys of sequence i that are in use.
 TAPEFORMER_HOST_DEVICE inline Index keys_at(const Visibility& v, const Sequence& sequence, Index i) {
   if (v.key_lengths == nullptr) return sequence.keys;
-  const Index length = v.key_lengths[i] < 0 ? 0 : v.key_lengths[i];  // likewise
+  const Index length = whole_keys(v, v.key_lengths[i]);  // likewise
   return length < sequence.keys ? length : sequence.keys;
 }
 
 /// The position of query t of sequence i among the sequence's keys.
 TAPEFORMER_HOST_DEVICE inline Index position_at(const Visibility& v, const Sequence& sequence, Index i,
                                                 Index t) {
-  return v.top_left ? t : t + keys_at(v, sequence, i) - sequence.queries;
+  if (v.top_left) return t;
+  return t + (v.span > 1 ? v.key_lengths[i] : keys_at(v, sequence, i)) - sequence.queries;
 }
 
 /// The keys that positions and lengths allow query t of sequence i to see, without the masks.
@@ -59,7 +66,7 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
   const Index keys = keys_at(v, sequence, i), position = position_at(v, sequence, i, t);
   const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
   Index from = 0, to = keys;
-  if (v.causal) to = least(to, most(position + 1, prefix));
+  if (v.causal) to = least(to, most(whole_keys(v, position + 1), prefix));
   if (v.before >= 0) from = most(from, position - v.before);
   if (v.after >= 0) to = least(to, position + v.after + 1);
   from = least(from, keys);

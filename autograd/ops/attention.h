@@ -36,6 +36,9 @@ struct AttentionMasks {
   Index window_before = kUnlimited;  ///< the keys that a query sees before its position
   Index window_after = kUnlimited;   ///< and after it; with causal only in a prefix
   Tensor key_lengths;                ///< i32 [B] or [N]: the number of keys in use, as in a cache
+  /// Key s covers key_span positions from s * key_stride on, and is seen from the last of them on. A span
+  /// above 1 is for the causal mask alone, with key_lengths that count positions.
+  Index key_stride = 1, key_span = 1;
   /// i32 [N + 1], with B = 1: sequence i of N packed ones is [starts[i], starts[i + 1]); key_starts
   /// undefined: as query_starts.
   Tensor query_starts, key_starts;
@@ -63,6 +66,7 @@ struct AttentionOptions : AttentionMasks, AttentionModifiers {
   double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
   Index block_size = 0;    ///< keys of a block; 0 to attend to all keys. See ops/attention/block_attention.h
   Index block_top_k = 1;   ///< the blocks that each query attends to, its own included
+  Tensor block_scores;     ///< [B, T, G, S / block_size], of the wide type: chooses in place of mean keys
   double dropout = 0;      ///< probability, on the weights
   DropoutKey dropout_key;  ///< which of the weights are dropped
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] before dropout

@@ -203,6 +203,9 @@ std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind,
   return [kind, adjust](CheckSetting& setting) {
     const AttentionKind& row = attention_kind(kind);
     AttentionConfig config = config_of(setting, row);
+    if (row.uses("nsa_span"))  // small blocks, of which only those are chosen that always are
+      config.own = {
+          {"nsa_span", 2}, {"nsa_stride", 1}, {"nsa_block", 2}, {"nsa_top_k", 2}, {"nsa_window", 2}};
     if (adjust) adjust(config);
     CheckCase result = layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                                   config.sequence_first);
@@ -293,10 +296,10 @@ void add_kinds(std::vector<CheckedLayer>& layers) {
       layers.push_back({title + "_" + form.name, always_rotates ? everything : all_masks, true,
                         kind_with(kind.name, form.choose)});
     }
-    const auto takes = kind.can & kHasState ? only_causal : all_masks;
+    const auto takes = kind.can & kOnlyCausal ? only_causal : all_masks;
     if (kind.forms.empty()) layers.push_back({title, takes, true, kind_with(kind.name)});
     if (always_rotates || !(kind.can & kCanRotate)) continue;
-    layers.push_back({title + "_rotary", self_with_positions, true,
+    layers.push_back({title + "_rotary", kind.can & kOnlyCausal ? takes : self_with_positions, true,
                       kind_with(kind.name, [](AttentionConfig& c) { c.rotary = true; })});
   }
 }

@@ -208,7 +208,8 @@ void LanguageOptions::check() const {
     need(model.short_convolution == 0, "--short-convolution, which reaches over the start of a document");
     for (Index layer = 0; layer < model.layers; ++layer) {
       const std::string& kind = model.attention_config(layer).kind;
-      need(!(attention_kind(kind).can & kHasState), "a state, which takes in every document; got " + kind);
+      need(!(attention_kind(kind).can & kOnlyCausal),
+           "attention that reaches over the start of a document; got " + kind);
     }
   }
   training.check();

@@ -5,11 +5,11 @@
 
 namespace tapeformer {
 
-void add_expert_shares(const RouterRecord& routers, const std::function<std::string(Index router)>& layer,
+void add_expert_shares(const LayerRecord& record, const std::function<std::string(Index router)>& layer,
                        Validation& result) {
   double least = 1, most = 0;
-  for (std::size_t router = 0; router < routers.shares.size(); ++router) {
-    const Tensor shares = routers.shares[router].to(Device::cpu());
+  for (std::size_t router = 0; router < record.shares.size(); ++router) {
+    const Tensor shares = record.shares[router].to(Device::cpu());
     for (Index e = 0; e < shares.elements(); ++e) {
       result.further.emplace_back(format("expert_share.{}.{}", layer(static_cast<Index>(router)), e),
                                   shares.at(e));

@@ -78,16 +78,16 @@ TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index co
 }
 
 /// The choices of experts in the first of these batches.
-RouterRecord choices_of_experts(EncoderDecoder& model, TranslationBatches& batches) {
+LayerRecord choices_of_experts(EncoderDecoder& model, TranslationBatches& batches) {
   const NoGradGuard pause;
   model.eval();
   batches.seek({0, 0});
   const TranslationBatch batch = batches.next(0, 1).to(model.device());
-  RouterRecord routers;
-  const Tensor memory = model.encode(batch.source_ids, batch.source_mask, &routers);
-  model.decode(batch.target_inputs, memory, batch.source_mask, nullptr, &routers);
+  LayerRecord record;
+  const Tensor memory = model.encode(batch.source_ids, batch.source_mask, &record);
+  model.decode(batch.target_inputs, memory, batch.source_mask, nullptr, &record);
   model.train();
-  return routers;
+  return record;
 }
 
 /// A note on targets that come back changed from their tokens; empty if there are none.

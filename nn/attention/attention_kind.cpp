@@ -6,6 +6,7 @@
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/attention/native_sparse.h>
 
 #include <algorithm>
 
@@ -35,7 +36,7 @@ AttentionKind multi_head_kind(const char* name, const char* title, std::vector<s
 AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnField> own) {
   using Layer = LinearAttention;
   for (OwnField& field : Layer::state_fields()) own.push_back(std::move(field));
-  constexpr unsigned kCan = kCanCache | kCanModelLanguage | kHasState;
+  constexpr unsigned kCan = kCanCache | kCanModelLanguage | kHasState | kOnlyCausal;
   return {name, title, make<Layer>, {}, kCan, Layer::complete, Layer::add_cost, {}, std::move(own)};
 }
 
@@ -67,6 +68,15 @@ std::deque<AttentionKind>& table() {
        Differential::complete,
        Differential::add_cost},
       {"additive", "additive", make<AdditiveAttention>, {}, kCanCache, {}, AdditiveAttention::add_cost},
+      {"nsa",
+       "native sparse",
+       make<NativeSparseAttention>,
+       {"groups"},
+       kRotates | kOnlyCausal,
+       NativeSparseAttention::complete,
+       NativeSparseAttention::add_cost,
+       {},
+       NativeSparseAttention::own_fields()},
       linear_kind("gla", "gated linear", {rank()}),
       linear_kind("deltanet", "delta rule", {taps(), beta()}),
       linear_kind("gated_deltanet", "gated delta rule", {taps(), beta()}),

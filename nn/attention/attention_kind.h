@@ -14,8 +14,9 @@ enum AttentionAbility : unsigned {
   kCanModelLanguage = 4,  ///< may be in a DecoderOnly
   kCanExport = 8,         ///< has the parameters of multi-head attention: transformers' Llama can express it
   /// Keeps a state of constant size in place of keys. So it is causal, knows the order of tokens without
-  /// positions, has no attention weights, and attends to no other memory.
+  /// positions, and has no attention weights.
   kHasState = 16,
+  kOnlyCausal = 32,  ///< takes no mask but the causal one, and attends to no other memory
 };
 
 /// One of several equivalent ways to compute a kind.

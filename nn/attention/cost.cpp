@@ -47,19 +47,21 @@ void CostSum::keeps_distances(const AttentionConfig& config, bool is_learned) {
   learns_distances_ = learns_distances_ || is_learned;
 }
 
-void CostSum::choose_blocks(const AttentionConfig& config) {
-  const Index T = call.queries, S = T + call.cached, block = config.moba_block, K = config.moba_top_k;
+void CostSum::choose_blocks(Index block, Index top_k, double H, double G) {
+  const Index T = call.queries, S = T + call.cached;
   Index pairs = 0;
   for (Index t = 0; t < T; ++t) {
     const Index position = t + S - T, to = call.causal ? position + 1 : S,
                 from = call.causal && call.window > 0 ? std::max<Index>(0, to - call.window) : 0,
                 own = position / block, first = (from + block - 1) / block, end = to / block;
     const Index others = std::max<Index>(0, end - first) - (first <= own && own < end ? 1 : 0);
-    pairs += std::min(to, (own + 1) * block) - std::max(from, own * block) + std::min(others, K - 1) * block;
+    pairs +=
+        std::min(to, (own + 1) * block) - std::max(from, own * block) + std::min(others, top_k - 1) * block;
   }
-  visible_ = static_cast<double>(call.batch * pairs);
-  const double H = config.heads, G = config.key_heads(), B = call.batch;
-  keeps_ids(5 * N * H * static_cast<double>(K) + B * G * static_cast<double>((S + block - 1) / block) + 1);
+  sees(pairs);
+  const double B = call.batch;
+  keeps_ids(5 * N * H * static_cast<double>(top_k) + B * G * static_cast<double>((S + block - 1) / block) +
+            1);
   if (call.causal) keeps_ids(-2 * N);  // whose ranges the parts have taken in
 }
 

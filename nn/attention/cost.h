@@ -60,8 +60,12 @@ class CostSum {
     keeps(N * H);
     if (call.causal) keeps_ids(2 * N);
   }
-  /// Leaves the pairs of each query and the keys of its blocks, and keeps the parts that these make.
-  void choose_blocks(const AttentionConfig& config);
+  /// Multiply-adds of a choice, which has no gradient.
+  void choice(double count) { multiply_adds(count, 1, 0); }
+  /// The pairs of a query and a key, of one row of the batch and one head, for the next attention().
+  void sees(Index pairs) { visible_ = static_cast<double>(call.batch * pairs); }
+  /// sees() the pairs of each query and the keys of top_k blocks, and keeps the parts that these make.
+  void choose_blocks(Index block, Index top_k, double H, double G);
   /// The choice of keys by an indexer, which has no backward pass. True if there are more keys than a query
   /// chooses; this leaves the pairs of each query and its own keys.
   bool choose_keys(const AttentionConfig& config);

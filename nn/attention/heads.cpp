@@ -64,6 +64,29 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
     refuse("a memory may be left out only once the cache holds it", "the memory in the first call");
 }
 
+void check_only_causal(const char* op, const char* rule, const Tensor& query, const Tensor& memory,
+                       const AttentionContext& context) {
+  const auto refuse = [op](const char* why, const std::string& got, const char* what) {
+    throw Error(format("[{}] {}; got {}; try {}", op, why, got, what));
+  };
+  if (!is_same_tensor(query, memory))
+    refuse("query and memory must be the same tensor",
+           "query=" + query.describe() + ", memory=" + memory.describe(), "attention=mha");
+  for (const auto& [name, mask] :
+       {std::pair("mask", &context.mask), std::pair("key_mask", &context.key_mask),
+        std::pair("query_mask", &context.query_mask), std::pair("prefix_lengths", &context.prefix_lengths),
+        std::pair("key_lengths", &context.key_lengths), std::pair("query_starts", &context.query_starts),
+        std::pair("key_starts", &context.key_starts)}) {
+    if (mask->defined())
+      refuse(rule, std::string(name) + "=" + mask->describe(),
+             "padding behind the last real token, which none of them sees");
+  }
+  if (context.window_before != kUnlimited || context.window_after != kUnlimited)
+    refuse(rule, "a window", "attention=mha");
+  if (!context.causal && query.size(1) > 1)
+    refuse("a token knows only those before it", "causal=false", "causal=true");
+}
+
 void clear_bias(Linear& layer) {
   if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
 }

@@ -147,28 +147,11 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
 void LinearAttention::check_call(const Tensor& query, const Tensor& memory,
                                  const AttentionContext& context) const {
   check_inputs("linear_attention", query, memory, context.cache);
-  const auto refuse = [](const char* rule, const std::string& got, const char* remedy) {
-    throw Error(format("[linear_attention] {}; got {}; try {}", rule, got, remedy));
-  };
-  constexpr const char* kOnlyCausal = "a state takes in every token, so the only mask is the causal one";
-  if (!is_same_tensor(query, memory))
-    refuse("query and memory must be the same tensor",
-           "query=" + query.describe() + ", memory=" + memory.describe(), "attention=mha");
-  for (const auto& [name, mask] :
-       {std::pair("mask", &context.mask), std::pair("key_mask", &context.key_mask),
-        std::pair("query_mask", &context.query_mask), std::pair("prefix_lengths", &context.prefix_lengths),
-        std::pair("key_lengths", &context.key_lengths), std::pair("query_starts", &context.query_starts),
-        std::pair("key_starts", &context.key_starts)}) {
-    if (mask->defined())
-      refuse(kOnlyCausal, std::string(name) + "=" + mask->describe(),
-             "padding behind the last real token, which none of them sees");
-  }
-  if (context.window_before != kUnlimited || context.window_after != kUnlimited)
-    refuse(kOnlyCausal, "a window", "attention=mha");
-  if (!context.causal && query.size(1) > 1)
-    refuse("a state knows only the tokens before", "causal=false", "causal=true");
+  check_only_causal("linear_attention", "a state takes in every token, so the only mask is the causal one",
+                    query, memory, context);
   if (context.weights != nullptr)
-    refuse("a state has no attention weights", "a tensor for them", "attention=mha");
+    throw Error(
+        "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
 }
 
 Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,

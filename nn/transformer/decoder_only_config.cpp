@@ -145,13 +145,13 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   };
   require_field(!value_residual, "value_residual", "value_residual is");
   require_field(kv_sharing == 1, "shared_keys", "kv_sharing is");
-  const bool has_state = (kind.can & kHasState) != 0;
-  const auto is_stateless = [](const AttentionKind& other) {
-    return (other.can & kCanModelLanguage) && !(other.can & kHasState);
+  const bool only_causal = (kind.can & kOnlyCausal) != 0;
+  const auto takes_masks = [](const AttentionKind& other) {
+    return (other.can & kCanModelLanguage) && !(other.can & kOnlyCausal);
   };
-  require(!prefix || !has_state, "a prefix that sees itself in both directions is", is_stateless);
-  require(!bidirectional || !has_state, "bidirectional attention is", is_stateless);
-  require(!has_window(layer) || !has_state, "a window is", is_stateless);
+  require(!prefix || !only_causal, "a prefix that sees itself in both directions is", takes_masks);
+  require(!bidirectional || !only_causal, "bidirectional attention is", takes_masks);
+  require(!has_window(layer) || !only_causal, "a window is", takes_masks);
   const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // whose values this layer reads
   const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
   if (own != given)

@@ -87,13 +87,13 @@ class EncoderDecoder : public Module {
               const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
 
   /// The memory of source sentences: as Encoder.
-  Tensor encode(const Tensor& source, const Tensor& source_mask, RouterRecord* routers = nullptr) const {
-    return encoder_(source, source_mask, routers);
+  Tensor encode(const Tensor& source, const Tensor& source_mask, LayerRecord* record = nullptr) const {
+    return encoder_(source, source_mask, record);
   }
   /// Teacher forcing; `cross_weights` receives every layer's cross-attention weights [B, H, T, S].
   Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask,
-                std::vector<Tensor>* cross_weights = nullptr, RouterRecord* routers = nullptr) const {
-    return decoder_(target, memory, memory_mask, cross_weights, routers);
+                std::vector<Tensor>* cross_weights = nullptr, LayerRecord* record = nullptr) const {
+    return decoder_(target, memory, memory_mask, cross_weights, record);
   }
   /// One step of generation: the states of new tokens after those that `state` already holds.
   Tensor decode(const Tensor& target, DecoderState& state) const { return decoder_(target, state); }

@@ -9,11 +9,11 @@ void EncoderDecoderConfig::check() const {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
   check_fields("encoder_decoder", fields_of(*this));
-  const auto has_state = [](const AttentionKind& kind) { return (kind.can & kHasState) != 0; };
-  require(
-      !has_state(attention_kind(layer.attention.kind)),
-      format("attention must be one of {}, which see in both directions; got {}",
-             kind_names([&](const AttentionKind& kind) { return !has_state(kind); }), layer.attention.kind));
+  const auto only_causal = [](const AttentionKind& kind) { return (kind.can & kOnlyCausal) != 0; };
+  require(!only_causal(attention_kind(layer.attention.kind)),
+          format("attention must be one of {}, which see in both directions; got {}",
+                 kind_names([&](const AttentionKind& kind) { return !only_causal(kind); }),
+                 layer.attention.kind));
   check_embedded("encoder_decoder", fields_of(*this), layer.attention);
   for (const TransformerLayerConfig& side : {layer, decoder_layer()}) {
     AttentionConfig attention = side.attention_config(false);
@@ -36,7 +36,7 @@ TransformerLayerConfig EncoderDecoderConfig::decoder_layer() const {
 
 void TransformerLayerConfig::describe(const FieldVisitor& field) {
   field("width", width, "C, width of the states; a multiple of the heads", kPositiveSize);
-  attention.describe_in_models(field, 0, kHasState);
+  attention.describe_in_models(field, 0, kOnlyCausal);
   field("key_width", attention.key_width, kSize);
   field("value_width", attention.value_width, kSize);
   field("packed", attention.packed);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/tests/bench/latent_operation.h>
 
 #include <algorithm>
@@ -166,6 +167,31 @@ inline Operation block_attention_operation(Pass which) {
           }};
 }
 
+/// Both passes of a layer of causal self-attention: multi-head, or with its five sizes native sparse.
+inline Operation attention_layer_operation(bool is_sparse) {
+  return {is_sparse ? "B H T D SPAN STRIDE BLOCK K WINDOW" : "B H T D", [=](const Sizes& n, DType type) {
+            AttentionConfig config(is_sparse ? "nsa" : "mha", n[1]);
+            config.width = n[1] * n[3], config.rotary = true;
+            std::size_t own = 4;
+            for (const char* name : {"nsa_span", "nsa_stride", "nsa_block", "nsa_top_k", "nsa_window"})
+              if (is_sparse) config.own[name] = static_cast<double>(n[own++]);
+            const AttentionCost cost = attention_cost(config, {n[0], n[2], 0, 0, true, 0, type});
+            Generator random(1);
+            const std::shared_ptr<Attention> layer = make_attention(config, random);
+            layer->to(type);
+            const Tensor x = random_tensor({n[0], n[2], config.width}, type), dy = x.clone();
+            const auto both = [=] {
+              Tape tape;
+              tape.watch(x);
+              AttentionContext context;
+              context.causal = true;
+              tape.backward((*layer)(x, x, context), dy);
+            };
+            return Work{static_cast<double>(cost.forward_flops + cost.backward_flops),
+                        static_cast<double>(4 * x.elements()), both};
+          }};
+}
+
 /// The parameters of nanoGPT's model, each with a gradient; for bf16, in f32 with a shadow.
 inline std::vector<Parameter> language_model_parameters(const Sizes& n, DType type) {
   const Index layers = n[0], width = n[1], vocabulary = n[2], context = n[3];
@@ -266,6 +292,8 @@ inline const std::map<std::string, Operation>& operations() {
     both("sigmoid_attention", attention(Change::sigmoid));
     both("block_attention", block_attention_operation);
     both("latent_attention", latent_attention_operation);
+    made["mha_layer"] = attention_layer_operation(false);
+    made["nsa_layer"] = attention_layer_operation(true);
     return made;
   }();
   return all;

@@ -48,6 +48,7 @@ std::vector<std::string> usual_cases() {
   with_passes(
       cases, "latent_attention",
       {"1 16 8192 64 32 128 8192 4 32", "1 16 8192 64 32 128 512 4 32", "1 16 8192 64 32 128 256 4 32"});
+  cases.insert(cases.end(), {"mha_layer 1 4 8192 64", "nsa_layer 1 4 8192 64 32 16 64 6 256"});
   with_passes(cases, "gelu", counts);
   with_passes(cases, "gelu_tanh", counts);
   with_passes(cases, "softmax", {"3072 64", "12288 256", "256 8000"});

@@ -57,13 +57,13 @@ void choose_blocks(Cpu, const BlockSizes& s, const T* query, const Wide<T>* mean
   const auto product = [](const Lanes<T>& a, const Lanes<T>& b) { return a * b; };
   parallel_ranges(s.rows(), s.whole_blocks() * s.key_width / 8 + 1, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
-      T* const of_row = scores + row * s.whole_blocks();
-      const T* const mean = means + s.key_row(row) * s.whole_blocks() * s.key_width;
-      for_other_blocks(s, row, own_block(s, row), [&](Index block) {
-        of_row[block] =
-            sum_simd<T>(s.key_width, product, query + row * s.key_width, mean + block * s.key_width);
-      });
-      choose_for_row(s, row, of_row, units + row * s.top_k);
+      const Index mean = s.key_row(row) * s.whole_blocks();
+      if (means != nullptr)
+        for_other_blocks(s, row, own_block(s, row), [&](Index block) {
+          scores[row * s.whole_blocks() + block] = sum_simd<T>(
+              s.key_width, product, query + row * s.key_width, means + (mean + block) * s.key_width);
+        });
+      choose_for_row(s, row, scores, units);
     }
   });
 }

@@ -48,7 +48,7 @@ struct BlockPlan {
   }
 };
 
-void check_blocks(const Tensor& query, const AttentionOptions& options) {
+void check_blocks(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   const std::pair<bool, const char*> excluded[] = {
       {options.mask.defined(), "mask"},
       {options.query_starts.defined(), "query_starts"},
@@ -67,6 +67,15 @@ void check_blocks(const Tensor& query, const AttentionOptions& options) {
   require(options.block_top_k > 0, kOp, "block_top_k counts the query's own block",
           {{"query", query}, {"block_size", options.block_size}, {"block_top_k", options.block_top_k}},
           "a block_top_k of 1 or more");
+  const Tensor& scores = options.block_scores;
+  if (!scores.defined()) return;
+  const Shape fitting{query.size(0), query.size(1), key.size(2), key.size(1) / options.block_size};
+  require<DTypeError>(scores.dtype() == wide(query.dtype()), kOp, "block_scores must have the wide type",
+                      {{"block_scores", scores}, {"query", query}}, "f64 with an f64 query, else f32");
+  require(scores.shape() == fitting, kOp, "block_scores must be [B, T, G, S / block_size]",
+          {{"block_scores", scores}, {"query", query}, {"key", key}, {"block_size", options.block_size}},
+          "a score of each whole block for each group of heads");
+  require_same_device(kOp, "block_scores", scores, query);
 }
 
 /// The mean key of each whole block: [B, G, S / block, D], in the wide type.
@@ -100,8 +109,12 @@ BlockPlan plan_blocks(const Tensor& query, const Tensor& key_bgsd, const Tensor&
   const auto integers = [&](const Shape& shape) { return Tensor::empty(shape, DType::i32, device); };
   const Index parts = n.parts();
   plan.units = integers({n.rows(), n.top_k});
-  const Tensor means = block_means(key_bgsd, options, n.block);
-  const Tensor scores = Tensor::empty({n.rows(), n.whole_blocks()}, means.dtype(), device);
+  const Tensor means = options.block_scores.defined() ? Tensor() : block_means(key_bgsd, options, n.block);
+  Tensor scores = options.block_scores;
+  if (scores.defined())
+    n.choosers = n.heads / n.groups;
+  else
+    scores = Tensor::empty({n.rows(), n.whole_blocks()}, means.dtype(), device);
   dispatch(kOp, operands(query, wide(means), wide(scores)), [&](auto on, auto* pq, auto* pm, auto* to) {
     kernels::choose_blocks(on, n, pq, pm, to, ids_at(plan.units));
   });
@@ -148,7 +161,7 @@ Tensor composed_block_attention(const Tensor& query, const Tensor& key_bgsd, con
 Tensor block_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options) {
   check_attention(kOp, query, key, value, options);
-  check_blocks(query, options);
+  check_blocks(query, key, options);
   const Tensor key_bgsd = by_group(key), value_bgse = by_group(value);
   const BlockPlan plan = plan_blocks(query, key_bgsd, value_bgse, options);
   if (needs_composed(options)) return composed_block_attention(query, key_bgsd, value_bgse, options, plan);
@@ -169,6 +182,8 @@ Tensor block_attention(const Tensor& query, const Tensor& key, const Tensor& val
           kernels::add_block_parts(on, n, E, ids_at(plan.places), parts, sums, {py, false}, all);
         });
   }
+  AttentionOptions kept = options;
+  kept.block_scores = {};  // the plan has the choice
   return record_fused(
       kOp, {query, key_bgsd, value_bgse},
       {query, key_bgsd, value_bgse, y, log_sum, plan.rows, plan.places, plan.starts, plan.from, plan.to,
@@ -191,7 +206,7 @@ Tensor block_attention(const Tensor& query, const Tensor& key, const Tensor& val
                      kernels::add_block_parts(on, plan.sizes, D, ids_at(plan.places), parts, {}, dq, {});
                  });
       },
-      [=] { return composed_block_attention(query, key_bgsd, value_bgse, options, plan); });
+      [=] { return composed_block_attention(query, key_bgsd, value_bgse, kept, plan); });
 }
 
 }  // namespace tapeformer

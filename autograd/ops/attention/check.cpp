@@ -162,8 +162,17 @@ void check_options(const Call& call, const AttentionOptions& options) {
     const Tensor& starts = options.key_starts.defined() ? options.key_starts : options.query_starts;
     check_key_lengths(kernels::LengthsWithin{starts.address<std::int32_t>()});
   } else if (options.key_lengths.defined()) {
-    check_key_lengths(kernels::IdRange{0, call.S + 1});
+    check_key_lengths(kernels::IdRange{0, options.key_span > 1 ? kernels::IdRange::kNone : call.S + 1});
   }
+  const Named spans[] = {{"key_stride", options.key_stride}, {"key_span", options.key_span}};
+  const bool is_spanned = options.key_span > 1, is_plain = options.window_before == kUnlimited &&
+                                                           options.window_after == kUnlimited && !packed &&
+                                                           !options.prefix_lengths.defined();
+  call.require(options.key_stride > 0 && options.key_span >= options.key_stride &&
+                   (!is_spanned || (is_plain && options.causal && options.key_lengths.defined())),
+               "keys that cover several positions need a causal mask and key_lengths, and exclude "
+               "windows, prefixes and packed sequences",
+               "key_stride=1, key_span=1 for a key per position", spans);
   if (options.prefix_lengths.defined()) {
     check_lengths(call, "prefix_lengths", options.prefix_lengths, count,
                   kernels::IdRange{0, kernels::IdRange::kNone}, "prefix_lengths must be i32 and not negative",

@@ -31,6 +31,7 @@ kernels::Visibility visibility_of(const AttentionMasks& masks, Index B, Index T,
   visibility.causal = masks.causal;
   visibility.top_left = masks.alignment == CausalAlignment::top_left;
   const Index furthest = S + T;  // no two positions are farther apart
+  visibility.stride = masks.key_stride, visibility.span = masks.key_span;
   visibility.before = std::min(masks.window_before, furthest);
   visibility.after = std::min(masks.window_after, furthest);
   visibility.key_lengths = address_of<std::int32_t>(masks.key_lengths);

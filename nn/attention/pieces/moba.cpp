@@ -61,7 +61,8 @@ MadePiece BlockMixture::make(const AttentionConfig& config, Generator& /*random*
 }
 
 void BlockMixture::add_cost(const AttentionConfig& config, CostSum& sum) {
-  if (config.moba_block > 0) sum.choose_blocks(config);
+  if (config.moba_block > 0)
+    sum.choose_blocks(config.moba_block, config.moba_top_k, config.heads, config.key_heads());
 }
 
 PieceCases BlockMixture::cases() {

@@ -9,7 +9,7 @@ using namespace tapeformer;
 TEST_CASE("the table's sizes reach the formulas") {
   const CheckSizes sizes;  // B=2 T=5 C=6 H=4 G=2 D=4 E=3, latents 5, hidden 5
   const std::vector<NamedCost> costs = attention_costs(sizes, DType::f64);
-  REQUIRE(costs.size() == 12);
+  REQUIRE(costs.size() == 13);
   const Index expected[][2] = {
       {6 * (16 + 16 + 12) + 44 + 12 * 6 + 6, 8 * 4 * (4 + 3)},         // mha
       {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6, 8 * 2 * (4 + 3)},           // gqa
@@ -19,6 +19,8 @@ TEST_CASE("the table's sizes reach the formulas") {
       {6 * 24 + 6 * (5 + 2) + 5 + 5 * 4 * (4 + 3) + 72, 8 * (5 + 2)},
       {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6 + 8 + 3, 8 * 2 * (4 + 3)},      // differential, grouped too
       {6 * (20 + 20 + 12) + 20 + 12 + 12 * 6 + 6 + 20, 8 * 4 * (5 + 3)},  // additive
+      // nsa: gates, and a network for the 32 tokens of a compressed key, and of a value
+      {6 * (16 + 18 + 24 + 12) + 70 + 12 * 6 + 6 + 32 * 20 + 16 + 32 * 12 + 9, 8 * 6 * (4 + 3)},
       // W x, the decays through a head's width, their offsets, the gate, the norm, the output's projection
       {6 * 44 + 6 * 4 + 4 * 16 + 16 + 6 * 12 + 3 + 12 * 6, 0},         // gla
       {6 * 44 + 4 * 44 + 6 * 4 + 3 + 12 * 6, 0},                       // deltanet: convolution, beta
@@ -30,8 +32,8 @@ TEST_CASE("the table's sizes reach the formulas") {
     CHECK(costs[i].cost.parameters == expected[i][0]);
     CHECK(costs[i].cost.cache_bytes_per_token == expected[i][1]);
   }
-  CHECK(costs[8].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
-  CHECK(costs[11].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
+  CHECK(costs[9].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
+  CHECK(costs[12].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
   CHECK(costs[4].name == "mla, naive");
   CHECK(costs[4].cost.forward_flops != costs[5].cost.forward_flops);
   // Two rows of one token: projections of 6 x 44 and 12 x 6 weights, six keys in each of four heads.

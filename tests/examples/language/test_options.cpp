@@ -115,7 +115,7 @@ TEST_CASE("another attention drops the preset's groups, unless groups are given"
             .model_config(65)
             .attention.latent_width == 24);
   CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
-        "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
+        "[attention] groups is for gqa, differential, nsa; got attention=mha, groups=4; try groups=0");
 }
 
 TEST_CASE("options that contradict each other are refused by name") {
@@ -133,7 +133,10 @@ TEST_CASE("options that contradict each other are refused by name") {
        {"--objective masked --corpus c --loss-on answers",
         "--objective masked chooses the tokens that count"},
        {"--documents apart --short-convolution 3", "--documents apart needs a model without --short-conv"},
-       {"--documents apart --attention gla", "--documents apart needs a model without a state"},
+       {"--documents apart --attention gla",
+        "--documents apart needs a model without attention that reaches"},
+       {"--documents apart --attention nsa",
+        "--documents apart needs a model without attention that reaches"},
        {"--head-chunk 8", "--head-chunk needs --fused-head"},
        {"--validation-kind none", "--validation-kind must be auto, exact, estimate or both; got none"},
        {"--order backwards", "--order must be random or sequential; got backwards"},

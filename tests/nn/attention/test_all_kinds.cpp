@@ -1,6 +1,7 @@
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/basic/single_head.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/native_sparse.h>
 
 using namespace tapeformer;
 
@@ -12,17 +13,17 @@ AttentionConfig config_of(const AttentionKind& kind, bool cross = false) {
   AttentionConfig config;
   config.kind = kind.name, config.width = 16, config.heads = 4;
   config.cross = cross, config.rotary = (kind.can & kCanRotate) && !cross;
-  return config;
+  return with_small_blocks(config);
 }
 
-/// Calls check(layer, name) with self-attention of all kinds that cache keys, or anything, and with a single
-/// head.
+/// Calls check(layer, name) with self-attention of all kinds that cache keys and take masks, or of all that
+/// cache anything, and with a single head.
 template <class Check>
-void for_all_kinds(const Check& check, bool with_states = false) {
+void for_all_kinds(const Check& check, bool with_causal = false) {
   Generator random(test_seed(1));
   for (const AttentionKind& kind : attention_kinds()) {
     CAPTURE(kind.name);
-    if (!(kind.can & kCanCache) || ((kind.can & kHasState) && !with_states)) continue;
+    if (!(kind.can & kCanCache) || ((kind.can & kOnlyCausal) && !with_causal)) continue;
     const auto layer = make_attention(config_of(kind), random);
     layer->to(DType::f64);
     check(*layer, kind.name.c_str());
@@ -40,7 +41,7 @@ template <class Check>
 void for_all_forms(bool cross, Index memory_width, const Check& check) {
   Generator random(test_seed(1));
   for (const AttentionKind& kind : attention_kinds()) {
-    if (cross && (kind.can & kHasState)) continue;
+    if (cross && (kind.can & kOnlyCausal)) continue;
     std::vector<AttentionForm> forms = kind.forms;
     forms.push_back({"default", [](AttentionConfig&) {}});
     for (const AttentionForm& form : forms) {
@@ -178,7 +179,7 @@ TEST_CASE("inputs that are not [B, T, C], and a memory that is missing, are refu
   Generator random(test_seed(1));
   for (const AttentionKind& kind : attention_kinds()) {
     CAPTURE(kind.name);
-    if (kind.can & kHasState) continue;
+    if (kind.can & kOnlyCausal) continue;
     const auto cross = make_attention(config_of(kind, true), random);
     cross->to(DType::f64);
     std::string message = message_of<ShapeError>([&] { (*cross)(x, flat); });
@@ -196,13 +197,13 @@ TEST_CASE("any kind gives outputs of another width than its input") {
   for (const AttentionKind& kind : attention_kinds()) {
     CAPTURE(kind.name);
     for (const bool cross : {false, true}) {
-      if (cross && (kind.can & kHasState)) continue;
+      if (cross && (kind.can & kOnlyCausal)) continue;
       AttentionConfig config = config_of(kind, cross);
       config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
       const auto layer = make_attention(config, random);
       layer->to(DType::f64);
       AttentionContext context;
-      context.causal = kind.can & kHasState;
+      context.causal = kind.can & kOnlyCausal;
       CHECK((*layer)(x, cross ? memory : x, context).shape() == Shape{2, 3, 8});
     }
   }
@@ -212,7 +213,7 @@ TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not
   const Tensor x = random_values({2, 4, 16}, 3), memory = random_values({2, 5, 16}, 4);
   for (const AttentionKind& kind : attention_kinds()) {
     CAPTURE(kind.name);
-    if (kind.can & kHasState) continue;
+    if (kind.can & kOnlyCausal) continue;
     AttentionConfig config = config_of(kind, true);
     Generator random(test_seed(1)), same(test_seed(1));
     const auto plain = make_attention(config, random);

@@ -36,7 +36,7 @@ TEST_CASE("sizes that do not fit are refused by their names") {
   };
   CHECK(refused([](auto&) {}) == "nothing was thrown");
   CHECK(refused([](auto& c) { c.groups = 2; }) ==
-        "[attention] groups is for gqa, differential; got attention=mha, groups=2; try groups=0");
+        "[attention] groups is for gqa, differential, nsa; got attention=mha, groups=2; try groups=0");
   CHECK(refused([](auto& c) { c.add_positions(PositionKind::alibi); }) == "nothing was thrown");
   for (const char* kind : {"mla", "differential", "additive"}) {
     AttentionConfig config;

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/latent.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/native_sparse.h>
 
 #include <doctest/doctest.h>
 
@@ -182,7 +182,7 @@ TEST_CASE("every formula says what module, profile, tape and cache measure") {
   for (const AttentionKind& kind : attention_kinds()) {
     if (!kind.add_cost) continue;
     for (AttentionCall call : self_calls()) {
-      if (kind.can & kHasState) call.causal = true;
+      if (kind.can & kOnlyCausal) call.causal = true;
       check_config(config_of(kind.name, 24, 4), call);
       AttentionConfig config = config_of(kind.name, 10, 6);
       config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
@@ -192,6 +192,7 @@ TEST_CASE("every formula says what module, profile, tape and cache measure") {
         config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
       }
       if (kind.uses("convolution_taps")) config.own["convolution_taps"] = 0;
+      config = with_small_blocks(config);
       if (kind.uses("decay_rank")) config.own["decay_rank"] = 3;
       check_config(config, call);
       if (!kind.uses("state_heads")) continue;
@@ -200,7 +201,7 @@ TEST_CASE("every formula says what module, profile, tape and cache measure") {
       check_config(config, call);
     }
     for (const AttentionCall& call : cross_calls()) {
-      if (kind.can & kHasState) break;
+      if (kind.can & kOnlyCausal) break;
       AttentionConfig config = config_of(kind.name, 12, 3);
       config.cross = true;
       config.memory_width = 14, config.output_width = 9, config.key_width = 4;
@@ -286,7 +287,7 @@ TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
   for (const AttentionKind& kind : attention_kinds()) {
     if (!kind.add_cost) continue;
     CAPTURE(kind.name);
-    const AttentionConfig config = config_of(kind.name, width, 4);
+    const AttentionConfig config = with_small_blocks(config_of(kind.name, width, 4));
     check_decoding(*make_attention(config, random), attention_cost(config, call));
   }
   for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed, LatentForm::automatic}) {

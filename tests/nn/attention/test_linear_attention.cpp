@@ -4,6 +4,7 @@
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <cmath>
 
@@ -210,7 +211,7 @@ TEST_CASE("options that a state cannot support are refused by name") {
   const auto layer = random_module<LinearAttention>(config_of("kda"));
   const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);
   CHECK(refusal(layer, x, [](AttentionContext& c) { c.causal = false; }) ==
-        "[linear_attention] a state knows only the tokens before; got causal=false; try causal=true");
+        "[linear_attention] a token knows only those before it; got causal=false; try causal=true");
   CHECK(refusal(layer, x,
                 [](AttentionContext& c) {
                   c.key_mask = Tensor::full({2, 3}, 1, DType::boolean);

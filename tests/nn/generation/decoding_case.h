@@ -22,7 +22,7 @@ inline const std::vector<DecoderKind>& decoder_kinds() {
   static const std::vector<DecoderKind> kinds = [] {
     std::vector<DecoderKind> all = {{"mha", false, PositionKind::sinusoidal, true}};
     for (const AttentionKind& kind : attention_kinds()) {
-      if (kind.can & kHasState) continue;
+      if (kind.can & kOnlyCausal) continue;
       const bool rotary = kind.can & kCanRotate;
       all.push_back({kind.name, false, PositionKind::learned, all.size() % 4 > 1});
       all.push_back(

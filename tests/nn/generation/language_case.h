@@ -3,6 +3,7 @@
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/native_sparse.h>
 
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ inline std::vector<LanguageKind> language_kinds() {
   std::vector<LanguageKind> kinds;
   for (const bool prefix : {false, true}) {
     for (const AttentionKind& kind : attention_kinds()) {
-      if (!(kind.can & kCanModelLanguage) || (prefix && (kind.can & kHasState))) continue;
+      if (!(kind.can & kCanModelLanguage) || (prefix && (kind.can & kOnlyCausal))) continue;
       for (const PositionKind positions :
            {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary, PositionKind::none}) {
         if (positions != PositionKind::rotary || (kind.can & kCanRotate))
@@ -68,6 +69,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.width = 16;
   config.attention.heads = 4;
   config.attention.kind = kind.attention, config.attention_pattern = kind.pattern;
+  config.attention = with_small_blocks(config.attention);
   if (kind.moba_block > 0) config.attention.moba_block = kind.moba_block, config.attention.moba_top_k = 2;
   if (kind.index_top_k > 0) config.attention.index_top_k = kind.index_top_k, config.attention.index_heads = 4;
   config.positions = kind.positions;

@@ -48,7 +48,7 @@ double packed_deviation(const DecoderOnlyConfig& config) {
 
 bool can_pack(const DecoderOnlyConfig& config) {
   for (Index layer = 0; layer < config.layers; ++layer)
-    if (attention_kind(config.attention_config(layer).kind).can & kHasState) return false;
+    if (attention_kind(config.attention_config(layer).kind).can & kOnlyCausal) return false;
   if (config.attention.moba_block > 0) return false;
   const Index most = config.attention.rotations.max_positions;
   return config.short_convolution == 0 && (most == 0 || most >= 5);

@@ -90,7 +90,8 @@ TEST_CASE("a language model trains to the same bits, whatever its attention and 
     DecoderOnlyConfig config = language_config(kind, 9);
     config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.2;
     config.experts.balance_loss = 0;
-    const bool chooses = config.attention.moba_block > 0 || config.attention.index_top_k > 0;
+    const bool chooses =
+        config.attention.moba_block > 0 || kind.attention == "nsa" || config.attention.index_top_k > 0;
     if (chooses) config.attention.dropout = 0;
     if (config.attention.index_top_k > 0) config.attention.index_loss = 0;
     check_same(train_language_model(config, DType::f64, false),

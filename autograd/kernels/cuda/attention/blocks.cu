@@ -19,9 +19,7 @@ __global__ void block_scores_kernel(BlockSizes s, const T* query, const Wide<T>*
 
 template <class W>
 __global__ void choose_blocks_kernel(BlockSizes s, const W* scores, std::int32_t* units) {
-  for_each_index(s.rows(), [&](Index row) {
-    choose_for_row(s, row, scores + row * s.whole_blocks(), units + row * s.top_k);
-  });
+  for_each_index(s.rows(), [&](Index row) { choose_for_row(s, row, scores, units); });
 }
 
 /// From the choices in the order of their units, `keys` and `choices`.
@@ -76,7 +74,7 @@ __global__ void add_part_sums_kernel(BlockSizes s, const std::int32_t* places, c
 template <class T>
 void choose_blocks(Cuda on, const BlockSizes& s, const T* query, const Wide<T>* means, Wide<T>* scores,
                    std::int32_t* units) {
-  if (s.whole_blocks() > 0)
+  if (means != nullptr && s.whole_blocks() > 0)
     launch(on, "block_scores", block_scores_kernel<T>, blocks_for(s.rows() * s.whole_blocks()), s, query,
            means, scores);
   launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s,

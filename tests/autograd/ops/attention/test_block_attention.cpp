@@ -204,6 +204,34 @@ TEST_CASE("masked keys may hold NaN, and holes in a mask are not attended to") {
   CHECK(other.y.to_vector<double>() == expected.y.to_vector<double>());
 }
 
+TEST_CASE("given scores choose, for all heads of a group") {
+  Generator random(test_seed(11));
+  const BlockCase c{2, 23, 23, 4, 2, 4, 5, 4, 3};
+  const BlockInputs in = random_inputs(c, random);
+  AttentionOptions options = with_blocks(causal(), c), masked(causal());
+  // Each group prefers its own block, the second or the third; ties go to the first ones.
+  std::vector<double> scores;
+  std::vector<int> pairs;
+  for (Index row = 0; row < c.B * c.T; ++row)
+    for (Index g = 0; g < c.G; ++g)
+      for (Index j = 0; j < c.T / c.block; ++j) scores.push_back(j == g + 2 ? 1 : 0);
+  for (Index b = 0; b < c.B; ++b)
+    for (Index h = 0; h < c.H; ++h)
+      for (Index t = 0; t < c.T; ++t)
+        for (Index s = 0; s < c.T; ++s) {
+          const Index own = t / c.block, liked = h / 2 + 2, j = s / c.block;
+          const bool has_liked = liked < own, is_first = j == 0 || (j == 1 && !has_liked);
+          pairs.push_back(j == own || (j < own && (is_first || (has_liked && j == liked))));
+        }
+  const Tensor given = values(scores, {c.B, c.T, c.G, c.T / c.block});
+  const Op chosen = [=](const std::vector<Tensor>& x) mutable {
+    options.block_scores = given.to(wide(x[0].dtype()));
+    return scaled_dot_product_attention(x[0], x[1], x[2], options);
+  };
+  masked.mask = booleans(pairs, {c.B, c.H, c.T, c.T});
+  check_op(chosen, in.all(), in.seed, run_op(attention_to(masked), in.all(), in.seed));
+}
+
 TEST_CASE("with as many blocks as there are, it is causal attention") {
   Generator random(test_seed(4));
   for (const BlockCase& c : {BlockCase{2, 37, 37, 4, 2, 8, 5, 8, 5}, BlockCase{1, 7, 7, 2, 1, 4, 4, 32, 1}}) {
@@ -327,7 +355,17 @@ TEST_CASE("what attention to blocks excludes is named") {
   refuses("sinks", [](AttentionOptions& o) { o.sinks = Tensor::zeros({2}); });
   refuses("weighting", [](AttentionOptions& o) { o.weighting = AttentionWeighting::sigmoid; });
   refuses("dropout", [](AttentionOptions& o) { o.dropout = 0.1; });
-  AttentionOptions options;
+  AttentionOptions options(causal());
+  options.block_size = 2, options.block_scores = Tensor::zeros({1, 4, 2, 3});
+  CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
+        "[block_attention] block_scores must be [B, T, G, S / block_size]; got block_scores=f32[1,4,2,3], "
+        "query=f32[1,4,2,3], key=f32[1,4,2,3], block_size=2; try a score of each whole block for each group "
+        "of heads");
+  options.block_scores = Tensor::zeros({1, 4, 2, 2}, DType::f64);
+  CHECK(message_of<DTypeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
+        "[block_attention] block_scores must have the wide type; got block_scores=f64[1,4,2,2], "
+        "query=f32[1,4,2,3]; try f64 with an f64 query, else f32");
+  options.block_scores = {};
   options.block_size = 2, options.block_top_k = 0;
   CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
         "[block_attention] block_top_k counts the query's own block; got query=f32[1,4,2,3], block_size=2, "
