@@ -163,18 +163,19 @@ FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const Expert
   const auto biases = [&](Index hidden) { return network.bias ? ups * hidden + C : 0; };
   Index hidden = network.hidden_width();
   FeedForwardCost cost;
-  Index products = weights(hidden);
+  Index products = weights(hidden), ones = 0;
   cost.active = products + biases(hidden);
   if (E > 0) {
     if (experts.width > 0) hidden = experts.width;
     products =
         C * E + experts.active * weights(hidden) + weights(experts.shared) + (experts.shared_gate ? C : 0);
-    cost.active = products + experts.active * biases(hidden) + (network.bias ? E : 0) +
+    ones = experts.active * biases(hidden);
+    cost.active = products + ones + (network.bias ? E : 0) +
                   (experts.shared > 0 ? biases(experts.shared) : 0) +
                   (experts.balance == RouterBalance::bias ? E : 0);
   }
   cost.parameters = cost.active + (E > 0 ? E - experts.active : 0) * (weights(hidden) + biases(hidden));
-  cost.forward_flops = 2 * N * products, cost.backward_flops = 2 * cost.forward_flops;
+  cost.forward_flops = 2 * N * (products + ones), cost.backward_flops = 2 * N * (2 * products + ones);
   return cost;
 }
 

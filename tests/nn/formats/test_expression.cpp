@@ -89,7 +89,8 @@ std::string refused(const DecoderOnlyConfig& config) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SingleThread, "what a format can express is written, and the rest refused with a remedy that works") {
+TEST_CASE_FIXTURE(SingleThread,
+                  "what a format can express is written, and the rest refused with a remedy that works") {
   DecoderOnlyConfig gpt2, gemma = expressible_llama(), minutes = expressible_llama(),
                           state = expressible_llama(), some = expressible_llama(),
                           scaled = expressible_llama(), bloom, plain = expressible_llama(),

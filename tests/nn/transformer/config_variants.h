@@ -38,8 +38,8 @@ struct ConfigVariant {
   Config config;
 };
 
-/// `config`, and every usable configuration that differs from it in one field: see other_values(). Later fields
-/// are among them. Those for which `is_chosen` is false are not made.
+/// `config`, and every usable configuration that differs from it in one field, see other_values(): those of
+/// later versions too. Those for which `is_chosen` is false are not made.
 template <class Config>
 std::vector<ConfigVariant<Config>> variants_of(
     const Config& config, const std::function<bool()>& is_chosen = [] { return true; }) {
