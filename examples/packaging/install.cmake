@@ -14,7 +14,8 @@ install(DIRECTORY autograd nn optim data DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   REGEX "/autograd/(kernels|cuda|ops/attention)$" EXCLUDE
   REGEX "/(autograd/dispatch|ops/ids|mpi_collectives|nccl_engine)\\.h$" EXCLUDE)
 foreach(header kernels/elementwise kernels/muon kernels/optim kernels/philox kernels/rotary
-    kernels/score_functions kernels/unary_functions kernels/write cuda/graph cuda/readback ops/attention/relative_bias)
+    kernels/score_functions kernels/unary_functions kernels/write cuda/graph cuda/readback
+    ops/attention/relative_bias ops/attention/sparse_attention)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES autograd/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tapeformer/autograd/${folder}
     COMPONENT development)

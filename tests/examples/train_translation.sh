@@ -28,7 +28,7 @@ refuses "fine-tuning to another width" "--width 32 contradicts --from .*, which 
 check "samples show the source, the translation and the reference" grep -q '^  .*  →  .*  (reference: .*)$' "$work/err.whole"
 
 # --- experts -------------------------------------------------------------------------------------------------
-train "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --validate-every 2
+train "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --warmup 0 --validate-every 2
 check "experts on both sides" test $? = 0
 check "each one's share of the choices" test "$(grep -oE 'expert_share\.(en|de)coder\.0\.[0-2]' "$work/experts/metrics.jsonl" | sort -u | wc -l)" = 6
 
