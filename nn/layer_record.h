@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// What the layers of a model give besides their outputs: in a call, each router of experts and each indexer
-/// of attention adds to it.
+/// The results of a model's layers besides their outputs: in a call, each router of experts and each indexer
+/// of attention adds its own.
 struct LayerRecord {
   Tensor router_losses;  ///< the sum of the routers' losses; undefined outside training and without any
   TensorList shares;     ///< [E] of each router: its experts' shares of all choices

@@ -33,7 +33,7 @@ Tensor gated(Unary f, const Tensor& x) {
       [f, x, width] { return unary(f, slice(x, -1, 0, width)) * slice(x, -1, width, width); });
 }
 
-// What is beyond a bound is subtracted, so that values within it keep their bits.
+// The excess over a bound is subtracted, so that values within it keep their bits.
 Tensor gated_within(double limit, double alpha, const Tensor& x) {
   const Index width = width_of_half("gated_within", x);
   const Tensor a = slice(x, -1, 0, width), b = slice(x, -1, width, width);

@@ -12,7 +12,7 @@ namespace tapeformer {
 /// Throws:  ShapeError if the last axis is odd
 /// Source:  Shazeer 2020, arXiv:2002.05202 (SwiGLU: f = silu)
 Tensor gated(Unary f, const Tensor& x);
-/// The same with both halves bounded, in the form of gpt-oss.
+/// gated() with silu and both halves bounded, in the form of gpt-oss.
 /// Math:    y = (min(max(b, -limit), limit) + 1) a' sigmoid(alpha a'), a' = min(a, limit), x = [a, b]
 /// Grad:    that of the formula; a value beyond its bound gets 0
 /// Shapes:  x [..., 2 F] -> y [..., F]

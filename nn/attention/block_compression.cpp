@@ -18,7 +18,7 @@ BlockCompression::BlockCompression(const BlockCompressionConfig& config, Generat
   xavier_uniform(down_.weight(), random);
 }
 
-/// What is in silu for blocks of parts of d tokens: a product with all of W_1 for each part, and their sums.
+/// The argument of silu for blocks of parts of d tokens: a product with all of W_1 for each part, and sums.
 /// Shapes:  [B, S / d, G, d D] -> [B, N, G, D]
 Tensor BlockCompression::hidden(const Tensor& parts) const {
   const Tensor products = up_(parts);

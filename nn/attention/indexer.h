@@ -27,7 +27,7 @@ class Indexer : public Module {
 
   /// Shapes:  x [B, S, C] -> [B, S, 1, D]
   Tensor keys(const Tensor& x, const RotaryAngles& angles) const;
-  /// What the queries' choice depends on, from x [B, T, C], the queries' latents [B, T, I] and all keys.
+  /// The factors of the scores, from x [B, T, C], the queries' latents [B, T, I] and all keys.
   IndexHeads heads(const Tensor& x, const Tensor& latents, const Tensor& keys,
                    const RotaryAngles& angles) const;
   /// True if a call must add the loss to this record.

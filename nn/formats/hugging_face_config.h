@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// What is wrong with quantised weights of gpt-oss, and the remedy.
+/// The refusal of quantised weights of gpt-oss, with the remedy.
 inline constexpr const char* kMxfp4Refusal =
     "4-bit weights are not implemented; try a copy in bf16, as transformers writes it with from_pretrained("
     "this, quantization_config=Mxfp4Config(dequantize=True)).save_pretrained(folder)";

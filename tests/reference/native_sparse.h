@@ -22,7 +22,7 @@ struct NativeSparseFormula {
   double gap;     ///< the smallest distance of the importance of a chosen block from one left out
 };
 
-/// Of self-attention to x f64 [B, T, C], with the parameters of a layer by name.
+/// Native sparse attention of x f64 [B, T, C], with the parameters of a layer by name.
 NativeSparseFormula native_sparse_formula(const AttentionConfig& config,
                                           const std::map<std::string, Tensor>& parameters, const Tensor& x);
 

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// What an indexer computes of the tokens.
+/// The factors of the scores of an indexer.
 struct IndexHeads {
   Tensor query;    ///< [B, T, H, D]
   Tensor key;      ///< [B, S, D]
