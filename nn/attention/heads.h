@@ -20,7 +20,7 @@ PackedHeads resolved_heads(const char* op, Index width, Index output_width, cons
 /// Throws: ShapeError unless query and memory are [B, T, C]; a memory may be missing once the cache holds it.
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache);
 
-/// Checks a call of a kind with kOnlyCausal; `rule` says why there is no other mask.
+/// Checks a call of a kind with kOnlyCausal; `rule` says why other masks are refused.
 /// Throws: Error, prefixed with `op`, for a mask other than the causal one, which more than one token must
 ///         have, or a memory that is not the query
 void check_only_causal(const char* op, const char* rule, const Tensor& query, const Tensor& memory,

@@ -36,7 +36,7 @@ struct TensorName {
   std::vector<std::string> same = {};  ///< tensors that are, or may be in place of, the only one
   std::string needs = {};              ///< the names are for models, or layers, with this parameter of ours
   /// One tensor [E, in, out] of all experts has this whole name, and that of their biases "_bias" after it;
-  /// the columns of so many blocks of ours alternate in it. 0 for others.
+  /// the columns of this many blocks of our rows alternate in it. 0 for others.
   std::size_t stacked = 0;
 };
 

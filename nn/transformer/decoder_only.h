@@ -50,8 +50,7 @@ class DecoderOnly : public Module {
               const HeadLossConfig& head = {}, const PackedDocuments& documents = {}) const;
 
   /// The final states, which the head projects to logits. With `documents`, B is 1, and T may exceed the
-  /// context: only positions are limited. `record` is for routers and
-  /// indexers.
+  /// context: only positions are limited. `record` is for routers and indexers.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   /// Throws:  Error for documents in a model whose layers keep a state or have short convolutions
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}, const PackedDocuments& documents = {},

@@ -34,7 +34,7 @@ Index choose_largest(Index count, const T* scores, const bool* may, Index top_k,
   for (Index i = 0; i < count; ++i)
     if (is_seen(i)) values[seen++] = value(i);
   T least = -std::numeric_limits<T>::infinity();
-  Index equal = top_k;  // places for scores that are the least of those chosen
+  Index equal = top_k;  // places for scores that equal the least chosen one
   if (seen > top_k) {
     std::nth_element(values, values + top_k - 1, values + seen, std::greater<T>());
     least = values[top_k - 1];

@@ -58,7 +58,7 @@ __global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first
       if (count([&](Index i) { return ordered_bits(own[i]) >= larger; }) >= keys.top_k) least = larger;
     }
   }
-  // Of scores equal to the least one, the first ones fill the places that larger ones leave.
+  // Larger scores are all chosen; the first that equal the least one fill the places left.
   const Index equal = keys.top_k - count([&](Index i) { return ordered_bits(own[i]) > least; });
   Index chosen = 0, equals = 0;  // so far, the same in all threads
   std::int32_t* const places = keys.chosen + row * keys.top_k;
