@@ -72,16 +72,16 @@ bool CostSum::choose_keys(const AttentionConfig& config) {
   parameters(inputs * H * D + C * (D + H) + 2 * D);
   caches(D);
   if (S <= K) {
-    multiply_adds(M * C * D, 1, 0);  // for the cache
+    choice(M * C * D);  // for the cache
     return false;
   }
-  multiply_adds(N * H * (inputs * D + C) + M * C * D + visible_ * H * D, 1, 0);
+  choice(N * H * (inputs * D + C) + M * C * D + visible_ * H * D);
   Index pairs = 0;
   for (Index t = 0; t < T; ++t) {
     const Index seen = call.causal ? S - T + t + 1 : S;
     pairs += std::min(K, call.causal && call.window > 0 ? std::min(seen, call.window) : seen);
   }
-  visible_ = static_cast<double>(call.batch * pairs);
+  sees(pairs);
   keeps_ids(N * static_cast<double>(K));
   return true;
 }
