@@ -234,14 +234,24 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
       }
     }
   }
+  const auto for_each_pair = [&](auto&& use) {
 #pragma unroll
-  for (int i = 0; i < 64; ++i) {
-    const int own_row = row + own_lane() / 4 + 8 * (i / 8),
-              own_column = column + own_lane() % 4 * 2 + 8 * (i % 8);
-    const float* const pair = sums[i / 16][i % 8] + i / 8 % 2 * 2;
-    if (own_row < tile.rows && own_column < tile.columns)
-      put_pack<2>(c, tile.at_c + own_row * s.n + own_column, Pack<float, 2>{{pair[0], pair[1]}});
+    for (int i = 0; i < 64; ++i) {
+      const int own_row = row + own_lane() / 4 + 8 * (i / 8),
+                own_column = column + own_lane() % 4 * 2 + 8 * (i % 8);
+      if (own_row < tile.rows && own_column < tile.columns)
+        use(tile.at_c + own_row * s.n + own_column, sums[i / 16][i % 8] + i / 8 % 2 * 2);
+    }
+  };
+  if (c.add) {  // all that was there before is read at once
+    for_each_pair([&](Index at, float* pair) {
+      const Pack<float, 2> before = widened(load_pack<2>(c.to + at));
+      pair[0] += before.of[0], pair[1] += before.of[1];
+    });
   }
+  for_each_pair([&](Index at, const float* pair) {
+    store_pack(c.to + at, narrowed<C>(Pack<float, 2>{{pair[0], pair[1]}}));
+  });
 }
 
 template <ExpertUse kUse, class T, class C>
