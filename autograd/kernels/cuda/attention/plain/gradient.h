@@ -89,8 +89,8 @@ __device__ void put_piece(Write<T> to, Index at, Index row_stride, int rows, Ind
   }
 }
 
-/// The deltas of all rows, and with additive or modified scores their shares: queues finding them from the
-/// rest of a case, and adds them to it. Weights by a sigmoid have neither.
+/// The deltas of all rows, and where they are exact their shares: queues finding them from the rest of a
+/// case, and adds them to it. Weights by a sigmoid have neither.
 template <class T>
 struct RowSums {
   RowSums(Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y);
@@ -102,10 +102,10 @@ template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
 /// True if the backward pass is that of modified scores, as with an additive mask, which may be large and
-/// learned.
+/// learned. Sinks alone are in log_sum and delta.
 template <class T>
 bool is_modified(const AttentionShape& s, const AttentionOperands<T>& x) {
-  return modifies(s, x) || x.bias != nullptr;
+  return changes_pairs(s, x) || x.bias != nullptr;
 }
 /// Calls f with the Scores of a case.
 template <class T, class F>

@@ -3,22 +3,27 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// delta = sum over e of dy y, in theory the sum over the keys of each weight times its gradient. One warp
-/// per row.
+constexpr int kDeltaLanes = 8;  // that sum a row
+
+/// delta = sum over e of dy y, in theory the sum over the keys of each weight times its gradient.
 template <class T>
 __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy, const Wide<T>* log_sum,
                                        Wide<T>* delta) {
   using W = Wide<T>;
-  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
-              rows = s.batch * s.heads * s.queries;
-  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
-    const Index t = row % s.queries, head = row / s.queries % s.heads, b = row / s.queries / s.heads;
-    const Index at = ((b * s.queries + t) * s.heads + head) * s.value_width;
+  constexpr int kRows = kWarp / kDeltaLanes;
+  const Index rows = s.batch * s.queries * s.heads;  // as they lie in memory
+  for (Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp * kRows; first < rows;
+       first += Index{gridDim.x} * kBlock / kWarp * kRows) {
+    const Index row = first + own_lane() / kDeltaLanes, at = row * s.value_width;
     W sum = W(0);
-    for (Index e = threadIdx.x % kWarp; e < s.value_width; e += kWarp)
+    for (Index e = own_lane() % kDeltaLanes; row < rows && e < s.value_width; e += kDeltaLanes)
       sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
-    sum = warp_sum(sum);
-    if (threadIdx.x % kWarp == 0) delta[row] = log_sum[row] == kMinusInfinity<W> ? W(0) : sum;
+    for (int offset = kDeltaLanes / 2; offset > 0; offset /= 2)
+      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    if (row >= rows || own_lane() % kDeltaLanes != 0) continue;
+    const Index head = row % s.heads, t = row / s.heads % s.queries, b = row / s.heads / s.queries;
+    const Index to = (b * s.heads + head) * s.queries + t;
+    delta[to] = log_sum[to] == kMinusInfinity<W> ? W(0) : sum;
   }
 }
 
@@ -55,9 +60,7 @@ __global__ void __launch_bounds__(kBlock)
     product += tile.queries[threadIdx.x][c];
   }
   const Index row = (place.b * s.heads + place.head) * s.queries + place.query + threadIdx.x;
-  if constexpr (Scores::kIsModified) {
-    if (x.sinks != nullptr && total > W(0)) total += exp(x.sinks[place.head] - tile.log_sum[threadIdx.x]);
-  }
+  if (x.sinks != nullptr && total > W(0)) total += exp(x.sinks[place.head] - tile.log_sum[threadIdx.x]);
   share[row] = total > W(0) ? W(1) / total : W(1);
   delta[row] = share[row] * product;
 }
@@ -75,24 +78,30 @@ Index count_of_rows(const AttentionShape& s) {
   return s.weighting == AttentionWeighting::softmax ? s.batch * s.heads * s.queries : 0;
 }
 
+/// Additive scores and modified ones take the exact sums; plain products the cheap one. So do modified scores
+/// in bf16 without an additive mask: the rounding of y is more than that of their exponentials.
+template <class T>
+bool takes_exact_sums(const AttentionShape& s, const AttentionOperands<T>& x) {
+  return x.weight != nullptr || x.bias != nullptr || (is_modified(s, x) && sizeof(T) != 2);
+}
+
 }  // namespace
 
-/// Additive scores and modified ones take the exact sums; plain products the cheap one.
 template <class T>
 RowSums<T>::RowSums(Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y)
-    : delta(on, count_of_rows(s)),
-      share(on, x.weight != nullptr || is_modified(s, x) ? count_of_rows(s) : 0) {
+    : delta(on, count_of_rows(s)), share(on, takes_exact_sums(s, x) ? count_of_rows(s) : 0) {
   if (count_of_rows(s) == 0) return;
-  with_scores(s, x, [&](auto scores) {
-    using Scores = decltype(scores);
-    if constexpr (Scores::kHasWeight || Scores::kIsModified) {
-      launch(on, "attention_shares", attention_shares_kernel<Scores, T>,
-             s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>), s, x, share.data(), delta.data());
-    } else {
-      launch(on, "attention_delta", attention_delta_kernel<T>, blocks_for(count_of_rows(s) * kWarp), s, y,
-             x.dy, x.log_sum, delta.data());
-    }
-  });
+  if (share.data() == nullptr) {
+    launch(on, "attention_delta", attention_delta_kernel<T>, blocks_for(count_of_rows(s) * kDeltaLanes), s, y,
+           x.dy, x.log_sum, delta.data());
+  } else {
+    with_scores(s, x, [&](auto scores) {
+      using Scores = decltype(scores);
+      if constexpr (Scores::kHasWeight || Scores::kIsModified)
+        launch(on, "attention_shares", attention_shares_kernel<Scores, T>,
+               s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>), s, x, share.data(), delta.data());
+    });
+  }
   x.share = share.data(), x.delta = delta.data();
 }
 
