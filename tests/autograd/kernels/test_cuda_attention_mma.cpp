@@ -50,12 +50,45 @@ TEST_CASE("tiles that every query sees whole, next to others, for each width") {
   }
 }
 
+TEST_CASE("changed scores, next to pairs and rows that are hidden, for each width") {
+  for (const Index width : {32, 64, 128, 256}) {
+    for (const std::string change : {"softcap", "scaled", "sigmoid", "all"}) {
+      CAPTURE(width);
+      CAPTURE(change);
+      Generator random(test_seed(static_cast<std::uint64_t>(width)));
+      AttentionCase c = simple_case(1, 70, 133, 2, 1, width, 40, random);
+      AttentionOptions& options = c.options;
+      if (change == "all") options = modified_options(70, 133, random);
+      options.causal = true, options.window_before = 70;
+      options.query_mask = random_mask({1, 70}, random);
+      if (change == "softcap") options.score_function = ScoreFunction::softcap;
+      if (change == "scaled") options.score_function = ScoreFunction::scaled;
+      if (change == "softcap" || change == "scaled") options.score_parameter = values({0.8, 1.5});
+      if (change == "sigmoid") options.weighting = AttentionWeighting::sigmoid;
+      if (change == "all" && width == 64) {
+        options.weighting = AttentionWeighting::sigmoid;
+        options.sinks = {};
+      }
+      check_path(kTensorCores, c, random);
+      options.key_mask = random_mask({1, 133}, random);
+      options.dropout = 0.25;
+      check_path(kTensorCores, c, random);
+    }
+  }
+}
+
 TEST_CASE("large scores neither overflow nor vanish") {
   Generator random(test_seed(23));
   AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
   for (const double scale : {30.0, -30.0}) {
     c.options.scale = scale;
     check_path(kTensorCores, c, random);
+    AttentionCase changed = c;
+    changed.options.weighting = AttentionWeighting::sigmoid;
+    check_path(kTensorCores, changed, random);
+    changed.options.weighting = AttentionWeighting::softmax;
+    changed.options.score_function = ScoreFunction::softcap, changed.options.score_parameter = values({50});
+    check_path(kTensorCores, changed, random);
   }
 }
 
@@ -127,7 +160,6 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
   };
   const auto as_it_is = [](KernelCase&) {};
   CHECK(takes(16, 8, as_it_is));
-  CHECK(!takes(16, 8, [](KernelCase& c) { c.plan.shape.weighting = AttentionWeighting::sigmoid; }));
   CHECK(!takes(12, 8, as_it_is));
   CHECK(!takes(8, 12, as_it_is));
   CHECK(takes(8, 256, as_it_is));
@@ -148,8 +180,14 @@ TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others thr
   Generator random(test_seed(25));
   const auto takes = [&](Index D, Index E, Index shift) {
     const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
-    return !same_values(attention_by("tensor_cores", c.in, {}, DType::bf16, shift),
-                        attention_by("plain", c.in, {}, DType::bf16, shift));
+    AttentionOptions sigmoid;
+    sigmoid.weighting = AttentionWeighting::sigmoid;
+    const auto differ = [&](const AttentionOptions& options) {
+      return !same_values(attention_by("tensor_cores", c.in, options, DType::bf16, shift),
+                          attention_by("plain", c.in, options, DType::bf16, shift));
+    };
+    CHECK(differ(sigmoid) == differ({}));
+    return differ({});
   };
   CHECK(takes(64, 64, 0));
   CHECK(takes(256, 8, 0));

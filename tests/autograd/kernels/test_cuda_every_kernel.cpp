@@ -339,6 +339,7 @@ TEST_CASE("attention with modifiers of its scores, and their gradients") {
   };
   for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
   for (const DType type : {DType::f32, DType::bf16}) check("split", type, 3, 330, 16);
+  check("tensor_cores", DType::bf16, 40, 134, 64, true);
   for (const bool is_sigmoid : {false, true}) {
     check("plain", DType::f32, 40, 134, 40, is_sigmoid);
     AttentionOptions options = modified_options(40, 70, random);

@@ -34,7 +34,7 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
     const float own = t < s.queries ? log_sum[(b * s.heads + head) * s.queries + t] : kNothing;
     const Index at = (b * s.heads + head) * prepared.padded + t;
     prepared.log_sums[at] = own == kNothing ? -kNothing : own * per_nat;
-    prepared.deltas[at] = own == kNothing ? 0 : sum;
+    prepared.deltas[at] = own == kNothing || s.weighting == AttentionWeighting::sigmoid ? 0 : sum;
     if (head == 0) prepared.ranges[b * prepared.padded + t] = range_of(s, b, t);
   }
   const Index tiles = s.batch * prepared.padded / kMoving;
@@ -84,26 +84,25 @@ __global__ void attention_mma_shares_kernel(AttentionShape s, MmaGradient x, con
   }
 }
 
-}  // namespace
-
-bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
-                                    const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                                    const AttentionGradients<BFloat16>& to) {
+/// Calls f(case) when what it prepares is queued, unless the kernels, which need a block's shared memory of
+/// with_width(shared_bytes), do not support the case. Returns whether they do.
+template <class SharedBytes, class F>
+bool with_prepared(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y,
+                   const float* log_sum, const BFloat16* dy, const AttentionGradients<BFloat16>& to,
+                   SharedBytes&& shared_bytes, F&& f) {
   const Index width = std::max(s.key_width, s.value_width);
   const HeadStrides dense = output_strides(s);
   const auto is_aligned = [](const BFloat16* rows, const HeadStrides& strides, Index of_width) {
     return rows == nullptr || has_aligned_rows(rows, strides, of_width);
   };
-  if (s.weighting != AttentionWeighting::softmax || width == 0 || width > 256 ||
-      !is_aligned(x.query, s.query, s.key_width) || !is_aligned(to.dquery.to, s.query, s.key_width) ||
-      !is_aligned(x.key, s.key, s.key_width) || !is_aligned(to.dkey.to, s.key, s.key_width) ||
-      !is_aligned(x.value, s.value, s.value_width) || !is_aligned(to.dvalue.to, s.value, s.value_width) ||
-      !is_aligned(y, dense, s.value_width) || !is_aligned(dy, dense, s.value_width))
+  if (width == 0 || width > 256 || !is_aligned(x.query, s.query, s.key_width) ||
+      !is_aligned(to.dquery.to, s.query, s.key_width) || !is_aligned(x.key, s.key, s.key_width) ||
+      !is_aligned(to.dkey.to, s.key, s.key_width) || !is_aligned(x.value, s.value, s.value_width) ||
+      !is_aligned(to.dvalue.to, s.value, s.value_width) || !is_aligned(y, dense, s.value_width) ||
+      !is_aligned(dy, dense, s.value_width))
     return false;
   bool fits = false;
-  with_width(s, [&](auto of_block) {
-    fits = has_tensor_cores(on, sizeof(BackwardShared<decltype(of_block)::value>));
-  });
+  with_width(s, [&](auto of_block) { fits = has_tensor_cores(on, shared_bytes(of_block)); });
   if (!fits) return false;
 
   const Index padded = tiles_of(s.queries, kPaddedQueries) * kPaddedQueries;
@@ -122,9 +121,20 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const Atte
          log_sum, per_nat, c.prepared);
   if (x.bias != nullptr)
     launch(on, "attention_mma_shares", attention_mma_shares_kernel, blocks_for(rows * kWarp), s, c, log_sum);
-  if (c.dkey || c.dvalue) attention_mma_dkey(on, s, c);
-  if (c.dquery) attention_mma_dquery(on, s, c);
+  f(c);
   return true;
+}
+
+}  // namespace
+
+bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                                    const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                                    const AttentionGradients<BFloat16>& to) {
+  const auto shared = [](auto width) { return sizeof(BackwardShared<decltype(width)::value>); };
+  return with_prepared(on, s, x, y, log_sum, dy, to, shared, [&](const MmaGradient& c) {
+    if (c.dkey || c.dvalue) attention_mma_dkey(on, s, c);
+    if (c.dquery) attention_mma_dquery(on, s, c);
+  });
 }
 
 }  // namespace tapeformer::kernels

@@ -111,19 +111,193 @@ __device__ void add_seen_products(float (&sums)[kRowTiles][kWidth / 8][4],
     add_products<true, kWidth>(sums, factors, moving, seen);
 }
 
-/// The gradient of a score from its weight and the weight's gradient.
-struct WholeDscore {
-  __device__ float operator()(float weight, float dweight, float delta) const {
-    return weight * (dweight - delta);
+/// Replaces scores, less log_sum, by weights.
+template <bool kMasks, int kRowTiles, int kFragments>
+__device__ void find_weights(bool is_sigmoid, float (&scores)[kRowTiles][kFragments][4]) {
+  const auto replace = [&](const auto& weight) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
+      float& score = scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4];
+      score = weight(score);
+    }
+  };
+  is_sigmoid ? replace(sigmoid_approx) : replace(exponential<kMasks>);
+}
+/// Multiplies the gradients of weights, less delta, by the weights' derivatives; a negative weight was dropped
+/// by dropout. If some pairs are not visible, the gradients of weights of zero may be anything.
+template <int kRowTiles, int kFragments>
+__device__ void multiply_weights(bool is_sigmoid, bool all_visible,
+                                 const float (&weights)[kRowTiles][kFragments][4],
+                                 float (&gradients)[kRowTiles][kFragments][4]) {
+  const auto replace = [&](const auto& gradient_of) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
+      const int r = i / (kFragments * 4), j = i / 4 % kFragments;
+      gradients[r][j][i % 4] = gradient_of(weights[r][j][i % 4], gradients[r][j][i % 4]);
+    }
+  };
+  if (is_sigmoid) replace([](float weight, float gradient) { return (1.0f - fabsf(weight)) * gradient; });
+  if (all_visible)
+    replace([](float weight, float gradient) { return weight * gradient; });
+  else
+    replace([](float weight, float gradient) { return weight != 0 ? fabsf(weight) * gradient : 0.0f; });
+}
+
+/// The tiles of keys and values in [begin, end) that move past a block's queries. From its construction on,
+/// the first of them and the block's rows of queries and dy are loaded.
+template <int kWidth>
+class MovingKeys {
+ public:
+  __device__ MovingKeys(const AttentionShape& s, const MmaGradient& x, BackwardShared<kWidth>& shared, int b,
+                        int head, int query, int begin, int end)
+      : s_(s), shared_(shared), begin_(begin), end_(end) {
+    const int group = head / static_cast<int>(s.heads / s.groups);
+    const int queries = min(Block::kOwn, static_cast<int>(s.queries) - query);
+    load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], x.query + s.query.at(b, query, head),
+                                                    s.query.row, queries, static_cast<int>(s.key_width));
+    load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[1], x.dy + x.dy_strides.at(b, query, head),
+                                                    x.dy_strides.row, queries,
+                                                    static_cast<int>(s.value_width));
+    key_ = own_place<kWidth>(x.key + s.key.at(b, begin, group), s.key.row);
+    value_ = own_place<kWidth>(x.value + s.value.at(b, begin, group), s.value.row);
+    if (begin < end) load(begin, 0);
   }
-};
-/// As WholeDscore, but a negative weight was dropped by dropout, and a weight of zero is not visible; then
-/// its gradient may be anything.
-struct MaskedDscore {
-  __device__ float operator()(float weight, float dweight, float delta) const {
-    return weight > 0 ? weight * (dweight - delta) : weight * delta;
+
+  /// Calls f(key, moving) for each tile, whose first key is `key`.
+  template <class F>
+  __device__ void for_each(F&& f) {
+    int stage = 0;
+    for (int key = begin_; key < end_; key += kMoving) {
+      copy_async_wait<0>();
+      __syncthreads();
+      if (Block::kStages == 2 && key + kMoving < end_) load(key + kMoving, 1 - stage);
+      f(key, shared_.stages[stage]);
+      if (Block::kStages == 2) {
+        stage = 1 - stage;
+      } else if (key + kMoving < end_) {
+        __syncthreads();
+        load(key + kMoving, 0);
+      }
+    }
+    copy_async_wait<0>();
   }
+
+ private:
+  using Block = BackwardBlock<kWidth>;
+  __device__ void load(int key, int stage) {
+    const int keys = static_cast<int>(s_.keys);
+    auto& to = shared_.stages[stage];
+    load_next_tile<kMoving, kWidth, Block::kThreads>(to.rows[0], key_, s_.key.row, keys - key,
+                                                     static_cast<int>(s_.key_width));
+    load_next_tile<kMoving, kWidth, Block::kThreads>(to.rows[1], value_, s_.value.row, keys - key,
+                                                     static_cast<int>(s_.value_width));
+    copy_async_commit();
+  }
+
+  const AttentionShape& s_;
+  BackwardShared<kWidth>& shared_;
+  const BFloat16 *key_, *value_;  // own places
+  int begin_, end_;
 };
+
+/// A lane's own queries: first + g + 8 i of a head.
+template <int kRows>
+struct OwnQueries {
+  int b, head, first;
+  float log_sums[kRows], deltas[kRows], factors[kRows];  // factors of dweights, and the shares in deltas too
+  JointRange joint;                                      // of the warp
+};
+
+/// range(t): the keys of query t to take into account.
+template <int kRows, MmaOptions kOptions, class RangeAt>
+__device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradient& x,
+                                         const ScoreFactors<kOptions>& by, int b, int head, int first,
+                                         RangeAt&& range) {
+  OwnQueries<kRows> own{b, head, first};
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int t = first + own_lane() / 4 + 8 * i;
+    const Index at = (Index{b} * s.heads + head) * x.prepared.padded + t;
+    const float share =
+        ScoreFactors<kOptions>::kMasks && x.prepared.shares != nullptr ? x.prepared.shares[at] : 1.0f;
+    own.log_sums[i] = x.prepared.log_sums[at], own.deltas[i] = share * x.prepared.deltas[at];
+    own.factors[i] = share * by.kept_scale;
+    if (t < s.queries) own.joint.add(range(t));
+  }
+  own.joint.join();
+  return own;
+}
+
+/// For BackwardBlock's steps of a tile of moving keys, the first of them at `row`, calls add(row, dscores,
+/// seen): the gradients of scores, or of biases, and the bits of the keys that the warp's queries see.
+/// `of_own` are rows of queries and of dy, `of_moving` of keys and of values.
+template <GradientOf kOf, int kWidth, MmaOptions kOptions, int kRows, int kOwn, int kMove, class RangeAt,
+          class Add>
+__device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
+                                 const ScoreFactors<kOptions>& by, const OwnQueries<kRows>& own,
+                                 const BFloat16 (&of_own)[2][kOwn], const BFloat16 (&of_moving)[2][kMove],
+                                 int key, RangeAt&& range, Add&& add) {
+  constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
+  constexpr int kRowTiles = kRows / 2, kFragments = BackwardBlock<kWidth>::kStep / 8;
+  const int b = own.b, head = own.head, first_row = own_warp() * kRowTiles * 16;
+  const bool is_whole = !by.has_masks && own.joint.sees_all(key, key + kMoving);
+  // bits_of_rows, while there are no scores in registers
+  std::uint64_t bits = 0, kept = 0;
+  if (!is_whole) {
+    bits = bits_of_rows<kRows>(own.first, [&](int t) {
+      const unsigned in_range = bits_in_range(range(t), key);
+      return by.has_masks ? bits_by_masks(s, b, head, t, key, in_range) : in_range;
+    });
+  }
+  if (by.drops) {
+    const PhiloxStream random = s.dropout.settled();
+    kept = bits_of_rows<kRows>(own.first, [&](int t) {
+      return kept_bits(random, s.dropped, ((Index{b} * s.heads + head) * s.queries + t) * s.keys + key);
+    });
+  }
+#pragma unroll
+  for (int row = 0; row < kMoving; row += 8 * kFragments, bits >>= 2 * kFragments, kept >>= 2 * kFragments) {
+    float weights[kRowTiles][kFragments][4], dscores[kRowTiles][kFragments][4];
+    const auto weight = [&](int i, int j, int c) -> float& { return weights[i / 2][j][i % 2 * 2 + c]; };
+    const auto dscore = [&](int i, int j, int c) -> float& { return dscores[i / 2][j][i % 2 * 2 + c]; };
+    multiply_rows<kWidth>(weights, rows_by_16<kWidth>(of_own[0] + first_row * kPitch<kWidth>),
+                          rows_by_8<kWidth>(of_moving[0] + row * kPitch<kWidth>));
+    multiply_rows<kWidth>(dscores, rows_by_16<kWidth>(of_own[1] + first_row * kPitch<kWidth>),
+                          rows_by_8<kWidth>(of_moving[1] + row * kPitch<kWidth>));
+    const auto for_each = [&](const auto& f) {
+#pragma unroll
+      for (int n = 0; n < kRows * kFragments * 2; ++n) f(n / (2 * kFragments), n / 2 % kFragments, n % 2);
+    };
+    if (by.drops)
+      for_each_without<kRows, kFragments>(kept, [&](int i, int j, int c) { dscore(i, j, c) = 0; });
+    for_each([&](int i, int j, int c) {
+      float& d = dscore(i, j, c);
+      d = (kMasks ? own.factors[i] * d : d) - own.deltas[i];
+    });
+    if constexpr (kModifies) {
+      const float parameter = parameter_of(s, x.parameter, head), scale = static_cast<float>(s.scale);
+      if constexpr (kOf == GradientOf::score)
+        apply_function(s, parameter, scale, weights, dscores);
+      else
+        apply_function(s, parameter, scale, weights);
+      if (x.relative != nullptr)
+        add_relative_biases<kRows, kFragments>(s, x.relative, b, head, own.first, key + row, bits, weight);
+    }
+    if (kMasks && x.bias != nullptr) {
+      if (!kModifies) scale_all(weights, by.scale);
+      bits = add_biases<kRows, kFragments>(s, x.bias, b, head, own.first, key + row, bits, weight);
+    }
+    for_each([&](int i, int j, int c) { weight(i, j, c) = weight(i, j, c) * by.factor - own.log_sums[i]; });
+    find_weights<kMasks>(by.is_sigmoid, weights);
+    unsigned seen = kAllSeen;
+    if (!is_whole) {
+      for_each_without<kRows, kFragments>(bits, [&](int i, int j, int c) { weight(i, j, c) = 0; });
+      seen = seen_by_warp(bits);
+    }
+    multiply_weights(by.is_sigmoid, is_whole && !kMasks, weights, dscores);
+    add(row, dscores, seen);
+  }
+}
 
 /// Writes the warp's sums to `rows` rows that begin at `at`.
 template <int kWidth, int kRowTiles>

@@ -211,10 +211,32 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
       }
       float weights[kRowTiles][kFragments][4], dscores[kRowTiles][kFragments][4];
       const auto weight = [&](int j, int i, int c) -> float& { return weights[i / 2][j][i % 2 * 2 + c]; };
+      const auto dscore = [&](int j, int i, int c) -> float& { return dscores[i / 2][j][i % 2 * 2 + c]; };
+      const auto of_two = [&](const float(&of_all)[kMoving], int j) {
+        return *reinterpret_cast<const float2*>(of_all + own_query + 8 * j);
+      };
+      const auto find_dweights = [&] {  // less delta
+        multiply_rows<kWidth>(dscores, rows_by_16<kWidth>(shared.own[1] + first_row * kPitch<kWidth>),
+                              rows_by_8<kWidth>(moving.rows[1] + at * kPitch<kWidth>));
+        if (by.drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { dscore(j, i, c) = 0; });
+#pragma unroll
+        for (int j = 0; j < kFragments; ++j) {
+          const float2 deltas = of_two(moving.deltas, j);
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            dscore(j, i, 0) = (kMasks ? by.kept_scale : 1.0f) * dscore(j, i, 0) - deltas.x;
+            dscore(j, i, 1) = (kMasks ? by.kept_scale : 1.0f) * dscore(j, i, 1) - deltas.y;
+          }
+        }
+      };
       multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
                             rows_by_8<kWidth>(moving.rows[0] + at * kPitch<kWidth>));
       if constexpr (kModifies) {
-        apply_function(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), weights);
+        const float parameter = parameter_of(s, x.parameter, head), scale = static_cast<float>(s.scale);
+        if constexpr (kKeys)
+          find_dweights(), apply_function(s, parameter, scale, weights, dscores);
+        else
+          apply_function(s, parameter, scale, weights);
         if (x.relative != nullptr)
           visible = add_rows_of_pairs<kRows>(
               visible, 1,
@@ -225,18 +247,16 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         if (!kModifies) scale_all(weights, by.scale);
         visible = add_biases_of_pairs<kRows>(s, x.bias, b, head, query + own_query, own_key, visible, weight);
       }
-      const auto of_two = [&](const float(&of_all)[kMoving], int j) {
-        return *reinterpret_cast<const float2*>(of_all + own_query + 8 * j);
-      };
 #pragma unroll
       for (int j = 0; j < kFragments; ++j) {
         const float2 log_sums = of_two(moving.log_sums, j);
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          weight(j, i, 0) = exponential<kMasks>(weight(j, i, 0) * by.factor - log_sums.x);
-          weight(j, i, 1) = exponential<kMasks>(weight(j, i, 1) * by.factor - log_sums.y);
+          weight(j, i, 0) = weight(j, i, 0) * by.factor - log_sums.x;
+          weight(j, i, 1) = weight(j, i, 1) * by.factor - log_sums.y;
         }
       }
+      find_weights<kMasks>(by.is_sigmoid, weights);
       if (kMasks && x.prepared.shares != nullptr) {
 #pragma unroll
         for (int j = 0; j < kFragments; ++j) {
@@ -256,7 +276,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         }
       }
       if (by.drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { weight(j, i, c) *= -1; });
-      if (kValues) {
+      if constexpr (kValues) {
         float kept_weights[kRowTiles][kFragments][4];
 #pragma unroll
         for (int n = 0; n < kRowTiles * kFragments * 4; ++n) {
@@ -266,32 +286,12 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         add_seen_products<kWidth>(dvalues, kept_weights,
                                   rows_by_16<kWidth>(moving.rows[1] + at * kPitch<kWidth>), real);
       }
-      if (!kKeys) continue;
-      multiply_rows<kWidth>(dscores, rows_by_16<kWidth>(shared.own[1] + first_row * kPitch<kWidth>),
-                            rows_by_8<kWidth>(moving.rows[1] + at * kPitch<kWidth>));
-      const auto find_dscores = [&](const auto& dscore_of) {
-#pragma unroll
-        for (int j = 0; j < kFragments; ++j) {
-          const float2 deltas = of_two(moving.deltas, j);
-#pragma unroll
-          for (int ic = 0; ic < 2 * kRows; ++ic) {
-            const int i = ic / 2, c = ic % 2;
-            float& d = dscores[i / 2][j][i % 2 * 2 + c];
-            d = dscore_of(weight(j, i, c), kMasks ? by.kept_scale * d : d, c == 0 ? deltas.x : deltas.y);
-          }
-        }
-      };
-      is_whole && !kMasks ? find_dscores(WholeDscore{}) : find_dscores(MaskedDscore{});
-      if constexpr (kModifies) {
-        if (s.function != ScoreFunction::none) {  // the scores again, where the weights were
-          multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
-                                rows_by_8<kWidth>(moving.rows[0] + at * kPitch<kWidth>));
-          multiply_slopes(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), weights,
-                          dscores);
-        }
+      if constexpr (kKeys) {
+        if (!kModifies) find_dweights();
+        multiply_weights(by.is_sigmoid, is_whole && !kMasks, weights, dscores);
+        add_seen_products<kWidth>(dkeys, dscores, rows_by_16<kWidth>(moving.rows[0] + at * kPitch<kWidth>),
+                                  real);
       }
-      add_seen_products<kWidth>(dkeys, dscores, rows_by_16<kWidth>(moving.rows[0] + at * kPitch<kWidth>),
-                                real);
     }
     if (kMasks && ++tile > last) tile = first, ++head;
     if (Block::kStages == 2) {

@@ -87,6 +87,23 @@ __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tile
   }
 }
 
+/// Replaces scores in nats by their sigmoids, as exponentiate() does by exponentials.
+template <class Tiles>
+__device__ void find_sigmoids(std::uint64_t kept, ForwardState<Tiles>& state, Weights<Tiles>& weights) {
+#pragma unroll
+  for (int n = 0; n < Tiles::kFragments * kKeyFragments * 2; ++n) {
+    const int i = n / (2 * kKeyFragments), j = n / 2 % kKeyFragments, h = n % 2;
+    float w[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float score = state.scores[i][j][2 * h + c];
+      state.largest[i][h] = max(state.largest[i][h], score);
+      w[c] = (kept >> (32 * i + 16 * h + 2 * j + c) & 1u) != 0 ? sigmoid_approx(score) : 0.0f;
+    }
+    weights[i][j / 2][j % 2 * 2 + h] = pack_bf16(w[0], w[1]);
+  }
+}
+
 /// sums += weights values. Values without a bit in seen_by_warp() may be infinite or NaN, and count as zero:
 /// lanes point at a row of zeros instead.
 template <class Tiles>
@@ -115,7 +132,7 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const
 }
 
 /// Joins the sums of a row, and its sink if there are any, and writes y, through the warp's own rows of a
-/// tile, and log_sum.
+/// tile, and log_sum. Sigmoids have no sum: a row that sees a key counts as one of exp(0).
 template <class Tiles>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
                               const float* sinks, BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y,
@@ -127,10 +144,14 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
   for (int i = 0; i < Tiles::kFragments; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
+      const bool is_sigmoid = Tiles::kModifies && s.weighting == AttentionWeighting::sigmoid;
       float total = state.totals[i][h];
+      if (is_sigmoid) total = state.largest[i][h] == kNothing ? 0.0f : 1.0f;
       total += __shfl_xor_sync(kAllLanes, total, 1);
       total += __shfl_xor_sync(kAllLanes, total, 2);
-      float most = state.largest[i][h] * factor, kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
+      if (is_sigmoid) total = min(total, 1.0f);
+      float most = is_sigmoid ? 0.0f : state.largest[i][h] * factor,
+            kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
       if (Tiles::kTakesSinks && sinks != nullptr)
         kept *= add_sink(sinks[head] / kUnit<Tiles::kMasks>, most, total, exponential<Tiles::kMasks>);
       const int row = 16 * i + 8 * h + g;
@@ -280,7 +301,11 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       seen = seen_by_warp(bits);
     }
     Weights<Tiles> weights;
-    exponentiate<Tiles>(factor, s.drops ? kept : ~std::uint64_t{0}, state, weights);
+    if (!s.drops) kept = ~std::uint64_t{0};
+    if (Tiles::kModifies && s.weighting == AttentionWeighting::sigmoid)
+      find_sigmoids<Tiles>(kept, state, weights);
+    else
+      exponentiate<Tiles>(factor, kept, state, weights);
     multiply_values<Tiles>(value_tile, seen, weights, state);
   }
   copy_async_wait<0>();
@@ -305,9 +330,9 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
 
 bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
                                    BFloat16* y, float* log_sum) {
-  if (s.weighting != AttentionWeighting::softmax || std::max(s.key_width, s.value_width) > 256 ||
-      !has_aligned_rows(x.query, s.query, s.key_width) || !has_aligned_rows(x.key, s.key, s.key_width) ||
-      !has_aligned_rows(x.value, s.value, s.value_width) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
+  if (std::max(s.key_width, s.value_width) > 256 || !has_aligned_rows(x.query, s.query, s.key_width) ||
+      !has_aligned_rows(x.key, s.key, s.key_width) || !has_aligned_rows(x.value, s.value, s.value_width) ||
+      reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
   // The largest score times a factor is the largest product only if the factor is positive.
   MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);

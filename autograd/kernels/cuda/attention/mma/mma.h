@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
-#include <tapeformer/autograd/kernels/cuda/tensor_core.h>
+#include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
 #include <algorithm>
@@ -200,18 +200,20 @@ __device__ std::uint64_t bits_of_rows(int first, Of&& of) {
     bits |= std::uint64_t{of(anew(first) + own_lane() / 4 + 8 * row)} << (16 * row);
   return bits;
 }
-/// Calls f(row, j, c) for the scores that have no bit in bits_of_rows(): element [j][c] of a lane's row.
-template <int kRows, class F>
+/// Calls f(row, j, c) for the scores that have no bit in bits_of_rows(): element [j][c] of a lane's row, of
+/// kFragments times 8 keys.
+template <int kRows, int kFragments = kKeyFragments, class F>
 __device__ void for_each_without(std::uint64_t bits, F&& f) {
 #pragma unroll
-  for (int i = 0; i < kRows * 2 * kKeyFragments; ++i) {
-    if ((bits >> i & 1u) == 0) f(i / (2 * kKeyFragments), i / 2 % kKeyFragments, i % 2);
+  for (int i = 0; i < kRows * 2 * kFragments; ++i) {
+    const int row = i / (2 * kFragments), at = i % (2 * kFragments);
+    if ((bits >> (16 * row + at) & 1u) == 0) f(row, at / 2, at % 2);
   }
 }
 
 /// Adds biases to the scores(row, j, c), references, that have a bit in bits_of_rows(); `first`
-/// is the first row's query, `key` the tile's first. Returns the bits that biases keep.
-template <int kRows, class Scores>
+/// is the first row's query, `key` the first of kFragments times 8 keys. Returns the bits that biases keep.
+template <int kRows, int kFragments = kKeyFragments, class Scores>
 __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, int b, int head, int first,
                                     int key, std::uint64_t bits, Scores&& scores) {
   const Index* const strides = s.bias_strides;
@@ -220,7 +222,7 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
   for (int row = 0; row < kRows; ++row) {
     const float* const of_row = bias + (first + own_lane() / 4 + 8 * row) * strides[2];
 #pragma unroll
-    for (int i = 0; i < 2 * kKeyFragments; ++i) {
+    for (int i = 0; i < 2 * kFragments; ++i) {
       const std::uint64_t bit = std::uint64_t{1} << (16 * row + i);
       const float added = (bits & bit) != 0 ? of_row[(8 * (i / 2) + i % 2) * strides[3]] : kNothing;
       if (added == kNothing) bits &= ~bit;
@@ -231,7 +233,7 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
 }
 
 /// Adds a relative bias as add_biases() does; it keeps all bits.
-template <int kRows, class Scores>
+template <int kRows, int kFragments = kKeyFragments, class Scores>
 __device__ void add_relative_biases(const AttentionShape& s, const float* relative, int b, int head,
                                     int first, int key, std::uint64_t bits, Scores&& scores) {
 #pragma unroll
@@ -239,39 +241,44 @@ __device__ void add_relative_biases(const AttentionShape& s, const float* relati
     const int query = first + own_lane() / 4 + 8 * row;
     const float* const of_row = relative_row(s, relative, b, head, query) + key + own_lane() % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < 2 * kKeyFragments; ++i) {
+    for (int i = 0; i < 2 * kFragments; ++i) {
       if ((bits >> (16 * row + i) & 1u) != 0) scores(row, i / 2, i % 2) += of_row[8 * (i / 2) + i % 2];
     }
   }
 }
 
-/// Replaces scores, times `scale`, by their function.
-template <int kRowTiles, int kFragments>
+/// tanh x = 1 - 2 / (1 + exp 2 x), and so values within 4e-7 c.
+template <>
+struct Bf16Form<ScoreFunctor<ScoreFunction::softcap>> {
+  __device__ static float value(float score, float c) {
+    return fma(-2.0f * c, reciprocal_approx(1.0f + exp2_approx(2.0f * kLog2E / c * score)), c);
+  }
+  __device__ static ScoreSlopes<float> slopes(float score, float c, float value) {
+    const float one = 1.0f / c, t = one * value, slope = fma(-t, t, 1.0f);  // one division for all scores
+    return {slope, fma(-one * score, slope, t)};
+  }
+};
+
+/// Replaces scores, times `scale`, by their function, and multiplies `gradients`, if there are any, by its
+/// slopes.
+template <int kRowTiles, int kFragments, class... Gradients>
 __device__ void apply_function(const AttentionShape& s, float parameter, float scale,
-                               float (&scores)[kRowTiles][kFragments][4]) {
+                               float (&scores)[kRowTiles][kFragments][4], Gradients&... gradients) {
   with_function(s.function, [&](auto function) {
-#pragma unroll
-    for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
-      float& score = scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4];
-      score = function.value(scale * score, parameter);
-    }
-  });
-}
-/// Multiplies the gradients of functions, zero where pairs are masked, by the slopes at scores times `scale`.
-template <int kRowTiles, int kFragments>
-__device__ void multiply_slopes(const AttentionShape& s, float parameter, float scale,
-                                const float (&scores)[kRowTiles][kFragments][4],
-                                float (&gradients)[kRowTiles][kFragments][4]) {
-  with_function(s.function, [&](auto function) {
+    using Function = Bf16Form<decltype(function)>;
 #pragma unroll
     for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
       const int r = i / (kFragments * 4), j = i / 4 % kFragments;
-      const float score = scale * scores[r][j][i % 4];
-      const float slope = function.slopes(score, parameter, function.value(score, parameter)).by_score;
-      float& gradient = gradients[r][j][i % 4];
-      gradient = gradient != 0 ? gradient * slope : 0;
+      float& score = scores[r][j][i % 4];
+      const float before = scale * score;
+      score = Function::value(before, parameter);
+      ((gradients[r][j][i % 4] *= Function::slopes(before, parameter, score).by_score), ...);
     }
   });
+}
+
+__device__ inline float sigmoid_approx(float score) {
+  return reciprocal_approx(1.0f + exp2_approx(-kLog2E * score));
 }
 
 /// The bits of a row of kKeyTile keys that dropout keeps. `element` is the number of the tile's first. A
@@ -313,11 +320,11 @@ __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
 }
 
 /// The options that kernels are compiled with: the ranges of keys alone, masks of pairs and dropout as well,
-/// or a function of the scores and a relative bias as well.
+/// or a function of the scores, a relative bias and sigmoid weights as well.
 enum class MmaOptions { none, masks, modifiers };
 
 inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
-  if (s.function != ScoreFunction::none || x.relative != nullptr) return MmaOptions::modifiers;
+  if (changes_pairs(s, x)) return MmaOptions::modifiers;
   const bool masks = s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
   return masks ? MmaOptions::masks : MmaOptions::none;
 }
@@ -329,10 +336,11 @@ struct ScoreFactors {
       : drops(kMasks && s.drops),
         has_masks(kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr ||
                              (kModifies && relative != nullptr))),
+        is_sigmoid(kModifies && s.weighting == AttentionWeighting::sigmoid),
         scale(static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E)),
         factor(kModifies || (kMasks && bias != nullptr) ? 1.0f : scale),
         kept_scale(drops ? static_cast<float>(s.kept_scale) : 1.0f) {}
-  bool drops, has_masks;
+  bool drops, has_masks, is_sigmoid;
   float scale;   // of products, which gives scores in their unit
   float factor;  // of what biases have been added to, if there are any
   float kept_scale;
