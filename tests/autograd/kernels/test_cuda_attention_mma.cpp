@@ -77,6 +77,44 @@ TEST_CASE("changed scores, next to pairs and rows that are hidden, for each widt
   }
 }
 
+TEST_CASE("relative biases of more distances than a block has, for each width") {
+  for (const Index width : {32, 64, 128, 256}) {
+    CAPTURE(width);
+    Generator random(test_seed(static_cast<std::uint64_t>(width)));
+    const Index of_heads = width % 3;  // 2, 1, 2, 1
+    AttentionCase far = simple_case(width == 64 ? 2 : 1, 20, 530, 2, 1, width, 16, random);
+    far.options.relative_bias = random_normal({of_heads, 1059}, random);
+    far.options.window_before = 300, far.options.dropout = width == 32 ? 0.25 : 0;
+    check_path(kTensorCores, far, random);
+    AttentionCase packed = simple_case(1, 290, 290, 2, 1, width, 16, random);  // positions begin again
+    packed.options.relative_bias = random_normal({of_heads, 579}, random);
+    packed.options.query_starts = integers({0, 131, 133, 290}, {4});
+    packed.options.query_mask = random_mask({1, 290}, random);
+    check_path(kTensorCores, packed, random);
+  }
+}
+
+TEST_CASE("the gradient of a relative bias is added or written; other inputs are left to other kernels") {
+  Generator random(test_seed(16));
+  const auto run = [&](Index key_width, Index value_width, double old, bool add) {
+    AttentionCase made = simple_case(1, 33, 70, 2, 1, key_width, value_width, random);
+    made.options.relative_bias = random_normal({2, 139}, random);
+    const KernelCase c(made);
+    const Tensor into = on_gpu(Tensor::full({2, 139}, old, DType::f32, Device::cpu()));
+    const bool is_done = kernels::tensor_core_relative_gradient(
+        kernels::Cuda{0}, c.plan.shape, c.operands(), c.y.address<BFloat16>(), c.log_sum.address<float>(),
+        c.dy.address<BFloat16>(), {into.address<float>(), add});
+    return is_done ? readable(into) : Tensor();
+  };
+  const Generator start = random;
+  const Tensor written = run(24, 16, kNan, false);
+  REQUIRE(written.defined());
+  random = start;
+  CHECK_BELOW(absolute_error(run(24, 16, 64, true) - 64.0, written), 0x1p-16);
+  CHECK(!run(12, 16, 0, false).defined());
+  CHECK(!run(16, 264, 0, false).defined());
+}
+
 TEST_CASE("large scores neither overflow nor vanish") {
   Generator random(test_seed(23));
   AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);

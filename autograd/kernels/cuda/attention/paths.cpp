@@ -93,10 +93,26 @@ void attention_backward(Cuda on, const AttentionShape& s, const AttentionOperand
       return;
 }
 
+template <class T>
+void attention_score_gradients(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, const T* y,
+                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to) {
+  AttentionScoreGradients<T> rest = to;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (to.drelative && fastest_allowed(x) >= Level::tensor_cores &&
+        tensor_core_relative_gradient(on, s, x, y, log_sum, dy, to.drelative))
+      rest.drelative = {};
+  }
+  if (rest.dbias || rest.drelative || rest.dparameter || rest.dsinks)
+    plain_attention_score_gradients(on, s, x, y, log_sum, dy, rest);
+}
+
 #define INSTANTIATE(T)                                                                                     \
   template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*); \
   template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*,     \
-                                   const Wide<T>*, const T*, const AttentionGradients<T>&);
+                                   const Wide<T>*, const T*, const AttentionGradients<T>&);                \
+  template void attention_score_gradients(Cuda, const AttentionShape&, const AttentionOperands<T>&,        \
+                                          const T*, const Wide<T>*, const T*,                              \
+                                          const AttentionScoreGradients<T>&);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -54,6 +54,9 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape,
                                     const AttentionOperands<BFloat16>& x, const BFloat16* y,
                                     const float* log_sum, const BFloat16* dy,
                                     const AttentionGradients<BFloat16>& to);
+bool tensor_core_relative_gradient(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
+                                   const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                                   const Write<float>& drelative);
 
 /// Any case on any device, additive attention too.
 template <class T>
@@ -62,5 +65,9 @@ bool plain_attention_forward(Cuda on, const AttentionShape& shape, const Attenti
 template <class T>
 bool plain_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
                               const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
+template <class T>
+void plain_attention_score_gradients(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x,
+                                     const T* y, const Wide<T>* log_sum, const T* dy,
+                                     const AttentionScoreGradients<T>& to);
 
 }  // namespace tapeformer::kernels

@@ -137,4 +137,12 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const Atte
   });
 }
 
+bool tensor_core_relative_gradient(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
+                                   const BFloat16* y, const float* log_sum, const BFloat16* dy,
+                                   const Write<float>& drelative) {
+  const auto shared = [](auto width) { return sizeof(RelativeShared<decltype(width)::value>); };
+  return with_prepared(on, s, x, y, log_sum, dy, {}, shared,
+                       [&](const MmaGradient& c) { attention_mma_drelative(on, s, c, drelative); });
+}
+
 }  // namespace tapeformer::kernels

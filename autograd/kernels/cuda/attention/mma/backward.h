@@ -63,6 +63,17 @@ struct alignas(16) BackwardShared {
   std::uint16_t kept[kMoving][BackwardBlock<kWidth>::kOwn / kKeyTile][4];  // kept_bits() of moving queries
 };
 
+constexpr int kDistances = 512;  // neighbouring ones, of a block
+
+/// A block's shared memory for the gradient of a relative bias.
+template <int kWidth>
+struct RelativeShared : BackwardShared<kWidth> {
+  using Block = BackwardBlock<kWidth>;
+  float dscores[Block::kWarps][Block::kRowTiles * 16][Block::kStep + 8];  // rows begin 8 banks apart
+  float sums[Block::kWarps][kDistances];
+  int positions[Block::kOwn];
+};
+
 __device__ inline JointRange of_both(const JointRange& x, const JointRange& y) {
   return {min(x.from, y.from), max(x.to, y.to), max(x.all_from, y.all_from), min(x.all_to, y.all_to)};
 }
@@ -322,5 +333,7 @@ __device__ void put_sums(const Write<BFloat16>& to, Index at, Index stride, int 
 /// The requested gradients, from the prepared facts.
 void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient& x);
 void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient& x);
+void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient& x,
+                             const Write<float>& drelative);
 
 }  // namespace tapeformer::kernels

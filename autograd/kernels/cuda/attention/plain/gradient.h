@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention/plain/tile.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 
 /// The input and output of the kernels of attention's backward pass.
@@ -100,6 +102,17 @@ struct RowSums {
 /// Adds `count` parts of a gradient of `size` values, one after the other.
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
+
+/// Launches a kernel that sums `steps` with several blocks for each of `units`, so that there are up to `most`
+/// if the steps suffice: sum(parts, to), where `to` is memory for all parts, or the gradient itself.
+template <class W, class F>
+void sum_in_parts(Cuda on, Index units, Index steps, Index most, Index size, Write<W> to, F&& sum) {
+  const Index parts = std::max(Index{1}, std::min(steps, most / std::max(units, Index{1})));
+  if (parts == 1) return sum(parts, to);
+  const Scratch<W> of_parts(on, parts * size);
+  sum(parts, Write<W>{of_parts.data(), false});
+  add_parts(on, "attention_add_parts", size, parts, of_parts.data(), to);
+}
 
 /// True if the backward pass is that of modified scores, as with an additive mask, which may be large and
 /// learned. Sinks alone are in log_sum and delta.

@@ -35,11 +35,6 @@ __device__ TilePlace place_at(const AttentionShape& s, const Steps& at) {
   return place;
 }
 
-/// How many blocks share a sum of `steps`, if there are `units` of such sums.
-Index parts_of(Index units, Index steps) {
-  return std::max(Index{1}, std::min(steps, kEnoughBlocks / std::max(units, Index{1})));
-}
-
 /// A block has a tile of the additive mask and sums over the axes along which it is broadcast: `own` has 1
 /// step along these, `summed` along the others.
 template <class Scores, class T>
@@ -172,17 +167,6 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/// Launches a kernel that sums with several blocks for each unit: what(parts, to), where `to` is memory for
-/// all parts, or the gradient itself.
-template <class W, class F>
-void sum_in_parts(Cuda on, Index units, Index steps, Index size, Write<W> to, F&& sum) {
-  const Index parts = parts_of(units, steps);
-  if (parts == 1) return sum(parts, to);
-  const Scratch<W> of_parts(on, parts * size);
-  sum(parts, Write<W>{of_parts.data(), false});
-  add_parts(on, "attention_add_parts", size, parts, of_parts.data(), to);
-}
-
 template <class Scores, class T>
 void find_dbias(Cuda on, const AttentionShape& s, const AttentionBackwardCase<T>& x, Write<Wide<T>> dbias) {
   const Index tile = kTile<Wide<T>>, sizes[] = {s.batch, s.heads, s.queries, s.keys};
@@ -194,10 +178,11 @@ void find_dbias(Cuda on, const AttentionShape& s, const AttentionBackwardCase<T>
     own.of[axis] = is_broadcast ? 1 : steps, summed.of[axis] = is_broadcast ? steps : 1;
     if (!is_broadcast) size *= sizes[axis];
   }
-  sum_in_parts(on, own.count(), summed.count(), size, dbias, [&](Index parts, Write<Wide<T>> to) {
-    launch(on, "attention_dbias", attention_dbias_kernel<Scores, T>, own.count() * parts, s, parts, x, own,
-           summed, size, to);
-  });
+  sum_in_parts(on, own.count(), summed.count(), kEnoughBlocks, size, dbias,
+               [&](Index parts, Write<Wide<T>> to) {
+                 launch(on, "attention_dbias", attention_dbias_kernel<Scores, T>, own.count() * parts, s,
+                        parts, x, own, summed, size, to);
+               });
 }
 
 template <class Scores, class T>
@@ -207,10 +192,11 @@ void find_drelative(Cuda on, const AttentionShape& s, const AttentionBackwardCas
   const Index count = 2 * s.reach + 1, heads = is_shared ? 1 : s.heads;
   const Steps summed{{s.batch, is_shared ? s.heads : 1, tiles_of(s.queries, kTile<Wide<T>>), 1}};
   const Index units = heads * tiles_of(count, kBlock);
-  sum_in_parts(on, units, summed.count(), heads * count, drelative, [&](Index parts, Write<Wide<T>> to) {
-    launch(on, "attention_drelative", attention_drelative_kernel<Scores, T>, units * parts, s, parts, x,
-           summed, heads, to);
-  });
+  sum_in_parts(on, units, summed.count(), kEnoughBlocks, heads * count, drelative,
+               [&](Index parts, Write<Wide<T>> to) {
+                 launch(on, "attention_drelative", attention_drelative_kernel<Scores, T>, units * parts, s,
+                        parts, x, summed, heads, to);
+               });
 }
 
 template <class Scores, class T>
@@ -234,8 +220,9 @@ void find_dsinks(Cuda on, const AttentionShape& s, const AttentionBackwardCase<T
 }  // namespace
 
 template <class T>
-void attention_score_gradients(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, const T* y,
-                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to) {
+void plain_attention_score_gradients(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x,
+                                     const T* y, const Wide<T>* log_sum, const T* dy,
+                                     const AttentionScoreGradients<T>& to) {
   with_scores(s, x, [&](auto scores) {
     using Scores = decltype(scores);
     AttentionBackwardCase<T> c{x, {}, log_sum, dy, output_strides(s)};
@@ -249,10 +236,10 @@ void attention_score_gradients(Cuda on, const AttentionShape& s, const Attention
   });
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void attention_score_gradients(Cuda, const AttentionShape&, const AttentionOperands<T>&, \
-                                          const T*, const Wide<T>*, const T*,                       \
-                                          const AttentionScoreGradients<T>&);
+#define INSTANTIATE(T)                                                                                    \
+  template void plain_attention_score_gradients(Cuda, const AttentionShape&, const AttentionOperands<T>&, \
+                                                const T*, const Wide<T>*, const T*,                       \
+                                                const AttentionScoreGradients<T>&);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels
