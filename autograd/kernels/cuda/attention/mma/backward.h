@@ -134,8 +134,8 @@ __device__ void find_weights(bool is_sigmoid, float (&scores)[kRowTiles][kFragme
   };
   is_sigmoid ? replace(sigmoid_approx) : replace(exponential<kMasks>);
 }
-/// Multiplies the gradients of weights, less delta, by the weights' derivatives; a negative weight was dropped
-/// by dropout. If some pairs are not visible, the gradients of weights of zero may be anything.
+/// Multiplies the gradients of weights, less delta, by the weights' derivatives. Dropout dropped negative
+/// weights. If some pairs are not visible, the gradients of weights of zero may be anything.
 template <int kRowTiles, int kFragments>
 __device__ void multiply_weights(bool is_sigmoid, bool all_visible,
                                  const float (&weights)[kRowTiles][kFragments][4],
@@ -251,9 +251,10 @@ __device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
   constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   constexpr int kRowTiles = kRows / 2, kFragments = BackwardBlock<kWidth>::kStep / 8;
   const int b = own.b, head = own.head, first_row = own_warp() * kRowTiles * 16;
-  const bool is_whole = !by.has_masks && own.joint.sees_all(key, key + kMoving);
+  const bool is_whole = !by.has_masks && own.joint.sees_all(key, key + kMoving) &&
+                        (!kModifies || own.first + 8 * kRows <= s.queries);  // all have positions
   // bits_of_rows, while there are no scores in registers
-  std::uint64_t bits = 0, kept = 0;
+  std::uint64_t bits = ~std::uint64_t{0}, kept = 0;
   if (!is_whole) {
     bits = bits_of_rows<kRows>(own.first, [&](int t) {
       const unsigned in_range = bits_in_range(range(t), key);

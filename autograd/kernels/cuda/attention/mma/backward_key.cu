@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const KeyPlace start = place_of_keys<kWidth>(s);
   const int b = start.b, group = start.group, key = start.key;
   const int keys = min(Block::kOwn, all_keys - key);
-  const ScoreFactors<kOptions> by(s, x.bias, x.relative);
+  const ScoreFactors<kOptions> by(s, x.bias);
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
   load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], x.key + s.key.at(b, key, group), s.key.row,
@@ -192,11 +192,11 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     }
     const int own_key = key + first_row + own_lane() / 4;
     const bool is_seen = moving.joint.sees(key + first_row, key + first_row + kRowTiles * 16);
-    const bool is_whole =
-        !by.has_masks && moving.joint.sees_all(key + first_row, key + first_row + kRowTiles * 16);
+    const bool is_whole = !by.has_masks && (!kModifies || query + kMoving <= all_queries) &&
+                          moving.joint.sees_all(key + first_row, key + first_row + kRowTiles * 16);
     for (int at = 0; is_seen && at < kMoving; at += kStep) {
       const int own_query = at + own_lane() % 4 * 2;  // among the moving ones
-      unsigned visible = 0, kept = 0;                 // computed while there are no scores in registers
+      unsigned visible = ~0u, kept = 0;               // computed while there are no scores in registers
       if (!is_whole) visible = pairs_in_ranges<kRows>(moving.ranges + own_query, own_key);
       if (by.has_masks) visible = pairs_by_masks<kRows>(s, b, head, query + own_query, own_key, visible);
       if (by.drops) {

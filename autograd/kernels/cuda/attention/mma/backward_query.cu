@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const int heads = static_cast<int>(s.heads), tiles = (all_queries + Block::kOwn - 1) / Block::kOwn;
   const int unit = static_cast<int>(blockIdx.x) / tiles, head = unit % heads, b = unit / heads;
   const int query = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * Block::kOwn;
-  const ScoreFactors<kOptions> by(s, x.bias, x.relative);
+  const ScoreFactors<kOptions> by(s, x.bias);
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
   JointRange of_block;

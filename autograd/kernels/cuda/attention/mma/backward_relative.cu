@@ -28,9 +28,9 @@ __device__ void add_diagonals(const float (&dscores)[kRows][kColumns], const int
   }
 }
 
-/// A block has kDistances neighbouring distances of a head, or of all heads that share the bias, and sums over
-/// the tiles of queries that have keys this far away. The nearest keys come first: with a causal mask they
-/// have the most queries.
+/// A block has kDistances neighbouring distances of a head, or of all heads that share the bias, and sums
+/// over the tiles of queries that have keys this far away. Blocks with the longest distances after a query
+/// come first: a causal mask leaves them nothing, and the next ones the most pairs.
 template <int kWidth>
 __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
     attention_mma_drelative_kernel(AttentionShape s, MmaGradient x, int parts, int heads, Write<float> to) {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const int part = static_cast<int>(blockIdx.x) % parts, unit = static_cast<int>(blockIdx.x) / parts;
   const int first = ((count - 1) / kDistances - unit / heads) * kDistances;  // of the distances
   const int low = first - static_cast<int>(s.reach), warp = own_warp(), first_row = warp * kRowsOfWarp;
-  const ScoreFactors<MmaOptions::modifiers> by(s, x.bias, x.relative);
+  const ScoreFactors<MmaOptions::modifiers> by(s, x.bias);
   for (int i = own_lane(); i < kDistances; i += kWarp) shared.sums[warp][i] = 0;
   const Index steps = s.batch * summed_heads * tiles;
   for (Index i = steps * part / parts; i < steps * (part + 1) / parts; ++i) {

@@ -243,8 +243,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
   }
   of_warp.join();
-  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr ||
-                                           (Tiles::kModifies && modifiers.relative != nullptr));
+  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr);
   const float factor = Tiles::kMasks ? 1.0f : scale;
   BFloat16* const own_queries = query_tile + own_warp() * kFragments * 16 * kPitch<kWidth>;
   QueryFragments<Tiles> held;
@@ -287,16 +286,21 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       return state.scores[row / 2][j][row % 2 * 2 + c];
     };
     unsigned seen = kAllSeen;
-    if (has_masks || !of_warp.sees_all(at, at + kKeyTile)) {
+    const bool is_whole = !has_masks && of_warp.sees_all(at, at + kKeyTile) &&
+                          (!Tiles::kModifies || own_first + 8 * kRows <= s.queries);  // all have positions
+    std::uint64_t bits = ~std::uint64_t{0};
+    if (!is_whole) {
       const QueryPlace place = place_of_queries<Tiles>(s);  // again, not kept in registers
-      std::uint64_t bits = bits_of_rows<kRows>(place.first + own_warp() * kFragments * 16, [&](int t) {
+      bits = bits_of_rows<kRows>(place.first + own_warp() * kFragments * 16, [&](int t) {
         const unsigned in_range = bits_in_range(range_of(s, place.b, t), at);
         return has_masks ? bits_by_masks(s, b, head, t, at, in_range) : in_range;
       });
-      if (Tiles::kMasks && bias != nullptr)
-        bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
-      if (Tiles::kModifies && modifiers.relative != nullptr)
-        add_relative_biases<kRows>(s, modifiers.relative, b, head, own_first, at, bits, score);
+    }
+    if (Tiles::kMasks && bias != nullptr)
+      bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
+    if (Tiles::kModifies && modifiers.relative != nullptr)
+      add_relative_biases<kRows>(s, modifiers.relative, b, head, own_first, at, bits, score);
+    if (!is_whole) {
       for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
       seen = seen_by_warp(bits);
     }

@@ -332,10 +332,9 @@ inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BF
 template <MmaOptions kOptions>
 struct ScoreFactors {
   static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
-  __device__ ScoreFactors(const AttentionShape& s, const float* bias, const float* relative)
+  __device__ ScoreFactors(const AttentionShape& s, const float* bias)
       : drops(kMasks && s.drops),
-        has_masks(kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr ||
-                             (kModifies && relative != nullptr))),
+        has_masks(kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr)),
         is_sigmoid(kModifies && s.weighting == AttentionWeighting::sigmoid),
         scale(static_cast<float>(s.scale) * (kMasks ? 1.0f : kLog2E)),
         factor(kModifies || (kMasks && bias != nullptr) ? 1.0f : scale),

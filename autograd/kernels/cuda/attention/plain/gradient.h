@@ -103,8 +103,8 @@ struct RowSums {
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
-/// Launches a kernel that sums `steps` with several blocks for each of `units`, so that there are up to `most`
-/// if the steps suffice: sum(parts, to), where `to` is memory for all parts, or the gradient itself.
+/// Launches a kernel that sums `steps` with several blocks for each of `units`, up to `most` in all if the
+/// steps suffice: sum(parts, to), where `to` is memory for all parts, or the gradient itself.
 template <class W, class F>
 void sum_in_parts(Cuda on, Index units, Index steps, Index most, Index size, Write<W> to, F&& sum) {
   const Index parts = std::max(Index{1}, std::min(steps, most / std::max(units, Index{1})));
