@@ -149,10 +149,11 @@ TEST_CASE("gradients of score modifiers are added to existing ones") {
   Generator random(test_seed(47));
   const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
   AttentionOptions options = modified_options(20, 70, random);
-  for (const Shape& shape : {Shape{2, 1, 70}, Shape{2, 2, 20, 70}}) {  // the second by one block per tile
-    options.mask = random_normal(shape, random);
-    const AttentionOptions there = options_on_gpu(options, DType::f64);
-    const std::vector<Tensor> in = inputs_on_gpu(c.in, DType::f64);
+  for (const DType type : {DType::f64, DType::bf16}) {
+    // The mask of f64 by one block per tile.
+    options.mask = random_normal(type == DType::f64 ? Shape{2, 2, 20, 70} : Shape{2, 1, 70}, random);
+    const AttentionOptions there = options_on_gpu(options, type);
+    const std::vector<Tensor> in = inputs_on_gpu(c.in, type);
     std::vector<Parameter> parameters;
     for (const Tensor& x : joined(in, list_of_modifiers(there))) parameters.emplace_back(x);
     std::vector<Tensor> once;
@@ -161,7 +162,7 @@ TEST_CASE("gradients of score modifiers are added to existing ones") {
       Tape tape;
       const Tensor y =
           scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], with_modifiers(there, leaves, 3));
-      tape.backward(y, Tensor::full(y.shape(), 1, DType::f64, Device::cuda()));
+      tape.backward(y, Tensor::full(y.shape(), 1, type, Device::cuda()));
       for (const Parameter& x : parameters) {
         if (pass == 0) once.push_back(readable(x.gradient()) * 2.0);
       }
