@@ -29,27 +29,37 @@ __global__ void convolve_kernel(Convolution s, bool ahead, const T* x, const T* 
 }
 
 constexpr int kColumns = kWarp, kRowThreads = kBlock / kColumns;
+constexpr int kTapsAtOnce = 4;
 
 /// One block for a strip of columns and a part of the rows: partials[part][j] = the sum of dy[t] x[t - j].
-/// For each tap in turn each warp sums every kRowThreads-th row; the first adds up their sums.
+/// Each warp sums every kRowThreads-th row, for kTapsAtOnce taps at once.
 template <class T>
 __global__ void tap_parts_kernel(Convolution s, const T* x, const T* dy, Wide<T>* partials) {
   using W = Wide<T>;
-  __shared__ W sums[kRowThreads][kColumns];
+  __shared__ W of_warps[kRowThreads][kTapsAtOnce][kColumns];
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
   const Index column = Index{blockIdx.x} * kColumns + lane, part = blockIdx.y, parts = gridDim.y;
+  const Index from = s.rows() * part / parts + warp;
   const Index end = column < s.width ? s.rows() * (part + 1) / parts : 0;
-  for (Index j = 0; j < s.taps; ++j) {
-    W sum(0);
-    for (Index row = s.rows() * part / parts + warp; row < end; row += kRowThreads) {
-      if (divide(row, s.length).remainder >= j)
-        sum += static_cast<W>(dy[row * s.width + column]) * static_cast<W>(x[(row - j) * s.width + column]);
+  for (Index first = 0; first < s.taps; first += kTapsAtOnce) {
+    W sums[kTapsAtOnce] = {};
+    Index t = from < end ? divide(from, s.length).remainder : 0;
+    for (Index row = from; row < end; row += kRowThreads) {
+      const W slope = static_cast<W>(dy[row * s.width + column]);
+#pragma unroll
+      for (int k = 0; k < kTapsAtOnce; ++k) {
+        const Index j = first + k;
+        if (j < s.taps && j <= t) sums[k] += slope * static_cast<W>(x[(row - j) * s.width + column]);
+      }
+      for (t += kRowThreads; t >= s.length;) t -= s.length;
     }
-    sums[warp][lane] = sum;
+#pragma unroll
+    for (int k = 0; k < kTapsAtOnce; ++k) of_warps[warp][k][lane] = sums[k];
     __syncthreads();
-    if (warp == 0) {
-      for (int other = 1; other < kRowThreads; ++other) sum += sums[other][lane];
-      if (column < s.width) partials[(part * s.taps + j) * s.width + column] = sum;
+    if (warp < kTapsAtOnce && first + warp < s.taps && column < s.width) {  // a warp for each tap
+      W sum(0);
+      for (int other = 0; other < kRowThreads; ++other) sum += of_warps[other][warp][lane];
+      partials[(part * s.taps + first + warp) * s.width + column] = sum;
     }
     __syncthreads();
   }
