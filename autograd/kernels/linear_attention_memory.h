@@ -11,38 +11,45 @@ namespace tapeformer::kernels {
 constexpr Index kLinearAttentionChunk = 16;
 
 /// The working memory of a head, in rows that a team's products take.
-template <class W>
+template <class Team>
 struct LinearAttentionMemory {
+  using W = typename Team::Number;
   Index row_D, row_E, row_C;  ///< distances of rows of key_width, value_width and chunk numbers
-  W *qk, *decay, *from_start, *to_end, *between, *beta, *qk_from_start, *k_to_end, *k_columns, *pa, *out,
-      *error, *u, *state;
-  W *dout, *du, *dqk, *dk, *dk_end, *ends, *dpa, *diagonal, *dstate, *u_columns, *state_columns,
-      *dstate_columns, *decayed, *dlog, *states;
-  Index of_forward, of_both;  ///< numbers, for a forward pass and for a backward one
+  typename Team::Part qk, decay, from_start, to_end, between, beta, qk_from_start, k_to_end, k_columns, pa,
+      out, error, u, state;
+  typename Team::Part dout, du, dpa, diagonal, dstate, u_columns, state_columns, decayed, dlog;
+  typename Team::Part dqk, dk, dk_end, ends;  ///< in place of out, du, error and u, once these are used up
+  W* states = nullptr;                        ///< before each chunk of a segment, and after the last one
+  Index near = 0, far = 0, of_states = 0;     ///< numbers of parts near and far, and of `states`
 
-  template <class Team>
-  TAPEFORMER_HOST_DEVICE LinearAttentionMemory(Team, const LinearAttention& n, W* memory)
+  /// The first parts that fit are near, in at most `room` numbers. `memory` may be nullptr, to ask for sizes.
+  LinearAttentionMemory(const LinearAttention& n, bool backward, W* memory, Index room)
       : row_D(Team::leading(n.key_width)),
         row_E(Team::leading(n.value_width)),
         row_C(Team::leading(kLinearAttentionChunk)) {
     constexpr Index C = kLinearAttentionChunk;
-    const Index D = n.key_width, E = n.value_width;
-    Index taken = 0;
-    const auto take = [&](W*& part, Index rows, Index row) {
-      part = memory != nullptr ? memory + taken : nullptr;
-      taken += (rows + 3) / 4 * 4 * row;  // blocks of four rows are transposed as wholes
+    const Index D = n.key_width, E = n.value_width, row = row_D > row_E ? row_D : row_E;
+    const Index both = backward ? C : 0, decays = n.decays > 0 ? C : 0, both_decays = n.decays > 0 ? both : 0;
+    const auto take = [&](typename Team::Part& part, Index rows, Index of_row) {
+      // Blocks of four rows are transposed as wholes.
+      const Index count = (Team::kTransposes ? (rows + 3) / 4 * 4 : rows) * of_row;
+      const bool is_near = near + count <= room;
+      part = Team::part(memory, is_near, is_near ? near : far);
+      (is_near ? near : far) += count;
     };
-    take(qk, 2 * C, row_D), take(decay, C, row_D), take(from_start, C + 1, row_D), take(to_end, C, row_D);
-    take(between, C, row_C), take(beta, 1, row_C), take(qk_from_start, 2 * C, row_D);
-    take(k_to_end, C, row_D), take(k_columns, D, row_C), take(pa, 2 * C, row_C);
-    take(out, 2 * C, row_E), take(error, C, row_E), take(u, C, row_E), take(state, D, row_E);
-    of_forward = taken;
-    take(dout, 2 * C, row_E), take(du, C, row_E), take(dqk, 2 * C, row_D), take(dk, C, row_D);
-    take(dk_end, C, row_D), take(ends, C, row_D);
-    take(dpa, 2 * C, row_C), take(diagonal, 1, row_C), take(dstate, D, row_E), take(u_columns, E, row_C);
-    take(state_columns, E, row_D), take(dstate_columns, E, row_D), take(decayed, 2 * C, row_D);
-    take(dlog, C, row_D), take(states, (n.segment() / C + 1) * D, row_E);
-    of_both = taken;
+    take(qk, 2 * C, row_D), take(state, D, row_E), take(dstate, backward ? D : 0, row_E);
+    take(qk_from_start, 2 * decays, row_D), take(out, 2 * C, row);
+    take(dout, 2 * both, row_E), take(u, C, row), take(error, C, row), take(du, both, row);
+    take(pa, 2 * C, row_C), take(dpa, 2 * both, row_C), take(beta, 1, row_C), take(diagonal, 1, row_C);
+    take(k_to_end, decays, row_D), take(decay, decays, row_D), take(from_start, decays, row_D);
+    take(to_end, decays, row_D), take(between, n.decays == 1 ? C : 0, row_C), take(dlog, both_decays, row_D);
+    if (Team::kTransposes) {
+      take(k_columns, D, row_C), take(u_columns, backward ? E : 0, row_C);
+      take(state_columns, backward ? E : 0, row_D), take(decayed, 2 * both_decays, row_D);
+    }
+    dqk = out, dk = du, dk_end = error, ends = u;
+    of_states = backward ? (n.segment() / C + 1) * D * row_E : 0;
+    if (memory != nullptr) states = memory + near;
   }
 };
 

@@ -91,6 +91,8 @@ void copy_async_wait() {
     *static_cast<uint4*>(copy.to) = copy.from == nullptr ? uint4{} : *static_cast<const uint4*>(copy.from);
 }
 
+inline void prefetch_line(const void*) {}
+
 inline unsigned pack_bf16(float low, float high) {
   return BFloat16(low).bits | static_cast<unsigned>(BFloat16(high).bits) << 16;
 }

@@ -61,6 +61,11 @@ __device__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+/// Begins to bring the address's line into the second cache.
+__device__ inline void prefetch_line(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 /// Two values rounded to bf16, the first in the lower half.
 __device__ inline unsigned pack_bf16(float low, float high) {
   unsigned packed;

@@ -16,6 +16,8 @@
 #include <tapeformer/tests/emulator/in_order.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <cmath>
+
 // Every kernel with a few blocks, of several warps and tiles: small enough for what watches each access, here
 // or on a GPU. What optimizers run is in test_cuda_optim.cpp.
 using namespace tapeformer;
@@ -124,20 +126,28 @@ TEST_CASE("norms of the heads in a packed projection") {
 TEST_CASE("convolutions, in packs and without") {
   Generator random(test_seed(3));
   for (const Index width : {70, 72}) {
-    const std::vector<Tensor> x{host_normal({2, 130, width}, random), host_normal({4, width}, random)};
+    const std::vector<Tensor> x{host_normal({2, 130, width}, random),
+                                host_normal({width == 70 ? 4 : 6, width}, random)};
     check_gpu([](const auto& in) { return causal_convolution(in[0], in[1]); }, x, random, DType::f32, 0);
   }
 }
 
-TEST_CASE("linear attention, of several chunks") {
+TEST_CASE("linear attention, of several chunks, in shared memory as far as it fits") {
   Generator random(test_seed(3));
-  for (const Index decays : {0, 1, 5}) {
-    const Shape tokens{1, 37, 2};
-    std::vector<Tensor> x{host_normal({1, 37, 2, 5}, random), host_normal({1, 37, 2, 5}, random) * 0.4,
-                          host_normal({1, 37, 2, 6}, random), random_uniform(tokens, 0, 1, random),
-                          random_uniform(decays == 5 ? Shape{1, 37, 2, 5} : tokens, -1, 0, random)};
+  struct Case {
+    Index decays, width, tokens;
+  };
+  for (const Case& n : {Case{0, 5, 37}, Case{1, 5, 37}, Case{5, 5, 37}, Case{64, 64, 20}, Case{1, 132, 20},
+                        Case{132, 132, 20}}) {
+    CAPTURE(n.width);
+    CAPTURE(n.decays);
+    const Shape tokens{1, n.tokens, 2}, keys{1, n.tokens, 2, n.width};
+    std::vector<Tensor> x{host_normal(keys, random), host_normal(keys, random) * (0.9 / std::sqrt(n.width)),
+                          host_normal({1, n.tokens, 2, n.width + 1}, random),
+                          random_uniform(tokens, 0, 1, random),
+                          random_uniform(n.decays > 1 ? keys : tokens, -1, 0, random)};
     for (Tensor& input : x) input = input.to(Device::cpu());
-    if (decays == 0) x.pop_back();
+    if (n.decays == 0) x.pop_back();
     check_gpu(
         [](const auto& in) {
           LinearAttentionOptions options;

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <type_traits>
 
@@ -69,6 +70,12 @@ Level fastest_allowed(const AttentionOperands<T>& x) {
 }
 
 }  // namespace
+
+std::size_t shared_room(Cuda on) {
+  constexpr int kOfAll = 48;
+  const cudaDeviceProp& device = cuda::device_state(on.device).properties;
+  return static_cast<std::size_t>(std::max(shared_kib(device.major, device.minor), kOfAll)) * 1024;
+}
 
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes) {
   const cudaDeviceProp& device = cuda::device_state(on.device).properties;
