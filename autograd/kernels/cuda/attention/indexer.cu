@@ -1,8 +1,10 @@
+#include <tapeformer/autograd/kernels/cuda/attention/sparse_mma.h>
 #include <tapeformer/autograd/kernels/cuda/attention/sparse_warps.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace tapeformer::kernels {
 namespace {
@@ -29,16 +31,22 @@ __global__ void all_index_scores_kernel(KeysOfQueries keys, IndexSizes s, Index 
   });
 }
 
-/// Bits in the order of the numbers; NaN is minus infinity, and both zeros are one.
-__device__ std::uint64_t ordered_bits(double x) {
-  const double number = x != x ? kMinusInfinity<double> : x == 0 ? 0 : x;
-  std::uint64_t bits;
+template <class W>
+using OrderedBits = std::conditional_t<sizeof(W) == 4, std::uint32_t, std::uint64_t>;
+
+/// The bits of a number of the same size, in the order of the numbers; NaN is minus infinity, and both zeros
+/// are one.
+template <class W>
+__device__ OrderedBits<W> ordered_bits(W x) {
+  const W number = x != x ? kMinusInfinity<W> : x == W(0) ? W(0) : x;
+  OrderedBits<W> bits;
   memcpy(&bits, &number, sizeof bits);
-  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+  constexpr auto kSign = static_cast<OrderedBits<W>>(OrderedBits<W>{1} << (8 * sizeof(W) - 1));
   return bits & kSign ? ~bits : bits | kSign;
 }
 
-/// A block chooses for each row: it finds the least chosen score bit by bit, and then writes keys in order.
+/// A block chooses for each row: it finds the least chosen score digit by digit, and then writes keys in
+/// order.
 template <class W>
 __global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first, const W* scores) {
   __shared__ Index before[kSparseWarps][2];
@@ -46,25 +54,38 @@ __global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first
   const W* const own = scores + Index{blockIdx.x} * keys.keys;
   const Index from = s.from != nullptr ? s.from[row] : 0, to = s.to != nullptr ? s.to[row] : keys.keys;
   const auto is_seen = [&](Index i) { return i < to && (s.key_mask == nullptr || s.key_mask[start + i]); };
-  const auto count = [&](const auto& holds) {
-    Index sum = 0;
-    for (Index i = from + threadIdx.x; i < to; i += kBlock) sum += is_seen(i) && holds(i) ? 1 : 0;
-    return block_sum(sum);
-  };
-  std::uint64_t least = 0;
-  if (count([](Index) { return true; }) > keys.top_k) {
-    for (int bit = 63; bit >= 0; --bit) {
-      const std::uint64_t larger = least | std::uint64_t{1} << bit;
-      if (count([&](Index i) { return ordered_bits(own[i]) >= larger; }) >= keys.top_k) least = larger;
-    }
-  }
+  __shared__ int of_digits[kBlock], seen, found[2];
+  constexpr int kBits = 8 * sizeof(W), kDigit = 8;
+  static_assert(kBlock == 1 << kDigit, "a thread for each digit");
+  OrderedBits<W> least = 0;
   // Larger scores are all chosen; the first that equal the least one fill the places left.
-  const Index equal = keys.top_k - count([&](Index i) { return ordered_bits(own[i]) > least; });
+  int equal = static_cast<int>(keys.top_k);
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int shift = kBits - kDigit; shift >= 0; shift -= kDigit) {
+    of_digits[thread] = 0;
+    __syncthreads();
+    for (Index i = from + thread; i < to; i += kBlock) {
+      const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i]) : 0;
+      const bool is_candidate =
+          shift == kBits - kDigit || bits >> shift >> kDigit == least >> shift >> kDigit;
+      if (is_seen(i) && is_candidate) atomicAdd(&of_digits[bits >> shift & (kBlock - 1)], 1);
+    }
+    __syncthreads();
+    int larger = 0;
+    for (int digit = thread + 1; digit < kBlock; ++digit) larger += of_digits[digit];
+    const int as_large = larger + of_digits[thread];
+    if (thread == 0) seen = as_large;
+    if (larger < equal && as_large >= equal) found[0] = thread, found[1] = equal - larger;
+    __syncthreads();
+    if (seen < equal) break;  // all are chosen
+    least |= static_cast<OrderedBits<W>>(found[0]) << shift, equal = found[1];
+    __syncthreads();
+  }
   Index chosen = 0, equals = 0;  // so far, the same in all threads
   std::int32_t* const places = keys.chosen + row * keys.top_k;
   for (Index tile = from; tile < to; tile += kBlock) {
     const Index i = tile + threadIdx.x;
-    const std::uint64_t bits = is_seen(i) ? ordered_bits(own[i]) : 0;
+    const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i]) : 0;
     const bool is_equal = is_seen(i) && bits == least, is_larger = is_seen(i) && bits > least;
     const unsigned lanes_before = (1U << own_lane()) - 1, equal_votes = __ballot_sync(kAllLanes, is_equal);
     if (own_lane() == 0) before[own_warp()][0] = __popc(equal_votes);
@@ -144,6 +165,11 @@ __global__ void index_key_gradients_kernel(KeysOfQueries keys, IndexSizes s, Cho
   });
 }
 
+SparseOperands operands_of(const KeysOfQueries& keys, const IndexSizes& s, const BFloat16* query,
+                           const BFloat16* key) {
+  return {keys, {s.heads, s.width, 0, s.scale}, query, key, nullptr};
+}
+
 }  // namespace
 
 template <class T>
@@ -155,8 +181,13 @@ void choose_keys(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, co
   const Scratch<Wide<T>> scores(on, together * keys.keys);
   for (Index first = 0; first < keys.rows(); first += together) {
     const Index rows = std::min(together, keys.rows() - first);
-    launch(on, "all_index_scores", all_index_scores_kernel<T>, blocks_for(rows * keys.keys), keys, sizes,
-           first, rows, query, key, weights, scores.data());
+    bool is_done = false;
+    if constexpr (std::is_same_v<T, BFloat16>)
+      is_done = all_index_scores_mma(on, operands_of(keys, sizes, query, key), sizes, first, rows, weights,
+                                     scores.data());
+    if (!is_done)
+      launch(on, "all_index_scores", all_index_scores_kernel<T>, blocks_for(rows * keys.keys), keys, sizes,
+             first, rows, query, key, weights, scores.data());
     launch(on, "choose_keys", choose_keys_kernel<Wide<T>>, rows, keys, sizes, first,
            static_cast<const Wide<T>*>(scores.data()));
   }
@@ -165,6 +196,8 @@ void choose_keys(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, co
 template <class T>
 void index_scores_forward(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
                           const T* key, const T* weights, Wide<T>* scores) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (index_scores_mma(on, operands_of(keys, sizes, query, key), weights, scores)) return;
   launch(on, "index_scores", index_scores_kernel<T>, blocks_for(keys.rows() * keys.top_k), keys, sizes, query,
          key, weights, scores);
 }
@@ -174,6 +207,10 @@ void index_scores_backward(Cuda on, const KeysOfQueries& keys, const IndexSizes&
                            const T* key, const T* weights, const Wide<T>* dscores, Write<T> dquery,
                            Write<T> dkey, Write<T> dweights) {
   using W = Wide<T>;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (index_scores_mma_backward(on, operands_of(keys, sizes, query, key), weights, dscores, dquery, dkey,
+                                  dweights))
+      return;
   if (dquery || dweights)
     launch(on, "index_query_gradients", index_query_gradients_kernel<T>,
            warps_for<W>(keys.rows() * sizes.heads, sizes.width), keys, sizes, query, key, weights, dscores,

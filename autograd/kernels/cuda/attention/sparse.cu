@@ -1,6 +1,8 @@
+#include <tapeformer/autograd/kernels/cuda/attention/sparse_mma.h>
 #include <tapeformer/autograd/kernels/cuda/attention/sparse_warps.h>
 
 #include <cmath>
+#include <type_traits>
 
 namespace tapeformer::kernels {
 namespace {
@@ -123,6 +125,8 @@ template <class T>
 void sparse_attention_forward(Cuda on, const KeysOfQueries& keys, const SparseSizes& sizes, const T* query,
                               const T* latents, T* y, Wide<T>* shares) {
   using W = Wide<T>;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (sparse_mma_forward(on, {keys, sizes, query, latents, nullptr}, y, shares)) return;
   const Index rows = keys.rows() * sizes.heads;
   const Scratch<W> log_sums(on, rows);
   launch(on, "sparse_forward", sparse_forward_kernel<T>, warps_for<W>(rows, sizes.value_width), keys, sizes,
@@ -136,6 +140,8 @@ template <class T>
 void sparse_attention_backward(Cuda on, const KeysOfQueries& keys, const SparseSizes& sizes, const T* query,
                                const T* latents, const T* dy, Write<T> dquery, Write<T> dlatents) {
   using W = Wide<T>;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (sparse_mma_backward(on, {keys, sizes, query, latents, dy}, dquery, dlatents)) return;
   const Index rows = keys.rows() * sizes.heads;
   const Scratch<W> log_sums(on, rows), means(on, rows);
   launch(on, "sparse_query_gradients", sparse_query_gradients_kernel<T>, warps_for<W>(rows, sizes.width),

@@ -48,12 +48,12 @@ struct Choices {
   const std::int32_t *keys, *places;  // all choices, sorted by key
   Index count;
 
-  /// The first place whose key is `key` or more.
-  __device__ Index first(Index key) const {
+  /// The first choice, from the number `from` on, of `key`, or else of the keys after it.
+  __device__ Index first(Index key, Index from = 0) const {
     Index low = 0, high = count;
     while (low < high) {
       const Index middle = (low + high) / 2;
-      if (keys[middle] < key)
+      if (keys[middle] < key || (keys[middle] == key && places[middle] < from))
         low = middle + 1;
       else
         high = middle;
