@@ -25,7 +25,9 @@ AttentionCase case_of(const HopperCase& c, std::uint64_t seed) {
   options.causal = c.ranges == "causal" || c.ranges == "window" || c.ranges == "documents";
   if (c.ranges == "window") options.window_before = 150;
   if (c.ranges == "lengths") {
-    options.key_lengths = integers(std::vector<std::int32_t>(static_cast<std::size_t>(c.B), third), {c.B});
+    std::vector<std::int32_t> lengths;
+    for (std::int32_t b = 0; b < c.B; ++b) lengths.push_back(third + 3 * b);
+    options.key_lengths = integers(lengths, {c.B});
     std::vector<int> real(static_cast<std::size_t>(c.B * c.T), 1);
     for (Index i = c.T - 5; i < c.B * c.T; i += c.T) real[static_cast<std::size_t>(i)] = 0;
     options.query_mask = booleans(real, {c.B, c.T});
@@ -91,7 +93,7 @@ TEST_CASE("a range of keys for each query, with keys that nobody sees and querie
       {1, 300, 170, 1, 1, 128, 128, "causal"},  {3, 140, 301, 1, 1, 128, 128, "lengths"},
       {1, 260, 400, 2, 2, 64, 64, "gaps"},      {1, 190, 280, 1, 1, 256, 256, "causal"},
       {1, 130, 260, 1, 1, 256, 128, "gaps"},    {1, 420, 500, 1, 1, 128, 128, "window"},
-      {1, 500, 500, 2, 2, 64, 64, "documents"},
+      {1, 500, 500, 2, 2, 64, 64, "documents"}, {2, 2050, 381, 1, 1, 64, 64, "lengths"},
   };
   for (const HopperCase& c : cases) check_case(c, 2);
 }

@@ -280,7 +280,7 @@ void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   const Scratch<QueryFacts> facts(on, s.batch * s.heads * tiles_of(s.queries, kGroupRows));
   const Spans spans(on, s);
   BackwardCase c{
-      case_of(s, spans.data(), const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
+      case_of(s, &spans, const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
   find_query_facts(on, c.sizes, s, y, dy, facts.data());
   const auto queries = [&](const BFloat16* from, int box) {
     return box_map(from, s.query, s.batch, s.queries, s.heads, s.key_width, box);

@@ -84,19 +84,30 @@ __device__ Work own_work(const BackwardCase& c, const TileOrder& order, int n) {
 template <bool kOfKeys, class F>
 __device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, const Span& span, F&& f) {
   if constexpr (kOfKeys) {
-    const int tiles = (c.sizes.queries + kStepRows - 1) / kStepRows;
+    const int tiles = (c.sizes.queries + kStepRows - 1) / kStepRows, groups = (tiles + kWarp - 1) / kWarp;
+    const auto is_near = [&](const Span& seen) {
+      return seen.from < place.query + kOwnRows && seen.to > place.query;
+    };
+    const auto go_through = [&](int head, int begin) {
+      const int own = begin + own_lane();
+      Span seen = span;
+      if (c.sizes.spans != nullptr && own < tiles) seen = c.sizes.spans[place.b * tiles + own];
+      const unsigned whole = __ballot_sync(kAllLanes, all_see(seen, place.query, kOwnRows)),
+                     clean = __ballot_sync(kAllLanes, seen.is_whole);
+      for (unsigned rest = __ballot_sync(kAllLanes, own < tiles && is_near(seen)); rest != 0;
+           rest &= rest - 1) {
+        const int lane = __ffs(static_cast<int>(rest)) - 1;
+        f(head, Step{(begin + lane) * kStepRows, (whole >> lane & 1u) != 0, (clean >> lane & 1u) != 0});
+      }
+    };
     for (int head = place.head; head < place.head + c.sizes.heads_per_group; ++head) {
-      for (int begin = 0; begin < tiles; begin += kWarp) {
-        const int own = begin + own_lane();
-        Span seen = span;
-        if (c.sizes.spans != nullptr && own < tiles) seen = c.sizes.spans[place.b * tiles + own];
-        const bool is_seen = own < tiles && seen.from < place.query + kOwnRows && seen.to > place.query;
-        const unsigned whole = __ballot_sync(kAllLanes, all_see(seen, place.query, kOwnRows)),
-                       clean = __ballot_sync(kAllLanes, seen.is_whole);
-        for (unsigned rest = __ballot_sync(kAllLanes, is_seen); rest != 0; rest &= rest - 1) {
-          const int lane = __ffs(static_cast<int>(rest)) - 1;
-          f(head, Step{(begin + lane) * kStepRows, (whole >> lane & 1u) != 0, (clean >> lane & 1u) != 0});
-        }
+      for (int first = 0; first < groups; first += kWarp) {
+        const int own = first + own_lane();
+        unsigned rest = __ballot_sync(
+            kAllLanes,
+            own < groups && (c.sizes.joint == nullptr || is_near(c.sizes.joint[place.b * groups + own])));
+        for (; rest != 0; rest &= rest - 1)
+          go_through(head, (first + __ffs(static_cast<int>(rest)) - 1) * kWarp);
       }
     }
   } else {

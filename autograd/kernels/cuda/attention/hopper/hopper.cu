@@ -290,7 +290,7 @@ bool hopper_attention_forward(Cuda on, const AttentionShape& s, const AttentionO
   if (!hopper_takes(on, s, x, y)) return false;
   const Index width = std::max(s.key_width, s.value_width);
   const Spans spans(on, s);
-  const ForwardCase c = case_of(s, spans.data(), log_sum, x.sinks);
+  const ForwardCase c = case_of(s, &spans, log_sum, x.sinks);
   const TileOrder order = order_of(s, kQueries, schedule.cached_bytes);
   const int blocks = std::min(
       {order.size(), schedule.most_blocks, cuda::device_state(on.device).properties.multiProcessorCount});

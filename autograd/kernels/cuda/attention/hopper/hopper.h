@@ -22,13 +22,28 @@ struct Span {
 struct ForwardCase {
   int queries, keys, heads, heads_per_group;
   const std::int32_t *key_from, *key_to;
-  const Span* spans;    // [B, tiles of kGroupRows queries]; nullptr if all queries see all keys
+  const Span* spans;  // [B, tiles of kGroupRows queries]; nullptr if all queries see all keys
+  const Span*
+      joint;  // [B, groups of kWarp tiles]: the keys from the first to the last; nullptr for one group
   float scale, factor;  // of the scores; times log2(e)
   float* log_sum;
   const float* sinks;  // [H]; nullptr for none
 };
 
-inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* log_sum,
+/// The spans of a case: queues finding them.
+class Spans {
+ public:
+  Spans(Cuda on, const AttentionShape& shape);
+  const Span* data() const { return has_ranges_ ? memory_.data() : nullptr; }
+  const Span* joint() const { return joint_size_ > 0 ? memory_.data() + size_ : nullptr; }
+
+ private:
+  bool has_ranges_;
+  Index size_, joint_size_;
+  Scratch<Span> memory_;
+};
+
+inline ForwardCase case_of(const AttentionShape& s, const Spans* spans, float* log_sum,
                            const float* sinks = nullptr) {
   constexpr double kLog2e = 1.4426950408889634;
   return {static_cast<int>(s.queries),
@@ -37,7 +52,8 @@ inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* lo
           static_cast<int>(s.heads / s.groups),
           s.key_from,
           s.key_to,
-          spans,
+          spans != nullptr ? spans->data() : nullptr,
+          spans != nullptr ? spans->joint() : nullptr,
           static_cast<float>(s.scale),
           static_cast<float>(s.scale * kLog2e),
           log_sum,
@@ -100,17 +116,6 @@ __device__ inline Work work_at(const ForwardCase& c, const TileOrder& order, int
   const HopperPlace place{tile.unit / c.heads, head, head / c.heads_per_group, tile.index * 2 * kGroupRows};
   return {place, span_of(c, place)};
 }
-
-/// The spans of a case, for ForwardCase: queues finding them.
-class Spans {
- public:
-  Spans(Cuda on, const AttentionShape& shape);
-  const Span* data() const { return has_ranges_ ? memory_.data() : nullptr; }
-
- private:
-  bool has_ranges_;
-  Scratch<Span> memory_;
-};
 
 /// For a tile of queries: log_sums in base 2, infinity for those that see nothing or are past the last one;
 /// sums of dy y; the keys that each sees, none past the last one.

@@ -80,6 +80,22 @@ __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
   }
 }
 
+/// One warp for each group of kWarp tiles.
+__global__ void hopper_joint_spans_kernel(int count, int tiles, const Span* spans, Span* joint) {
+  const int groups = (tiles + kWarp - 1) / kWarp;
+  const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);
+  for (int i = first; i < count; i += static_cast<int>(gridDim.x) * kBlock / kWarp) {
+    const int own = i % groups * kWarp + own_lane();
+    Span span{std::numeric_limits<int>::max(), 0, 0, 0, false};
+    if (own < tiles) {
+      const Span of_tile = spans[i / groups * tiles + own];
+      if (of_tile.from < of_tile.to) span.from = of_tile.from, span.to = of_tile.to;
+    }
+    span.from = least_of_warp(span.from), span.to = most_of_warp(span.to);
+    if (own_lane() == 0) joint[i] = span;
+  }
+}
+
 }  // namespace
 
 void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& s, const BFloat16* y,
@@ -92,11 +108,15 @@ void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& s, co
 
 Spans::Spans(Cuda on, const AttentionShape& s)
     : has_ranges_(s.key_from != nullptr || s.key_to != nullptr),
-      memory_(on, has_ranges_ ? s.batch * tiles_of(s.queries, kGroupRows) : 0) {
+      size_(has_ranges_ ? s.batch * tiles_of(s.queries, kGroupRows) : 0),
+      joint_size_(size_ > s.batch * kWarp ? s.batch * tiles_of(size_ / s.batch, kWarp) : 0),
+      memory_(on, size_ + joint_size_) {
   if (!has_ranges_) return;
-  launch(on, "hopper_spans", hopper_spans_kernel,
-         blocks_for(s.batch * tiles_of(s.queries, kGroupRows) * kWarp), case_of(s, nullptr, nullptr),
+  launch(on, "hopper_spans", hopper_spans_kernel, blocks_for(size_ * kWarp), case_of(s, nullptr, nullptr),
          static_cast<int>(s.batch), memory_.data());
+  launch(on, "hopper_joint_spans", hopper_joint_spans_kernel, blocks_for(joint_size_ * kWarp),
+         static_cast<int>(joint_size_), static_cast<int>(size_ / s.batch),
+         static_cast<const Span*>(memory_.data()), memory_.data() + size_);
 }
 
 }  // namespace tapeformer::kernels
