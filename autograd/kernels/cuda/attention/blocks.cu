@@ -1,20 +1,32 @@
 #include <tapeformer/autograd/kernels/block_attention.h>
 #include <tapeformer/autograd/kernels/cuda/device.h>
 #include <tapeformer/autograd/kernels/cuda/sort.h>
+#include <tapeformer/autograd/kernels/cuda/tile_product.h>
 
 namespace tapeformer::kernels {
 namespace {
 
+/// A tile of the scores of the queries that read one row of keys.
 template <class T>
 __global__ void block_scores_kernel(BlockSizes s, const T* query, const Wide<T>* means, Wide<T>* scores) {
-  for_each_index(s.rows() * s.whole_blocks(), [&](Index i) {
-    const Index row = i / s.whole_blocks(), block = i % s.whole_blocks();
-    const Wide<T>* const mean = means + (s.key_row(row) * s.whole_blocks() + block) * s.key_width;
-    Wide<T> sum = 0;
-    for (Index d = 0; d < s.key_width; ++d)
-      sum += static_cast<Wide<T>>(query[row * s.key_width + d]) * mean[d];
-    scores[i] = sum;
-  });
+  using W = Wide<T>;
+  const Index shared = s.heads / s.groups, key_row = blockIdx.z, first = Index{blockIdx.x} * kProductTile,
+              block = Index{blockIdx.y} * kProductTile;
+  const auto row_of = [&](Index i) {
+    return (key_row / s.groups * s.queries + i / shared) * s.heads + key_row % s.groups * shared + i % shared;
+  };
+  const auto is_row = [&](int i) { return first + i < s.queries * shared; };
+  const auto is_block = [&](int j) { return block + j < s.whole_blocks(); };
+  const W sum = tile_product<W>(
+      0, s.key_width,
+      [&](int i, Index d) {
+        return is_row(i) ? static_cast<W>(query[row_of(first + i) * s.key_width + d]) : W(0);
+      },
+      [&](Index d, int j) {
+        return is_block(j) ? means[(key_row * s.whole_blocks() + block + j) * s.key_width + d] : W(0);
+      });
+  if (is_row(row_in_tile()) && is_block(column_in_tile()))
+    scores[row_of(first + row_in_tile()) * s.whole_blocks() + block + column_in_tile()] = sum;
 }
 
 template <class W>
@@ -75,8 +87,10 @@ template <class T>
 void choose_blocks(Cuda on, const BlockSizes& s, const T* query, const Wide<T>* means, Wide<T>* scores,
                    std::int32_t* units) {
   if (means != nullptr && s.whole_blocks() > 0)
-    launch(on, "block_scores", block_scores_kernel<T>, blocks_for(s.rows() * s.whole_blocks()), s, query,
-           means, scores);
+    launch(on, "block_scores", block_scores_kernel<T>,
+           {tiles_of(s.queries * s.heads / s.groups, kProductTile), tiles_of(s.whole_blocks(), kProductTile),
+            s.batch * s.groups, kBlock},
+           s, query, means, scores);
   launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s,
          static_cast<const Wide<T>*>(scores), units);
 }
