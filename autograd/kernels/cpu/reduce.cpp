@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/kernels/reduce.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tapeformer::kernels {
 namespace {
@@ -33,6 +34,7 @@ void sum_columns(Index n, Index stride, Index columns, const T* x, Write<T> y) {
 
 template <class T>
 T sum_of(Index n, const T* x) {
+  if (n < kLanes<T>) return std::accumulate(x, x + n, T(0));
   return sum_simd<T>(
       n, [](const Lanes<T>& v) { return v; }, x);
 }

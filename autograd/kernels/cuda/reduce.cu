@@ -50,10 +50,13 @@ void reduce_rows(Cuda on, Index outer, Index n, const T* x, Write<Wide<T>> y) {
   const Index parts = std::max<Index>(tiles_of(n, length), 1);
   const bool packed = are_packed(x) && (outer == 1 || n % N == 0) && (parts == 1 || length % N == 0);
   const auto queue = [&](const Write<Wide<T>>& to) {
-    with_team(outer * parts, length, [&](auto team, Index blocks) {
+    const auto with = [&](auto team, Index blocks) {
       launch(on, "reduce_rows", reduce_rows_kernel<decltype(team), T>, blocks,
              Reduction{outer, n, 1, 1, parts, length}, packed, x, to);
-    });
+    };
+    constexpr Index kShortRow = 8;  // most lanes of a warp would have nothing to add
+    if (length <= kShortRow) return with(ThreadTeam{}, row_blocks(tiles_of(outer * parts, kBlock)));
+    with_team(outer * parts, length, with);
   };
   if (parts == 1) return queue(y);
   const Scratch<Wide<T>> partial(on, outer * parts);

@@ -23,6 +23,14 @@ struct WarpTeam {
     return warp_reduce(value, f);
   }
 };
+struct ThreadTeam {
+  static constexpr int kThreads = 1;
+  __device__ static int lane() { return 0; }
+  template <class T, class F>
+  __device__ static T reduce(T value, T, F&&) {
+    return value;
+  }
+};
 struct BlockTeam {
   static constexpr int kThreads = kBlock;
   __device__ static int lane() { return static_cast<int>(threadIdx.x); }
