@@ -20,12 +20,12 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Calls each(from, count, end) for pieces of T queries, so that `rows` weights of `keys` each per query stay
-/// in a processor's cache.
+/// Calls each(from, count) for pieces of T queries, so that `rows` weights of `keys` each per query stay in a
+/// processor's cache, or take a small part of a GPU's memory.
 template <class F>
-void for_query_pieces(Index T, Index rows, Index keys, const F& each) {
-  constexpr Index kMostWeights = 1 << 19;
-  const Index most = std::max<Index>(1, kMostWeights / std::max<Index>(1, rows * keys));
+void for_query_pieces(const Device& device, Index T, Index rows, Index keys, const F& each) {
+  const Index most_weights = Index{1} << (device.is_cuda() ? 25 : 19);
+  const Index most = std::max<Index>(1, most_weights / std::max<Index>(1, rows * keys));
   for (Index from = 0; from < T; from += most) each(from, std::min(most, T - from));
 }
 
@@ -115,7 +115,7 @@ Tensor NativeSparseAttention::importance(const Tensor& query, const Tensor& key,
   const Tensor key_bgnd = permute(cast(key, type), {0, 2, 1, 3});
   const Index parts = sizes_.block / sizes_.stride;
   TensorList pieces;
-  for_query_pieces(T, B * H, N, [&](Index from, Index count) {
+  for_query_pieces(query.device(), T, B * H, N, [&](Index from, Index count) {
     const bool is_last = from + count == T;
     AttentionMasks own = masks;
     if (!is_last)
@@ -238,9 +238,9 @@ void NativeSparseAttention::add_cost(const AttentionConfig& config, CostSum& sum
   Index pairs = 0, products = 0;
   for (Index t = 0; t < T; ++t) pairs += spans(S - T + t + 1);
   if (S / n.block >= n.top_k)
-    for_query_pieces(T, sum.call.batch * config.heads, spans(S), [&](Index from, Index of_piece) {
-      products += of_piece * spans(S - T + from + of_piece);
-    });
+    for_query_pieces(
+        Device::cpu(), T, sum.call.batch * config.heads, spans(S),
+        [&](Index from, Index of_piece) { products += of_piece * spans(S - T + from + of_piece); });
   sum.choice(B * H * static_cast<double>(products) * D);
   sum.sees(pairs), sum.attention(H, D, E);
   sum.choose_blocks(n.block, n.top_k, H, G), sum.attention(H, D, E);
