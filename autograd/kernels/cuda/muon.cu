@@ -8,7 +8,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr int kNormThreads = 1024;
+constexpr int kNormParts = 64;   // of a matrix, each summed by a block
 constexpr Index kSettings = 16;  // in the arguments of a launch
 
 /// Calls use(x, i) for the elements of this block's chunk.
@@ -32,17 +32,35 @@ __global__ void momentum_kernel(StepTensors all, T keep, bool nesterov, const do
   });
 }
 
-/// y = x / max(|x|, epsilon), one block for each matrix of that many elements.
-template <class T, class N>
-__global__ void normalize_kernel(Index elements, double epsilon, const T* x, N* y) {
-  x += blockIdx.x * elements;
-  y += blockIdx.x * elements;
+/// The elements of a matrix that this block has.
+struct NormPart {
+  Index from, to;
+};
+__device__ NormPart own_part(Index elements) {
+  const Index part = blockIdx.x % kNormParts, first = blockIdx.x / kNormParts * elements;
+  return {first + elements * part / kNormParts, first + elements * (part + 1) / kNormParts};
+}
+
+/// The sums of squares of the parts of each matrix.
+template <class T>
+__global__ void square_sums_kernel(Index elements, const T* x, double* sums) {
+  const NormPart own = own_part(elements);
   double sum = 0;
-  for (Index i = threadIdx.x; i < elements; i += blockDim.x)
+  for (Index i = own.from + threadIdx.x; i < own.to; i += kBlock)
     sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  const double norm = sqrt(block_sum(sum));
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+/// y = x / max(|x|, epsilon) of each matrix, from the sums of squares of its parts.
+template <class T, class N>
+__global__ void normalize_kernel(Index elements, double epsilon, const T* x, const double* sums, N* y) {
+  const NormPart own = own_part(elements);
+  double sum = 0;
+  for (int part = 0; part < kNormParts; ++part) sum += sums[blockIdx.x / kNormParts * kNormParts + part];
+  const double norm = sqrt(sum);
   const T divisor = static_cast<T>(norm > epsilon ? norm : epsilon);
-  for (Index i = threadIdx.x; i < elements; i += blockDim.x) y[i] = static_cast<N>(x[i] / divisor);
+  for (Index i = own.from + threadIdx.x; i < own.to; i += kBlock) y[i] = static_cast<N>(x[i] / divisor);
 }
 
 /// y = y + b x + a I for `count` matrices, one after the other.
@@ -96,7 +114,10 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
   const Scratch<N> one(on, s.count * elements), two(on, s.count * elements), gram(on, s.count * side * side),
       polynomial(on, s.count * side * side);
   N *from = one.data(), *to = two.data();
-  launch(on, "normalize", normalize_kernel<T, N>, {s.count, kNormThreads}, elements, s.epsilon, x, from);
+  const Scratch<double> sums(on, s.count * kNormParts);
+  launch(on, "square_sums", square_sums_kernel<T>, s.count * kNormParts, elements, x, sums.data());
+  launch(on, "normalize", normalize_kernel<T, N>, s.count * kNormParts, elements, s.epsilon, x,
+         static_cast<const double*>(sums.data()), from);
   const auto product = [&](auto* result) {
     if (is_wide) {
       multiply(on, s.count, side, s.columns, side, polynomial.data(), false, from, false, 1, result);
