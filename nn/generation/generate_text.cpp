@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
@@ -59,12 +60,21 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
     std::vector<Sample> still_active;
     rows.clear();
     const Tensor here = logits.to(Device::cpu()).to(DType::f64);
-    double* row = here.data<double>();
-    for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
+    double* const values = here.data<double>();
+    const Index vocabulary = logits.size(1);
+    TokenIds next(active.size());
+    kernels::parallel_ranges(static_cast<Index>(active.size()), vocabulary, [&](Index from, Index to) {
+      for (Index i = from; i < to; ++i) {
+        Sample& sample = active[static_cast<std::size_t>(i)];
+        double* const row = values + i * vocabulary;
+        sample.penalty.apply(row);
+        next[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(sample_token(row, vocabulary, config.sampling, sample.random));
+      }
+    });
+    for (std::size_t i = 0; i < active.size(); ++i) {
       Sample& sample = active[i];
-      sample.penalty.apply(row);
-      const auto token =
-          static_cast<std::int32_t>(sample_token(row, logits.size(1), config.sampling, sample.random));
+      const std::int32_t token = next[i];
       const bool ends = std::find(config.ends.begin(), config.ends.end(), token) != config.ends.end();
       if (ends || !on_token(sample.number, token)) continue;
       sample.penalty.see(token);
