@@ -58,6 +58,8 @@ void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 Index head_width_of(const DecoderOnlyConfig& model);
 /// Multi-head attention whose heads divide the width, for which the file has no field.
 void fix_heads(ConfigMap& map);
+/// Heads that divide the width.
+void fix_head_width(ConfigMap& map);
 /// Biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
 /// Biases of queries, keys and values, and of the output, for which the file has no field.

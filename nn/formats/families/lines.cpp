@@ -76,6 +76,11 @@ void fix_heads(ConfigMap& map) {
   map.has({"attention", "head_width"});
   if (!map.fits) return;
   fit_kind(map.model, "mha");
+  fix_head_width(map);
+}
+
+void fix_head_width(ConfigMap& map) {
+  if (!map.fits) return;
   AttentionConfig& attention = map.model.attention;
   map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
   if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;

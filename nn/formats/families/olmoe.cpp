@@ -5,6 +5,7 @@ namespace {
 
 void describe_olmoe(ConfigMap& map) {
   describe_sizes(map, 4096);
+  fix_head_width(map);  // for norms of queries and keys that are as wide as the states
   map.activation("hidden_act", "silu", true);
   map.field("rms_norm_eps", "epsilon", 1e-5);
   describe_qk_norms(map, QkNorm::joint);
