@@ -198,8 +198,8 @@ check_layer() {
 export -f check_layer
 gradients() {
   mkdir -p "$outputs"
-  "$folder/examples/gradcheck_attention" --list | grep '^[^ ]' |
-    xargs -d '\n' -P "$jobs" -I{} bash -c 'check_layer "$@"' - {} "$folder/examples/gradcheck_attention" "$device"
+  "$folder/examples/gradcheck_attention" --list | sed -n 's/^\([^ ,][^,]*\).*/\1/p' |
+    OMP_NUM_THREADS=1 xargs -d '\n' -P "$jobs" -I{} bash -c 'check_layer "$@"' - {} "$folder/examples/gradcheck_attention" "$device"
 }
 part A 90 "gradient check of every layer, in double" gradients
 
