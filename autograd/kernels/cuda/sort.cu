@@ -7,6 +7,7 @@ namespace {
 constexpr int kWarps = kBlock / kWarp;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 static_assert(kDigits == kBlock, "a thread for each digit");
+constexpr Index kMostSummed = 64;                     // blocks whose counts each block adds by itself
 constexpr int kRounds = 8, kTile = kBlock * kRounds;  // a block's keys; a warp's are neighbours
 
 /// One stable pass by the digit at `shift`. The first has no positions yet.
@@ -95,8 +96,32 @@ __global__ void count_digits_kernel(Pass pass, unsigned* counts) {
   counts[blockIdx.x * kDigits + threadIdx.x] = count_digits(pass, load_keys(pass), tallies);
 }
 
-/// To thread d the position of this block's first key of digit d, from counts [blocks, kDigits].
-__device__ unsigned first_place(const unsigned* counts) {
+/// Replaces the counts [blocks, kDigits] of many blocks by their sums over the blocks before, and writes those
+/// over all. A block has 32 digits, and each of its warps a part of the counts.
+__global__ void add_counts_kernel(Index blocks, unsigned* counts, unsigned* totals) {
+  __shared__ unsigned sums[kWarps][kWarp];
+  const int digit = static_cast<int>(blockIdx.x) * kWarp + own_lane(), warp = own_warp();
+  const Index from = blocks * warp / kWarps, to = blocks * (warp + 1) / kWarps;
+  unsigned sum = 0;
+#pragma unroll 8
+  for (Index block = from; block < to; ++block) sum += counts[block * kDigits + digit];
+  sums[warp][own_lane()] = sum;
+  __syncthreads();
+  unsigned before = 0;
+  for (int other = 0; other < warp; ++other) before += sums[other][own_lane()];
+  if (warp == kWarps - 1) totals[digit] = before + sum;
+#pragma unroll 8
+  for (Index block = from; block < to; ++block) {
+    const unsigned own = counts[block * kDigits + digit];
+    counts[block * kDigits + digit] = before;
+    before += own;
+  }
+}
+
+/// To thread d the position of this block's first key of digit d, from counts [blocks, kDigits] or, with
+/// totals, from their sums.
+__device__ unsigned first_place(const unsigned* counts, const unsigned* totals) {
+  if (totals != nullptr) return sum_before(totals[threadIdx.x]) + counts[blockIdx.x * kDigits + threadIdx.x];
   unsigned total = 0, before = 0;
 #pragma unroll 16
   for (unsigned block = 0; block < gridDim.x; ++block) {
@@ -107,9 +132,9 @@ __device__ unsigned first_place(const unsigned* counts) {
   return sum_before(total) + before;
 }
 
-/// `counts` is nullptr if there is one block.
-__global__ void move_keys_kernel(Pass pass, const unsigned* counts, std::int32_t* keys,
-                                 std::int32_t* positions) {
+/// `counts` is nullptr if there is one block, and `totals` unless there are many.
+__global__ void move_keys_kernel(Pass pass, const unsigned* counts, const unsigned* totals,
+                                 std::int32_t* keys, std::int32_t* positions) {
   __shared__ Tallies tallies;
   const int lane = own_lane(), warp = own_warp();
   const Rounds own_keys = load_keys(pass);
@@ -121,7 +146,7 @@ __global__ void move_keys_kernel(Pass pass, const unsigned* counts, std::int32_t
         pass.positions != nullptr && i < pass.count ? pass.positions[i] : static_cast<std::int32_t>(i);
   }
   const unsigned total = count_digits(pass, own_keys, tallies);
-  unsigned next = counts != nullptr ? first_place(counts) : sum_before(total);
+  unsigned next = counts != nullptr ? first_place(counts, totals) : sum_before(total);
   for (int other = 0; other < kWarps; ++other) {
     const unsigned own = tallies[other][threadIdx.x];
     tallies[other][threadIdx.x] = next;
@@ -147,13 +172,18 @@ __global__ void move_keys_kernel(Pass pass, const unsigned* counts, std::int32_t
 SortedKeys::SortedKeys(Cuda on, Index count, Index end, const std::int32_t* keys)
     : keys_{{on, count}, {on, count}}, positions_{{on, count}, {on, count}} {
   const Index blocks = tiles_of(count, kTile);
-  const Scratch<unsigned> counts(on, blocks * kDigits);
+  const bool are_many = blocks > kMostSummed;
+  const Scratch<unsigned> counts(on, blocks * kDigits), totals(on, are_many ? kDigits : 0);
   Pass pass{count, static_cast<std::int32_t>(end), 0, keys, nullptr};
   do {
     if (blocks > 1) launch(on, "count_digits", count_digits_kernel, blocks, pass, counts.data());
+    if (are_many)
+      launch(on, "add_counts", add_counts_kernel, kDigits / kWarp, blocks, counts.data(), totals.data());
     last_ = 1 - last_;
-    launch(on, "move_keys", move_keys_kernel, blocks, pass, blocks > 1 ? counts.data() : nullptr,
-           keys_[last_].data(), positions_[last_].data());
+    launch(on, "move_keys", move_keys_kernel, blocks, pass,
+           static_cast<const unsigned*>(blocks > 1 ? counts.data() : nullptr),
+           static_cast<const unsigned*>(are_many ? totals.data() : nullptr), keys_[last_].data(),
+           positions_[last_].data());
     pass.keys = keys_[last_].data();
     pass.positions = positions_[last_].data();
     pass.shift += kDigitBits;
