@@ -96,8 +96,8 @@ __global__ void count_digits_kernel(Pass pass, unsigned* counts) {
   counts[blockIdx.x * kDigits + threadIdx.x] = count_digits(pass, load_keys(pass), tallies);
 }
 
-/// Replaces the counts [blocks, kDigits] of many blocks by their sums over the blocks before, and writes those
-/// over all. A block has 32 digits, and each of its warps a part of the counts.
+/// Replaces the counts [blocks, kDigits] of many blocks by their sums over the blocks before, and writes
+/// those over all. A block has 32 digits, and each of its warps a part of the counts.
 __global__ void add_counts_kernel(Index blocks, unsigned* counts, unsigned* totals) {
   __shared__ unsigned sums[kWarps][kWarp];
   const int digit = static_cast<int>(blockIdx.x) * kWarp + own_lane(), warp = own_warp();
