@@ -85,7 +85,7 @@ add_executable(tapeformer_tests_races EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeform
 target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 # Every kernel once, and those with asynchronous copies and products in more cases; a random order.
-set(watched "autograd/kernels/test_cuda_(every_kernel|expert_products|optim|attention_hopper)")
+set(watched "autograd/kernels/test_cuda_(every_kernel|expert_products|sparse_attention|optim|attention_hopper)")
 tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
 set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 

@@ -350,7 +350,7 @@ phases() {
   "$bench" train_step "$([ -n "$rehearsed" ] && echo babygpt:1 || echo gpt2-124m-h200)" --device "$device" --precision bf16 --profile \
     ${rehearsed:+--steps "$rehearsed"}
 }
-kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
+kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_expert_products.cpp,*/test_cuda_sparse_attention.cpp,*/test_cuda_optim.cpp')
 part C 60 "the phases of a step" phases
 part C 120 "compute-sanitizer memcheck, attention" sanitized memcheck --source-file='*/test_cuda_attention*'
 part C 100 "nanoGPT's recipe, bf16" recipe

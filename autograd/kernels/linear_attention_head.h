@@ -69,12 +69,14 @@ class LinearAttentionHead {
       const Index begin = part * segment, end = min(n_.length, begin + segment);
       load_state(kept + (head_ * n_.segments() + part) * D * E, state_of(0));
       const Index chunks = (end - begin + C - 1) / C;
-      for (Index step = 0; step < 2 * chunks; ++step) {
-        const bool is_back = step >= chunks;
-        const Index chunk = is_back ? 2 * chunks - 1 - step : step, from = begin + chunk * C;
+      // Forward to the state before the last chunk, and back.
+      for (Index step = 0; step < 2 * chunks - 1; ++step) {
+        const bool is_back = step >= chunks - 1, is_last = step == chunks - 1;
+        const Index chunk = is_back ? 2 * chunks - 2 - step : step, from = begin + chunk * C;
         if constexpr (Team::kStatesAreFar) {
           W* const kept_state = m_.states + chunk * D * m_.row_E;
-          team_.copy(D * m_.row_E, is_back ? kept_state : m_.state, is_back ? m_.state : kept_state);
+          if (!is_last)
+            team_.copy(D * m_.row_E, is_back ? kept_state : m_.state, is_back ? m_.state : kept_state);
         }
         ahead_ = is_back ? -C : C;
         load(from, min(C, end - from), is_back);

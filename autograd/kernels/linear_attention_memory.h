@@ -19,7 +19,7 @@ struct LinearAttentionMemory {
       out, error, u, state;
   typename Team::Part dout, du, dpa, diagonal, dstate, u_columns, state_columns, decayed, dlog;
   typename Team::Part dqk, dk, dk_end, ends;  ///< in place of out, du, error and u, once these are used up
-  W* states = nullptr;                        ///< before each chunk of a segment, and after the last one
+  W* states = nullptr;                        ///< before each chunk of a segment
   Index near = 0, far = 0, of_states = 0;     ///< numbers of parts near and far, and of `states`
 
   /// The first parts that fit are near, in at most `room` numbers. `memory` may be nullptr, to ask for sizes.
@@ -48,7 +48,7 @@ struct LinearAttentionMemory {
       take(state_columns, backward ? E : 0, row_D), take(decayed, 2 * both_decays, row_D);
     }
     dqk = out, dk = du, dk_end = error, ends = u;
-    of_states = backward ? (n.segment() / C + 1) * D * row_E : 0;
+    of_states = backward ? n.segment() / C * D * row_E : 0;
     if (memory != nullptr) states = memory + near;
   }
 };

@@ -237,7 +237,7 @@ void NativeSparseAttention::add_cost(const AttentionConfig& config, CostSum& sum
 
   Index pairs = 0, products = 0;
   for (Index t = 0; t < T; ++t) pairs += spans(S - T + t + 1);
-  if (S / n.block >= n.top_k)
+  if (S / n.block >= n.top_k)  // pieces of a GPU are longer, and multiply more pairs that are hidden
     for_query_pieces(
         Device::cpu(), T, sum.call.batch * config.heads, spans(S),
         [&](Index from, Index of_piece) { products += of_piece * spans(S - T + from + of_piece); });

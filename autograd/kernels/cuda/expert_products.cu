@@ -26,7 +26,7 @@ struct ExpertTile {
 };
 __device__ inline int within_side(Index count) { return static_cast<int>(min(count, Index{kSide})); }
 
-/// The tiles of one column are as many as this: each expert's last one may be a part.
+/// The most tiles of one column: each expert's last one may be a part, and some have no rows.
 template <ExpertUse kUse>
 Index tiles_down(const ExpertProducts& s) {
   return kUse == ExpertUse::outer ? s.experts * tiles_of(s.k, kSide) : s.rows / kSide + s.experts;

@@ -61,7 +61,7 @@ __device__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-/// Begins to bring the address's line into the second cache.
+/// Begins to bring the line of an address into the L2 cache.
 __device__ inline void prefetch_line(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }

@@ -103,8 +103,9 @@ Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& m
   if (masks.mask.defined())
     throw Error(
         "[choose_keys] a mask of pairs is not implemented; got mask; try causal, a window, or lengths");
-  require(top_k > 0 && B * S < std::numeric_limits<std::int32_t>::max(), kOp,
-          "a query needs one key or more, and keys must be counted in 32 bits",
+  constexpr Index kMost = std::numeric_limits<std::int32_t>::max();
+  require(top_k > 0 && B * S < kMost && B * T * std::min(top_k, S) < kMost, kOp,
+          "a query needs one key or more, and keys and choices must be counted in 32 bits",
           {{"key", index.key}, {"top_k", top_k}}, "fewer sequences in a batch");
   const Tensor chosen = Tensor::empty({B, T, std::min(top_k, S)}, DType::i32, index.query.device());
   const VisibleKeys visible = visible_keys(masks, B, T, S, index.query.device());

@@ -69,6 +69,20 @@ TEST_CASE("attention to chosen latents on tensor cores is that of double") {
   }
 }
 
+TEST_CASE("attention to chosen latents with scales of zero and below") {
+  if (!has_gpu()) return;
+  Generator random(test_seed(7));
+  const Tensor query = on_gpu(host_normal({2, 4, 2, 16}, random).to(DType::bf16)),
+               latents = on_gpu(host_normal({2, 110, 16}, random).to(DType::bf16)),
+               here = choices_of(4, 110, 70), chosen = on_gpu(here);
+  for (const double scale : {0.0, -0.2}) {
+    CAPTURE(scale);
+    const Tensor got = sparse_attention(query, latents, chosen, {16, scale}),
+                 expected = sparse_attention(readable(query), readable(latents), here, {16, scale});
+    CHECK_BELOW(rms_error(readable(got), expected), 0x1p-6);
+  }
+}
+
 // The factors are bf16, exactly; what a query adds to a key is rounded to bf16.
 TEST_CASE("an indexer on tensor cores is that of double, and chooses the same keys") {
   if (!has_gpu()) return;

@@ -10,8 +10,10 @@ namespace {
 template <class T>
 __global__ void block_scores_kernel(BlockSizes s, const T* query, const Wide<T>* means, Wide<T>* scores) {
   using W = Wide<T>;
-  const Index shared = s.heads / s.groups, key_row = blockIdx.z, first = Index{blockIdx.x} * kProductTile,
-              block = Index{blockIdx.y} * kProductTile;
+  const Index shared = s.heads / s.groups, across = tiles_of(s.queries * shared, kProductTile),
+              down = tiles_of(s.whole_blocks(), kProductTile);
+  const Index first = blockIdx.x % across * kProductTile, block = blockIdx.x / across % down * kProductTile,
+              key_row = blockIdx.x / across / down;
   const auto row_of = [&](Index i) {
     return (key_row / s.groups * s.queries + i / shared) * s.heads + key_row % s.groups * shared + i % shared;
   };
@@ -88,8 +90,8 @@ void choose_blocks(Cuda on, const BlockSizes& s, const T* query, const Wide<T>* 
                    std::int32_t* units) {
   if (means != nullptr && s.whole_blocks() > 0)
     launch(on, "block_scores", block_scores_kernel<T>,
-           {tiles_of(s.queries * s.heads / s.groups, kProductTile), tiles_of(s.whole_blocks(), kProductTile),
-            s.batch * s.groups, kBlock},
+           tiles_of(s.queries * s.heads / s.groups, kProductTile) * tiles_of(s.whole_blocks(), kProductTile) *
+               s.batch * s.groups,
            s, query, means, scores);
   launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s,
          static_cast<const Wide<T>*>(scores), units);

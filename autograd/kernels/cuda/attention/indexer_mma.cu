@@ -45,11 +45,12 @@ __global__ void __launch_bounds__(kTileThreads)
       }
       own.put_weights(f, h, of_pair[0], of_pair[1]);
     }
+    if (!dquery) return;
     __syncthreads();
     own.add_weighted(n, own.s.width, sums);
   });
   for (int h = 0; h < 2; ++h) {
-    const float sum = over_quad_sum(of_weights[h]);
+    const float sum = quad_sum(of_weights[h]);
     if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = sum;
   }
   __syncthreads();
@@ -98,8 +99,10 @@ __global__ void __launch_bounds__(kTileThreads)
   const Index begin = first + Index{blockIdx.x} * kRowsOfBlock, end = min(begin + kRowsOfBlock, first + rows);
   for (Index from = begin; from < end;) {  // of one sequence
     const Index sequence = from / keys.queries, to = min(end, (sequence + 1) * keys.queries);
-    int last_key = s.to == nullptr ? static_cast<int>(keys.keys) : 0;
-    for (Index row = from; row < to && s.to != nullptr; ++row) last_key = max(last_key, s.to[row]);
+    int least_key = s.from == nullptr ? 0 : static_cast<int>(keys.keys),
+        last_key = s.to == nullptr ? static_cast<int>(keys.keys) : 0;
+    for (Index row = from; row < to && s.to != nullptr; ++row)
+      least_key = min(least_key, s.from[row]), last_key = max(last_key, s.to[row]);
     const int heads = static_cast<int>(to - from) * H, tiles = (heads + kTileHeads - 1) / kTileHeads;
     const auto load_heads = [&](int tile) {
       load_rows(of_heads + tile % 2 * kTileHeads * pitch, kTileHeads, s.width, x.query, [&](int i) {
@@ -108,7 +111,7 @@ __global__ void __launch_bounds__(kTileThreads)
       });
       copy_async_commit();
     };
-    if (first_key < last_key) {
+    if (first_key < last_key && first_key + kTileKeys > least_key) {
       load_rows(of_keys, kTileKeys, s.width, x.latents, [&](int i) {
         return first_key + i < keys.keys ? x.latents + (sequence * keys.keys + first_key + i) * s.width
                                          : nullptr;
@@ -156,7 +159,7 @@ bool index_scores_mma(Cuda on, const SparseOperands& x, const BFloat16* weights,
   if (!suits_tiles(on, x)) return false;
   const Index key_tiles = tiles_of(x.keys.top_k, kTileKeys);
   launch(on, "index_scores_mma", index_scores_mma_kernel,
-         tiles_of_keys(x.keys.rows() * key_tiles, x, kTileHeads, 1), x, key_tiles, weights, scores);
+         grid_of(x.keys.rows() * key_tiles, x, kTileHeads, 1), x, key_tiles, weights, scores);
   return true;
 }
 
@@ -168,8 +171,8 @@ bool index_scores_mma_backward(Cuda on, const SparseOperands& x, const BFloat16*
   if (dquery || dweights)
     with_pairs(x.sizes.width, [&](auto pairs) {
       launch(on, "index_query_gradients_mma", index_query_gradients_mma_kernel<pairs>,
-             tiles_of_keys(x.keys.rows() * head_tiles, x, kTileHeads, 2), x, head_tiles, weights, dscores,
-             dquery, dweights);
+             grid_of(x.keys.rows() * head_tiles, x, kTileHeads, 2), x, head_tiles, weights, dscores, dquery,
+             dweights);
     });
   if (!dkey) return true;
   add_pair_gradients(
@@ -177,8 +180,8 @@ bool index_scores_mma_backward(Cuda on, const SparseOperands& x, const BFloat16*
       [&](Index first, Index count, BFloat16* parts) {
         with_head_tiles(x.sizes.heads, [&](auto tiles) {
           launch(on, "index_pair_gradients_mma", index_pair_gradients_mma_kernel<tiles>,
-                 tiles_of_keys(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles, weights,
-                 dscores, parts);
+                 grid_of(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles, weights, dscores,
+                 parts);
         });
       },
       dkey);
@@ -188,7 +191,10 @@ bool index_scores_mma_backward(Cuda on, const SparseOperands& x, const BFloat16*
 bool all_index_scores_mma(Cuda on, const SparseOperands& x, const IndexSizes& sizes, Index first, Index rows,
                           const BFloat16* weights, float* scores) {
   const Index H = sizes.heads;
-  if (!suits_tiles(on, x) || (H % kTileHeads != 0 && (H == 0 || kTileHeads % H != 0))) return false;
+  constexpr Index kMostDown = 65535;  // blocks of a grid
+  if (!suits_tiles(on, x) || H == 0 || (H % kTileHeads != 0 && kTileHeads % H != 0) ||
+      tiles_of(x.keys.keys, kTileKeys) > kMostDown)
+    return false;
   const std::size_t numbers = static_cast<std::size_t>((kTileKeys + 2 * kTileHeads) * pitch_of(sizes.width));
   Grid grid(tiles_of(rows, kRowsOfBlock), tiles_of(x.keys.keys, kTileKeys), 1, kTileThreads);
   grid.shared_bytes = numbers * sizeof(BFloat16) + kTileHeads * kScorePitch * sizeof(float);

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda/attention/block_team.h>
+#include <tapeformer/autograd/kernels/cuda/attention/linear_attention_block.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/linear_attention_head.h>
@@ -7,14 +7,12 @@ namespace tapeformer::kernels {
 namespace {
 
 template <class T, bool kShared>
-using Memory = LinearAttentionMemory<BlockTeam<Wide<T>, kShared>>;
+using Memory = LinearAttentionMemory<LinearAttentionBlock<Wide<T>, kShared>>;
 
 /// The head of this block, with what is far of its memory.
 template <class T, bool kShared>
-__device__ LinearAttentionHead<BlockTeam<Wide<T>, kShared>, T> own_head(const LinearAttention& n,
-                                                                        const LinearAttentionOperands<T>& x,
-                                                                        Memory<T, kShared> memory,
-                                                                        Wide<T>* far) {
+__device__ LinearAttentionHead<LinearAttentionBlock<Wide<T>, kShared>, T> own_head(
+    const LinearAttention& n, const LinearAttentionOperands<T>& x, Memory<T, kShared> memory, Wide<T>* far) {
   using W = Wide<T>;
   memory.states = far + blockIdx.x * (memory.of_states + memory.far);
   W* const own_far = memory.states + memory.of_states;

@@ -9,7 +9,8 @@ enum class OldSums { replaced, added, decayed };
 
 /// Sums of R x 4 elements of a product in the registers of each thread, from packs of four: with `kDown` a is
 /// [depth, rows], else [rows, depth]; with `kTransposed` b is [columns, depth], and a thread has every
-/// (columns / 4)-th column, so that neighbours read neighbouring rows, else [depth, columns].
+/// (columns / 4)-th column, so that neighbours read neighbouring rows, and sums replace what was there, else
+/// [depth, columns].
 template <int R, bool kDown, bool kTransposed, class W>
 __device__ void product_tiles(int rows, int columns, int depth, const W* a, int a_row, const W* b, int b_row,
                               W* c, int c_row, OldSums old, const W* decays) {

@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kTileThreads)
   own.for_each_tile([&](int n) {
     own.find_scores(n, scores);
     for (int h = 0; h < 2; ++h) {
-      const float most = over_quad_most(fmaxf(fmaxf(scores[0][2 * h], scores[0][2 * h + 1]),
-                                              fmaxf(scores[1][2 * h], scores[1][2 * h + 1])));
+      const float most = quad_largest(fmaxf(fmaxf(scores[0][2 * h], scores[0][2 * h + 1]),
+                                            fmaxf(scores[1][2 * h], scores[1][2 * h + 1])));
       if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = most;
     }
     __syncthreads();
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kTileThreads)
     own.add_weighted(n, own.s.value_width, sums);
   });
   for (int h = 0; h < 2; ++h) {
-    const float total = over_quad_sum(run.total[h]);
+    const float total = quad_sum(run.total[h]);
     if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = total;
   }
   __syncthreads();
@@ -116,10 +116,10 @@ __global__ void __launch_bounds__(kTileThreads)
   });
   // Each lane has the sums of its keys: they are joined in the quad, and then over the warps.
   for (int h = 0; h < 2; ++h) {
-    const float most = over_quad_most(run.largest[h]),
+    const float most = quad_largest(run.largest[h]),
                 shrink = run.largest[h] == most ? 1 : exp2_approx((run.largest[h] - most) * factor);
     float* const to = own.parts + own_warp() * kTileHeads + g + 8 * h;
-    const float total = over_quad_sum(run.total[h] * shrink), sum = over_quad_sum(run.mean[h] * shrink);
+    const float total = quad_sum(run.total[h] * shrink), sum = quad_sum(run.mean[h] * shrink);
     if (own_lane() % 4 == 0)
       to[0] = most, to[kTileWarps * kTileHeads] = total, to[2 * kTileWarps * kTileHeads] = sum;
   }
@@ -242,10 +242,10 @@ bool sparse_mma_forward(Cuda on, const SparseOperands& x, BFloat16* y, float* sh
   const Scratch<float> log_sums(on, rows * x.sizes.heads);
   with_pairs(x.sizes.value_width, [&](auto pairs) {
     launch(on, "sparse_forward_mma", sparse_forward_mma_kernel<pairs>,
-           tiles_of_keys(rows * head_tiles, x, kTileHeads, 2), x, head_tiles, y, log_sums.data());
+           grid_of(rows * head_tiles, x, kTileHeads, 2), x, head_tiles, y, log_sums.data());
   });
   if (shares != nullptr)
-    launch(on, "key_shares_mma", key_shares_mma_kernel, tiles_of_keys(rows * key_tiles, x, kTileHeads, 1), x,
+    launch(on, "key_shares_mma", key_shares_mma_kernel, grid_of(rows * key_tiles, x, kTileHeads, 1), x,
            key_tiles, static_cast<const float*>(log_sums.data()), shares);
   return true;
 }
@@ -258,7 +258,7 @@ bool sparse_mma_backward(Cuda on, const SparseOperands& x, Write<BFloat16> dquer
   const Scratch<float> log_sums(on, rows * x.sizes.heads), means(on, rows * x.sizes.heads);
   with_pairs(N, [&](auto pairs) {
     launch(on, "sparse_query_gradients_mma", sparse_query_gradients_mma_kernel<pairs>,
-           tiles_of_keys(rows * head_tiles, x, kTileHeads, 2), x, head_tiles, log_sums.data(), means.data(),
+           grid_of(rows * head_tiles, x, kTileHeads, 2), x, head_tiles, log_sums.data(), means.data(),
            dquery);
   });
   if (!dlatents) return true;
@@ -267,7 +267,7 @@ bool sparse_mma_backward(Cuda on, const SparseOperands& x, Write<BFloat16> dquer
       [&](Index first, Index count, BFloat16* parts) {
         with_head_tiles(x.sizes.heads, [&](auto tiles) {
           launch(on, "sparse_pair_gradients_mma", sparse_pair_gradients_mma_kernel<tiles>,
-                 tiles_of_keys(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles,
+                 grid_of(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles,
                  static_cast<const float*>(log_sums.data()), static_cast<const float*>(means.data()), parts);
         });
       },

@@ -14,11 +14,12 @@
 
 namespace tapeformer::kernels {
 
-__device__ inline float over_quad_sum(float x) {
+/// The sum, or the largest, of the numbers of four neighbouring lanes.
+__device__ inline float quad_sum(float x) {
   x += __shfl_xor_sync(kAllLanes, x, 1);
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
-__device__ inline float over_quad_most(float x) {
+__device__ inline float quad_largest(float x) {
   x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
   return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
 }
@@ -140,11 +141,13 @@ struct SparseBlock {
       if (n * kTileKeys + own_warp() * 16 + i / 4 * 8 + own_lane() % 4 * 2 + i % 2 >= count)
         scores[i / 4][i % 4] = kMinusInfinity<float>;
   }
+  /// Products of dy with the values of the warp's keys.
   __device__ void find_dweights(int n, float (&products)[2][4]) const {
     multiply(products, by_16(of_dy, pitch_of(s.value_width)),
              by_8(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width)), s.value_width);
   }
-  /// Calls each(one of the lane's two keys, head, product) for products of the warp's keys with all heads.
+  /// Calls each(one of the lane's two keys, head, product) for products of the warp's keys with the heads
+  /// from `head` on, which it moves to their end.
   template <class F>
   __device__ void for_each_product(int n, const F& each) {
     const BFloat16* const own_keys = by_16(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width));
@@ -166,14 +169,14 @@ struct SparseBlock {
   template <class F>
   __device__ void put_sums(int n, const float (&sums)[2], const F& put) const {
     for (int h = 0; h < 2; ++h) {
-      const float sum = over_quad_sum(sums[h]);
+      const float sum = quad_sum(sums[h]);
       const int key = n * kTileKeys + own_warp() * 16 + own_lane() / 4 + 8 * h;
       if (own_lane() % 4 == 0 && key < keys.top_k) put(row * keys.top_k + key, key < count, sum);
     }
   }
-  /// Writes what the heads add to the gradients of the keys: parts [rows, K, N] of the rows from `first` on.
-  /// find(key, head, product, dweight) replaces a product by the factor of dy (if any), and dweight by
-  /// that of the query.
+  /// Writes what the heads from `head` on, which it moves to their end, add to the gradients of the keys:
+  /// parts [rows, K, N] of the rows from `first` on. find(key, head, product, dweight) replaces a product by
+  /// the factor of dy (if any), and dweight by that of the query.
   template <int kHeadTiles, bool kHasDy, class F>
   __device__ void put_pair_gradients(int n, Index first, BFloat16* to_parts, const F& find) {
     const int first_key = n * kTileKeys + own_warp() * 16, pitch = pitch_of(s.width),
@@ -260,6 +263,7 @@ struct SparseBlock {
   }
 };
 
+/// Calls use(the number of pairs of fragments that a warp needs for sums of `width` columns).
 template <class Use>
 void with_pairs(Index width, const Use& use) {
   if (width <= 192)
@@ -280,17 +284,20 @@ void with_head_tiles(Index heads, const Use& use) {
 /// Whether these kernels take the sizes, and the device has what they need.
 inline bool suits_tiles(Cuda on, const SparseOperands& x) {
   const SparseSizes& s = x.sizes;
+  const int most_heads = s.heads <= kTileHeads ? kTileHeads : kMostHeadTiles * kTileHeads;
   const auto is_aligned = [](const BFloat16* rows) {
     return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
   };
-  return s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth && is_aligned(x.query) &&
-         is_aligned(x.latents) && is_aligned(x.dy) &&
-         has_tensor_cores(on, std::max(SparseBlock::bytes(s, true, kTileHeads, 2),
-                                       SparseBlock::bytes(s, true, kMostHeadTiles * kTileHeads, 1)));
+  // The largest score is that of the largest product only with a positive scale.
+  return s.scale > 0 && s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth &&
+         is_aligned(x.query) && is_aligned(x.latents) && is_aligned(x.dy) &&
+         has_tensor_cores(on, std::max(SparseBlock::bytes(s, x.dy != nullptr, kTileHeads, 2),
+                                       SparseBlock::bytes(s, x.dy != nullptr, most_heads, 1)));
 }
 
-inline Grid tiles_of_keys(Index count, const SparseOperands& x, int heads, int buffers) {
-  return {count, kTileThreads, SparseBlock::bytes(x.sizes, x.dy != nullptr, heads, buffers)};
+/// A launch of SparseBlocks, each with memory for `heads` rows of queries and `buffers` tiles of keys.
+inline Grid grid_of(Index blocks, const SparseOperands& x, int heads, int buffers) {
+  return {blocks, kTileThreads, SparseBlock::bytes(x.sizes, x.dy != nullptr, heads, buffers)};
 }
 
 }  // namespace tapeformer::kernels

@@ -24,7 +24,7 @@ struct ForwardCase {
   const std::int32_t *key_from, *key_to;
   const Span* spans;  // [B, tiles of kGroupRows queries]; nullptr if all queries see all keys
   const Span*
-      joint;  // [B, groups of kWarp tiles]: the keys from the first to the last; nullptr for one group
+      joint;  // [B, groups of kWarp tiles]: the first key to the last; nullptr for one group, or no spans
   float scale, factor;  // of the scores; times log2(e)
   float* log_sum;
   const float* sinks;  // [H]; nullptr for none

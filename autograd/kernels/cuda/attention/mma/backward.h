@@ -7,10 +7,11 @@ namespace tapeformer::kernels {
 
 // Attention's backward pass on tensor cores. One kernel has tiles of queries and loops over the keys, for
 // dquery; the other has tiles of keys and loops over the queries that see them, for dkey and dvalue. Both
-// compute scores and their gradients, 7 products instead of the 5 of a single kernel, but none waits for
-// another, adds to memory that others add to, or needs memory for parts of sums. The rows of scores are the
+// compute scores and their gradients, 7 products instead of the 5 of a single kernel, but neither waits for
+// the other, adds to memory that others add to, or needs memory for parts of sums. The rows of scores are the
 // block's own rows, for keys too (there scores are transposed), so sums over the moving rows go from one
-// product into the next in registers.
+// product into the next in registers. A third kernel has ranges of distances, and sums the gradient of a
+// relative bias in parts.
 
 constexpr int kMoving = kKeyTile;      // rows in shared memory at a time
 constexpr Index kPaddedQueries = 128;  // facts of queries are padded to multiples of this
@@ -32,9 +33,10 @@ struct BackwardBlock {
 struct PreparedQueries {
   Index padded;
   /// [B, H, padded], in the unit of scores. Infinite for rows that see nothing, so that all their weights are
-  /// zero.
+  /// zero. With sigmoid weights zero for the others.
   float* log_sums;
-  /// [B, H, padded]: sum over e of dy y, in theory the sum over the keys of each weight times its gradient.
+  /// [B, H, padded]: sum over e of dy y, in theory the sum over the keys of each weight times its gradient;
+  /// zero with sigmoid weights.
   float* deltas;
   /// [B, H, padded]: factors that make the weights of a row add up to one; null where exp(score - log_sum)
   /// does.
@@ -224,7 +226,8 @@ template <int kRows, MmaOptions kOptions, class RangeAt>
 __device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradient& x,
                                          const ScoreFactors<kOptions>& by, int b, int head, int first,
                                          RangeAt&& range) {
-  OwnQueries<kRows> own{b, head, first};
+  OwnQueries<kRows> own;
+  own.b = b, own.head = head, own.first = first;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const int t = first + own_lane() / 4 + 8 * i;

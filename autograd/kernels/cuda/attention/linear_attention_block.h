@@ -9,7 +9,7 @@ namespace tapeformer::kernels {
 
 /// A block of kBlock threads, whose working memory may be shared memory.
 template <class W, bool kShared>
-struct BlockTeam {
+struct LinearAttentionBlock {
   static constexpr bool kTransposes = false, kStatesAreFar = true;
   static constexpr int C = static_cast<int>(kLinearAttentionChunk), kWarps = kBlock / kWarp;
 
@@ -151,8 +151,8 @@ struct BlockTeam {
 
   /// Half a warp for each key, whose lanes divide the channels: the key decays as the query moves on. Each
   /// lane then gets the sum of all for one query, by exchanging halves of what it still has.
-  __device__ void pairs_by_channel(const LinearAttentionMemory<BlockTeam>& m, int first, int rows, int c,
-                                   int width) const {
+  __device__ void pairs_by_channel(const LinearAttentionMemory<LinearAttentionBlock>& m, int first, int rows,
+                                   int c, int width) const {
     static_assert(kBlock == C * C && kWarp == 2 * C, "half a warp for each token");
     const int key = static_cast<int>(threadIdx.x) / C, lane = static_cast<int>(threadIdx.x) % C;
     const int row = static_cast<int>(m.row_D);
@@ -194,7 +194,7 @@ struct BlockTeam {
 
   /// A thread for each token and four channels: back through the keys before it, which have decayed since,
   /// and on through the queries after it, until which it decays.
-  __device__ void share_by_channel(const LinearAttentionMemory<BlockTeam>& m, int rows, int c,
+  __device__ void share_by_channel(const LinearAttentionMemory<LinearAttentionBlock>& m, int rows, int c,
                                    int width) const {
     const int row = static_cast<int>(m.row_D), row_C = static_cast<int>(m.row_C);
     const int across = (width + 3) / 4;
