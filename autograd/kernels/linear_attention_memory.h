@@ -48,7 +48,7 @@ struct LinearAttentionMemory {
       take(state_columns, backward ? E : 0, row_D), take(decayed, 2 * both_decays, row_D);
     }
     dqk = out, dk = du, dk_end = error, ends = u;
-    of_states = backward ? n.segment() / C * D * row_E : 0;
+    of_states = backward ? (n.segment() / C * D + (Team::kTransposes ? 3 : 0)) * row_E : 0;
     if (memory != nullptr) states = memory + near;
   }
 };
