@@ -82,7 +82,7 @@ struct LoadedFactor {
   static constexpr int kInRow = kAcross ? kSide : kTerms, kStep = kBlock / kInRow;
   T of[kCount];
 
-  /// What is there of `own` rows or columns and of `terms` more terms, and zeros for others.
+  /// Loads numbers of `own` rows or columns and of `terms` more terms, with zeros beyond them.
   __device__ void load(const T* from, Index stride, int own, Index terms) {
     const int row = static_cast<int>(threadIdx.x) / kInRow, column = static_cast<int>(threadIdx.x) % kInRow;
     const int there = static_cast<int>(min(terms, Index{kTerms})), rows = kAcross ? there : own,

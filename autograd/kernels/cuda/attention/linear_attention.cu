@@ -17,7 +17,7 @@ __device__ LinearAttentionHead<LinearAttentionBlock<Wide<T>, kShared>, T> own_he
   memory.states = far + blockIdx.x * (memory.of_states + memory.far);
   W* const own_far = memory.states + memory.of_states;
   const int from = kShared ? 0 : 4;
-  // What lies between rows is read too.
+  // The places between rows are read as well.
   for (int i = static_cast<int>(threadIdx.x); i < memory.near; i += kBlock)
     dynamic_shared<W>()[from + i] = W(0);
   for (Index i = threadIdx.x; i < memory.far; i += kBlock) own_far[i] = W(0);

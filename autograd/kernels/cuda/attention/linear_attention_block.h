@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/kernels/cuda/attention/register_tiles.h>
 #include <tapeformer/autograd/kernels/linear_attention_memory.h>
 
-// What LinearAttentionHead asks of a team, for the threads of a block: each call ends with a barrier.
+// The team of LinearAttentionHead whose members are the threads of a block: each call ends with a barrier.
 
 namespace tapeformer::kernels {
 

@@ -4,7 +4,7 @@
 
 namespace tapeformer::kernels {
 
-/// What becomes of what was where a product goes: it is replaced, or added, by rows that decay or not.
+/// The old values where a product goes: replaced, or added to, perhaps after a decay of their rows.
 enum class OldSums { replaced, added, decayed };
 
 /// Sums of R x 4 elements of a product in the registers of each thread, from packs of four: with `kDown` a is

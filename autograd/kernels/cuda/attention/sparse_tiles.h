@@ -71,7 +71,7 @@ __device__ void load_rows(BFloat16* tile, int rows, Index width, const BFloat16*
   }
 }
 
-/// What a block works on, and its memory.
+/// A query, its keys and some of its heads, on which a block works, and the block's memory.
 struct SparseBlock {
   KeysOfQueries keys;
   SparseSizes s;
