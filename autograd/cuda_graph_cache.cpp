@@ -110,7 +110,7 @@ CudaGraphCache::GraphKey CudaGraphCache::key_of(const std::vector<Tensor>& input
     words.push_back(static_cast<std::uint64_t>(x.rank()));
     for (const Index size : x.shape()) words.push_back(static_cast<std::uint64_t>(size));
   }
-  words.push_back(static_cast<std::uint64_t>(cuda::matmul_precision()));
+  words.push_back(static_cast<std::uint64_t>(matmul_precision()));
   for (const Parameter& parameter : model_.parameters) {
     const ParameterState& state = *parameter.state();
     words.push_back(address_word(state.value));

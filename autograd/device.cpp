@@ -2,10 +2,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 
+#include <atomic>
+
 namespace tapeformer {
 namespace {
 
 Device chosen_device;
+std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
 
 }  // namespace
 
@@ -27,5 +30,8 @@ Device Device::named(const std::string& name) {
 
 Device default_device() { return chosen_device; }
 void set_default_device(Device device) { chosen_device = device; }
+
+void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
+MatmulPrecision matmul_precision() { return chosen_precision; }
 
 }  // namespace tapeformer

@@ -54,12 +54,14 @@ MemoryStatistics memory_statistics(int device);
 /// Waits until everything queued is done. Throws: DeviceError when some of it failed.
 void synchronize(int device);
 
-/// How f32 matrix products are computed: in f32, or with factors rounded to TF32 (10 bits) and sums in f32.
-enum class MatmulPrecision : std::uint8_t { f32, tf32 };
+}  // namespace cuda
+
+/// How products of f32 tensors are computed: in f32, or with rounded factors and sums in f32. On a GPU the
+/// factors may be rounded to TF32 (10 bits), on the CPU to bf16 (7 bits) in products of at least 32 rows,
+/// columns and terms; has_bf16_products() says where this saves time. A precision of the other device is f32.
+enum class MatmulPrecision : std::uint8_t { f32, tf32, bf16 };
 /// For all devices and threads of this process.
 void set_matmul_precision(MatmulPrecision precision);
 /// The precision of set_matmul_precision(); f32 at first.
 MatmulPrecision matmul_precision();
-
-}  // namespace cuda
 }  // namespace tapeformer

@@ -27,8 +27,6 @@ void copy_across(int, void*, int, const void*, std::size_t) { throw_absent(); }
 void synchronize(int) {}
 void fill(int, DType, Index, double, void*) { throw_absent(); }
 void convert(int, DType, const void*, DType, void*, Index) { throw_absent(); }
-void set_matmul_precision(MatmulPrecision) {}
-MatmulPrecision matmul_precision() { return MatmulPrecision::f32; }
 DeviceErrorSlot* watch_for_device_error(int, std::function<std::string(const DeviceErrorSlot&)>) {
   throw_absent();
 }

@@ -48,7 +48,6 @@ bool is_of_this_call(cudaError_t status) {
 }
 
 std::array<DeviceState*, kMostDevices> states{};  // never deleted: they outlive every static tensor
-std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
 
 }  // namespace
 
@@ -122,9 +121,6 @@ void synchronize(int device) {
 void wait_if_host_readable(cudaStream_t stream, const char* doing) {
   if (is_host_readable() && !is_capturing()) check(cudaStreamSynchronize(stream), doing);
 }
-
-void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
-MatmulPrecision matmul_precision() { return chosen_precision; }
 
 cudaStream_t stream_of(int device) { return device_state(device).kernels; }
 

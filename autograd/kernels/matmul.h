@@ -40,5 +40,7 @@ TAPEFORMER_KERNEL(linear_activation_backward, Unary f, Index rows, Index n, cons
 /// A sentence if products are slower than they could be (no oneDNN, or an OpenBLAS whose threads compete with
 /// OpenMP's), else an empty string. For programs too, which is why a shared library shows it.
 [[gnu::visibility("default")]] const char* gemm_warning();
+/// True if products of bf16 are faster here than products of f32: oneDNN and a processor with AVX512-BF16.
+[[gnu::visibility("default")]] bool has_bf16_products();
 
 }  // namespace tapeformer::kernels

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
@@ -9,10 +10,13 @@
 namespace tapeformer {
 
 void Compute::apply(Module& model) const {
-  cuda::set_matmul_precision(precision == "tf32" ? cuda::MatmulPrecision::tf32 : cuda::MatmulPrecision::f32);
+  const bool rounds = precision == "bf16" && !device.is_cuda();
+  set_matmul_precision(precision == "tf32" ? MatmulPrecision::tf32
+                       : rounds            ? MatmulPrecision::bf16
+                                           : MatmulPrecision::f32);
   use_threads(static_cast<int>(threads));
   model.to(device);
-  if (precision == "bf16") model.compute_in(DType::bf16);
+  if (precision == "bf16" && device.is_cuda()) model.compute_in(DType::bf16);
 }
 
 std::string Compute::text() const {
@@ -39,8 +43,9 @@ void ComputeOptions::add_to(const Command& command, bool model, const std::strin
   add_threads_option(command, threads, "CPU threads; 0 for all cores" + otherwise);
   command
       .option("--precision", precision,
-              "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
-              "in bf16 with sums, loss and the weights that are updated in f32; without it f32" +
+              "f32; bf16, on a GPU weights and activations in bf16 with sums, loss and the weights that are "
+              "updated in f32, on processors with AVX512-BF16 matrix products of rounded factors; tf32, "
+              "products of rounded factors on a GPU; without it f32" +
                   otherwise)
       .one_of({"f32", "tf32", "bf16"})
       .take_last();
@@ -52,8 +57,12 @@ void ComputeOptions::add_to(const Command& command, bool model, const std::strin
 Compute ComputeOptions::chosen(const std::string& unsaid) const {
   const Compute compute{device.empty() ? default_device() : Device::named(device),
                         precision.empty() ? unsaid : precision, graphs, threads};
-  if (compute.precision == "f32" || compute.device.is_cuda()) return compute;
-  throw Error("--precision " + compute.precision + " needs a GPU, and this computes on the cpu" +
+  const bool rounds = compute.precision == "bf16";
+  if (compute.precision == "f32" || compute.device.is_cuda() || (rounds && kernels::has_bf16_products()))
+    return compute;
+  throw Error("--precision " + compute.precision + " needs a GPU" +
+              (rounds ? " or a processor with AVX512-BF16 and oneDNN" : "") +
+              ", and this computes on the cpu" +
               (cuda::device_count() > 0 ? "; try --device cuda" : ": " + cuda::availability()) +
               (cuda::device_count() > 0 ? ", or" : "; try") + " --precision f32");
 }

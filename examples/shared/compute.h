@@ -25,8 +25,8 @@ struct Compute {
 struct ComputeOptions {
   std::string device;  ///< a name for Device::named(); empty for default_device()
   std::string
-      precision;  ///< f32; on a GPU also tf32 (factors of matrix products are rounded) or bf16 (weights
-                  ///< and activations); empty if not given
+      precision;  ///< f32; bf16 (weights and activations on a GPU, factors of matrix products on the CPU);
+                  ///< tf32 (such factors on a GPU); empty if not given
   bool graphs = true;
   Index threads = 0;
 

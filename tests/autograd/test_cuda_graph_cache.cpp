@@ -60,9 +60,9 @@ TEST_CASE("a frozen parameter, other weights, another mode and another tag are o
   CHECK(captured() == 4);
   for (Index i = 0; i < 2; ++i) doubled("b");
   CHECK(captured() == 5);
-  cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
+  set_matmul_precision(MatmulPrecision::tf32);
   for (Index i = 0; i < 2; ++i) doubled("b");
-  cuda::set_matmul_precision(cuda::MatmulPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   CHECK(captured() == 6);
 }
 

@@ -134,14 +134,14 @@ Work make(const std::string& name, DType type) {
   return found->second.make(sizes, type);
 }
 
-const std::map<std::string, DType>& types() {
-  static const std::map<std::string, DType> all{
-      {"f32", DType::f32}, {"f64", DType::f64}, {"tf32", DType::f32}, {"bf16", DType::bf16}};
-  return all;
-}
-
 Device device;
 bool is_tiny = false;
+
+/// The type of the tensors; on the CPU only the factors of products are bf16.
+DType type_of(const std::string& name) {
+  if (name == "bf16" && device.is_cuda()) return DType::bf16;
+  return name == "f64" ? DType::f64 : DType::f32;
+}
 
 /// The time of a call in seconds; short calls are timed several at a time.
 double time_of(const Work& work, double seconds) {
@@ -177,7 +177,7 @@ double copy_rate(double bytes, bool in_place) {
 }
 
 void show(const std::string& name, const std::string& type_name, double seconds) {
-  const DType type = types().at(type_name);
+  const DType type = type_of(type_name);
   const Work work = make(name, type);
   const double took = time_of(work, seconds);
   const double bytes = work.numbers * static_cast<double>(bytes_of(type)) + work.other_bytes;
@@ -207,7 +207,8 @@ int tapeformer::bench_ops(int argc, char** argv) {
   const CommandLine line("Times single operations.");
   line.option("cases", cases, "an operation and its sizes; the usual ones when there is none");
   line.option("--filter", filter, "only cases that contain this");
-  line.option("--dtype", type_name, "tf32 and bf16 on a GPU alone").one_of({"bf16", "f32", "f64", "tf32"});
+  line.option("--dtype", type_name, "tf32 on a GPU alone; on the CPU bf16 are the factors of products")
+      .one_of({"bf16", "f32", "f64", "tf32"});
   line.option("--device", device_name, "cpu, cuda or cuda:N");
   line.flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
   line.option("--seconds", seconds, "so long a case, or five times", kNotNegative);
@@ -215,10 +216,11 @@ int tapeformer::bench_ops(int argc, char** argv) {
   line.flag("--ask", asks, "read cases from the input, and answer each at once");
   if (!line.read(argc, argv)) return 0;
   device = Device::named(device_name);
-  if (!device.is_cuda() && (is_tiny || type_name == "tf32" || type_name == "bf16"))
-    throw Error("tf32, bf16 and --tiny need --device cuda");
+  if (!device.is_cuda() && (is_tiny || type_name == "tf32"))
+    throw Error("tf32 and --tiny need --device cuda");
   set_default_device(device);
-  if (type_name == "tf32") cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
+  if (type_name == "tf32") set_matmul_precision(MatmulPrecision::tf32);
+  if (type_name == "bf16" && !device.is_cuda()) set_matmul_precision(MatmulPrecision::bf16);
   if (asks) {
     for (std::string name; std::getline(std::cin, name);) show(name, type_name, seconds);
     return 0;

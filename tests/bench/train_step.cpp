@@ -183,7 +183,8 @@ void measure(const Workload& whole, const Options& options) {
   }
   line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
   line["fused_head"] = options.fused_head, line["recompute_layers"] = options.recompute_layers;
-  const DType computed_in = in_double ? DType::f64 : compute.precision == "bf16" ? DType::bf16 : DType::f32;
+  const bool in_bf16 = on_gpu && compute.precision == "bf16";
+  const DType computed_in = in_double ? DType::f64 : in_bf16 ? DType::bf16 : DType::f32;
   const auto work = step_work(flops, static_cast<double>(training.parameters()),
                               static_cast<double>(bytes_of(computed_in)));
   for (std::size_t i = 0; i < kPhases.size(); ++i) {
@@ -226,7 +227,7 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   line.option("--threads", o.threads, "all cores unless given", kPositive);
   line.option("--device", o.compute.device, "cpu, cuda or cuda:N");
   line.option("--precision", o.compute.precision,
-              "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
+              "f64, f32, bf16, or on a GPU tf32, as the programs' --precision")
       .one_of({"f64", "f32", "tf32", "bf16"});
   line.option("--batch", o.batch, "rows; the workload's own unless given", kPositive);
   line.option("--length", o.length, "tokens per row; the workload's own unless given", kPositive);

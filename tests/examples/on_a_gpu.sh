@@ -68,7 +68,7 @@ check "a training in bf16 ends well" test $? = 0
 check "its losses follow" near "$work/cpu" "$work/bf16" 0.05
 check "its weights are written in f32" sh -c "! grep -aq BF16 '$work/bf16/weights.safetensors'"
 train "$work/bf16b" "${tiny[@]}" --device cuda --precision bf16 --max-minutes 0.0000001
-refuses "going on in bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$work/bf16b" --resume --device cpu
+refuses "going on in tf32 on the cpu" "needs a GPU.*--precision f32" train --run "$work/bf16b" --resume --device cpu --precision tf32
 train "$work/bf16b" --resume
 check "a training in bf16 goes on in bf16, to the same bits" \
   cmp "$work/bf16/checkpoint.safetensors" "$work/bf16b/checkpoint.safetensors"

@@ -266,7 +266,9 @@ refuses_bad_options() {
   refuses "fine-tuning nothing" "nothere" "${new[@]}" --from "$work/nothere"
   refuses "a GPU that is not there" "no cuda:99: .*; try cpu" "${new[@]}" --device cuda:99
   refuses "a device that is none" "got gpu" "${new[@]}" --device gpu
-  refuses "bf16 on the cpu" "needs a GPU.*--precision f32" "${new[@]}" --device cpu --precision bf16
+  if ! grep -qE 'avx512_?bf16' /proc/cpuinfo; then
+    refuses "bf16 on this cpu" "processor with AVX512-BF16.*--precision f32" "${new[@]}" --device cpu --precision bf16
+  fi
   refuses "an unknown precision" "--precision" "${new[@]}" --precision f16
   refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$work/whole" --device cpu --precision tf32
   refuses "a number of threads that is none" "--threads" evaluate --run "$work/whole" --threads 100000

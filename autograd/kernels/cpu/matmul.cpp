@@ -1,4 +1,6 @@
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cpu/bf16_product.h>
 #include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
@@ -151,6 +153,9 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   const Index count = s.batch.elements();
   if (count == 0 || s.m == 0 || s.n == 0) return;
   if (is_on_blas<T>) check_fits_blas(s);
+  if constexpr (std::is_same_v<T, float>) {
+    if (matmul_precision() == MatmulPrecision::bf16 && is_bf16_product(s)) return bf16_gemm(s, a, b, c);
+  }
   const T beta = c.add ? T(1) : T(0);
   const auto products = [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {

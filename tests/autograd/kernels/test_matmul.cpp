@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <omp.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
 #include <algorithm>
@@ -18,21 +19,34 @@ struct Threads {
   int before = omp_get_max_threads();
 };
 
-/// c = scale a b^T, or that added to c, from whole numbers, so that every order of adding up is exact. The
+struct RoundedFactors {
+  RoundedFactors() { set_matmul_precision(MatmulPrecision::bf16); }
+  ~RoundedFactors() { set_matmul_precision(MatmulPrecision::f32); }
+};
+
+/// c = scale a b, or that added to c, from whole numbers, so that every order of adding up is exact. The
 /// matrices end with their last number, where the address sanitizer watches; between their rows are NaNs
 /// that must be left alone, and out of the product.
 template <class T>
 struct Case {
-  Case(Index m, Index n, Index k, Index gap, double scale, bool add) : adds(add) {
-    shape.m = m, shape.n = n, shape.k = k, shape.scale = scale, shape.transpose_b = true;
-    shape.lda = k + gap, shape.ldb = k + 2 * gap, shape.ldc = n + 3 * gap;
-    a = matrix(m, k, shape.lda, 7, 11), b = matrix(n, k, shape.ldb, 5, 13),
+  Case(Index m, Index n, Index k, Index gap, double scale, bool add, bool transpose_a = false,
+       bool transpose_b = true)
+      : adds(add) {
+    shape.m = m, shape.n = n, shape.k = k, shape.scale = scale;
+    shape.transpose_a = transpose_a, shape.transpose_b = transpose_b;
+    shape.lda = (transpose_a ? m : k) + gap, shape.ldb = (transpose_b ? k : n) + 2 * gap;
+    shape.ldc = n + 3 * gap;
+    a = transpose_a ? matrix(k, m, shape.lda, 7, 11) : matrix(m, k, shape.lda, 7, 11);
+    b = transpose_b ? matrix(n, k, shape.ldb, 5, 13) : matrix(k, n, shape.ldb, 5, 13);
     c = matrix(m, n, shape.ldc, 3, 17);
     expected = c;
     for (Index i = 0; i < m; ++i) {
       for (Index j = 0; j < n; ++j) {
         double sum = 0;
-        for (Index x = 0; x < k; ++x) sum += double(a[at(i, x, shape.lda)]) * double(b[at(j, x, shape.ldb)]);
+        for (Index x = 0; x < k; ++x) {
+          sum += double(a[transpose_a ? at(x, i, shape.lda) : at(i, x, shape.lda)]) *
+                 double(b[transpose_b ? at(j, x, shape.ldb) : at(x, j, shape.ldb)]);
+        }
         T& value = expected[at(i, j, shape.ldc)];
         value = static_cast<T>(scale * sum + (add ? double(value) : 0));
       }
@@ -113,4 +127,43 @@ TEST_CASE("few rows have the same bits with any number of threads") {
   }
   CHECK(same_bits(found[0], found[1]));
   CHECK(same_bits(found[0], found[2]));
+}
+
+TEST_CASE("rounded factors: blocks of either factor, deep sums, every layout") {
+  const RoundedFactors rounded;
+  const Index sizes[][3] = {{32, 32, 32},  {33, 70, 45},   {530, 40, 61},
+                            {40, 530, 61}, {67, 35, 2053}, {35, 67, 1025}};
+  for (const auto& [m, n, k] : sizes) {
+    for (const int layout : {0, 1, 2, 3}) {
+      for (const bool add : {false, true}) {
+        INFO(m, " ", n, " ", k, " ", layout, " ", add);
+        const Case<float> one(m, n, k, add ? 3 : 0, 1, add, layout & 1, layout & 2);
+        for (const int threads : {1, 3}) {
+          const Threads set(threads);
+          CHECK(same_bits(one.product(), one.expected));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("factors are rounded to bf16, ties to even, where it saves time and is wanted") {
+  // 1 + 2^-8 is halfway between two numbers of bf16; 1 + 3 2^-8 too.
+  const auto product = [](Index m, float factor, double scale) {
+    Case<float> one(m, 32, 64, 0, scale, false);
+    std::fill(one.a.begin(), one.a.end(), factor);
+    std::fill(one.b.begin(), one.b.end(), 1.0f);
+    return one.product().back();
+  };
+  const float low = 1 + 0x1p-8f, high = 1 + 0x3p-8f;
+  CHECK(product(32, low, 1) == 64 * low);
+  const RoundedFactors rounded;
+  CHECK(product(32, low, 1) == 64);
+  CHECK(product(32, high, 1) == 64 * (1 + 0x1p-6f));
+  CHECK(product(31, low, 1) == 64 * low);
+  CHECK(product(32, low, 0.5) == 32 * low);
+  Case<double> exact(32, 32, 64, 0, 1, false);
+  std::fill(exact.a.begin(), exact.a.end(), double{low});
+  std::fill(exact.b.begin(), exact.b.end(), 1.0);
+  CHECK(exact.product().back() == 64 * double{low});
 }

@@ -105,9 +105,9 @@ TEST_CASE("tf32 rounds the factors and nothing else") {
                b = random_normal({65, 18}, random).to(DType::f32).to(Device::cuda(0));
   const Tensor exact = widened(matmul(widened(a), widened(b)));
   const double strict = relative_error(widened(matmul(a, b)), exact);
-  cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
+  set_matmul_precision(MatmulPrecision::tf32);
   const double rounded = relative_error(widened(matmul(a, b)), exact);
-  cuda::set_matmul_precision(cuda::MatmulPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   CHECK_BELOW(strict, 2e-6);
   CHECK(rounded > 10 * strict);
   CHECK_BELOW(rounded, 2e-3);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/examples/arguments.h>
@@ -29,15 +30,20 @@ TEST_CASE("a device is named or the default, and a precision given or as before"
         "[device] there is no cuda:99: " + cuda::availability() + "; try cpu");
 }
 
-TEST_CASE("reduced precision needs a GPU, and the message says what to do") {
+TEST_CASE("reduced precision needs a GPU or a processor for bf16, and the message says what to do") {
   const std::string remedy = cuda::device_count() > 0 ? "; try --device cuda, or --precision f32"
                                                       : ": " + cuda::availability() + "; try --precision f32";
-  for (const char* precision : {"bf16", "tf32"}) {
-    const std::string message =
-        std::string("--precision ") + precision + " needs a GPU, and this computes on the cpu" + remedy;
+  const std::string processor = " or a processor with AVX512-BF16 and oneDNN";
+  for (const auto& [precision, also] : {std::pair("bf16", processor), std::pair("tf32", std::string())}) {
+    const std::string message = std::string("--precision ") + precision + " needs a GPU" + also +
+                                ", and this computes on the cpu" + remedy;
+    if (cuda::device_count() > 0) CHECK(chosen("cuda", "", precision).precision == precision);
+    if (!also.empty() && kernels::has_bf16_products()) {
+      CHECK(chosen("cpu", precision).precision == precision);
+      continue;
+    }
     CHECK(message_of<Error>([&] { chosen("cpu", precision); }) == message);
     CHECK(message_of<Error>([&] { chosen("cpu", "", precision); }) == message);
-    if (cuda::device_count() > 0) CHECK(chosen("cuda", "", precision).precision == precision);
   }
 }
 
@@ -88,15 +94,20 @@ TEST_CASE("a model is moved and gets its precision") {
   CHECK(layer.weight().used().dtype() == DType::f32);
   CHECK(Compute{Device::cpu(), "f32"}.text() == "computes on cpu in f32");
   CHECK(peak_memory_text(Device::cpu()).empty());
+  Compute{Device::cpu(), "bf16"}.apply(layer);
+  CHECK(matmul_precision() == MatmulPrecision::bf16);
+  CHECK(layer.weight().used().dtype() == DType::f32);
+  Compute{Device::cpu(), "f32"}.apply(layer);
+  CHECK(matmul_precision() == MatmulPrecision::f32);
   if (cuda::device_count() == 0) return;
   Compute{Device::cuda(), "bf16"}.apply(layer);
   CHECK(layer.bias().value().device() == Device::cuda());
   CHECK(layer.bias().used().dtype() == DType::bf16);
-  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
+  CHECK(matmul_precision() == MatmulPrecision::f32);
   Compute{Device::cuda(), "tf32"}.apply(layer);
-  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::tf32);
+  CHECK(matmul_precision() == MatmulPrecision::tf32);
   Compute{Device::cuda(), "f32"}.apply(layer);
-  CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
+  CHECK(matmul_precision() == MatmulPrecision::f32);
   CHECK(Compute{Device::cuda(), "f32"}.text().find("computes on cuda:0 (") == 0);
   CHECK(peak_memory_text(Device::cuda()).find("peak memory of cuda:0: ") == 0);
   CHECK(Compute{Device::cuda(), "f32"}.usage_text().find("; peak memory of cuda:0: ") != std::string::npos);
