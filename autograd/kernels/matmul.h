@@ -12,7 +12,8 @@ struct Gemm {
   bool transpose_a = false, transpose_b = false;  // a is stored [k, m], b is stored [n, k]
   Index lda = 0, ldb = 0, ldc = 0;
   double scale = 1;
-  Broadcast batch;  // sizes of the batch axes, with strides of a, b and c; no axes for a single product
+  Broadcast batch;     // sizes of the batch axes, with strides of a, b and c; no axes for a single product
+  bool rounds = true;  // the factors on the CPU as matmul_precision() says, else never
 };
 /// A single product of dense matrices.
 inline Gemm dense_gemm(Index m, Index n, Index k, bool transpose_a, bool transpose_b) {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
@@ -149,6 +150,16 @@ TEST_CASE("roundings do not grow where singular values are zero, however many st
     }
     CHECK_BELOW(std::sqrt(squares), of_roundings(std::min(shape[0], shape[1])));
   }
+}
+
+TEST_CASE("products of an update are never those of rounded factors") {
+  Generator random(test_seed(4));
+  const Tensor gradient = random_normal({300, 400}, random, DType::f32).to(default_device());
+  const Tensor exact = update_of(gradient);
+  set_matmul_precision(MatmulPrecision::bf16);
+  const Tensor update = update_of(gradient);
+  set_matmul_precision(MatmulPrecision::f32);
+  CHECK(absolute_error(update, exact) == 0);
 }
 
 TEST_CASE("vectors, parts that do not add up and senseless values are refused") {

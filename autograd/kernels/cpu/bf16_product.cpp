@@ -156,7 +156,7 @@ class OneThread {
 
 bool is_bf16_product(const Gemm& s) {
   constexpr Index kLeast = 32;  // below, rounding costs what the product gains
-  return s.batch.elements() == 1 && s.scale == 1 && std::min({s.m, s.n, s.k}) >= kLeast;
+  return s.rounds && s.batch.elements() == 1 && s.scale == 1 && std::min({s.m, s.n, s.k}) >= kLeast;
 }
 
 // The factor with the shorter side in the result is rounded first, by all threads; the other one block by

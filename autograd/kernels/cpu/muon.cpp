@@ -21,6 +21,7 @@ void product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOper
   s.m = rows, s.n = columns, s.k = depth;
   s.transpose_a = a.row == 1;
   s.lda = s.transpose_a ? a.step : a.row, s.ldb = b.row, s.ldc = c_row;
+  s.rounds = false;  // see orthogonalize(): negative eigenvalues of 4e-3 would grow without bound
   gemm(Cpu{}, s, a.data, b.data, Write<T>{c, false});
 }
 
