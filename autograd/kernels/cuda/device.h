@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 
 /// Shared by the .cu files. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
 /// they use launch() and dynamic_shared() instead of <<<>>> and extern __shared__, and no thread returns
@@ -92,16 +91,20 @@ __device__ void for_each_index(Index count, F&& f) {
   for (Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) f(i);
 }
 
-/// Returns to every lane f over the values of the 32 lanes, combined in a fixed order.
-template <class T, class F>
+/// Returns to every lane f over the values of its group of kLanes lanes, combined in a fixed order.
+template <int kLanes = kWarp, class T, class F>
 __device__ T warp_reduce(T value, F&& f) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+  for (int offset = kLanes / 2; offset > 0; offset /= 2)
     value = f(value, __shfl_xor_sync(kAllLanes, value, offset));
   return value;
 }
-template <class T>
+template <int kLanes = kWarp, class T>
 __device__ T warp_sum(T value) {
-  return warp_reduce(value, [](T a, T b) { return a + b; });
+  return warp_reduce<kLanes>(value, [](T a, T b) { return a + b; });
+}
+template <int kLanes = kWarp, class T>
+__device__ T warp_largest(T value) {
+  return warp_reduce<kLanes>(value, [](T a, T b) { return max(a, b); });
 }
 
 /// Returns to every thread of a one-dimensional block of whole warps f over all their values, combined in a

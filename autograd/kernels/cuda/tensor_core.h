@@ -96,6 +96,20 @@ __device__ T anew(T x) {
   return x;
 }
 
+/// The lane's address for load_matrix_x4 of 16 x 16 numbers of a tile, whose rows are `pitch` numbers apart;
+/// at + 16 k and so on for others. It loads
+/// - the a of a product whose rows are the tile's;
+/// - transposed, for a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and {b0,
+/// b1} of columns 8 to 15.
+__device__ inline const BFloat16* rows_by_16(const BFloat16* tile, int pitch) {
+  return tile + own_lane() % 16 * pitch + own_lane() / 16 * 8;
+}
+/// As rows_by_16() for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of
+/// rows 8 to 15; or transposed, a of the transposed tile.
+__device__ inline const BFloat16* rows_by_8(const BFloat16* tile, int pitch) {
+  return tile + (own_lane() % 8 + own_lane() / 16 * 8) * pitch + own_lane() / 8 % 2 * 8;
+}
+
 /// The two values of a pair.
 __device__ inline float low_bf16(unsigned packed) { return __uint_as_float(packed << 16); }
 __device__ inline float high_bf16(unsigned packed) { return __uint_as_float(packed & 0xFFFF0000u); }

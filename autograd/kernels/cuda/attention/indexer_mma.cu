@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kTileThreads)
     own.add_weighted(n, own.s.width, sums);
   });
   for (int h = 0; h < 2; ++h) {
-    const float sum = quad_sum(of_weights[h]);
+    const float sum = warp_sum<4>(of_weights[h]);
     if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = sum;
   }
   __syncthreads();
@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kTileThreads)
         copy_async_wait<1>();
         __syncthreads();
         float z[2][4];
-        multiply(z, by_16(of_keys + own_warp() * 16 * pitch, pitch),
-                 by_8(of_heads + tile % 2 * kTileHeads * pitch, pitch), s.width);
+        multiply(z, rows_by_16(of_keys + own_warp() * 16 * pitch, pitch),
+                 rows_by_8(of_heads + tile % 2 * kTileHeads * pitch, pitch), s.width);
         const bool is_row_end = (tile + 1) * kTileHeads % H == 0 || H < kTileHeads;
         for (int i = 0; i < 8; ++i) {
           const int column = i / 4 * 8 + own_lane() % 4 * 2 + i % 2, head = tile * kTileHeads + column;

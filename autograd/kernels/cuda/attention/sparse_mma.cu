@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kTileThreads)
   own.for_each_tile([&](int n) {
     own.find_scores(n, scores);
     for (int h = 0; h < 2; ++h) {
-      const float most = quad_largest(fmaxf(fmaxf(scores[0][2 * h], scores[0][2 * h + 1]),
-                                            fmaxf(scores[1][2 * h], scores[1][2 * h + 1])));
+      const float most = warp_largest<4>(fmaxf(fmaxf(scores[0][2 * h], scores[0][2 * h + 1]),
+                                               fmaxf(scores[1][2 * h], scores[1][2 * h + 1])));
       if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = most;
     }
     __syncthreads();
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kTileThreads)
     own.add_weighted(n, own.s.value_width, sums);
   });
   for (int h = 0; h < 2; ++h) {
-    const float total = quad_sum(run.total[h]);
+    const float total = warp_sum<4>(run.total[h]);
     if (own_lane() % 4 == 0) own.parts[own_warp() * kTileHeads + g + 8 * h] = total;
   }
   __syncthreads();
@@ -116,10 +116,10 @@ __global__ void __launch_bounds__(kTileThreads)
   });
   // Each lane has the sums of its keys: they are joined in the quad, and then over the warps.
   for (int h = 0; h < 2; ++h) {
-    const float most = quad_largest(run.largest[h]),
+    const float most = warp_largest<4>(run.largest[h]),
                 shrink = run.largest[h] == most ? 1 : exp2_approx((run.largest[h] - most) * factor);
     float* const to = own.parts + own_warp() * kTileHeads + g + 8 * h;
-    const float total = quad_sum(run.total[h] * shrink), sum = quad_sum(run.mean[h] * shrink);
+    const float total = warp_sum<4>(run.total[h] * shrink), sum = warp_sum<4>(run.mean[h] * shrink);
     if (own_lane() % 4 == 0)
       to[0] = most, to[kTileWarps * kTileHeads] = total, to[2 * kTileWarps * kTileHeads] = sum;
   }

@@ -14,16 +14,6 @@
 
 namespace tapeformer::kernels {
 
-/// The sum, or the largest, of the numbers of four neighbouring lanes.
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(kAllLanes, x, 1);
-  return x + __shfl_xor_sync(kAllLanes, x, 2);
-}
-__device__ inline float quad_largest(float x) {
-  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
-  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
-}
-
 constexpr int kTileKeys = 64, kTileHeads = 16, kTileWarps = kTileKeys / 16, kTileThreads = kTileWarps * kWarp;
 constexpr int kMostHeadTiles = 4;  // whose weights a warp holds for the gradients of its keys
 constexpr Index kMostWidth = 576;
@@ -31,16 +21,7 @@ constexpr int kWeightPitch = kTileKeys + 8;
 
 __host__ __device__ constexpr int pitch_of(Index width) { return static_cast<int>(width) + 8; }
 
-/// The lane's addresses in 16 x 16 numbers, for load_matrix_x4: rows as the factor `a` or, transposed, as `b`
-/// of a sum over rows; and rows as `b` of a product with the transposed tile.
-__device__ inline const BFloat16* by_16(const BFloat16* tile, int pitch) {
-  return tile + own_lane() % 16 * pitch + own_lane() / 16 * 8;
-}
-__device__ inline const BFloat16* by_8(const BFloat16* tile, int pitch) {
-  return tile + (own_lane() % 8 + own_lane() / 16 * 8) * pitch + own_lane() / 8 % 2 * 8;
-}
-
-/// products = 16 rows times 16 transposed ones, at by_16 and by_8.
+/// products = 16 rows times 16 transposed ones, at rows_by_16 and rows_by_8.
 __device__ inline void multiply(float (&products)[2][4], const BFloat16* rows, const BFloat16* transposed,
                                 Index width) {
   for (int i = 0; i < 8; ++i) products[i / 4][i % 4] = 0;
@@ -53,7 +34,7 @@ __device__ inline void multiply(float (&products)[2][4], const BFloat16* rows, c
     mma_bf16(products[1], a, b[2], b[3]);
   }
 }
-/// sums += a times the 16 x 16 numbers of `rows`, at by_16.
+/// sums += a times the 16 x 16 numbers of `rows`, at rows_by_16.
 __device__ inline void add_product(float (&sums)[2][4], const unsigned (&a)[4], const BFloat16* rows) {
   unsigned b[4];
   load_matrix_x4_transposed(b, rows);
@@ -136,21 +117,23 @@ struct SparseBlock {
   /// Products of the heads with the warp's keys: minus infinity beyond the last key.
   __device__ void find_scores(int n, float (&scores)[2][4]) const {
     const int pitch = pitch_of(s.width);
-    multiply(scores, by_16(queries, pitch), by_8(tile(n) + own_warp() * 16 * pitch, pitch), s.width);
+    multiply(scores, rows_by_16(queries, pitch), rows_by_8(tile(n) + own_warp() * 16 * pitch, pitch),
+             s.width);
     for (int i = 0; i < 8; ++i)
       if (n * kTileKeys + own_warp() * 16 + i / 4 * 8 + own_lane() % 4 * 2 + i % 2 >= count)
         scores[i / 4][i % 4] = kMinusInfinity<float>;
   }
   /// Products of dy with the values of the warp's keys.
   __device__ void find_dweights(int n, float (&products)[2][4]) const {
-    multiply(products, by_16(of_dy, pitch_of(s.value_width)),
-             by_8(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width)), s.value_width);
+    multiply(products, rows_by_16(of_dy, pitch_of(s.value_width)),
+             rows_by_8(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width)), s.value_width);
   }
   /// Calls each(one of the lane's two keys, head, product) for products of the warp's keys with the heads
   /// from `head` on, which it moves to their end.
   template <class F>
   __device__ void for_each_product(int n, const F& each) {
-    const BFloat16* const own_keys = by_16(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width));
+    const BFloat16* const own_keys =
+        rows_by_16(tile(n) + own_warp() * 16 * pitch_of(s.width), pitch_of(s.width));
     load_keys(n);
     for (; head < s.heads; head += kTileHeads) {
       load_heads(kTileHeads);
@@ -158,7 +141,7 @@ struct SparseBlock {
       copy_async_wait<0>();
       __syncthreads();
       float products[2][4];
-      multiply(products, own_keys, by_8(queries, pitch_of(s.width)), s.width);
+      multiply(products, own_keys, rows_by_8(queries, pitch_of(s.width)), s.width);
       for (int i = 0; i < 8; ++i)
         if (const int own = head + i / 4 * 8 + own_lane() % 4 * 2 + i % 2; own < s.heads)
           each(i / 2 % 2, own, products[i / 4][i % 4]);
@@ -169,7 +152,7 @@ struct SparseBlock {
   template <class F>
   __device__ void put_sums(int n, const float (&sums)[2], const F& put) const {
     for (int h = 0; h < 2; ++h) {
-      const float sum = quad_sum(sums[h]);
+      const float sum = warp_sum<4>(sums[h]);
       const int key = n * kTileKeys + own_warp() * 16 + own_lane() / 4 + 8 * h;
       if (own_lane() % 4 == 0 && key < keys.top_k) put(row * keys.top_k + key, key < count, sum);
     }
@@ -187,14 +170,15 @@ struct SparseBlock {
       copy_async_commit();
       copy_async_wait<0>();
       __syncthreads();
-      const BFloat16* const own_keys = by_16(tile(n) + own_warp() * 16 * pitch, pitch);
+      const BFloat16* const own_keys = rows_by_16(tile(n) + own_warp() * 16 * pitch, pitch);
       unsigned of_dy_tiles[kHeadTiles][4], of_queries[kHeadTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {
         float products[2][4], dweights[2][4] = {};
-        multiply(products, own_keys, by_8(queries + tile * kTileHeads * pitch, pitch), s.width);
+        multiply(products, own_keys, rows_by_8(queries + tile * kTileHeads * pitch, pitch), s.width);
         if constexpr (kHasDy)
-          multiply(dweights, own_keys, by_8(of_dy + tile * kTileHeads * dy_pitch, dy_pitch), s.value_width);
+          multiply(dweights, own_keys, rows_by_8(of_dy + tile * kTileHeads * dy_pitch, dy_pitch),
+                   s.value_width);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
           const int own = head + tile * kTileHeads + i / 4 * 8 + own_lane() % 4 * 2 + i % 2,
@@ -215,10 +199,11 @@ struct SparseBlock {
         float sums[2][4] = {};
 #pragma unroll
         for (int tile = 0; tile < kHeadTiles; ++tile) {
-          add_product(sums, of_queries[tile], by_16(queries + tile * kTileHeads * pitch, pitch) + column);
+          add_product(sums, of_queries[tile],
+                      rows_by_16(queries + tile * kTileHeads * pitch, pitch) + column);
           if (kHasDy && column < s.value_width)
             add_product(sums, of_dy_tiles[tile],
-                        by_16(of_dy + tile * kTileHeads * dy_pitch, dy_pitch) + column);
+                        rows_by_16(of_dy + tile * kTileHeads * dy_pitch, dy_pitch) + column);
         }
         for (int i = 0; i < 4; ++i) {
           const int key = first_key + own_lane() / 4 + i % 2 * 8;
@@ -243,8 +228,8 @@ struct SparseBlock {
   __device__ void add_weighted(int n, Index width, float (&sums)[kPairs][2][4]) const {
     for (int k = 0; k < kTileKeys / 16; ++k) {
       unsigned a[4];
-      load_matrix_x4(a, by_16(weights, kWeightPitch) + k * 16);
-      const BFloat16* const rows = by_16(tile(n) + k * 16 * pitch_of(s.width), pitch_of(s.width));
+      load_matrix_x4(a, rows_by_16(weights, kWeightPitch) + k * 16);
+      const BFloat16* const rows = rows_by_16(tile(n) + k * 16 * pitch_of(s.width), pitch_of(s.width));
 #pragma unroll
       for (int i = 0; i < kPairs; ++i)
         if (const int at = (own_warp() + i * kTileWarps) * 16; at < width) add_product(sums[i], a, rows + at);

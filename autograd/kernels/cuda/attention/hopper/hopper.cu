@@ -44,7 +44,7 @@ __device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScore
     float most = rows.largest[h];
 #pragma unroll
     for (int i = 2 * h; i < kScores; i += 4) most = fmaxf(most, fmaxf(scores[i], scores[i + 1]));
-    most = over_quad(most, [](float a, float b) { return fmaxf(a, b); });
+    most = warp_largest<4>(most);
     const float shift = most == -INFINITY ? 0.0f : most * factor;
     shrink[h] = exp2_approx(fmaf(rows.largest[h], factor, -shift));
     rows.largest[h] = most;
@@ -88,7 +88,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
-    float total = over_quad(rows.total[h], [](float a, float b) { return a + b; });
+    float total = warp_sum<4>(rows.total[h]);
     float most = rows.largest[h] * c.scale, factor = 1.0f;
     if (c.sinks != nullptr)
       factor = add_sink(c.sinks[place.head], most, total, [](float exponent) { return expf(exponent); });

@@ -164,11 +164,4 @@ __device__ inline std::uint64_t moved(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<unsigned>(bytes / 16);
 }
 
-/// f over the four lanes that share rows of fragments.
-template <class F>
-__device__ float over_quad(float value, F&& f) {
-  value = f(value, __shfl_xor_sync(kAllLanes, value, 1));
-  return f(value, __shfl_xor_sync(kAllLanes, value, 2));
-}
-
 }  // namespace tapeformer::kernels

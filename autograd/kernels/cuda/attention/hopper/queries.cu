@@ -34,9 +34,7 @@ __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, c
         };
         add(of_y[k].x, of_dy[k].x), add(of_y[k].y, of_dy[k].y);
         add(of_y[k].z, of_dy[k].z), add(of_y[k].w, of_dy[k].w);
-#pragma unroll
-        for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-        const float of_row = __shfl_sync(kAllLanes, sum, lane % kRows * kLanes);
+        const float of_row = __shfl_sync(kAllLanes, warp_sum<kLanes>(sum), lane % kRows * kLanes);
         if (lane / kRows == begin + k) delta = of_row;
       }
     }
@@ -64,10 +62,8 @@ __device__ Span find_span(const ForwardCase& c, const HopperPlace& place) {
     if (own.from >= own.to) continue;
     span.from = min(span.from, own.from), span.to = max(span.to, own.to);
   }
-  const auto least = [](int a, int b) { return min(a, b); };
-  const auto most = [](int a, int b) { return max(a, b); };
-  return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
-          warp_reduce(span.all_to, least), __all_sync(kAllLanes, span.is_whole) != 0};
+  return {least_of_warp(span.from), most_of_warp(span.to), most_of_warp(span.all_from),
+          least_of_warp(span.all_to), __all_sync(kAllLanes, span.is_whole) != 0};
 }
 
 /// One warp for each tile of queries of each batch entry.

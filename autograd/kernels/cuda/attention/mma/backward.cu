@@ -28,8 +28,7 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
       };
       add(ys.x, dys.x), add(ys.y, dys.y), add(ys.z, dys.z), add(ys.w, dys.w);
     }
-    for (int offset = kDeltaLanes / 2; offset > 0; offset /= 2)
-      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    sum = warp_sum<kDeltaLanes>(sum);
     if (lane != 0) continue;
     const float own = t < s.queries ? log_sum[(b * s.heads + head) * s.queries + t] : kNothing;
     const Index at = (b * s.heads + head) * prepared.padded + t;

@@ -275,10 +275,10 @@ __device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
     float weights[kRowTiles][kFragments][4], dscores[kRowTiles][kFragments][4];
     const auto weight = [&](int i, int j, int c) -> float& { return weights[i / 2][j][i % 2 * 2 + c]; };
     const auto dscore = [&](int i, int j, int c) -> float& { return dscores[i / 2][j][i % 2 * 2 + c]; };
-    multiply_rows<kWidth>(weights, rows_by_16<kWidth>(of_own[0] + first_row * kPitch<kWidth>),
-                          rows_by_8<kWidth>(of_moving[0] + row * kPitch<kWidth>));
-    multiply_rows<kWidth>(dscores, rows_by_16<kWidth>(of_own[1] + first_row * kPitch<kWidth>),
-                          rows_by_8<kWidth>(of_moving[1] + row * kPitch<kWidth>));
+    multiply_rows<kWidth>(weights, rows_by_16(of_own[0] + first_row * kPitch<kWidth>, kPitch<kWidth>),
+                          rows_by_8(of_moving[0] + row * kPitch<kWidth>, kPitch<kWidth>));
+    multiply_rows<kWidth>(dscores, rows_by_16(of_own[1] + first_row * kPitch<kWidth>, kPitch<kWidth>),
+                          rows_by_8(of_moving[1] + row * kPitch<kWidth>, kPitch<kWidth>));
     const auto for_each = [&](const auto& f) {
 #pragma unroll
       for (int n = 0; n < kRows * kFragments * 2; ++n) f(n / (2 * kFragments), n / 2 % kFragments, n % 2);

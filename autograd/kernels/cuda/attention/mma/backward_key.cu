@@ -216,8 +216,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         return *reinterpret_cast<const float2*>(of_all + own_query + 8 * j);
       };
       const auto find_dweights = [&] {  // less delta
-        multiply_rows<kWidth>(dscores, rows_by_16<kWidth>(shared.own[1] + first_row * kPitch<kWidth>),
-                              rows_by_8<kWidth>(moving.rows[1] + at * kPitch<kWidth>));
+        multiply_rows<kWidth>(dscores, rows_by_16(shared.own[1] + first_row * kPitch<kWidth>, kPitch<kWidth>),
+                              rows_by_8(moving.rows[1] + at * kPitch<kWidth>, kPitch<kWidth>));
         if (by.drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { dscore(j, i, c) = 0; });
 #pragma unroll
         for (int j = 0; j < kFragments; ++j) {
@@ -229,8 +229,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           }
         }
       };
-      multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
-                            rows_by_8<kWidth>(moving.rows[0] + at * kPitch<kWidth>));
+      multiply_rows<kWidth>(weights, rows_by_16(shared.own[0] + first_row * kPitch<kWidth>, kPitch<kWidth>),
+                            rows_by_8(moving.rows[0] + at * kPitch<kWidth>, kPitch<kWidth>));
       if constexpr (kModifies) {
         const float parameter = parameter_of(s, x.parameter, head), scale = static_cast<float>(s.scale);
         if constexpr (kKeys)
@@ -284,13 +284,13 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           kept_weights[r][j][n % 4] = kMasks && weights[r][j][n % 4] < 0 ? 0.0f : weights[r][j][n % 4];
         }
         add_seen_products<kWidth>(dvalues, kept_weights,
-                                  rows_by_16<kWidth>(moving.rows[1] + at * kPitch<kWidth>), real);
+                                  rows_by_16(moving.rows[1] + at * kPitch<kWidth>, kPitch<kWidth>), real);
       }
       if constexpr (kKeys) {
         if (!kModifies) find_dweights();
         multiply_weights(by.is_sigmoid, is_whole && !kMasks, weights, dscores);
-        add_seen_products<kWidth>(dkeys, dscores, rows_by_16<kWidth>(moving.rows[0] + at * kPitch<kWidth>),
-                                  real);
+        add_seen_products<kWidth>(dkeys, dscores,
+                                  rows_by_16(moving.rows[0] + at * kPitch<kWidth>, kPitch<kWidth>), real);
       }
     }
     if (kMasks && ++tile > last) tile = first, ++head;

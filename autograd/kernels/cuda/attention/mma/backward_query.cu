@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     if (!own.joint.sees(key, key + kMoving)) return;
     for_each_dscores<GradientOf::score, kWidth>(
         s, x, by, own, shared.own, moving.rows, key, range, [&](int row, const auto& dscores, unsigned seen) {
-          add_seen_products<kWidth>(sums, dscores, rows_by_16<kWidth>(moving.rows[0] + row * kPitch<kWidth>),
-                                    seen);
+          add_seen_products<kWidth>(sums, dscores,
+                                    rows_by_16(moving.rows[0] + row * kPitch<kWidth>, kPitch<kWidth>), seen);
         });
   });
 

@@ -36,8 +36,8 @@ using QueryFragments = unsigned[Tiles::kWidth / 16][Tiles::kFragments][4];
 template <class Tiles>
 __device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<Tiles>& held,
                               const BFloat16* key_tile, ForwardState<Tiles>& state) {
-  const BFloat16 *const keys = rows_by_8<Tiles::kWidth>(key_tile), *const queries =
-                                                                       rows_by_16<Tiles::kWidth>(query_tile);
+  const BFloat16* const keys = rows_by_8(key_tile, kPitch<Tiles::kWidth>);
+  const BFloat16* const queries = rows_by_16(query_tile, kPitch<Tiles::kWidth>);
   if constexpr (Tiles::kHoldsQueries) {
     multiply_moving<Tiles::kWidth>(
         state.scores, keys, [&](int at, const auto&) -> const auto& { return held[at / 16]; });
@@ -65,8 +65,7 @@ __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tile
       float most = state.largest[i][h];
 #pragma unroll
       for (int j = 0; j < kKeyFragments; ++j) most = max(most, max(scores[j][2 * h], scores[j][2 * h + 1]));
-      most = max(most, __shfl_xor_sync(kAllLanes, most, 1));
-      most = max(most, __shfl_xor_sync(kAllLanes, most, 2));
+      most = warp_largest<4>(most);
       const float shift = most == kNothing ? 0.0f : most * factor;
       const float shrink = exponential<Tiles::kMasks>(state.largest[i][h] * factor - shift);
       float total = state.totals[i][h] * shrink;
@@ -110,7 +109,7 @@ template <class Tiles>
 __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const Weights<Tiles>& weights,
                                 ForwardState<Tiles>& state) {
   constexpr int kRowSize = kPitch<Tiles::kWidth>;
-  const BFloat16* const values = rows_by_16<Tiles::kWidth>(value_tile);
+  const BFloat16* const values = rows_by_16(value_tile, kPitch<Tiles::kWidth>);
   const BFloat16* const zeros = value_tile + kKeyTile * kRowSize + own_lane() / 16 * 8;
   // Row lane % 16 of each 16 is the key of another lane's t, whose bit is needed.
   const int row = own_lane() % 16;
@@ -147,8 +146,7 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
       const bool is_sigmoid = Tiles::kModifies && s.weighting == AttentionWeighting::sigmoid;
       float total = state.totals[i][h];
       if (is_sigmoid) total = state.largest[i][h] == kNothing ? 0.0f : 1.0f;
-      total += __shfl_xor_sync(kAllLanes, total, 1);
-      total += __shfl_xor_sync(kAllLanes, total, 2);
+      total = warp_sum<4>(total);
       if (is_sigmoid) total = min(total, 1.0f);
       float most = is_sigmoid ? 0.0f : state.largest[i][h] * factor,
             kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
@@ -252,7 +250,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   if constexpr (Tiles::kHoldsQueries) {
 #pragma unroll
     for (int k = 0; k < kWidth / 16; ++k)
-      load_rows_of_a<kWidth>(held[k], rows_by_16<kWidth>(own_queries) + k * 16);
+      load_rows_of_a<kWidth>(held[k], rows_by_16(own_queries, kPitch<kWidth>) + k * 16);
   }
 
   for (; at < of_block.to; at += kKeyTile) {

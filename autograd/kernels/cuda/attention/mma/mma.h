@@ -59,22 +59,6 @@ __device__ void load_tile(BFloat16* tile, const BFloat16* from, Index stride, in
   load_next_tile<kRows, kWidth, kThreads>(tile, own, stride, rows, width);
 }
 
-/// The lane's address for load_matrix_x4 of 16 x 16 numbers of a tile; at + 16 k and so on for others. It
-/// loads
-/// - the a of a product whose rows are the tile's;
-/// - transposed, for a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and {b0,
-/// b1} of columns 8 to 15.
-template <int kWidth>
-__device__ const BFloat16* rows_by_16(const BFloat16* tile) {
-  return tile + own_lane() % 16 * kPitch<kWidth> + own_lane() / 16 * 8;
-}
-/// As rows_by_16() for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of
-/// rows 8 to 15; or transposed, a of the transposed tile.
-template <int kWidth>
-__device__ const BFloat16* rows_by_8(const BFloat16* tile) {
-  return tile + (own_lane() % 8 + own_lane() / 16 * 8) * kPitch<kWidth> + own_lane() / 8 % 2 * 8;
-}
-
 /// Loads the factor `a` of 16 kRowTiles rows of a tile; `rows` comes from rows_by_16.
 template <int kWidth, int kRowTiles>
 __device__ void load_rows_of_a(unsigned (&a)[kRowTiles][4], const BFloat16* rows) {

@@ -15,20 +15,14 @@ template <class W>
 __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
   constexpr int kThreads = kBlock / kTile<W>;
   const int first = static_cast<int>(threadIdx.x) % kThreads;
-  const auto reduce = [&](W value, const auto& f) {
-    for (int offset = kThreads / 2; offset > 0; offset /= 2)
-      value = f(value, __shfl_xor_sync(kAllLanes, value, offset));
-    return value;
-  };
   W most = largest;
   for (int c = first; c < columns; c += kThreads) most = max(most, scores[c]);
-  most = reduce(most, [](W a, W b) { return max(a, b); });
+  most = warp_largest<kThreads>(most);
   const W shift = most == kMinusInfinity<W> ? W(0) : most;
   W sum = W(0);
   for (int c = first; c < columns; c += kThreads) sum += scores[c] = exp(scores[c] - shift);
-  sum = reduce(sum, [](W a, W b) { return a + b; });
   const W shrink = exp(largest - shift);
-  largest = most, total = total * shrink + sum;
+  largest = most, total = total * shrink + warp_sum<kThreads>(sum);
   return shrink;
 }
 
@@ -41,9 +35,7 @@ __device__ void find_sigmoids(W* scores, int columns, W& largest) {
     sees = sees || scores[c] != kMinusInfinity<W>;
     scores[c] = sigmoid(scores[c]);
   }
-  for (int offset = kThreads / 2; offset > 0; offset /= 2)
-    sees = __shfl_xor_sync(kAllLanes, static_cast<int>(sees), offset) != 0 || sees;
-  if (sees) largest = W(0);
+  if (warp_largest<kThreads>(static_cast<int>(sees)) != 0) largest = W(0);
 }
 
 /// A block has a tile of queries of one head and kPieces pieces of the value's width, and loops over the

@@ -18,8 +18,7 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
     W sum = W(0);
     for (Index e = own_lane() % kDeltaLanes; row < rows && e < s.value_width; e += kDeltaLanes)
       sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
-    for (int offset = kDeltaLanes / 2; offset > 0; offset /= 2)
-      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    sum = warp_sum<kDeltaLanes>(sum);
     if (row >= rows || own_lane() % kDeltaLanes != 0) continue;
     const Index head = row % s.heads, t = row / s.heads % s.queries, b = row / s.heads / s.queries;
     const Index to = (b * s.heads + head) * s.queries + t;

@@ -109,11 +109,7 @@ __global__ void __launch_bounds__(kSplitThreads)
       visible |= (is_visible ? 1u : 0u) << i;
       most = max(most, own[i]);
     }
-    const auto reduce = [&](W x, const auto& f) {
-      for (int offset = 1; offset < kRowThreads; offset *= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, offset));
-      return x;
-    };
-    most = reduce(most, [](W x, W other) { return max(x, other); });
+    most = warp_largest<kRowThreads>(most);
     const W shift = most == kMinusInfinity<W> ? W(0) : most, shrink = exp(largest - shift);
     W sum = W(0);
     for (int i = 0; i < kOwnKeys; ++i) {
@@ -124,7 +120,7 @@ __global__ void __launch_bounds__(kSplitThreads)
       else
         scores[row * kScorePitch + own_key + i] = weight;
     }
-    total = total * shrink + reduce(sum, [](W x, W other) { return x + other; });
+    total = total * shrink + warp_sum<kRowThreads>(sum);
     largest = most;
     if (own_key == 0) factors[row] = shrink;
     for (int offset = kRowThreads; offset < kWarp; offset *= 2)
