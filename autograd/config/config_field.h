@@ -160,6 +160,7 @@ class FieldVisitor {
 template <class Config>
 FieldList fields_of(Config& config) {
   FieldList fields;
+  fields.reserve(128);  // most configurations have fewer, and fields are costly to move
   config.describe(FieldVisitor(fields));
   return fields;
 }

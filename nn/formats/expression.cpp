@@ -7,14 +7,13 @@
 namespace tapeformer {
 namespace {
 
-/// The changes, without fields that only the attention of `model` has.
+/// The changes, without fields that only the attention of the model has.
 template <class Config>
-std::vector<FieldChange> changes_between(const Config& model, const Config& other) {
+std::vector<FieldChange> changes_between(const FieldList& has, const Config& other) {
   std::vector<FieldChange> changes;
-  const FieldList has = fields_of(model), wants = fields_of(other);
-  for (std::size_t i = 0; i < has.size(); ++i)
-    if (wants[i].value() && has[i].value() != wants[i].value())
-      changes.push_back({has[i].name, has[i].text(), wants[i].text()});
+  const FieldList wants = fields_of(other);
+  for (const ChangedField& one : changed_fields(wants, has))
+    changes.push_back({one.now->name, one.usual->text(), one.now->text()});
   return changes;
 }
 
@@ -52,9 +51,10 @@ const ModelFormatOf<Config>& transformers_format() {
 template <class Config>
 ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Config& config) {
   ExpressionOf<Config> best{&format, nullptr, {}, {}};
+  const FieldList has = fields_of(config);
   for (const FamilyOf<Config>& family : format.families) {  // the first of equally near ones
     const Config model = ConfigMapOf<Config>::fit(family.describe, config);
-    std::vector<FieldChange> changes = changes_between(config, model);
+    std::vector<FieldChange> changes = changes_between(has, model);
     if (best.family == nullptr || distance(changes) < distance(best.changes))
       best = {&format, &family, model, std::move(changes)};
   }
