@@ -6,7 +6,6 @@
 #include <tapeformer/autograd/tensor.h>
 
 #include <initializer_list>
-#include <string>
 #include <tuple>
 #include <type_traits>
 

@@ -4,7 +4,6 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/partial_folder.h>
 #include <tapeformer/data/prepared_tokens.h>
-#include <tapeformer/data/tokenizers/tokenizer_file.h>
 
 #include <algorithm>
 

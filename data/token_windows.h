@@ -6,7 +6,6 @@
 #include <tapeformer/data/token_file.h>
 
 #include <functional>
-#include <string>
 
 namespace tapeformer {
 

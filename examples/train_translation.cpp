@@ -15,7 +15,6 @@
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
-#include <tapeformer/nn/formats/family.h>
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 
 #include <tapeformer/autograd/kernels/write.h>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace tapeformer::kernels {

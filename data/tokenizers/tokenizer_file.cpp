@@ -5,7 +5,6 @@
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
-#include <cstdio>
 
 namespace tapeformer {
 namespace {

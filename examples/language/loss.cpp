@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
-#include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/loss.h>
 
 #include <algorithm>

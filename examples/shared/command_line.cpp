@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/nn/formats/ends_with.h>
 
 #include <CLI/CLI.hpp>

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/shape.h>
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 #include <vector>

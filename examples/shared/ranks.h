@@ -2,7 +2,6 @@
 
 #include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/examples/shared/compute.h>
-#include <tapeformer/examples/shared/progress.h>
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/summary.h>

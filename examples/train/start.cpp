@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/communication/nccl.h>
-#include <tapeformer/autograd/config/config_json.h>
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>

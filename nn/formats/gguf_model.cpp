@@ -2,8 +2,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 
-#include <cmath>
-
 namespace tapeformer {
 namespace {
 

@@ -6,8 +6,6 @@
 #include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/nn/formats/zip.h>
 
-#include <algorithm>
-
 namespace tapeformer {
 namespace {
 

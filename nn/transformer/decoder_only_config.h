@@ -6,8 +6,6 @@
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
 
-#include <algorithm>
-
 namespace tapeformer {
 
 /// The norms of a model's sublayers: of their inputs (pre-norm), of their outputs before the residual sum (as

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile_part.h>
+#include <tapeformer/nn/attention/indexer.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 

@@ -19,7 +19,6 @@
 #include <tapeformer/optim/clip.h>
 
 #include <algorithm>
-#include <set>
 
 namespace tapeformer {
 

@@ -6,7 +6,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
-#include <cmath>
 
 using namespace tapeformer;
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #if defined(__SANITIZE_THREAD__)

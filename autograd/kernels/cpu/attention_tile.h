@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 namespace tapeformer::kernels {
 

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace tapeformer::kernels {

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/kernels/cuda/pack.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace tapeformer::kernels {
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <utf8proc.h>

@@ -8,7 +8,6 @@
 
 #include <cstdlib>
 #include <functional>
-#include <memory>
 
 namespace tapeformer {
 

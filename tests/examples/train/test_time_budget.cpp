@@ -2,7 +2,6 @@
 #include <tapeformer/tests/examples/turned_clock.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 using namespace tapeformer;

@@ -1,6 +1,5 @@
 #include <tapeformer/tests/nn/formats/family_case.h>
 
-#include <tuple>
 #include <vector>
 
 using namespace tapeformer;

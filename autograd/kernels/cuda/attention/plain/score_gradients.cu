@@ -1,7 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/plain/gradient.h>
 
-#include <algorithm>
-
 namespace tapeformer::kernels {
 namespace {
 
