@@ -97,8 +97,7 @@ inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_w
   return c;
 }
 
-/// One attention in bf16 as the kernels have it, after the forward pass of the plain kernels. Where results
-/// and gradients go there is `old`.
+/// One attention in bf16 as the kernels have it. Where results and gradients go there is `old`.
 struct KernelCase {
   explicit KernelCase(const AttentionCase& c, double old = kNan) {
     const AttentionInputs& in = c.in;
@@ -115,9 +114,6 @@ struct KernelCase {
     log_sum = Tensor::empty({in.B(), in.H(), in.T()}, DType::f32, Device::cuda());
     dquery = filled_there(in.query.shape()), dkey = filled_there(in.key.shape());
     dvalue = filled_there(in.value.shape());
-    const AttentionBy plain("plain");
-    kernels::attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
-                               log_sum.address<float>());
   }
   kernels::AttentionOperands<BFloat16> operands() const {
     const auto at = [](const Tensor& x) { return x.defined() ? x.address<float>() : nullptr; };
@@ -130,11 +126,17 @@ struct KernelCase {
             at(plan.options.score_parameter),
             at(plan.options.sinks)};
   }
+  void plain_forward() const {
+    const AttentionBy plain("plain");
+    kernels::attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
+                               log_sum.address<float>());
+  }
   /// Whether the kernels took it.
   bool hopper_forward(const kernels::HopperSchedule& schedule = {}) const {
     return kernels::hopper_attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
                                              log_sum.address<float>(), schedule);
   }
+  /// Whether the kernels took it, after a forward pass.
   template <class Backward>
   bool backward(Backward&& run, bool add, std::vector<bool> wanted = {true, true, true}) const {
     const auto write = [&](std::size_t which, const Tensor& x) {

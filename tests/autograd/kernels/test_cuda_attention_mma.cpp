@@ -40,10 +40,11 @@ TEST_CASE("tiles that every query sees whole, next to others, for each width") {
     for (const std::string kind : {"all", "causal", "packed"}) {
       CAPTURE(kind);
       Generator random(test_seed(static_cast<std::uint64_t>(width)));
-      AttentionCase c = simple_case(1, 193, 193, 2, 1, width, width, random);
+      AttentionCase c = simple_case(1, 193, 193, 1, 1, width, width, random);
       c.options.causal = kind == "causal";
       if (kind == "packed") c.options.query_starts = integers({0, 1, 191, 193}, {4});
       check_path(kTensorCores, c, random);
+      if (kind != "packed") continue;
       c.options.dropout = 0.25;
       check_path(kTensorCores, c, random);
     }
@@ -143,6 +144,7 @@ TEST_CASE("gradients are added or written, as requested") {
     CAPTURE(width);
     const AttentionCase c = simple_case(1, queries, 70, 2, 1, width, 16, random);
     const KernelCase written(c), added(c, 64.0);
+    written.plain_forward(), added.plain_forward();
     REQUIRE(written.backward(run, false));
     REQUIRE(added.backward(run, true));
     for (std::size_t i = 0; i < 3; ++i) {
@@ -154,6 +156,7 @@ TEST_CASE("gradients are added or written, as requested") {
     }
     for (std::size_t wanted = 0; wanted < 3; ++wanted) {
       const KernelCase some(c);
+      some.plain_forward();
       REQUIRE(some.backward(run, false, {wanted == 0, wanted == 1, wanted == 2}));
       for (std::size_t i = 0; i < 3; ++i) {
         if (i == wanted) CHECK(absolute_error(some.gradients()[i], written.gradients()[i]) == 0);
@@ -167,6 +170,7 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
   Generator random(test_seed(15));
   const auto takes = [&](Index key_width, Index value_width, const auto& change) {
     KernelCase c(simple_case(1, 5, 6, 2, 1, key_width, value_width, random));
+    c.plain_forward();
     change(c);
     const bool taken = c.backward(kernels::tensor_core_attention_backward, false);
     for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
@@ -190,6 +194,7 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
     AttentionCase made = simple_case(1, 5, 6, 2, 1, width, 8, random);
     made.options.relative_bias = random_normal({2, 11}, random);
     const KernelCase c(made);
+    c.plain_forward();
     const Tensor to = Tensor::zeros({2, 11}, DType::f32, Device::cuda());
     return kernels::tensor_core_relative_gradient(kernels::Cuda{0}, c.plan.shape, c.operands(),
                                                   c.y.address<BFloat16>(), c.log_sum.address<float>(),

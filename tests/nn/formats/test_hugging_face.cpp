@@ -76,7 +76,7 @@ TEST_CASE("with a cache, fifty tokens are those of transformers") {
     INFO(name);
     const DecoderOnly model = loaded(name, DType::f64);
     const Tensor ids = golden.tensor(name, "ids"), continued = golden.tensor(name, "continued");
-    for (Index b = 0; b < ids.size(0); ++b) {
+    for (Index b = 0; b < third_if_slow(ids.size(0)); ++b) {
       const std::int32_t* const begin = ids.data<std::int32_t>() + b * ids.size(1);
       LanguageSteps steps(model);
       Tensor logits = steps.prompt(TokenIds(begin, begin + ids.size(1)));
