@@ -35,7 +35,7 @@ struct ThreadTeam {
   void exponentials(Index rows, Index columns, const T* x, Index x_row, T* y, Index y_row) const {
     for (Index i = 0; i < rows; ++i) {
       map_simd(
-          Index{0}, columns, y + i * y_row, [](const auto& v) { return xsimd::exp(v); }, x + i * x_row);
+          Index{0}, columns, y + i * y_row, [](const auto& v) { return exp_lanes(v); }, x + i * x_row);
     }
   }
   /// out[0] = get(0, j), out[i * step] = combine(out[(i - 1) * step], get(i, j)), for each column j.

@@ -50,7 +50,7 @@ void forward_rows(const CrossEntropy& s, const Cap& capped, const std::int32_t* 
       const T largest = capped(max_simd(s.n, x));
       const Lanes<T> shift(largest);
       const T total = sum_simd<T>(
-          s.n, [&](const Lanes<T>& v) { return xsimd::exp(capped(v) - shift); }, x);
+          s.n, [&](const Lanes<T>& v) { return exp_lanes(capped(v) - shift); }, x);
       statistics[2 * row] = largest;
       statistics[2 * row + 1] = total;
       // log(sum exp x) - x_target, and the same for the mean over classes
@@ -85,7 +85,7 @@ void backward_rows(const CrossEntropy& s, const Cap& capped, T scale, const std:
           0, s.n, dx,
           [&](const Lanes<T>& v) {
             const Lanes<T> y = capped(v);
-            return capped.gradient(y, Lanes<T>(xsimd::exp(y - shift) * factor - uniform));
+            return capped.gradient(y, Lanes<T>(exp_lanes(y - shift) * factor - uniform));
           },
           x);
       dx.to[targets[row]] -= capped.gradient(of_target, scale * static_cast<T>(1 - s.smoothing));

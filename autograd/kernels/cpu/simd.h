@@ -5,6 +5,8 @@
 #include <xsimd/xsimd.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #if defined(__aarch64__)
 // On Arm xsimd approximates quotients and roots of f32 by Newton's method: they are off by some last bits,
@@ -44,6 +46,28 @@ T max_lanes(const Lanes<T>& x) {
   T largest = values[0];
   for (Index k = 1; k < kLanes<T>; ++k) largest = values[k] > largest ? values[k] : largest;
   return largest;
+}
+
+/// exp(x), and 0 below the smallest normal number. For f32 half of xsimd's instructions: 2^n is made from the
+/// last bits of n plus a number that has no places for fractions. The polynomial was fitted to the relative
+/// error, 3e-9 between -ln 2 / 2 and ln 2 / 2; with rounding it is at most 0.9 units in the last place.
+inline Lanes<double> exp_lanes(const Lanes<double>& x) { return xsimd::exp(x); }
+inline Lanes<float> exp_lanes(const Lanes<float>& x) {
+  using Bits = std::int32_t __attribute__((vector_size(sizeof(Lanes<float>))));
+  const Lanes<float> least(-87.3365448F), most(89), no_fractions(0x1.8p23F + 127);
+  const Lanes<float> y = xsimd::min(most, x);  // in this order NaN stays NaN
+  const Lanes<float> sum = xsimd::fma(y, Lanes<float>(1.44269504F), no_fractions), n = sum - no_fractions;
+  const Lanes<float> high = xsimd::fma(n, Lanes<float>(-0.693359375F), y),
+                     r = xsimd::fma(n, Lanes<float>(2.12194440e-4F), high);
+  Lanes<float> p(0.00138145406F);
+  for (const float factor : {0.00836874545F, 0.041668389F, 0.166665211F, 0.49999994F, 1.F, 1.F})
+    p = xsimd::fma(p, r, Lanes<float>(factor));
+  Bits bits;
+  std::memcpy(&bits, &sum, sizeof bits);
+  bits <<= 23;
+  Lanes<float> power;
+  std::memcpy(&power, &bits, sizeof bits);
+  return xsimd::select(x < least, Lanes<float>(0.F), p * power);
 }
 
 /// `lanes` values from `from`, the rest `fill`.

@@ -16,7 +16,7 @@ struct Math<xsimd::batch<T, Arch>> {
   using B = xsimd::batch<T, Arch>;
   static B constant(double c) { return B(static_cast<T>(c)); }
   static B product(double a, double b) { return constant(a * b); }
-  static B exp(const B& x) { return xsimd::exp(x); }
+  static B exp(const B& x) { return exp_lanes(x); }
   static B sqrt(const B& x) { return xsimd::sqrt(x); }
   static B tanh(const B& x) { return xsimd::tanh(x); }
   static B fma(const B& a, const B& b, const B& c) { return xsimd::fma(a, b, c); }
@@ -47,7 +47,7 @@ struct Math<xsimd::batch<T, Arch>> {
   /// The standard normal distribution function and its density.
   static WithDerivative<B> normal(const B& x) {
     constexpr double kInverseSqrt2 = 0.70710678118654752440, kInverseSqrt2Pi = 0.39894228040143267794;
-    const B one = constant(1), half = constant(0.5), bell = xsimd::exp(-half * x * x);
+    const B one = constant(1), half = constant(0.5), bell = exp_lanes(-half * x * x);
     const B density = constant(kInverseSqrt2Pi) * bell;
     if constexpr (sizeof(T) == sizeof(double)) {
       return {half * (one + erf(x * constant(kInverseSqrt2))), density};

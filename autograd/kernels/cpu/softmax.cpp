@@ -31,12 +31,12 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
   Lanes<T> sums(T(0));
   Index i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) {
-    const Lanes<T> value = xsimd::exp(Lanes<T>::load_unaligned(x + i) - shifts);
+    const Lanes<T> value = exp_lanes(Lanes<T>::load_unaligned(x + i) - shifts);
     value.store_unaligned(y + i);
     sums += value;
   }
   if (i < n) {
-    const Lanes<T> value = xsimd::exp(load_part(x + i, n - i, kMinusInfinity<T>) - shifts);
+    const Lanes<T> value = exp_lanes(load_part(x + i, n - i, kMinusInfinity<T>) - shifts);
     store_part(value, y + i, n - i);
     sums += value;
   }
@@ -79,7 +79,7 @@ void softmax_backward(Cpu, bool is_log, Index rows, Index n, const T* y, const T
       const V total(is_log ? sum_simd<T>(n, itself, pd) : sum_simd<T>(n, product, py, pd));
       if (is_log) {
         write_simd(
-            0, n, line, [&](const V& a, const V& b) { return b - xsimd::exp(a) * total; }, py, pd);
+            0, n, line, [&](const V& a, const V& b) { return b - exp_lanes(a) * total; }, py, pd);
       } else {
         write_simd(
             0, n, line, [&](const V& a, const V& b) { return a * (b - total); }, py, pd);

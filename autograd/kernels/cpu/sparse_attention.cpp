@@ -100,7 +100,7 @@ class SparseQuery {
       for (Index first = 0; first < count; first += kDepth) {
         Lanes<T> part(T(0));
         for (Index j = first; j < std::min(count, first + kDepth); ++j) {
-          const Lanes<T> weight = xsimd::exp(at(weights, j, h) - largest);
+          const Lanes<T> weight = exp_lanes(at(weights, j, h) - largest);
           weight.store_unaligned(weights + j * columns_ + h);
           part += weight;
         }
