@@ -91,15 +91,14 @@ class AttentionBackward {
           run_head(b, group * heads_ + r, r, key, count, words, dquery, dweight + r * dscores_.row_d, memory);
         }
       }
-      put_rows(count, s_.key_width, memory + at_dkeys_, dscores_.row_d, T(1),
+      put_rows(count, s_.key_width, memory + at_dkeys_, dscores_.row_d, dscores_.scores.key_scale,
                part_of(to_.dkey, s_.key, b, key, group), s_.key.row);
       put_rows(count, s_.value_width, memory + at_dvalues_, dscores_.row_e, T(1),
                part_of(to_.dvalue, s_.value, b, key, group), s_.value.row);
     }
     for (Index r = 0; r < heads_ && pieces_ == 1; ++r) {
-      put_rows(s_.queries, s_.key_width, dqueries + r * s_.queries * dscores_.row_d, dscores_.row_d,
-               dscores_.scores.query_scale, part_of(to_.dquery, s_.query, b, 0, group * heads_ + r),
-               s_.query.row);
+      put_rows(s_.queries, s_.key_width, dqueries + r * s_.queries * dscores_.row_d, dscores_.row_d, T(1),
+               part_of(to_.dquery, s_.query, b, 0, group * heads_ + r), s_.query.row);
     }
   }
 
@@ -139,7 +138,7 @@ class AttentionBackward {
         Write<T> sum = part_of(to_.dquery, s_.query, b, t, head);
         for (Index piece = 0; piece < pieces_; ++piece, sum.add = true) {
           const T* row = partial_dquery(b, head / heads_, piece, head % heads_) + t * dscores_.row_d;
-          put_rows(1, s_.key_width, row, dscores_.row_d, dscores_.scores.query_scale, sum, 0);
+          put_rows(1, s_.key_width, row, dscores_.row_d, T(1), sum, 0);
         }
       }
     });

@@ -90,22 +90,23 @@ class AttentionDscores {
     std::uint8_t seen[kKeyBlock];
     find_seen_keys(s_, x_.bias, b, first, last, from, to, key, count, seen);
     const Index whole = padded<T>(count);
-    const auto pack = [&](const T* x, const HeadStrides& strides, Index width, T* rows, Index row,
+    const auto pack = [&](const T* x, const HeadStrides& strides, Index width, T scale, T* rows, Index row,
                           T* transposed) {
-      pack_rows(count, width, x + strides.at(b, key, group), strides.row, seen, T(1), rows, row);
+      pack_rows(count, width, x + strides.at(b, key, group), strides.row, seen, scale, rows, row);
       std::fill(rows + count * row, rows + whole * row, T(0));
       transpose_block(whole, width, rows, row, transposed, row_s);
     };
-    pack(x_.key, s_.key, s_.key_width, memory + at_keys, row_d, memory + at_transposed_keys_);
-    pack(x_.value, s_.value, s_.value_width, memory + at_values_, row_e, memory + at_transposed_values_);
+    pack(x_.key, s_.key, s_.key_width, scores.key_scale, memory + at_keys, row_d,
+         memory + at_transposed_keys_);
+    pack(x_.value, s_.value, s_.value_width, T(1), memory + at_values_, row_e,
+         memory + at_transposed_values_);
   }
 
   void pack_queries(const Tile& tile, T* memory) const {
     std::uint8_t real[kQueryBlock];
     for (Index t = 0; t < tile.rows; ++t) real[t] = sees(tile.b, tile.head, tile.query + t);
     const T* query = x_.query + s_.query.at(tile.b, tile.query, tile.head);
-    pack_rows(tile.rows, s_.key_width, query, s_.query.row, real, scores.query_scale, memory + at_queries,
-              row_d);
+    pack_rows(tile.rows, s_.key_width, query, s_.query.row, real, T(1), memory + at_queries, row_d);
     pack_rows(tile.rows, s_.value_width, dy_row(tile.b, tile.head, tile.query), s_.heads * s_.value_width,
               real, s_.drops ? static_cast<T>(s_.kept_scale) : T(1), memory + at_dy, row_e);
   }
@@ -158,7 +159,7 @@ class AttentionDscores {
       for (Index t = 0; t < tile.rows; ++t) {
         const Lanes<T> shift(log_sums[t]);
         totals[t] += sum_simd<T>(
-            padded<T>(tile.columns), [&](const Lanes<T>& x) { return xsimd::exp(x - shift); },
+            padded<T>(tile.columns), [&](const Lanes<T>& x) { return exp_lanes(x - shift); },
             lines + t * row_s);
       }
     }
@@ -174,7 +175,7 @@ class AttentionDscores {
     const Lanes<T> shift(log_sum == kMinusInfinity<T> ? T(0) : log_sum);
     Lanes<T> product(T(0)), total(T(0));
     for (Index i = 0; i < width; i += kLanes<T>) {
-      const Lanes<T> weight = xsimd::exp(Lanes<T>::load_unaligned(line + i) - shift);
+      const Lanes<T> weight = exp_lanes(Lanes<T>::load_unaligned(line + i) - shift);
       product = xsimd::fma(weight, Lanes<T>::load_unaligned(dline + i), product);
       total += weight;
       weight.store_unaligned(line + i);
@@ -197,7 +198,7 @@ class AttentionDscores {
   void find_sigmoid_row(const Tile& tile, T* line, T* dline) const {
     const Lanes<T> zero(T(0)), one(T(1));
     for (Index i = 0; i < padded<T>(tile.columns); i += kLanes<T>) {
-      const Lanes<T> z = Lanes<T>::load_unaligned(line + i), e = xsimd::exp(-xsimd::abs(z));
+      const Lanes<T> z = Lanes<T>::load_unaligned(line + i), e = exp_lanes(-xsimd::abs(z));
       const Lanes<T> share = one / (one + e), other = e * share;
       xsimd::select(z >= zero, share, other).store_unaligned(line + i);
       (share * other * Lanes<T>::load_unaligned(dline + i)).store_unaligned(dline + i);

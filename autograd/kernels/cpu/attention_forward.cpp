@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostRowsTogether = 1024;  // packed queries and outputs of a unit, for the second cache
+constexpr Index kMostRowsTogether = 1024;  // queries and outputs of a unit, for the second cache
 
 /// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once for
 /// all its queries. A single query reads them where they are: packing would take longer than its products.
@@ -33,7 +33,6 @@ class AttentionForward {
     const Index block = std::min(kQueryBlock, s_.queries), keys = padded<T>(std::min(kKeyBlock, s_.keys));
     most_rows_ = pieces_ == 0 ? 0 : std::min(s_.queries, blocks_of(blocks, pieces_) * kQueryBlock);
     Layout<T> layout;
-    at_queries_ = layout.take(heads_ * most_rows_ * row_d_);
     at_sums_ = layout.take(heads_ * most_rows_ * row_e_);
     at_largest_ = layout.take(heads_ * most_rows_);
     at_totals_ = layout.take(heads_ * most_rows_);
@@ -63,10 +62,7 @@ class AttentionForward {
                 to = std::min(s_.queries, blocks * (piece + 1) / pieces_ * kQueryBlock);
     const Index rows = to - from;
     const auto begin = [&](Index r, Index t) { return r * rows + t - from; };  // of head r's query t
-    T *queries = memory + at_queries_, *sums = memory + at_sums_;
-    for (Index r = 0; r < heads_; ++r)
-      pack_queries(b, group * heads_ + r, from, to, queries + r * rows * row_d_);
-    std::fill(sums, sums + heads_ * rows * row_e_, T(0));
+    std::fill(memory + at_sums_, memory + at_sums_ + heads_ * rows * row_e_, T(0));
     std::fill(memory + at_largest_, memory + at_largest_ + heads_ * rows, kMinusInfinity<T>);
     std::fill(memory + at_totals_, memory + at_totals_ + heads_ * rows, T(0));
 
@@ -86,20 +82,10 @@ class AttentionForward {
     for (Index r = 0; r < heads_; ++r) finish(b, group * heads_ + r, from, to, begin(r, from), memory);
   }
 
-  void pack_queries(Index b, Index head, Index from, Index to, T* packed) const {
-    const T* rows = x_.query + s_.query.at(b, 0, head);
-    for (Index t = from; t < to; t += kQueryBlock) {
-      const Index count = std::min(kQueryBlock, to - t);
-      std::uint8_t sees[kQueryBlock];
-      for (Index i = 0; i < count; ++i) sees[i] = keys_of(s_, b, t + i).size() > 0;
-      pack_rows(count, s_.key_width, rows + t * s_.query.row, s_.query.row, sees, scores_.query_scale,
-                packed + (t - from) * row_d_, row_d_);
-    }
-  }
-
   void pack_keys(Index b, Index group, Index key, Index count, const std::uint8_t* seen, T* memory) const {
     T* keys = memory + at_keys_;
-    pack_rows(count, s_.key_width, x_.key + s_.key.at(b, key, group), s_.key.row, seen, T(1), keys, row_d_);
+    pack_rows(count, s_.key_width, x_.key + s_.key.at(b, key, group), s_.key.row, seen, scores_.key_scale,
+              keys, row_d_);
     std::fill(keys + count * row_d_, keys + padded<T>(count) * row_d_, T(0));
     transpose_block(padded<T>(count), s_.key_width, keys, row_d_, memory + at_transposed_, row_s_);
     pack_rows(count, s_.value_width, x_.value + s_.value.at(b, key, group), s_.value.row, seen, T(1),
@@ -114,7 +100,7 @@ class AttentionForward {
     for (Index i = 0; i < tile.columns; ++i, key += s_.key.row, value += s_.value.row) {
       for (Index d = 0; d < s_.value_width; d += kLanes<T>) __builtin_prefetch(value + d);
       for (Index d = 0; d < s_.key_width; d += kLanes<T>) __builtin_prefetch(key + s_.key_width + d);
-      scores[i] = seen[i] ? sum_simd<T>(s_.key_width, product, query, key) : T(0);
+      scores[i] = seen[i] ? scores_.key_scale * sum_simd<T>(s_.key_width, product, query, key) : T(0);
     }
   }
 
@@ -140,11 +126,11 @@ class AttentionForward {
     T* scores = memory + at_scores_;
     T *sums = memory + at_sums_ + begin * row_e_, *largest = memory + at_largest_ + begin,
       *totals = memory + at_totals_ + begin;
-    T* queries = memory + at_queries_ + begin * row_d_;
+    const T* queries = x_.query + s_.query.at(tile.b, tile.query, tile.head);
     if (in_place_)
       score_in_place(tile, seen, queries, scores);
     else
-      scores_.scores(tile.head, tile.rows, tile.columns, {queries, row_d_},
+      scores_.scores(tile.head, tile.rows, tile.columns, {queries, s_.query.row},
                      {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
     modify_scores(s_, x_, tile, scores, row_s_);
     if (s_.weighting == AttentionWeighting::sigmoid)
@@ -165,26 +151,21 @@ class AttentionForward {
       const T before = largest[t];
       largest[t] = std::max(before, max_simd(width, scores + t * row_s_));
       shifts[t] = largest[t] == kMinusInfinity<T> ? T(0) : largest[t];
-      shrinks[t] = before - shifts[t];
+      const bool shrinks_now = before != kMinusInfinity<T> && before != largest[t];
+      shrinks[t] = shrinks_now ? std::exp(before - largest[t]) : T(1);
     }
-    map_simd(
-        0, tile.rows, shrinks, [](const Lanes<T>& x) { return xsimd::exp(x); }, shrinks);
     for (Index t = 0; t < tile.rows; ++t) {
       T* line = scores + t * row_s_;
       const Lanes<T> shift(shifts[t]);
       Lanes<T> total(T(0));
       for (Index i = 0; i < width; i += kLanes<T>) {
-        const Lanes<T> weight = xsimd::exp(Lanes<T>::load_unaligned(line + i) - shift);
+        const Lanes<T> weight = exp_lanes(Lanes<T>::load_unaligned(line + i) - shift);
         weight.store_unaligned(line + i);
         total += weight;
       }
       totals[t] = totals[t] * shrinks[t] + sum_lanes<T>(total);
       if (s_.drops) drop(tile.columns, words.row(tile, t), s_.dropped, line);
-      if (shrinks[t] == T(1)) continue;
-      const Lanes<T> shrink(shrinks[t]);
-      for (Index i = 0; i < s_.value_width; i += kLanes<T>) {
-        (Lanes<T>::load_unaligned(sums + t * row_e_ + i) * shrink).store_unaligned(sums + t * row_e_ + i);
-      }
+      if (shrinks[t] != T(1)) scale_sums(shrinks[t], sums + t * row_e_, sums + t * row_e_);
     }
   }
 
@@ -199,25 +180,38 @@ class AttentionForward {
     }
   }
 
-  void finish(Index b, Index head, Index from, Index to, Index begin, const T* memory) const {
+  /// A sink is one more key, whose value is zero.
+  void add_sink(T sink, Index at, T* memory) const {
+    T &largest = memory[at_largest_ + at], &total = memory[at_totals_ + at];
+    if (largest == kMinusInfinity<T>) return;
+    const T most = std::max(largest, sink), shrink = std::exp(largest - most);
+    total = total * shrink + std::exp(sink - most);
+    largest = most;
+    scale_sums(shrink, memory + at_sums_ + at * row_e_, memory + at_sums_ + at * row_e_);
+  }
+
+  void scale_sums(T scale, const T* sums, T* to) const {
+    const Lanes<T> factor(scale);
+    map_simd(
+        0, s_.value_width, to, [&](const Lanes<T>& x) { return x * factor; }, sums);
+  }
+
+  void finish(Index b, Index head, Index from, Index to, Index begin, T* memory) const {
     const T kept_scale = s_.drops ? static_cast<T>(s_.kept_scale) : T(1);
     const bool is_softmax = s_.weighting == AttentionWeighting::softmax;
+    const T *largest = memory + at_largest_ + begin, *totals = memory + at_totals_ + begin;
+    for (Index at = begin; x_.sinks != nullptr && at < begin + to - from; ++at)
+      add_sink(x_.sinks[head], at, memory);
+    const auto log_sum = [&](const Lanes<T>& most, const Lanes<T>& total) {
+      return is_softmax ? most + Math<Lanes<T>>::log(total)
+                        : xsimd::select(most == Lanes<T>(kMinusInfinity<T>), most, Lanes<T>(T(0)));
+    };
+    map_simd(0, to - from, log_sum_ + (b * s_.heads + head) * s_.queries + from, log_sum, largest, totals);
     for (Index t = from; t < to; ++t) {
-      const Index at = begin + t - from;
-      T largest = memory[at_largest_ + at], total = memory[at_totals_ + at], scale = kept_scale;
-      if (x_.sinks != nullptr && largest != kMinusInfinity<T>) {
-        const T most = std::max(largest, x_.sinks[head]), shrink = std::exp(largest - most);
-        total = total * shrink + std::exp(x_.sinks[head] - most);
-        scale *= shrink;
-        largest = most;
-      }
-      if (is_softmax) scale = total == T(0) ? T(0) : scale / total;
-      T& log_sum = log_sum_[(b * s_.heads + head) * s_.queries + t];
-      log_sum = is_softmax ? largest + std::log(total) : largest == kMinusInfinity<T> ? largest : T(0);
-      const T* sum = memory + at_sums_ + at * row_e_;
-      T* y = y_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
-#pragma omp simd
-      for (Index i = 0; i < s_.value_width; ++i) y[i] = sum[i] * scale;
+      const Index at = t - from;
+      const T scale = !is_softmax ? kept_scale : totals[at] == T(0) ? T(0) : kept_scale / totals[at];
+      scale_sums(scale, memory + at_sums_ + (begin + at) * row_e_,
+                 y_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width);
     }
   }
 
@@ -229,8 +223,8 @@ class AttentionForward {
   bool in_place_;
   Index row_d_, row_e_, row_s_;       // distances of packed rows
   Index pieces_ = 0, most_rows_ = 0;  // of the queries; in one piece
-  Index at_queries_ = 0, at_sums_ = 0, at_largest_ = 0, at_totals_ = 0, at_keys_ = 0, at_transposed_ = 0,
-        at_values_ = 0, at_scores_ = 0, memory_size_ = 0;
+  Index at_sums_ = 0, at_largest_ = 0, at_totals_ = 0, at_keys_ = 0, at_transposed_ = 0, at_values_ = 0,
+        at_scores_ = 0, memory_size_ = 0;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kRowsTogether = 4 * kQueryBlock;  // of a mask's gradient: as many as keys of a block
+constexpr Index kRowsTogether = 5 * kQueryBlock;  // of a mask's gradient: about as many as keys of a block
 
 /// Sums the gradients of scores over everything that a mask, a relative bias or a parameter repeats along.
 /// Each sum has one owner, which adds up in order: a unit some rows of the mask, over the batch and the

@@ -6,11 +6,11 @@
 
 namespace tapeformer::kernels {
 
-// The score of a query and a key: the only difference between kinds of attention. Queries come packed [rows,
-// D] and multiplied by query_scale, keys by rows [columns, D] or transposed [D, columns]. The complete
-// gradient of the packed queries is multiplied by query_scale again.
+// The score of a query and a key: the only difference between kinds of attention. Queries come by rows
+// [rows, D], keys packed and multiplied by key_scale, by rows [columns, D] or transposed [D, columns]. The
+// complete gradient of the packed keys is multiplied by key_scale again.
 
-/// A packed block and the distance of its rows.
+/// A block and the distance of its rows.
 template <class T>
 struct Block {
   T* data;
@@ -21,11 +21,11 @@ struct Block {
 template <class T>
 struct DotScores {
   DotScores(const AttentionShape& shape, const T*)
-      : width(shape.key_width), query_scale(static_cast<T>(shape.scale)) {}
+      : width(shape.key_width), key_scale(static_cast<T>(shape.scale)) {}
   Index width;
-  T query_scale;
+  T key_scale;
 
-  void scores(Index, Index rows, Index columns, Block<T> queries, Block<T> transposed_keys,
+  void scores(Index, Index rows, Index columns, Block<const T> queries, Block<T> transposed_keys,
               Block<T> to) const {
     block_product<T>(rows, columns, width, {queries.data, queries.row, 1},
                      {transposed_keys.data, transposed_keys.row}, to.data, to.row, false);
@@ -48,9 +48,9 @@ struct AdditiveScores {
   AdditiveScores(const AttentionShape& shape, const T* weights) : width(shape.key_width), weight(weights) {}
   Index width;
   const T* weight;
-  T query_scale = T(1);
+  T key_scale = T(1);
 
-  void scores(Index head, Index rows, Index columns, Block<T> queries, Block<T> transposed_keys,
+  void scores(Index head, Index rows, Index columns, Block<const T> queries, Block<T> transposed_keys,
               Block<T> to) const {
     constexpr Index kPart = 8;
     const T* factors = weight + head * width;

@@ -14,8 +14,9 @@ namespace tapeformer::kernels {
 
 // Shared by both passes of tiled attention: visible keys, block by block, and memory for each thread.
 
-// Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise.
-constexpr Index kQueryBlock = 32, kKeyBlock = 128;
+// Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise; these are whole
+// strips of products.
+constexpr Index kQueryBlock = 24, kKeyBlock = 128;
 
 template <class T>
 constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
@@ -84,9 +85,9 @@ void find_seen_keys(const AttentionShape& s, const T* bias, Index b, Index first
                     Index to, Index key, Index count, std::uint8_t* seen) {
   std::fill(seen, seen + count, std::uint8_t{0});
   const bool has_masks = s.mask != nullptr || bias != nullptr;
-  if (!has_masks) {  // rows see ranges, which mostly contain the last one's
+  if (!has_masks) {  // rows see ranges, which mostly lie within the next one's
     KeyRange marked;
-    for (Index t = from; t < to; ++t) {
+    for (Index t = to - 1; t >= from; --t) {
       const KeyRange range = keys_of(s, b, t);
       const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
       if (low >= high || (low >= marked.from && high <= marked.to)) continue;
@@ -123,6 +124,21 @@ void find_seen_keys(const AttentionShape& s, const T* bias, Index b, Index first
               [](std::uint8_t so_far, bool may) -> std::uint8_t { return so_far & std::uint8_t{may}; });
 }
 
+/// Sets minus infinity outside [low, high). By whole vectors: to load one soon after a shorter store to it
+/// waits for that store.
+template <class T>
+void mask_outside(Index low, Index high, Index width, T* line) {
+  T lanes[kLanes<T>];
+  for (Index k = 0; k < kLanes<T>; ++k) lanes[k] = static_cast<T>(k);
+  const Lanes<T> first(static_cast<T>(low)), end(static_cast<T>(high)), nothing(kMinusInfinity<T>);
+  const Index whole = high / kLanes<T> * kLanes<T>;
+  for (Index i = low > 0 ? 0 : whole; i < width; i += kLanes<T>) {
+    const Lanes<T> at = Lanes<T>::load_unaligned(lanes) + Lanes<T>(static_cast<T>(i));
+    const Lanes<T> score = Lanes<T>::load_unaligned(line + i);
+    xsimd::select((at >= first) & (at < end), score, nothing).store_unaligned(line + i);
+  }
+}
+
 /// Adds the bias and sets minus infinity where a query does not see a key, up to the end of the last vector.
 template <class T>
 void mask_scores(const AttentionShape& s, const T* bias, const Tile& tile, T* scores, Index row) {
@@ -144,13 +160,12 @@ void mask_scores(const AttentionShape& s, const T* bias, const Tile& tile, T* sc
   if (s.key_mask != nullptr) each(s.key_mask, of_keys, choose);
   if (s.mask != nullptr) each(s.mask, s.mask_strides, choose);
   const Index width = padded<T>(tile.columns);
+  if (s.key_from == nullptr && s.key_to == nullptr && width == tile.columns) return;
   for (Index t = 0; t < tile.rows; ++t) {
     const KeyRange range = keys_of(s, tile.b, tile.query + t);
     const Index low = std::clamp<Index>(range.from - tile.key, 0, tile.columns),
                 high = std::clamp<Index>(range.to - tile.key, 0, tile.columns);
-    T* score = scores + t * row;
-    std::fill(score, score + low, kMinusInfinity<T>);
-    std::fill(score + high, score + width, kMinusInfinity<T>);
+    mask_outside(low, high, width, scores + t * row);
   }
 }
 
