@@ -14,7 +14,7 @@ namespace tapeformer::kernels {
 
 // Shared by both passes of tiled attention: visible keys, block by block, and memory for each thread.
 
-// Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise; these are whole
+// Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise; 24 are whole
 // strips of products.
 constexpr Index kQueryBlock = 24, kKeyBlock = 128;
 
