@@ -139,19 +139,6 @@ void product(Index m, Index n, Index k, const Rounded& a, const Rounded& b, floa
   }
 }
 
-/// Work on oneDNN by the calling thread alone. In a parallel region too the library would else divide its
-/// work by the number of all threads.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace
 
 bool is_bf16_product(const Gemm& s) {

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -69,26 +70,11 @@ void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* 
 
 constexpr Index kOwnRows = 64;  // with as many per thread, packing the other factor in each is cheap
 
-/// One thread for the product of a few rows with a matrix that is read before a second thread has woken up,
-/// as in the steps of a small model that generates; else all threads. (oneDNN's sums along rows of both then
-/// have the same bits.)
-class ThreadsFor {
- public:
-  explicit ThreadsFor(const Gemm& s)
-      : before_(omp_get_max_threads()),
-        one_(s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b) {
-    if (one_) omp_set_num_threads(1);
-  }
-  ~ThreadsFor() {
-    if (one_) omp_set_num_threads(before_);
-  }
-  ThreadsFor(const ThreadsFor&) = delete;
-  ThreadsFor& operator=(const ThreadsFor&) = delete;
-
- private:
-  int before_;
-  bool one_;
-};
+/// The product of a few rows with a matrix that is read before a second thread has woken up, as in the steps
+/// of a small model that generates. (oneDNN's sums along rows of both then have the same bits.)
+bool is_for_one_thread(const Gemm& s) {
+  return s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b;
+}
 
 /// Few rows times a large transposed matrix, as in a step of several generated texts, or of a small batch.
 bool is_few_rows_product(const Gemm& s) {
@@ -180,7 +166,8 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       one_gemm(rows, a + from * s.lda, b, beta, c.to + from * s.ldc);
     });
   } else {
-    const ThreadsFor threads(s);
+    std::optional<OneThread> one;
+    if (is_for_one_thread(s)) one.emplace();
     products(0, count);
   }
 }

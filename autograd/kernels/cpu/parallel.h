@@ -54,6 +54,19 @@ void parallel_ranges(Index count, Index work, const Body& body) {
   error.rethrow();
 }
 
+/// The calling thread's library calls use one thread while this exists. In a parallel region too, oneDNN
+/// would otherwise divide its work by the number of all threads.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 /// `count` values for this thread, aligned to a vector, valid until the next call with the same Purpose.
 template <class Purpose, class T>
 T* thread_memory(Index count) {
