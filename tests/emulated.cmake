@@ -44,17 +44,18 @@ endforeach()
 tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_TEST_SOURCES}")
 
 # Gradient checks of a few elements of each input; of layers one, as their operations have been checked before.
-# The kernels' own tests are among the sanitized ones.
+# The kernels' own tests are among the sanitized ones, which leave out some cases.
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(ops/|tape/|gradcheck/|communication/test_data_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
-# Models that learn and generate: minutes in an emulator.
+# Models that learn and generate, and checkpoints of every family: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
 list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
-shared_model|formats/safetensors|attention/additive|transformer/(causality|recompute_layers|encoder_decoder|decoder_only))$")
+shared_model|formats/[a-z_]+|attention/(additive|cost)|transformer/(causality|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
+tapeformer_device_tests(emulated slow tapeformer_tests_emulated "autograd/kernels/test_cuda_")
 # And in memory that the host does not see, on two devices: tests that choose the devices of their tensors.
 set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory

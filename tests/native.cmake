@@ -18,5 +18,5 @@ add_executable(tapeformer_tests_native $<TARGET_OBJECTS:tapeformer_native_kernel
   ${parsers})
 target_link_libraries(tapeformer_tests_native PRIVATE tapeformer_programs nlohmann_json::nlohmann_json doctest::doctest)
 set(sources ${TAPEFORMER_TEST_SOURCES})
-list(FILTER sources INCLUDE REGEX "/tests/(autograd/(ops|kernels)|optim|nn)/")
+list(FILTER sources INCLUDE REGEX "/tests/(autograd/(ops|kernels)|optim|nn/attention)/")
 tapeformer_tests(native/ everything tapeformer_tests_native "${sources}" TAPEFORMER_GRADCHECK_ELEMENTS=3)

@@ -67,14 +67,16 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
   tapeformer_tests_races train_translation_emulated train_language_model_emulated gradcheck_attention_emulated)
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that choose the devices of tensors on two.
-# Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests.
+# Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests. Costs
+# and the search of what formats express compare numbers alone.
 set(sources ${TAPEFORMER_TEST_SOURCES} ${TAPEFORMER_EMULATOR_TEST_SOURCES})
-list(FILTER sources EXCLUDE REGEX "/nn/(generation/test_generate_cached|transformer/test_causality)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX
+  "/nn/(attention/test_cost|formats/test_expression|generation/test_generate_cached|transformer/test_causality)\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
 list(FILTER apart EXCLUDE REGEX "/test_(across_devices|cuda_graph_cache_(masks|training))")
 tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
-tapeformer_test(sanitized/examples/train_translation sanitized
-  ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_translation.sh $<TARGET_FILE:train_translation_sanitized>)
-set_property(TEST sanitized/examples/train_translation APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATED_DEVICES=0)
+tapeformer_test(sanitized/examples/refused_translation sanitized
+  ${CMAKE_CURRENT_SOURCE_DIR}/examples/refused_translation.sh $<TARGET_FILE:train_translation_sanitized>)
+set_property(TEST sanitized/examples/refused_translation APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATED_DEVICES=0)

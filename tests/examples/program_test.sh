@@ -21,7 +21,7 @@ check() {  # check NAME CONDITION...
 called=$(basename "$program" | sed 's/_\(emulated\|sanitized\)$//')
 
 # The refusals and their messages, next to the program.
-table=$(dirname "$program")/bad_input_$(basename "$program").md
+table=$(dirname "$program")/bad_input_$(basename "$0" .sh).md
 printf '| bad input | command line | exit code | message |\n|---|---|---|---|\n' >"$table"
 
 # note_refusal NAME CODE ARGUMENTS...: a row of the table, with the contents of "$work/err".

@@ -227,6 +227,7 @@ TEST_CASE("the same bits, run after run and in any order of blocks and threads")
     const Tensor seed = seed_of(c.in, random);
     const OpResult first = path.run(c, seed, {});
     for (const std::uint64_t order : {0, 7}) {
+      if (is_sanitized() && order == 0) continue;
       const InOrder in(order);
       const OpResult again = path.run(c, seed, {});
       CHECK(absolute_error(again.y, first.y) == 0);

@@ -1,4 +1,5 @@
 #include <tapeformer/tests/autograd/kernels/attention_path_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 using namespace tapeformer;
 
@@ -7,6 +8,7 @@ constexpr DType kSplitTypes[] = {DType::bf16, DType::f32};
 TEST_CASE("a latent that is key and value at once, of many heads, is loaded once, with the same result") {
   for (const DType type : kSplitTypes) {
     for (const Index width : {40, 576}) {
+      if (width == 576 && type == DType::f32 && is_sanitized()) continue;
       CAPTURE(width);
       Generator random(test_seed(31));
       AttentionCase c = simple_case(2, 2, 200, 10, 1, width, width, random);

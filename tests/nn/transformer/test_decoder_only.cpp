@@ -1,5 +1,6 @@
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 #include <tapeformer/tests/reference/check_gradients.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <nlohmann/json.hpp>
 
@@ -151,7 +152,9 @@ DecoderOnly model_of(const Variant& variant) {
 }  // namespace
 
 TEST_CASE("gradients of both orders agree with differences for every choice") {
-  for (const Variant& variant : variants()) {
+  for (std::size_t i = 0; i < variants().size(); ++i) {
+    if (!is_tried(i)) continue;
+    const Variant& variant = variants()[i];
     DecoderOnly model = model_of(variant);
     const HeadLossConfig head{variant.fused, variant.fused ? 3 : 0};
     const Tensor lengths = variant.prefix ? prompts() : Tensor();

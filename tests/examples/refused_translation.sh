@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What the program train_translation does with bad input, damaged files and a full disk. Usage: refused_translation.sh PROGRAM
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
+
+tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+  --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 10 --validate-every 60 --checkpoint-every 7 --samples 0 --threads 2)
+train "$work/whole" "${tiny[@]}"
+check "a run to damage" test $? = 0
+for i in $(seq 60); do printf 'we have %d cats\tnous avons %d chats\n' "$i" "$i"; done >"$work/pairs.tsv"
+cut -f1 "$work/pairs.tsv" >"$work/pairs.en"
+cut -f2 "$work/pairs.tsv" >"$work/pairs.fr"
+
+# --- bad input ---------------------------------------------------------------------------------------------
+new() { echo "$work/new"; }
+refuses_bad_options "${tiny[@]}"
+printf 'a b\tc d\nno tab here\n' >"$work/untabbed"
+printf 'a b\tc d\nbad \xff byte\tx\n' >"$work/invalid"
+: >"$work/empty"
+for i in $(seq 50); do printf 'this sentence number %d is long\tcette phrase est longue %d\n' "$i" "$i"; done >"$work/long"
+refuses "a missing file" "nothere" train --run "$(new)" --pairs "$work/nothere"
+refuses "an empty file" "empty" train --run "$(new)" --pairs "$work/empty"
+refuses "a line without a tab" "untabbed:2" train --run "$(new)" --pairs "$work/untabbed"
+refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --pairs "$work/invalid"
+printf 'a b\tc d\na\0\t\0c\0\n' >"$work/utf16"
+refuses "UTF-16, which reads as UTF-8" "utf16:2: a NUL at byte 2 of the line" train --run "$(new)" --pairs "$work/utf16"
+refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
+refuses "translating with no model" "is not a folder" translate --run "$work/nothere"
+refuses "a run without a name" "must not be empty" translate --run ""
+mkdir "$work/other" && echo '{"model": {}}' >"$work/other/config.json"
+refuses "translating before the first validation" "continue it with train --resume" translate --run "$work/other"
+touch "$work/other/tokenizer"
+mkdir "$work/no-run" && touch "$work/no-run/notes.txt"
+for command in translate evaluate; do
+  refuses "$command of a folder that is not a run" "no-run: is not a run: it has no config.json" $command --run "$work/no-run"
+done
+refuses "fine-tuning a folder that is not a run" "no-run: is not a run" train --run "$(new)" --from "$work/no-run"
+refuses "translating with a language model" "is a run of train_language_model" translate --run "$work/other"
+
+refuses "a divergence in the step that would be saved" "after the update" train --run "$work/diverged2" "${tiny[@]}" \
+  --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant --checkpoint-every 1
+train "$work/short" --grammar-pairs 100 --steps 20 --samples 0 --threads 2
+check "few steps shorten the warm-up" grep -q '"warmup": 2,' "$work/short/config.json"
+
+# --- damaged files -----------------------------------------------------------------------------------------
+damage() { rm -rf "$work/damaged" && cp -r "$work/whole" "$work/damaged"; }
+damage && truncate -s -100 "$work/damaged/weights.safetensors"
+refuses "truncated weights" "weights.safetensors" translate --run "$work/damaged"
+damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
+refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
+damage && sed -i 's/"target_vocabulary": [0-9]*/"target_vocabulary": 99/' "$work/damaged/config.json"
+refuses "a vocabulary that does not fit the weights" "embedding" translate --run "$work/damaged"
+damage && printf '\377' | dd of="$work/damaged/weights.safetensors" bs=1 conv=notrunc status=none \
+  seek=$(($(stat -c %s "$work/whole/weights.safetensors") - 30))
+refuses "a flipped byte in the weights" "checksum" translate --run "$work/damaged"
+damage && sed 2d "$work/whole/target.vocabulary" >"$work/damaged/target.vocabulary"
+refuses "a vocabulary of fewer words" "target.vocabulary" translate --run "$work/damaged"
+damage && echo '{' >"$work/damaged/config.json"
+refuses "a damaged config" "config" translate --run "$work/damaged"
+for file in config.json source.vocabulary weights.safetensors; do
+  damage && claims_a_terabyte "$work/damaged/$file"
+  refuses "$file of a terabyte" "$file: .*bytes" translate --run "$work/damaged"
+done
+claims_a_terabyte "$work/holes"
+refuses "pairs of a terabyte without a character" "holes:1: a NUL" train --run "$(new)" --pairs "$work/holes"
+refuses "a translation of a terabyte without a character" "holes:1: a NUL" train --run "$(new)" --source "$work/pairs.en" \
+  --target "$work/holes"
+refuses "a model of a terabyte" "holes: .*bytes are too many" train --run "$(new)" --pairs "$work/pairs.tsv" \
+  --source-model "$work/holes" --target-model "$work/holes"
+damage && sed -i 's/"source": [0-9][0-9]*/"source": "none"/' "$work/damaged/config.json"
+refuses "a fingerprint that is text" "config.json: was not written by this program" translate --run "$work/damaged"
+damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
+refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
+printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "invalid UTF-8 on standard input names the line" grep -q 'input:2: invalid UTF-8 at byte 5' "$work/err"
+printf 'ok\na\0b\0\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "and so does UTF-16" grep -q 'input:2: a NUL at byte 2' "$work/err"
+words=$(printf 'the cat sleeps . %.0s' $(seq 200))
+printf 'the cat sleeps .\n%s\nbad \xff\nthe cat sleeps .\n' "$words" | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "a line that is not text ends translate with 2" test $? = 2
+check "after the others have been translated" test "$(wc -l <"$work/out")$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 41
+check "and one that is too long is cut with a note" grep -q 'note: standard input:2: has 801 tokens, and only the first 127 are' "$work/err"
+
+# --- a full disk --------------------------------------------------------------------------------------------
+fills_the_disk "${tiny[@]}"
+
+ends_here
