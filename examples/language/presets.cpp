@@ -43,11 +43,14 @@ const std::vector<Preset>& language_presets() {
          "layers": 6, "heads": 6, "width": 384, "context": 256, "dropout": 0.2,
          "batch": 64, "steps": 5000, "validation_batches": 200})"}},
       {"wikitext-2",
-       "two million words: bpe of 4096, 4 layers, 4 heads, width 192, context 256, rotary, rms, qk-norm, "
-       "squared ReLU, convolutions of 4 tokens, batch 8, Muon: as many steps as half an hour allows",
+       "two million words: bpe of 4096, 4 layers, 4 heads, width 256, context 256, then 512, rotary, rms, "
+       "qk-norm, squared ReLU, convolutions of 4 tokens, dropout 0.1, batch 8, then 4, Muon: as many steps "
+       "as "
+       "half an hour allows",
        {kMinutes, R"({
-         "tokenizer": "bpe", "vocabulary": 4096, "width": 192, "short_convolution": 4, "fused_head": true,
-         "adam_rate": 0.5, "time_budget": 30, "steps": 7000})"}},
+         "tokenizer": "bpe", "vocabulary": 4096, "width": 256, "context": 512,
+         "context_schedule": "0:256,0.6:512", "batch_schedule": "0.6:4", "short_convolution": 4,
+         "fused_head": true, "dropout": 0.1, "adam_rate": 0.5, "time_budget": 30, "steps": 7000})"}},
       // nanoGPT's GPT-2 takes 491,520 tokens per step on eight GPUs. Here a step has a twelfth of that, the
       // rates are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al.
       // 2022).

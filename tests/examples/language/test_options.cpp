@@ -52,7 +52,7 @@ TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
   CHECK(parameters("shakespeare-char-10-minutes", 65) ==
         parameters("shakespeare-char-3-minutes", 65) + 8 * 4 * 128);
   CHECK(parameters("wikitext-2", 4096) ==
-        4096 * 192 + 4 * (12 * 192 * 192 + 2 * 192 + 2 * 48 + 2 * 4 * 192) + 192);
+        4096 * 256 + 4 * (12 * 256 * 256 + 2 * 256 + 2 * 64 + 2 * 4 * 256) + 256);
   CHECK(parameters("gpt2-124m", 50257) == 124439808);
   CHECK(parameters("stories-260k", 512) == 260032);
 }
