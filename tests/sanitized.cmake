@@ -67,11 +67,11 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
   tapeformer_tests_races train_translation_emulated train_language_model_emulated gradcheck_attention_emulated)
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that choose the devices of tensors on two.
-# Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests. Costs
-# and the search of what formats express compare numbers alone.
+# Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests. Costs,
+# the search of what formats express and the accuracy of f32 are about numbers alone.
 set(sources ${TAPEFORMER_TEST_SOURCES} ${TAPEFORMER_EMULATOR_TEST_SOURCES})
-list(FILTER sources EXCLUDE REGEX
-  "/nn/(attention/test_cost|formats/test_expression|generation/test_generate_cached|transformer/test_causality)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/(autograd/ops/test_single_precision|nn/(attention/test_cost|formats/test_expression|\
+generation/test_generate_cached|transformer/test_causality))\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
