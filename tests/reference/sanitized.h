@@ -15,7 +15,7 @@ Count fewer_if_sanitized(Count cases) {
   return is_sanitized() ? cases / 4 : cases;
 }
 
-/// Of several alike every fourth under the address sanitizer, else all.
+/// True for the cases of a list that are tried: every fourth under the address sanitizer, else all.
 inline bool is_tried(std::size_t i) { return !is_sanitized() || i % 4 == 0; }
 
 }  // namespace tapeformer
