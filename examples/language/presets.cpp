@@ -45,8 +45,7 @@ const std::vector<Preset>& language_presets() {
       {"wikitext-2",
        "two million words: bpe of 4096, 4 layers, 4 heads, width 256, context 256, then 512, rotary, rms, "
        "qk-norm, squared ReLU, convolutions of 4 tokens, dropout 0.1, batch 8, then 4, Muon: as many steps "
-       "as "
-       "half an hour allows",
+       "as half an hour allows",
        {kMinutes, R"({
          "tokenizer": "bpe", "vocabulary": 4096, "width": 256, "context": 512,
          "context_schedule": "0:256,0.6:512", "batch_schedule": "0.6:4", "short_convolution": 4,

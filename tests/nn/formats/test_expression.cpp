@@ -4,7 +4,6 @@
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/config_case.h>
-#include <tapeformer/tests/reference/sanitized.h>
 
 #include <set>
 
@@ -128,7 +127,7 @@ TEST_CASE_FIXTURE(SingleThread,
     starts.back().attention.kind = kind;
   }
   Generator random(test_seed(4));
-  const int cases = is_sanitized() ? 1 : 30;
+  const int cases = 30;
   Index tried = 0;
   for (const DecoderOnlyConfig& start : starts) {
     check_expressions(start);
