@@ -53,7 +53,7 @@ Index choose_largest(Index count, const T* scores, const bool* may, Index top_k,
 /// to [width, row]: keys [count, width] transposed. `strip` is memory for a block of them.
 template <class T>
 void pack_keys(Index count, Index width, const T* keys, T* strip, T* to, Index row) {
-  const Index strip_row = padded<T>(width), whole = (count + 3) / 4 * 4;
+  const Index strip_row = padded<T>(width), whole = padded<T>(count);
   pack_rows<T>(count, width, keys, width, nullptr, T(1), strip, strip_row);
   std::fill(strip + count * strip_row, strip + whole * strip_row, T(0));
   transpose_block(whole, padded<T>(width), strip, strip_row, to, row);
@@ -127,7 +127,8 @@ class IndexQuery {
   IndexQuery(const KeysOfQueries& keys, const IndexSizes& sizes)
       : keys_(keys), s_(sizes), key_row_(leading<T>(sizes.width)), row_(leading<T>(keys.top_k)) {
     Layout<T> memory;
-    gathered_ = memory.take((keys.top_k + 3) * key_row_), key_t_ = memory.take(padded<T>(sizes.width) * row_);
+    gathered_ = memory.take(padded<T>(keys.top_k) * key_row_),
+    key_t_ = memory.take(padded<T>(sizes.width) * row_);
     products_ = memory.take(sizes.heads * row_), scores_ = memory.take(row_);
     query_ = memory.take(sizes.heads * key_row_), sum_ = memory.take(sizes.heads * key_row_);
     size_ = memory.size();
@@ -186,7 +187,7 @@ class IndexQuery {
  private:
   /// The products [H, keys] of the query's heads with its keys.
   void multiply(Index row, Index count, const T* query, const T* key, T* memory) const {
-    const Index H = s_.heads, D = s_.width, whole = (count + 3) / 4 * 4;
+    const Index H = s_.heads, D = s_.width, whole = padded<T>(count);
     T* const gathered = memory + gathered_;
     gather(keys_, row, count, D, key, gathered, key_row_);
     std::fill(gathered + count * key_row_, gathered + whole * key_row_, T(0));
