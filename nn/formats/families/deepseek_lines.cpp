@@ -37,8 +37,7 @@ void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double rout
 
 void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon) {
   describe_states(map, context);
-  describe_llama_layers(map);
-  map.field("rms_norm_eps", "epsilon", epsilon);
+  describe_llama_layers(map, epsilon);
   describe_latent_attention(map);
   describe_score_scale(map);
   if (map.reads) map.model.attention.rotations.layout = RotaryLayout::interleaved;

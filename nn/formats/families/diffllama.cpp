@@ -32,9 +32,8 @@ void describe_pairs_of_heads(ConfigMap& map) {
 void describe_diffllama(ConfigMap& map) {
   describe_states(map, 2048);
   describe_pairs_of_heads(map);
-  describe_llama_layers(map);
+  describe_llama_layers(map, 1e-5);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   map.has({"head_norm_epsilon"});
   AttentionConfig& attention = map.model.attention;
   if (map.reads) attention.head_norm_epsilon = map.model.epsilon;

@@ -47,11 +47,13 @@ TranslationFamily mt5_family();
 
 /// Vocabulary, context, with the default of max_position_embeddings, width of states and number of layers.
 void describe_states(ConfigMap& map, Index context);
-/// The width of feed-forward networks; RMS norms and rotary positions.
-void describe_llama_layers(ConfigMap& map);
-/// Vocabulary, sizes and heads, with the defaults of max_position_embeddings, num_key_value_heads (0 for as
-/// many as queries have) and head_dim (0 for width / heads); RMS norms and rotary positions.
-void describe_sizes(ConfigMap& map, Index context, Index key_heads = 0, Index head_width = 0);
+/// The width of feed-forward networks; RMS norms, with the default of rms_norm_eps, and rotary positions.
+void describe_llama_layers(ConfigMap& map, double epsilon);
+/// Fields that nearly all relatives of Llama have: states, heads, layers, dropout of attention and the tie of
+/// the head, with the defaults of max_position_embeddings, rms_norm_eps, num_key_value_heads (0 for as many
+/// as queries have), head_dim (0 for width / heads) and tie_word_embeddings.
+void describe_llama_base(ConfigMap& map, Index context, double epsilon = 1e-6, Index key_heads = 0,
+                         Index head_width = 0, bool tie_head = false);
 /// All layers get attention of this kind, without the fields that only the other kinds of the model use.
 void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 /// The width of a head's queries and keys.

@@ -4,18 +4,15 @@ namespace tapeformer {
 namespace {
 
 void describe_gemma2(ConfigMap& map) {
-  describe_sizes(map, 8192, 4, 256);
+  describe_llama_base(map, 8192, 1e-6, 4, 256, true);
   describe_gemma(map);
   describe_softcap(map, "attn_logit_softcapping", "softcap", map.model.attention.softcap, 50);
   describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 30);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   if (map.reads) map.model.window = 4096;  // unless the file says otherwise
   describe_window(map);
   describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
   describe_rotations(map);
-  map.field("tie_word_embeddings", "tie_head", true);
 }
 
 }  // namespace

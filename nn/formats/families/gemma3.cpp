@@ -15,15 +15,13 @@ void describe_window_base(ConfigMap& map) {
 }
 
 void describe_gemma3(ConfigMap& map) {
-  describe_sizes(map, 131072, 4, 256);
+  describe_llama_base(map, 131072, 1e-6, 4, 256, true);
   describe_gemma(map);
   map.demand("attn_logit_softcapping", nullptr);  // which transformers passes over
   if (map.writes) (*map.writes)["attn_logit_softcapping"] = nullptr;
   describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 0);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_qk_norms(map, QkNorm::rms);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   Index period = 6;  // of layers, the last of which has no window
   if (map.reads) map.model.window = 4096, period = map.reads->size("sliding_window_pattern", period);
   describe_window(map);
@@ -34,7 +32,6 @@ void describe_gemma3(ConfigMap& map) {
   rotate_whole_heads(map);
   describe_scaling(map, read_both_scalings);
   if (map.model.window == 0) map.model.window_rotary_base = 0;
-  map.field("tie_word_embeddings", "tie_head", true);
 }
 
 }  // namespace

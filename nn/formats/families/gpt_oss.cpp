@@ -29,11 +29,9 @@ void describe_swiglu(ConfigMap& map) {
 }
 
 void describe_gpt_oss(ConfigMap& map) {
-  describe_sizes(map, 131072, 8, 64);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
+  describe_llama_base(map, 131072, 1e-5, 8, 64);
   map.field("attention_bias", "attention_bias", true);
   fix_biases(map, map.model.attention.bias, map.model.attention.bias);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.fixed("sinks", true);
   describe_named_rotations(map);
   if (map.reads) map.model.window = 128;
@@ -43,7 +41,6 @@ void describe_gpt_oss(ConfigMap& map) {
   map.fixed("normalized_router", true);  // its softmax is over the chosen experts, which is the same
   map.fixed("feed_forward_bias", true);
   describe_swiglu(map);
-  map.field("tie_word_embeddings", "tie_head", false);
   map.demand("experts_per_token", map.model.experts.active);  // an older name
   map.ignore({"initial_context_length"});
 }

@@ -14,14 +14,11 @@ void describe_factor(ConfigMap& map, const char* theirs, const char* ours, doubl
 }
 
 void describe_granite(ConfigMap& map) {
-  describe_sizes(map, 2048);
+  describe_llama_base(map, 2048);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.field("mlp_bias", "feed_forward_bias", false);
   describe_rotations(map);
-  map.field("tie_word_embeddings", "tie_head", false);
   DecoderOnlyConfig& model = map.model;
   const auto C = static_cast<double>(model.width), D = static_cast<double>(head_width_of(model));
   describe_factor(map, "embedding_multiplier", "embedding_scale", model.embedding_scale, std::sqrt(C));

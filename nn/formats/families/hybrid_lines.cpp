@@ -67,18 +67,15 @@ void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise) {
 }
 
 void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
-  describe_hybrid(map, [&] { describe_sizes(map, 32768, key_heads, 256); });
+  describe_hybrid(map, [&] { describe_llama_base(map, 32768, 1e-6, key_heads, 256); });
   describe_state_sizes(map, {32, 16, 128, 128});
   map.fixed("beta_scale", 1.0);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_qk_norms(map, QkNorm::rms);
   map.fixed("state_norm_epsilon", map.model.epsilon);
   map.fixed("output_gate", std::string("element"));
   map.demand("attention_bias", false);
   fix_biases(map, false, false);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   describe_partial_rotations(map, 0.25);
-  map.field("tie_word_embeddings", "tie_head", false);
 }
 
 TensorNames qwen_hybrid_names(std::vector<TensorName> projections) {

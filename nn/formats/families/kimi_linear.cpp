@@ -80,12 +80,11 @@ void describe_kimi_linear(ConfigMap& map) {
   map.field("hidden_size", "width");
   map.field("num_hidden_layers", "layers");
   describe_layers(map);
-  describe_llama_layers(map);
+  describe_llama_layers(map, 1e-5);
   map.fixed("positions", std::string("none"));  // decays carry the order of tokens
   map.has({"rotary_*"});
   map.fixed("shared_key_rotation", false);
   map.demand("mla_use_nope", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   map.fixed("state_norm_epsilon", map.model.epsilon);
   map.activation("hidden_act", "silu", true);
   map.demand("hidden_act", "silu");  // of the convolutions too

@@ -58,16 +58,20 @@ void describe_states(ConfigMap& map, Index context) {
   map.field("num_hidden_layers", "layers");
 }
 
-void describe_sizes(ConfigMap& map, Index context, Index key_heads, Index head_width) {
+void describe_llama_base(ConfigMap& map, Index context, double epsilon, Index key_heads, Index head_width,
+                         bool tie_head) {
   describe_states(map, context);
   describe_heads(map, key_heads);
   describe_head_width(map, head_width);
-  describe_llama_layers(map);
+  describe_llama_layers(map, epsilon);
+  map.field("attention_dropout", "attention_dropout", 0.0);
+  map.field("tie_word_embeddings", "tie_head", tie_head);
 }
 
-void describe_llama_layers(ConfigMap& map) {
+void describe_llama_layers(ConfigMap& map, double epsilon) {
   map.size("intermediate_size", "feed_forward", map.model.hidden_width());
   map.fixed("norm", std::string("rms"));
+  map.field("rms_norm_eps", "epsilon", epsilon);
   map.fixed("positions", std::string("rotary"));
   map.ignore({"pretraining_tp"});  // the same products, computed in slices
 }

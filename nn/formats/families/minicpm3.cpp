@@ -28,8 +28,7 @@ void describe_multipliers(ConfigMap& map) {
 
 void describe_minicpm3(ConfigMap& map) {
   describe_states(map, 32768);
-  describe_llama_layers(map);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
+  describe_llama_layers(map, 1e-5);
   describe_latent_attention(map);
   describe_score_scale(map);
   describe_multipliers(map);

@@ -4,17 +4,14 @@ namespace tapeformer {
 namespace {
 
 void describe_mixtral(ConfigMap& map) {
-  describe_sizes(map, 131072, 8);
+  describe_llama_base(map, 131072, 1e-5, 8);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   fix_biases(map, false, false);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   describe_experts(map, "num_local_experts", "num_experts", 0.001);
   map.fixed("normalized_router", true);
   map.demand("router_jitter_noise", 0.0);
   describe_window(map);
   describe_rotations(map);
-  map.field("tie_word_embeddings", "tie_head", false);
 }
 
 }  // namespace

@@ -4,14 +4,12 @@ namespace tapeformer {
 namespace {
 
 void describe_nanochat(ConfigMap& map) {
-  describe_sizes(map, 2048);
+  describe_llama_base(map, 2048);
   map.activation("hidden_act", "relu2", false);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   map.fixed("norm_gain", false);
   map.fixed("embedding_norm", true);
   describe_qk_norms(map, QkNorm::plain);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.fixed("feed_forward_bias", false);
   describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 15);
   describe_rotations(map);
@@ -22,7 +20,6 @@ void describe_nanochat(ConfigMap& map) {
     map.reads->fail("attention_factor",
                     "= " + value_text(scale) + " changes the arithmetic and is not implemented");
   if (map.fits) scale = 1;
-  map.field("tie_word_embeddings", "tie_head", false);
 }
 
 }  // namespace

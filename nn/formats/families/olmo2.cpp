@@ -3,15 +3,12 @@
 namespace tapeformer {
 
 void describe_olmo(ConfigMap& map) {
-  describe_sizes(map, 2048);
+  describe_llama_base(map, 2048, 1e-5);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   describe_qk_norms(map, QkNorm::joint);
   map.fixed("sublayer_norms", std::string("output"));
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.fixed("feed_forward_bias", false);
-  map.field("tie_word_embeddings", "tie_head", false);
 }
 
 Family olmo2_family() {

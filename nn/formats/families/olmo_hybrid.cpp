@@ -19,22 +19,19 @@ void describe_optional_rotations(ConfigMap& map, PositionKind positions) {
 
 void describe_olmo_hybrid(ConfigMap& map) {
   const PositionKind positions = map.reads ? PositionKind::rotary : map.model.positions;
-  describe_hybrid(map, [&] { describe_sizes(map, 65536); });
+  describe_hybrid(map, [&] { describe_llama_base(map, 65536); });
   describe_state_sizes(map, {});
   map.has({"beta_scale"});
   double& beta_scale = map.model.attention.own["beta_scale"];
   if (map.reads) beta_scale = map.reads->flag("linear_allow_neg_eigval", true) ? 2 : 1;
   if (map.fits && beta_scale != 2) beta_scale = 1;
   if (map.writes) (*map.writes)["linear_allow_neg_eigval"] = beta_scale == 2;
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   map.fixed("state_norm_epsilon", 1e-5);
   describe_qk_norms(map, QkNorm::joint);
   map.fixed("sublayer_norms", std::string("mixed"));
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.fixed("feed_forward_bias", false);
   describe_optional_rotations(map, positions);
-  map.field("tie_word_embeddings", "tie_head", false);
   map.ignore({"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max",
               "linear_dt_init_floor"});  // of initial values
 }

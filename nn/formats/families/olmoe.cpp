@@ -4,18 +4,15 @@ namespace tapeformer {
 namespace {
 
 void describe_olmoe(ConfigMap& map) {
-  describe_sizes(map, 4096);
+  describe_llama_base(map, 4096, 1e-5);
   fix_head_width(map);  // for norms of queries and keys that are as wide as the states
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   describe_qk_norms(map, QkNorm::joint);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   describe_experts(map, "num_experts", "num_local_experts", 0.01);
   map.field("norm_topk_prob", "normalized_router", false);
   map.demand("clip_qkv", nullptr);
   describe_rotations(map);
-  map.field("tie_word_embeddings", "tie_head", false);
 }
 
 }  // namespace

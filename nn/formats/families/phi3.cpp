@@ -4,17 +4,14 @@ namespace tapeformer {
 namespace {
 
 void describe_phi3(ConfigMap& map) {
-  describe_sizes(map, 4096);
+  describe_llama_base(map, 4096, 1e-5);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-5);
   map.demand("attention_bias", false);
   fix_biases(map, false, false);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.field("resid_pdrop", "residual_dropout", 0.0);
   map.fixed("feed_forward_bias", false);
   describe_window(map);
   describe_partial_rotations(map, 1);
-  map.field("tie_word_embeddings", "tie_head", false);
   // Transformers reads the second only with rope_type longrope, and the first never.
   map.ignore({"embd_pdrop", "original_max_position_embeddings"});
 }

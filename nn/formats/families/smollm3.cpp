@@ -25,17 +25,14 @@ void describe_smollm3_layers(ConfigMap& map) {
 }
 
 void describe_smollm3(ConfigMap& map) {
-  describe_sizes(map, 32768, 4);
+  describe_llama_base(map, 32768, 1e-6, 4, 0, true);
   map.activation("hidden_act", "silu", true);
-  map.field("rms_norm_eps", "epsilon", 1e-6);
   describe_biases(map);
-  map.field("attention_dropout", "attention_dropout", 0.0);
   map.field("mlp_bias", "feed_forward_bias", false);
   describe_smollm3_layers(map);
   map.field("rope_theta", "rotary_base", 2e6);
   rotate_whole_heads(map);
   describe_scaling(map);
-  map.field("tie_word_embeddings", "tie_head", true);
 }
 
 }  // namespace
