@@ -65,17 +65,14 @@ TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* 
                     shared = module + "shared_experts.", router = "layers.*.feed_forward.router";
   names = renamed(names, {{"layers.*.feed_forward.up", {module + "gate_proj", module + "up_proj"}},
                           {"layers.*.feed_forward.down", {module + "down_proj"}}});
-  names.list.insert(names.list.end() - 2,
-                    {{router, {module + "gate"}},
-                     {"layers.*.feed_forward.choice_bias", {module + "gate.e_score_correction_bias"}},
-                     {"layers.*.feed_forward.shared.up", {shared + "gate_proj", shared + "up_proj"}},
-                     {"layers.*.feed_forward.shared.down", {shared + "down_proj"}}});
-  const auto first = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
-    return name.ours == "layers.*.feed_forward.up";
-  });
-  names.list.insert(first, {{"layers.*.feed_forward.up", {expert + gate, expert + up}, 0, {}, router},
-                            {"layers.*.feed_forward.down", {expert + down}, 0, {}, router}});
-  return names;
+  names = with_names(names, "norm",
+                     {{router, {module + "gate"}},
+                      {"layers.*.feed_forward.choice_bias", {module + "gate.e_score_correction_bias"}},
+                      {"layers.*.feed_forward.shared.up", {shared + "gate_proj", shared + "up_proj"}},
+                      {"layers.*.feed_forward.shared.down", {shared + "down_proj"}}});
+  return with_names(names, "layers.*.feed_forward.up",
+                    {{"layers.*.feed_forward.up", {expert + gate, expert + up}, 0, {}, router},
+                     {"layers.*.feed_forward.down", {expert + down}, 0, {}, router}});
 }
 
 TensorNames deepseek_names() {

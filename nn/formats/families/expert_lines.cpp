@@ -1,7 +1,5 @@
 #include <tapeformer/nn/formats/families/families.h>
 
-#include <algorithm>
-
 namespace tapeformer {
 
 void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss,
@@ -39,9 +37,6 @@ TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, c
   const std::string whole = std::string("model.layers.*.") + mlp, expert = whole + ".experts.#.";
   names = renamed(names, {{"layers.*.feed_forward.up", {expert + gate, expert + up}},
                           {"layers.*.feed_forward.down", {expert + down}}});
-  const auto norm = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
-    return name.ours == "layers.*.feed_forward_norm";
-  });
   std::vector<TensorName> others = {{"layers.*.feed_forward.router", {whole + ".gate"}}};
   if (shared != nullptr) {
     const std::string network = whole + "." + shared;
@@ -49,8 +44,7 @@ TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, c
     others.push_back({"layers.*.feed_forward.shared.down", {network + "." + down}});
     others.push_back({"layers.*.feed_forward.shared_gate", {network + "_gate"}});
   }
-  names.list.insert(norm + 1, others.begin(), others.end());
-  return names;
+  return with_names(names, "layers.*.attention_output_norm", others);
 }
 
 }  // namespace tapeformer

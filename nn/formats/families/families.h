@@ -205,6 +205,8 @@ TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& other
 TensorNames qwen_hybrid_names(std::vector<TensorName> projections);
 /// The names, with others for some of our parameters.
 TensorNames renamed(TensorNames names, const std::vector<TensorName>& others);
+/// These names, with others before the first one for our parameter `before`.
+TensorNames with_names(TensorNames names, const std::string& before, const std::vector<TensorName>& others);
 /// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
 TensorNames gemma_names();
 

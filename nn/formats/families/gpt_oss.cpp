@@ -1,7 +1,5 @@
 #include <tapeformer/nn/formats/families/families.h>
 
-#include <algorithm>
-
 namespace tapeformer {
 namespace {
 
@@ -46,20 +44,16 @@ void describe_gpt_oss(ConfigMap& map) {
 }
 
 TensorNames gpt_oss_names() {
-  TensorNames names = llama_names();
   const std::string layer = "model.layers.*.", mlp = layer + "mlp.";
   const auto experts = [&](const char* ours, const char* theirs, std::size_t alternating) {
     return TensorName{
         std::string("layers.*.feed_forward.") + ours, {mlp + "experts." + theirs}, 0, {}, {}, alternating};
   };
-  const auto first = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
-    return name.ours == "layers.*.feed_forward.up";
-  });
-  names.list.insert(first, {{"layers.*.attention.sinks", {layer + "self_attn.sinks"}},
-                            {"layers.*.feed_forward.router", {mlp + "router"}},
-                            experts("up", "gate_up_proj", 2),
-                            experts("down", "down_proj", 1)});
-  return names;
+  return with_names(llama_names(), "layers.*.feed_forward.up",
+                    {{"layers.*.attention.sinks", {layer + "self_attn.sinks"}},
+                     {"layers.*.feed_forward.router", {mlp + "router"}},
+                     experts("up", "gate_up_proj", 2),
+                     experts("down", "down_proj", 1)});
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <tapeformer/nn/formats/families/families.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -98,11 +97,7 @@ TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& other
   for (TensorName& name : names.list)
     for (std::string* ours : {&name.ours, &name.needs})
       if (ours->compare(0, attention.size(), attention) == 0) ours->replace(ours->find('*'), 1, "F");
-  const auto next = std::find_if(names.list.begin(), names.list.end(), [](const TensorName& name) {
-    return name.ours == "layers.*.feed_forward_norm";
-  });
-  names.list.insert(next, others.begin(), others.end());
-  return names;
+  return with_names(names, "layers.*.feed_forward_norm", others);
 }
 
 }  // namespace tapeformer

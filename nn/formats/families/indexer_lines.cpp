@@ -48,14 +48,12 @@ void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads) {
 }
 
 TensorNames sparse_deepseek_names() {
-  TensorNames names = deepseek_names();
   std::vector<TensorName> indexer;
   for (const auto& [ours, theirs] :
        {std::pair("query", "wq_b"), {"key", "wk"}, {"key_norm", "k_norm"}, {"weights", "weights_proj"}})
     indexer.push_back({std::string("layers.*.attention.indexer.") + ours,
                        {std::string("model.layers.*.self_attn.indexer.") + theirs}});
-  names.list.insert(names.list.begin() + 2, indexer.begin(), indexer.end());
-  return names;
+  return with_names(deepseek_names(), "layers.*.attention.query_down", indexer);
 }
 
 }  // namespace tapeformer

@@ -69,7 +69,6 @@ void describe_score_scale(ConfigMap& map) {
 }
 
 TensorNames latent_names() {
-  TensorNames names = llama_names();
   const auto ours = [](const char* name) { return std::string("layers.*.attention.") + name; };
   std::vector<TensorName> latent;
   const auto add = [&](const char* name, const char* theirs, const std::string& needs = {}) {
@@ -81,8 +80,7 @@ TensorNames latent_names() {
   for (const char* const part : {"key_value_down", "key_rotary"}) add(part, "kv_a_proj_with_mqa");
   add("key_value_norm", "kv_a_layernorm");
   for (const char* const part : {"key_up", "value_up"}) add(part, "kv_b_proj");
-  names.list.insert(names.list.begin() + 2, latent.begin(), latent.end());
-  return names;
+  return with_names(llama_names(), "layers.*.attention.query_key_value", latent);
 }
 
 }  // namespace tapeformer

@@ -211,4 +211,11 @@ TensorNames renamed(TensorNames names, const std::vector<TensorName>& others) {
   return names;
 }
 
+TensorNames with_names(TensorNames names, const std::string& before, const std::vector<TensorName>& others) {
+  const auto place = std::find_if(names.list.begin(), names.list.end(),
+                                  [&](const TensorName& name) { return name.ours == before; });
+  names.list.insert(place, others.begin(), others.end());
+  return names;
+}
+
 }  // namespace tapeformer
