@@ -16,7 +16,13 @@ struct Cuda {
   template <class T>                 \
   void name(Cpu, __VA_ARGS__);       \
   template <class T>                 \
-  void name(Cuda, __VA_ARGS__)
+  void name(Cuda, __VA_ARGS__);      \
+  template <class T>                 \
+  using name##_on_cpu = void(Cpu, __VA_ARGS__)
+/// Compiles a kernel for the CPU, after its definition, for every type.
+#define TAPEFORMER_CPU_KERNEL(name)          \
+  template name##_on_cpu<float> name<float>; \
+  template name##_on_cpu<double> name<double>
 
 /// The type in which values of type T are computed, summed and kept as statistics: float for BFloat16, else
 /// T.

@@ -180,9 +180,6 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperand
     AttentionBackward<T, AdditiveScores<T>>(shape, x, y, log_sum, dy, to).run();
 }
 
-#define INSTANTIATE(T)                                                                                \
-  template void attention_backward(Cpu, const AttentionShape&, const AttentionOperands<T>&, const T*, \
-                                   const T*, const T*, const AttentionGradients<T>&);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(attention_backward);
 
 }  // namespace tapeformer::kernels

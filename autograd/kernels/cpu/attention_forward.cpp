@@ -239,8 +239,6 @@ void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands
     AttentionForward<T, AdditiveScores<T>>(shape, x, y, log_sum).run();
 }
 
-#define INSTANTIATE(T) \
-  template void attention_forward(Cpu, const AttentionShape&, const AttentionOperands<T>&, T*, T*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(attention_forward);
 
 }  // namespace tapeformer::kernels

@@ -230,9 +230,6 @@ void attention_score_gradients(Cpu, const AttentionShape& shape, const Attention
     AttentionScoreSums<T, AdditiveScores<T>>(shape, x, y, log_sum, dy, to).run();
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void attention_score_gradients(Cpu, const AttentionShape&, const AttentionOperands<T>&, const T*, \
-                                          const T*, const T*, const AttentionScoreGradients<T>&);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(attention_score_gradients);
 
 }  // namespace tapeformer::kernels

@@ -140,15 +140,9 @@ void add_block_parts(Cpu, const BlockSizes& s, Index width, const std::int32_t* 
   });
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void choose_blocks(Cpu, const BlockSizes&, const T*, const T*, T*, std::int32_t*);                \
-  template void block_attention_forward(Cpu, const BlockSizes&, const AttentionShape&, const std::int32_t*,  \
-                                        const AttentionOperands<T>&, T*, T*);                                \
-  template void block_attention_backward(Cpu, const BlockSizes&, const AttentionShape&, const std::int32_t*, \
-                                         const AttentionOperands<T>&, const T*, const T*, const T*,          \
-                                         const AttentionGradients<T>&);                                      \
-  template void add_block_parts(Cpu, const BlockSizes&, Index, const std::int32_t*, const T*, const T*,      \
-                                Write<T>, T*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(choose_blocks);
+TAPEFORMER_CPU_KERNEL(block_attention_forward);
+TAPEFORMER_CPU_KERNEL(block_attention_backward);
+TAPEFORMER_CPU_KERNEL(add_block_parts);
 
 }  // namespace tapeformer::kernels

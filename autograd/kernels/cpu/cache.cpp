@@ -22,7 +22,6 @@ void lengths_up_to(Cpu, Index rows, const std::int32_t* positions, std::int32_t*
   std::transform(positions, positions + rows, lengths, [](std::int32_t position) { return position + 1; });
 }
 
-template void put_tokens(Cpu, const TokenPlaces&, const float*, const float*, float*, float*);
-template void put_tokens(Cpu, const TokenPlaces&, const double*, const double*, double*, double*);
+TAPEFORMER_CPU_KERNEL(put_tokens);
 
 }  // namespace tapeformer::kernels

@@ -89,10 +89,7 @@ void causal_convolution_backward(Cpu, const Convolution& s, const T* x, const T*
   sum_parts(s.rows(), parts, s.rows() * s.width * (s.taps + 1) / parts, s.taps * s.width, run_rows, partials);
 }
 
-#define INSTANTIATE(T)                                                                                 \
-  template void causal_convolution_forward(Cpu, const Convolution&, const T*, const T*, T*);           \
-  template void causal_convolution_backward(Cpu, const Convolution&, const T*, const T*, const T*, T*, \
-                                            Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(causal_convolution_forward);
+TAPEFORMER_CPU_KERNEL(causal_convolution_backward);
 
 }  // namespace tapeformer::kernels

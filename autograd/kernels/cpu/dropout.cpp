@@ -56,10 +56,7 @@ void dropout_forward(Cpu on, const PhiloxStream& stream, Index count, std::uint3
   dropout_apply(on, count, mask, scale, x, Write<T>{y, false});
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template void dropout_apply(Cpu, Index, const std::int32_t*, double, const T*, Write<T>);       \
-  template void dropout_forward(Cpu, const PhiloxStream&, Index, std::uint32_t, double, const T*, \
-                                std::int32_t*, T*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(dropout_apply);
+TAPEFORMER_CPU_KERNEL(dropout_forward);
 
 }  // namespace tapeformer::kernels

@@ -238,19 +238,19 @@ Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
   return first == count ? -1 : first.load();
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void unary_forward(Cpu, Unary, Index, const T*, T*);                                            \
-  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);                           \
-  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);                                  \
-  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);                             \
-  template void affine(Cpu, Index, double, double, const T*, T*);                                          \
-  template void power(Cpu, Index, double, const T*, T*);                                                   \
-  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*);                         \
-  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);                                   \
-  template void weighted_sum_forward(Cpu, const WeightedSum&, const T*, const T*, const T*, T*);           \
-  template void weighted_sum_backward(Cpu, const WeightedSum&, const T*, const T*, const T*, const T*, T*, \
-                                      Write<T>, Write<T>);                                                 \
-  template void add_in_place(Cpu, Index, const T*, T*);                                                    \
+TAPEFORMER_CPU_KERNEL(unary_forward);
+TAPEFORMER_CPU_KERNEL(unary_backward);
+TAPEFORMER_CPU_KERNEL(binary);
+TAPEFORMER_CPU_KERNEL(affine);
+TAPEFORMER_CPU_KERNEL(power);
+TAPEFORMER_CPU_KERNEL(where);
+TAPEFORMER_CPU_KERNEL(equal);
+TAPEFORMER_CPU_KERNEL(weighted_sum_forward);
+TAPEFORMER_CPU_KERNEL(weighted_sum_backward);
+TAPEFORMER_CPU_KERNEL(add_in_place);
+
+#define INSTANTIATE(T)                                                    \
+  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*); \
   template Index first_non_finite(Cpu, Index, const T*, bool);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

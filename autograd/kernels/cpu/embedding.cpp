@@ -53,9 +53,7 @@ void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const s
   });
 }
 
-#define INSTANTIATE(T)                                                                          \
-  template void embedding_forward(Cpu, Index, Index, Index, const std::int32_t*, const T*, T*); \
-  template void embedding_backward(Cpu, Index, Index, Index, const std::int32_t*, const T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(embedding_forward);
+TAPEFORMER_CPU_KERNEL(embedding_backward);
 
 }  // namespace tapeformer::kernels

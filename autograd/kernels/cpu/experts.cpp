@@ -52,14 +52,9 @@ void outer_by_expert(Cpu on, const ExpertProducts& s, const std::int32_t* starts
   }
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void choose_experts(Cpu, const ExpertSizes&, const T*, std::int32_t*);                          \
-  template void sort_by_expert(Cpu, const ExpertSizes&, const std::int32_t*, std::int32_t*, std::int32_t*, \
-                               std::int32_t*, T*);                                                         \
-  template void multiply_by_expert(Cpu, const ExpertProducts&, const std::int32_t*, const T*, const T*,    \
-                                   Write<T>);                                                              \
-  template void outer_by_expert(Cpu, const ExpertProducts&, const std::int32_t*, const T*, const T*,       \
-                                Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(choose_experts);
+TAPEFORMER_CPU_KERNEL(sort_by_expert);
+TAPEFORMER_CPU_KERNEL(multiply_by_expert);
+TAPEFORMER_CPU_KERNEL(outer_by_expert);
 
 }  // namespace tapeformer::kernels

@@ -50,9 +50,7 @@ void gated_backward(Cpu, Unary f, Index rows, Index width, const T* x, const T* 
   });
 }
 
-template void gated_forward(Cpu, Unary, Index, Index, const float*, float*);
-template void gated_forward(Cpu, Unary, Index, Index, const double*, double*);
-template void gated_backward(Cpu, Unary, Index, Index, const float*, const float*, Write<float>);
-template void gated_backward(Cpu, Unary, Index, Index, const double*, const double*, Write<double>);
+TAPEFORMER_CPU_KERNEL(gated_forward);
+TAPEFORMER_CPU_KERNEL(gated_backward);
 
 }  // namespace tapeformer::kernels

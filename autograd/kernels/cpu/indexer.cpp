@@ -238,12 +238,8 @@ void index_scores_backward(Cpu, const KeysOfQueries& keys, const IndexSizes& siz
                                });
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template void choose_keys(Cpu, const KeysOfQueries&, const IndexSizes&, const T*, const T*, const T*); \
-  template void index_scores_forward(Cpu, const KeysOfQueries&, const IndexSizes&, const T*, const T*,   \
-                                     const T*, T*);                                                      \
-  template void index_scores_backward(Cpu, const KeysOfQueries&, const IndexSizes&, const T*, const T*,  \
-                                      const T*, const T*, Write<T>, Write<T>, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(choose_keys);
+TAPEFORMER_CPU_KERNEL(index_scores_forward);
+TAPEFORMER_CPU_KERNEL(index_scores_backward);
 
 }  // namespace tapeformer::kernels

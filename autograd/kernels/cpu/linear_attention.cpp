@@ -166,11 +166,7 @@ void linear_attention_backward(Cpu, const LinearAttention& n, const LinearAttent
   for_each_head(n, x, true, 9, [&](Head<T> head) { head.backward(kept, dy, dlast, to); });
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void linear_attention_forward(Cpu, const LinearAttention&, const LinearAttentionOperands<T>&, T*, \
-                                         T*, T*);                                                            \
-  template void linear_attention_backward(Cpu, const LinearAttention&, const LinearAttentionOperands<T>&,    \
-                                          const T*, const T*, const T*, const LinearAttentionGradients<T>&);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(linear_attention_forward);
+TAPEFORMER_CPU_KERNEL(linear_attention_backward);
 
 }  // namespace tapeformer::kernels

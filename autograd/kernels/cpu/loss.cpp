@@ -136,14 +136,10 @@ void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, 
   });
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void cross_entropy_forward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, T*, double*); \
-  template void mean_loss(Cpu, Index, const double*, const std::int32_t*, T*);                               \
-  template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const std::int32_t*,   \
-                                       const T*, const T*, const T*, Write<T>);                              \
-  template void cross_entropy_with_gradient(Cpu, const CrossEntropy&, const std::int32_t*,                   \
-                                            const std::int32_t*, T*, T*, double*);                           \
-  template void scale_gradient(Cpu, Index, const T*, const T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(cross_entropy_forward);
+TAPEFORMER_CPU_KERNEL(mean_loss);
+TAPEFORMER_CPU_KERNEL(cross_entropy_backward);
+TAPEFORMER_CPU_KERNEL(cross_entropy_with_gradient);
+TAPEFORMER_CPU_KERNEL(scale_gradient);
 
 }  // namespace tapeformer::kernels

@@ -217,10 +217,7 @@ const char* gemm_warning() {
 
 template void gemm(Cpu, const Gemm&, const float*, const float*, Write<float>);
 template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>);
-#define INSTANTIATE(T)                                                                                   \
-  template void linear_forward(Cpu, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
-                               T*);                                                                      \
-  template void linear_activation_backward(Cpu, Unary, Index, Index, const T*, const T*, T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(linear_forward);
+TAPEFORMER_CPU_KERNEL(linear_activation_backward);
 
 }  // namespace tapeformer::kernels

@@ -177,10 +177,8 @@ void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index, const 
   }
 }
 
-#define INSTANTIATE(T)                                                                  \
-  template void muon_momentum<T>(Cpu, const StepTensors&, double, bool, const double*); \
-  template void newton_schulz(Cpu, const NewtonSchulz&, T*);                            \
-  template void muon_step<T>(Cpu, const StepTensors&, const MuonStep*, Index, const double*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(muon_momentum);
+TAPEFORMER_CPU_KERNEL(newton_schulz);
+TAPEFORMER_CPU_KERNEL(muon_step);
 
 }  // namespace tapeformer::kernels

@@ -180,14 +180,9 @@ void head_norms_backward(Cpu, const HeadNorms& s, const T* x, const T* query_wei
   gather_parts(parts, s.n, 2 * s.n, partials, s.n, dkey_weight);
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void normalize_forward(Cpu, Index, Index, bool, double, const T*, const Branch<T>&, const T*,     \
-                                  const T*, T*, T*, T*);                                                     \
-  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*,          \
-                                   const T*, T*, Write<T>, const BranchGradient<T>&, Write<T>, Write<T>);    \
-  template void head_norms_forward(Cpu, const HeadNorms&, const T*, const T*, const T*, T*, T*);             \
-  template void head_norms_backward(Cpu, const HeadNorms&, const T*, const T*, const T*, const T*, const T*, \
-                                    T*, Write<T>, Write<T>, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(normalize_forward);
+TAPEFORMER_CPU_KERNEL(normalize_backward);
+TAPEFORMER_CPU_KERNEL(head_norms_forward);
+TAPEFORMER_CPU_KERNEL(head_norms_backward);
 
 }  // namespace tapeformer::kernels

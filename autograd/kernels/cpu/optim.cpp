@@ -113,12 +113,12 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
 
 #define INSTANTIATE_STEP(Step, T) \
   template void optimizer_step<T>(Cpu, const StepTensors&, const Step*, Index, const double*);
-#define INSTANTIATE(T)                                                                       \
-  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*); \
-  TAPEFORMER_STEPS(INSTANTIATE_STEP, T)                                                      \
-  template void average_step<T>(Cpu, const StepTensors&, double, const double*);             \
-  template void exchange_values<T>(Cpu, const StepTensors&);                                 \
-  template void scale_in_place(Cpu, Index, double, T*);
+TAPEFORMER_CPU_KERNEL(gradient_norm);
+TAPEFORMER_CPU_KERNEL(average_step);
+TAPEFORMER_CPU_KERNEL(exchange_values);
+TAPEFORMER_CPU_KERNEL(scale_in_place);
+
+#define INSTANTIATE(T) TAPEFORMER_STEPS(INSTANTIATE_STEP, T)
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

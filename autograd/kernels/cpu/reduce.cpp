@@ -78,9 +78,7 @@ void sum_rows(Cpu on, Index rows, Index n, Index, const T* x, Write<Wide<T>> y) 
   reduce_sum(on, 1, rows, n, x, y);
 }
 
-#define INSTANTIATE(T)                                                    \
-  template void reduce_sum(Cpu, Index, Index, Index, const T*, Write<T>); \
-  template void sum_rows(Cpu, Index, Index, Index, const T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(reduce_sum);
+TAPEFORMER_CPU_KERNEL(sum_rows);
 
 }  // namespace tapeformer::kernels

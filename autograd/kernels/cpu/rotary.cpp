@@ -73,9 +73,7 @@ void rotate(Cpu, const Rotation& s, const Wide<T>* table, const T* x, Write<T> y
   });
 }
 
-#define INSTANTIATE(T)                                                              \
-  template void rotary_table(Cpu, const TokenPositions&, Index, const double*, T*); \
-  template void rotate(Cpu, const Rotation&, const T*, const T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(rotary_table);
+TAPEFORMER_CPU_KERNEL(rotate);
 
 }  // namespace tapeformer::kernels

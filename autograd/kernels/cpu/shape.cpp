@@ -62,12 +62,10 @@ void scatter_add(Cpu, Index outer, Index n, Index m, Index inner, const std::int
   });
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template void copy_strided(Cpu, const Broadcast&, const T*, T*);                          \
-  template void copy_columns(Cpu, Index, Index, Index, Index, Index, Index, const T*, T*);  \
-  template void fill(Cpu, Index, double, T*);                                               \
-  template void gather(Cpu, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \
-  template void scatter_add(Cpu, Index, Index, Index, Index, const std::int32_t*, const T*, T*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(copy_strided);
+TAPEFORMER_CPU_KERNEL(copy_columns);
+TAPEFORMER_CPU_KERNEL(fill);
+TAPEFORMER_CPU_KERNEL(gather);
+TAPEFORMER_CPU_KERNEL(scatter_add);
 
 }  // namespace tapeformer::kernels

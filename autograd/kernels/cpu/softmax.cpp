@@ -88,9 +88,7 @@ void softmax_backward(Cpu, bool is_log, Index rows, Index n, const T* y, const T
   });
 }
 
-#define INSTANTIATE(T)                                                  \
-  template void softmax_forward(Cpu, bool, Index, Index, const T*, T*); \
-  template void softmax_backward(Cpu, bool, Index, Index, const T*, const T*, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(softmax_forward);
+TAPEFORMER_CPU_KERNEL(softmax_backward);
 
 }  // namespace tapeformer::kernels

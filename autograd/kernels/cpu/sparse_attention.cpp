@@ -164,11 +164,7 @@ void write_pairs_of_keys(Cpu, const KeysOfQueries& keys, bool* pairs) {
   });
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void sparse_attention_forward(Cpu, const KeysOfQueries&, const SparseSizes&, const T*, const T*,  \
-                                         T*, T*);                                                            \
-  template void sparse_attention_backward(Cpu, const KeysOfQueries&, const SparseSizes&, const T*, const T*, \
-                                          const T*, Write<T>, Write<T>);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(sparse_attention_forward);
+TAPEFORMER_CPU_KERNEL(sparse_attention_backward);
 
 }  // namespace tapeformer::kernels
