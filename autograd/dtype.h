@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/bfloat16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace tapeformer {
 
@@ -42,28 +43,12 @@ constexpr DType wide(DType type) { return type == DType::bf16 ? DType::f32 : typ
 
 /// The DType that stores a C++ type: dtype_of<float>() == DType::f32.
 template <class T>
-constexpr DType dtype_of();
-/// @{
-template <>
-constexpr DType dtype_of<float>() {
-  return DType::f32;
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
 }
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::f64;
-}
-template <>
-constexpr DType dtype_of<BFloat16>() {
-  return DType::bf16;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() {
-  return DType::i32;
-}
-template <>
-constexpr DType dtype_of<bool>() {
-  return DType::boolean;
-}
-/// @}
 
 }  // namespace tapeformer
