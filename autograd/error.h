@@ -7,35 +7,29 @@
 namespace tapeformer {
 
 /// The base of the library's errors. Messages read `[op] rule; got name=type[shape] ...; try ...`.
-class Error : public std::runtime_error {
- public:
+struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class ShapeError : public Error {
- public:
+struct ShapeError : Error {
   using Error::Error;
 };
 
-class DTypeError : public Error {
- public:
+struct DTypeError : Error {
   using Error::Error;
 };
 
-class DeviceError : public Error {
- public:
+struct DeviceError : Error {
   using Error::Error;
 };
 
 /// Misuse of a tape, or a non-finite value found in anomaly mode.
-class TapeError : public Error {
- public:
+struct TapeError : Error {
   using Error::Error;
 };
 
 /// A file that cannot be used, with its name, the line, and the problem there.
-class DataError : public Error {
- public:
+struct DataError : Error {
   using Error::Error;
   /// `file:line: what`; line 0 means the whole file and is left out.
   DataError(const std::string& file, std::int64_t line, const std::string& what)
@@ -43,8 +37,7 @@ class DataError : public Error {
 };
 
 /// A weights or checkpoint file that is damaged, truncated or does not fit the model.
-class CheckpointError : public Error {
- public:
+struct CheckpointError : Error {
   using Error::Error;
 };
 
