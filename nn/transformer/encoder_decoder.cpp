@@ -7,19 +7,24 @@
 namespace tapeformer {
 namespace {
 
-std::vector<TransformerLayer> stack(const EncoderConfig& config, Generator& random, TransformerSide side) {
-  TransformerLayerConfig layer = config.layer;
+std::vector<TransformerLayer> stack(const EncoderDecoderConfig& config, Generator& random,
+                                    TransformerSide side) {
+  const bool encodes = side == TransformerSide::encoder;
+  TransformerLayerConfig layer = encodes ? config.layer : config.decoder_layer();
   layer.attention.add_positions(config.positions);
   if (layer.attention.weighting == AttentionWeighting::sigmoid)
     layer.attention.sigmoid_keys = config.max_length;
   std::vector<TransformerLayer> layers;
-  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random, side);
+  const Index count = encodes ? config.encoder_layers : config.decoder_layers;
+  for (Index i = 0; i < count; ++i) layers.emplace_back(layer, random, side);
   return layers;
 }
 
-TokenInputConfig input_of(const EncoderConfig& config) {
-  TokenInputConfig input{config.vocabulary, config.layer.width, config.layer.dropout,
-                         config.positions,  config.max_length,  config.embedding_scale};
+TokenInputConfig input_of(const EncoderDecoderConfig& config, TransformerSide side) {
+  const Index vocabulary =
+      side == TransformerSide::encoder ? config.source_vocabulary : config.target_vocabulary;
+  TokenInputConfig input{vocabulary,       config.layer.width, config.layer.dropout,
+                         config.positions, config.max_length,  config.embedding_scale};
   if (config.embedding_norm) input.norm = config.layer.norm_config();
   return input;
 }
@@ -35,16 +40,9 @@ void zero_outputs(Module& model) {
   }
 }
 
-EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
+const EncoderDecoderConfig& checked(const EncoderDecoderConfig& config) {
   config.check();
-  return {config.layer,      config.source_vocabulary, config.encoder_layers, config.positions,
-          config.max_length, config.embedding_scale,   config.embedding_norm, config.shared_buckets};
-}
-
-EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
-  return {config.decoder_layer(), config.target_vocabulary, config.decoder_layers,
-          config.positions,       config.max_length,        config.embedding_scale,
-          config.embedding_norm,  config.shared_buckets,    config.head_scale};
+  return config;
 }
 
 /// Ties the tables of distances.
@@ -64,10 +62,10 @@ class TableTie : public ParameterVisitor {
 
 }  // namespace
 
-LayerStack::LayerStack(const EncoderConfig& config, Generator& random, TransformerSide side)
-    : input_(input_of(config), random),
+LayerStack::LayerStack(const EncoderDecoderConfig& config, Generator& random, TransformerSide side)
+    : input_(input_of(config, side), random),
       layers_(stack(config, random, side)),
-      output_scale_(config.output_scale) {
+      output_scale_(side == TransformerSide::decoder ? config.head_scale : 1) {
   if (config.layer.norm_first) norm_.emplace(config.layer.norm_config());
   TableTie tie;
   if (config.shared_buckets)
@@ -140,9 +138,9 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
 }
 
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)
-    : config_(config),
-      encoder_(encoder_config(config), random),
-      decoder_(decoder_config(config), random),
+    : config_(checked(config)),
+      encoder_(config, random),
+      decoder_(config, random),
       head_({config.layer.width, config.target_vocabulary, config.head_bias, config.logit_softcap}, random) {
   if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();

@@ -7,22 +7,10 @@
 
 namespace tapeformer {
 
-struct EncoderConfig {
-  TransformerLayerConfig layer;                       ///< of every layer
-  Index vocabulary = 0;                               ///< V
-  Index layers = 3;                                   ///< L
-  PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
-  Index max_length = 256;                             ///< longest sequence
-  double embedding_scale = 0;                         ///< factor of the embeddings; 0 for sqrt(C)
-  bool embedding_norm = false;                        ///< of the sum of embeddings and positions
-  bool shared_buckets = false;                        ///< all layers use the first one's table of distances
-  double output_scale = 1;                            ///< factor of the states after the last layer
-};
-
 /// The layers of an encoder or a decoder.
 class LayerStack : public Module {
  public:
-  LayerStack(const EncoderConfig& config, Generator& random, TransformerSide side);
+  LayerStack(const EncoderDecoderConfig& config, Generator& random, TransformerSide side);
 
   /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
@@ -47,7 +35,7 @@ class LayerStack : public Module {
 /// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
 class Encoder : public LayerStack {
  public:
-  Encoder(const EncoderConfig& config, Generator& random)
+  Encoder(const EncoderDecoderConfig& config, Generator& random)
       : LayerStack(config, random, TransformerSide::encoder) {}
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}, LayerRecord* record = nullptr) const;
 };
@@ -57,7 +45,7 @@ class Encoder : public LayerStack {
 ///          -> [B, T, C]
 class Decoder : public LayerStack {
  public:
-  Decoder(const EncoderConfig& config, Generator& random)
+  Decoder(const EncoderDecoderConfig& config, Generator& random)
       : LayerStack(config, random, TransformerSide::decoder) {}
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
