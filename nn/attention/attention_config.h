@@ -6,16 +6,7 @@
 #include <tapeformer/nn/attention/pieces/pieces.h>
 #include <tapeformer/nn/positions.h>
 
-#include <deque>
-
 namespace tapeformer {
-
-// The table of kinds: see attention_kind.h.
-struct AttentionKind;
-const std::deque<AttentionKind>& attention_kinds();
-const AttentionKind& attention_kind(const std::string& name);
-/// "mha (multi-head), gqa (grouped-query)": the kinds with all abilities in `can` and none in `cannot`.
-std::string kind_titles(unsigned can, unsigned cannot = 0);
 
 /// How latent attention computes. naive: each head's keys and values are computed from the latents. absorbed:
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in

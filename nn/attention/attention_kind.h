@@ -5,6 +5,8 @@
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/cost.h>
 
+#include <deque>
+
 namespace tapeformer {
 
 /// Abilities of a kind, joined by |.
@@ -58,6 +60,8 @@ void register_attention_kind(AttentionKind kind);
 void unregister_attention_kind();
 /// The kind of that name. Throws: Error that lists the known names
 const AttentionKind& attention_kind(const std::string& name);
+/// "mha (multi-head), gqa (grouped-query)": the kinds with all abilities in `can` and none in `cannot`.
+std::string kind_titles(unsigned can, unsigned cannot = 0);
 /// The names of the kinds for which `which` holds: "mha, gqa".
 std::string kind_names(const std::function<bool(const AttentionKind&)>& which);
 
