@@ -82,13 +82,8 @@ struct FeedForwardCost {
   Index forward_flops = 0;   ///< of matrix products, 2 for each multiply-add
   Index backward_flops = 0;  ///< likewise
 };
-/// The cost of make_feed_forward()'s network for N tokens. With m = 3 C F for a gated network, or 2 C F, and
-/// biases next to each product's weights:
-///   active      m; of experts: C E of the router, E of a bias of the choice, K m, the shared network and its
-///               gate
-///   parameters  active + (E - K) m
-///   forward     2 N active, without biases but those of experts, products with a column of ones;
-///   backward    twice as many, and those of biases once
+/// The cost of make_feed_forward()'s network for N tokens; biases of experts are products with a column of
+/// ones.
 FeedForwardCost feed_forward_cost(const FeedForwardConfig& network, const ExpertsConfig& experts, Index N);
 
 /// Throws: Error if routers have losses, which the output of a checkpointed layer lacks

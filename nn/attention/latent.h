@@ -44,24 +44,8 @@ class LatentAttention : public Attention {
   static void complete(AttentionConfig& config);
   /// Naive and absorbed.
   static std::vector<AttentionForm> forms();
-  /// With I the width that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, N = B T rows of
-  /// queries, M = B S of keys, M' = M and what is cached, P = B H visible pairs:
-  ///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E O; gains L + d'_c of the norms
-  ///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E O), and
-  ///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
-  ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
-  ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each latent again after its norm with a
-  ///                value for its row, 2 T R for the angles, N H for sums, and
-  ///                naive: M L + N H (d + E) + M H (d + E);
-  ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;
-  ///                causal: 8 bytes per row
-  ///   cache        L + R values, against 2 H D of multi-head attention
-  /// An indexer of H' heads of width D' adds, without its loss, which the rest leaves out:
-  ///   parameters   I H' D' + C D' + C H', gains and biases 2 D'
-  ///   forward      2 (N I H' D' + M C D' + N C H' + P' H' D'), P' = B visible pairs; with more keys than K,
-  ///                the absorbed form has the pairs of at most K keys for each query, and there are
-  ///   activations  N K identifiers in place of all sums and ranges
-  ///   cache        D' values
+  /// Adds the cost of the naive or the absorbed form, with an indexer's, but not its loss. The cache has
+  /// d_c + d_R values for each token, against 2 H D of multi-head attention.
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 

@@ -48,13 +48,8 @@ class LinearAttention : public Attention {
   static OwnField convolution_taps();
   /// The rank of W_1.
   static OwnField decay_rank();
-  /// With N = B T rows, P = 2 G D + H E, A = H D decays (gated_deltanet: H), r their rank, K taps:
-  ///   parameters   C P + K P + C H of beta + (C r + r A, gated_deltanet: C A) + A offsets + H rates
-  ///                + (C H E, kda: C E + E H E) of the gate + E of the norm + H E O
-  ///   forward      2 N times the matrices above + 2 N H D E times 3 with a beta, else 2
-  ///   backward     twice that
-  ///   activations  see the source: the input, what each operation reads, and a state every max(64, D) tokens
-  ///   cache        H D E values in the wide type + (K - 1) P, for each row; nothing for a token
+  /// Activations include a state every max(64, D) tokens. The cache has H D E values in the wide type and
+  /// K - 1 tokens of the convolution's input for each row, and nothing for a token.
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:

@@ -44,17 +44,8 @@ class NativeSparseAttention : public Attention {
   static void complete(AttentionConfig& config);
   /// l, d, l', n and w.
   static std::vector<OwnField> own_fields();
-  /// With N = B T rows, P = B G parts of d tokens and K = B G compressed blocks:
-  ///   parameters   C H D + 3 C G (D + E) + 3 C H + H E O and their biases, and for keys and for values of
-  ///                width W: l W + l W^2 + W^2
-  ///   forward      2 N times the first, 2 (P l W^2 + K W^2), and 4 D or E for each pair of a query and a
-  ///                compressed, a chosen and a near key; the choice computes the scores of compressed keys
-  ///                again, for pieces of queries
-  ///   backward     twice the products with matrices, 2.5 times those of pairs, and none of the choice's
-  ///   activations  C, queries plain and rotated, three outputs of heads and their sum, gates and their
-  ///                parts, keys and values of two branches, tokens of the third by parts, three values for
-  ///                each of its compressed ones, and what attention to blocks keeps
-  ///   cache        3 G (D + E) for each token; compressed keys are computed from them again
+  /// The choice computes the scores of compressed keys again, for pieces of queries, and has no backward
+  /// pass. The cache has 3 G (D + E) values for each token; compressed keys are computed from them again.
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:
