@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 
@@ -106,16 +105,14 @@ void save_gguf_model(const std::string& path, DecoderOnly& model, const GgufMeta
   const DecoderOnlyConfig& config = model.config();
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;
-  try {
+  naming(path, [&] {
     metadata = gguf_metadata(config);
     const Family& family = *expression_in(gguf_format(), config).family;
     for (const auto& [name, value] : foreign_tensors(family.names, model)) {
       const bool is_matrix = value.rank() > 1 && name != "position_embd.weight";
       tensors.push_back({name, value, is_matrix ? type : GgufType::f32});
     }
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(path + ": " + error.what());
-  }
+  });
   const RotaryConfig& rotations = config.attention.rotations;
   if (!is_gpt2(config) && rotations.original_context > 0) {
     const Index head_width = config.attention_config().resolved().key_width;
