@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/linear_attention.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/normalization.h>
@@ -31,14 +32,6 @@ Index key_heads_of(const AttentionConfig& config) { return own_size(config, "sta
 /// W of query_key_value.
 Index packed_width(const AttentionConfig& config) {
   return 2 * key_heads_of(config) * config.key_width + config.heads * config.value_width;
-}
-
-/// Each head of queries or keys for all its heads of values.
-/// Shapes:  x [B, T, G, D] -> [B, T, H, D]
-Tensor repeated(const Tensor& x, Index heads) {
-  const Index B = x.size(0), T = x.size(1), G = x.size(2), D = x.size(3);
-  if (G == heads) return x;
-  return reshape(broadcast_to(reshape(x, {B, T, G, 1, D}), {B, T, G, heads / G, D}), {B, T, heads, D});
 }
 
 /// n values from `first` to `last` at equal distances.
@@ -190,8 +183,8 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
     const Tensor decay = log_decay(query);
     options.log_decay = kind_.by_channel ? reshape(decay, {B, T, H, D}) : decay;
   }
-  const Tensor heads_bthe =
-      linear_attention(repeated(query_btgd, H), repeated(key_btgd, H), split_heads(parts[2], H), options);
+  const Tensor heads_bthe = linear_attention(repeated_heads(query_btgd, H), repeated_heads(key_btgd, H),
+                                             split_heads(parts[2], H), options);
   if (cache != nullptr) cache->advance(reshape(last_bhde, {B, H * D * E}), T);
   return output_(gated(norm_(heads_bthe), query));
 }

@@ -19,14 +19,6 @@ Tensor without_masked(const Tensor& x, const Tensor& mask) {
   return where(mask.alias({x.size(0), x.size(1), mask.size(2), 1}), x, Tensor::scalar_like(x, 0));
 }
 
-/// [B, S, G, D] -> [B, S, H, D]: repeats every head for each query head that shares it.
-Tensor repeated(const Tensor& x, Index heads) {
-  const Index B = x.size(0), S = x.size(1), G = x.size(2), D = x.size(3);
-  if (heads == G) return x;
-  const Tensor repeats = broadcast_to(reshape(x, Shape{B, S, G, 1, D}), {B, S, G, heads / G, D});
-  return reshape(repeats, Shape{B, S, heads, D});
-}
-
 /// The function of the scores, and the relative bias. Scores of masked pairs, which may be infinite, must not
 /// reach the parameter's gradient.
 Tensor modified(const Tensor& scores_bhts, const Tensor& may_attend, const AttentionOptions& options) {
@@ -64,6 +56,13 @@ Tensor both(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+Tensor repeated_heads(const Tensor& x, Index heads) {
+  const Index B = x.size(0), S = x.size(1), G = x.size(2), D = x.size(3);
+  if (heads == G) return x;
+  const Tensor repeats = broadcast_to(reshape(x, Shape{B, S, G, 1, D}), {B, S, G, heads / G, D});
+  return reshape(repeats, Shape{B, S, heads, D});
+}
+
 Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores) {
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
@@ -78,8 +77,8 @@ Tensor composed_attention_of(const Tensor& query, const Tensor& key, const Tenso
   else if (may_attend.defined())  // the same for all heads
     seen = seen_rows(may_attend, {B, 1, T, S}, 1);
   const Tensor query_bthd = without_masked(query, seen.queries);
-  const Tensor key_bshd = repeated(without_masked(key, seen.keys), H);
-  const Tensor value_bshe = repeated(without_masked(value, seen.keys), H);
+  const Tensor key_bshd = repeated_heads(without_masked(key, seen.keys), H);
+  const Tensor value_bshe = repeated_heads(without_masked(value, seen.keys), H);
 
   Tensor scores_bhts = modified(scores(query_bthd, key_bshd), may_attend, options);
   if (options.mask.defined() && options.mask.dtype() != DType::boolean) {

@@ -62,6 +62,8 @@ Tensor tiled_attention(const char* op, const AttentionPlan& plan, const Attentio
 /// for the ranges.
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width);
 
+/// [B, S, G, D] -> [B, S, H, D]: each head for all heads of queries that share it.
+Tensor repeated_heads(const Tensor& x, Index heads);
 /// query [B, T, H, D], key [B, S, H, D] -> scores [B, H, T, S]
 using AttentionScores = std::function<Tensor(const Tensor& query, const Tensor& key)>;
 
