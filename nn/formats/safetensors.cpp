@@ -54,13 +54,6 @@ float from_half(std::uint16_t bits) {
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
-float from_bfloat(std::uint16_t bits) {
-  const std::uint32_t wide = std::uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
 /// An array of counts below 2^63. Throws: CheckpointError if it is something else.
 std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   std::vector<Index> counts;
@@ -228,7 +221,8 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   if (entry.dtype == "F64") return copy(DType::f64);
   if (entry.dtype == "I32") return copy(DType::i32);
   if (entry.dtype == "F16") return widen(std::uint16_t{}, float{}, from_half);
-  if (entry.dtype == "BF16") return widen(std::uint16_t{}, float{}, from_bfloat);
+  if (entry.dtype == "BF16")
+    return widen(BFloat16{}, float{}, [](BFloat16 x) { return static_cast<float>(x); });
   if (entry.dtype == "U8") return widen(std::uint8_t{}, std::int32_t{}, [](std::uint8_t x) { return x; });
   if (entry.dtype == "BOOL") {
     return widen(std::uint8_t{}, bool{}, [&](std::uint8_t x) {
