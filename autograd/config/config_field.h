@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/config/names.h>
 #include <tapeformer/autograd/shape.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,11 +29,11 @@ inline constexpr NumberRule kPositiveShare{"must be above 0 and at most 1",
 inline constexpr NumberRule kProperShare{"must be above 0 and below 1",
                                          [](double x) { return x > 0 && x < 1; }};
 inline constexpr NumberRule kBelowOne{"must be in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
-/// Sizes end where the product of two is still an Index.
+/// Sizes are whole, and end where the product of two is still an Index.
 inline constexpr NumberRule kSize{"must be from 0 to 2147483647",
-                                  [](double x) { return x >= 0 && x <= 0x7fffffff; }};
+                                  [](double x) { return x >= 0 && x <= 0x7fffffff && x == std::floor(x); }};
 inline constexpr NumberRule kPositiveSize{"must be from 1 to 2147483647",
-                                          [](double x) { return x >= 1 && x <= 0x7fffffff; }};
+                                          [](double x) { return x >= 1 && kSize.holds(x); }};
 
 inline constexpr const char* kFirstVersion = "0.1.0";
 

@@ -138,6 +138,8 @@ TEST_CASE("a field of a kind's own is checked, written and read as the others ar
   const auto refused = [&] { return message_of<Error>([&] { config.check(); }); };
   config.own["reach"] = 0;
   CHECK(refused() == "[attention] reach must be from 1 to 2147483647; got 0");
+  config.own["reach"] = 2.5;
+  CHECK(refused() == "[attention] reach must be from 1 to 2147483647; got 2.5");
   config.own["reach"] = 5, config.kind = "mha";
   CHECK(refused() == "[attention] reach is for mean; got attention=mha, reach=5; try leaving it out");
   DecoderOnlyConfig model;
