@@ -30,6 +30,7 @@ constexpr Index kSideBySide = 32;  // samples that share each step of the model
 std::string prompt_from_input() {
   if (isatty(STDIN_FILENO) != 0) return {};
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::ferror(stdin) != 0) throw DataError("standard input", 0, "cannot be read (is it a folder?)");
   if (text.compare(0, 3, "\xef\xbb\xbf") == 0) text.erase(0, 3);
   if (!text.empty() && text.back() == '\n') text.pop_back();
   if (!text.empty() && text.back() == '\r') text.pop_back();
