@@ -60,7 +60,8 @@ void CostSum::choose_blocks(Index block, Index top_k, double H, double G) {
   }
   sees(pairs);
   const double B = call.batch;
-  keeps_ids(5 * N * H * static_cast<double>(top_k) + B * G * static_cast<double>((S + block - 1) / block) +
+  const Index blocks = (S + block - 1) / block;
+  keeps_ids(5 * N * H * static_cast<double>(std::min(top_k, blocks)) + B * G * static_cast<double>(blocks) +
             1);
   if (call.causal) keeps_ids(-2 * N);  // whose ranges the parts have taken in
 }

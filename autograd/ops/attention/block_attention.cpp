@@ -95,7 +95,8 @@ BlockPlan plan_blocks(const Tensor& query, const Tensor& key_bgsd, const Tensor&
   kernels::BlockSizes& n = plan.sizes;
   n.batch = query.size(0), n.queries = query.size(1), n.heads = query.size(2), n.key_width = query.size(3);
   n.groups = key_bgsd.size(1), n.keys = key_bgsd.size(2);
-  n.block = options.block_size, n.top_k = options.block_top_k;
+  n.block = options.block_size;
+  n.top_k = std::min(options.block_top_k, std::max<Index>(1, n.blocks()));  // more would be empty
   const Device device = query.device();
   const Tensor positions = query_positions(options, n.batch, n.queries, n.keys, device);
   const VisibleKeys visible = visible_keys(options, n.batch, n.queries, n.keys, device);

@@ -152,6 +152,19 @@ TEST_CASE("five tokens in blocks of two, worked by hand") {
   CHECK_BELOW(std::abs(y.to_vector<double>()[4] - (8 * a + 16 * b + 32) / sum), 1e-13);
 }
 
+TEST_CASE("more blocks than there are take no memory") {
+  const auto saved_bytes = [](Index top_k) {
+    const Parameter x(Tensor::zeros({1, 4, 1, 2}));
+    AttentionOptions options;
+    options.causal = true, options.block_size = 2, options.block_top_k = top_k;
+    Tape tape;
+    const Tensor y = scaled_dot_product_attention(x, x, x, options);
+    return tape.memory().saved_bytes;
+  };
+  CHECK(saved_bytes(1) < saved_bytes(2));
+  CHECK(saved_bytes(2) == saved_bytes(1000000000));
+}
+
 TEST_CASE("outputs and gradients are those of a mask of the choice") {
   Generator random(test_seed(1));
   for (const BlockCase& c : kCases) check_masked(c, causal(), random);
