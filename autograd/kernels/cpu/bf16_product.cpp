@@ -112,12 +112,15 @@ class Product {
   std::array<dnnl::memory, 3> arguments_;
 };
 
-/// This thread's product of these sizes.
+/// This thread's product of these sizes. Products take some 100 KB each, so those of many sizes, as batches of
+/// all lengths have, are not all kept; oneDNN has the last ones of all threads.
 Product& product_of(Index m, Index n, Index k, const Rounded& a, const Rounded& b, Index ldc, bool add) {
+  constexpr std::size_t kMostKnown = 256;
   thread_local std::map<std::array<Index, 9>, Product> known;
   const std::array<Index, 9> key = {m, n, k, a.by_depth, a.lead, b.by_depth, b.lead, ldc, add};
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
+  if (known.size() == kMostKnown) known.clear();
   return known.emplace(key, Product(m, n, k, a, b, ldc, add)).first->second;
 }
 #endif
