@@ -108,7 +108,7 @@ void LanguageOptions::describe(const FieldVisitor& field) {
            "biases in projections and layer norms (--bias=false: none)");
   in_model("untied_head", negated(model.tie_head), "give the output its own matrix, not the embedding");
   training.describe(in_training);
-  in_training("batch", batch, "rows of --context tokens per batch, over all processes", kPositive);
+  in_training("batch", batch, "rows of --context tokens per batch, over all processes", kPositiveSize);
   in_training("batch_schedule", batch_schedule,
               "changes of --batch during the run, by share of the steps: 0.2:16,0.5:32 is 16 from a fifth of "
               "the steps on, and 32 from half of them on");

@@ -15,7 +15,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("time_budget", time_budget,
         "minutes: time the first steps, and choose --steps so that the program takes this long; 0 for none",
         kNotNegative);
-  field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
+  field("accumulate", accumulate, "batches whose gradients make one step", kPositiveSize);
   field("learning_rate", learning_rate, "the highest learning rate", kPositive);
   field("minimum_learning_rate", minimum_learning_rate,
         "where the schedules cosine and warmup_stable_decay end; unless it is given, at most a tenth of "

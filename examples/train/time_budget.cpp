@@ -18,6 +18,7 @@ constexpr double kLongestTurn = 0.25;    // seconds that are timed as one
 constexpr std::size_t kFewestTurns = 3;  // the first one, which fills caches and pools, is left out
 constexpr double kReserve = 0.015;       // of the budget, for untimed work: the log, files, samples
 constexpr Index kFewestFirstSteps = 10;  // from which the duration of others is predicted
+constexpr double kMostSteps = 1e12;      // where a budget is without end
 constexpr double kDryRunTrial = 3;       // seconds of the longest step that is timed as a whole
 
 double median(std::vector<double> values) {
@@ -138,7 +139,8 @@ void fit_steps(Session& session, double seconds, double per_step, double per_val
     const double validation = per_validation_token * static_cast<double>(task.validation_tokens(false));
     const double ending = per_validation_token * static_cast<double>(task.validation_tokens(true));
     const double whole_step = per_step + validation / static_cast<double>(task.options().validate_every);
-    return std::max(session.step + 1, static_cast<Index>((seconds - validation - ending) / whole_step));
+    const double steps = std::min(kMostSteps, (seconds - validation - ending) / whole_step);
+    return std::max(session.step + 1, static_cast<Index>(steps));
   };
   task.set_steps(fitting(), is_begun);
   task.set_steps(fitting(), is_begun);
