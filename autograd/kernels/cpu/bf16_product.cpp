@@ -112,7 +112,7 @@ class Product {
   std::array<dnnl::memory, 3> arguments_;
 };
 
-/// This thread's product of these sizes. Products take some 100 KB each, so those of many sizes, as batches of
+/// This thread's product of these sizes. A product takes some 100 KB, so those of many sizes, as batches of
 /// all lengths have, are not all kept; oneDNN has the last ones of all threads.
 Product& product_of(Index m, Index n, Index k, const Rounded& a, const Rounded& b, Index ldc, bool add) {
   constexpr std::size_t kMostKnown = 256;
