@@ -72,18 +72,12 @@ TEST_CASE("fields that change the arithmetic and are not implemented are refused
 
 TEST_CASE("the harmless values of these fields, and fields that say nothing about the arithmetic, pass") {
   Json json = gpt2();
-  json.update({{"scale_attn_weights", true},
-               {"scale_attn_by_inverse_layer_idx", false},
-               {"reorder_and_upcast_attn", true},
-               {"add_cross_attention", false},
-               {"pruned_heads", Json::object()},
-               {"n_ctx", 1024},
-               {"architectures", {"GPT2LMHeadModel"}},
-               {"task_specific_params", {{"text-generation", {{"do_sample", true}, {"max_length", 50}}}}},
-               {"torch_dtype", "float16"},
-               {"_name_or_path", "gpt2"},
-               {"transformers_version", "4.30.0"},
-               {"something_new", nullptr}});
+  json.update(parse_json(R"({
+    "scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "reorder_and_upcast_attn": true,
+    "add_cross_attention": false, "pruned_heads": {}, "n_ctx": 1024, "architectures": ["GPT2LMHeadModel"],
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}},
+    "torch_dtype": "float16", "_name_or_path": "gpt2", "transformers_version": "4.30.0", "something_new": null
+  })"));
   CHECK(refusal(json) == "nothing was thrown");
   CHECK(refusal(with(with(llama(), "pretraining_tp", 2), "partial_rotary_factor", 1)) ==
         "nothing was thrown");

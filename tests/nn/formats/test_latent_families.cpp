@@ -1,83 +1,42 @@
 #include <tapeformer/tests/nn/formats/family_case.h>
 
-#include <tuple>
-#include <vector>
-
 using namespace tapeformer;
 
-namespace {
-
-/// The fields of latent attention, and of DeepSeek's experts too.
-Json latent(const Json& more) {
-  Json json = {{"num_key_value_heads", 4},
-               {"qk_nope_head_dim", 3},
-               {"v_head_dim", 3},
-               {"qk_rope_head_dim", 4},
-               {"kv_lora_rank", 7}};
-  json.update(more);
-  return json;
-}
-Json deepseek(const Json& more) {
-  Json json = latent({{"n_routed_experts", 8},
-                      {"n_shared_experts", 2},
-                      {"num_experts_per_tok", 2},
-                      {"moe_intermediate_size", 9},
-                      {"first_k_dense_replace", 2},
-                      {"n_group", 4},
-                      {"topk_group", 2},
-                      {"q_lora_rank", nullptr}});
-  json.update(more);
-  return json;
-}
-
-}  // namespace
-
 TEST_CASE("families with latent attention are read as what they are, and written as what was read") {
-  const DecoderOnlyConfig usual = hugging_face_config(file_of("llama", Json::object()).dump());
-  for (const Reading& reading : std::vector<Reading>{
-           {"minicpm3", latent({{"q_lora_rank", 5}, {"scale_depth", 0.75}, {"dim_model_base", 12}}),
-            "context=32768 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
-            "head_width=3 "
-            "tie_head=true embedding_scale=12 residual_scale=0.433013 head_scale=0.5"},
-           {"deepseek_v2", deepseek({{"topk_method", "greedy"}, {"first_k_dense_replace", 0}}),
-            "attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved head_width=3 "
-            "experts=8 "
-            "normalized_router=false shared_expert=18 balance_loss=0 expert_width=9"},
-           {"deepseek_v2",
-            deepseek({{"topk_method", "group_limited_greedy"},
-                      {"rope_scaling",
-                       {{"type", "yarn"}, {"factor", 8}, {"mscale", 0.5}, {"mscale_all_dim", 0.5}}}}),
-            "attention=mla groups=0 latent_width=7 rotary_width=4 score_scale=0.460646 "
-            "rotary_layout=interleaved "
-            "rotary_factor=8 rotary_original_context=2048 rotary_high_frequency=32 rotary_yarn=true "
-            "head_width=3 "
-            "experts=8 normalized_router=false shared_expert=18 balance_loss=0 expert_width=9 "
-            "expert_groups=4 "
-            "active_groups=2 experts_from=2"},
-           {"deepseek_v3", deepseek({{"norm_topk_prob", false}, {"rope_interleave", true}}),
-            "context=4096 attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved "
-            "head_width=3 "
-            "experts=8 router=sigmoid normalized_router=false shared_expert=18 balance_loss=0 balance=bias "
-            "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
-           {"deepseek_v32",
-            deepseek({{"q_lora_rank", 5}, {"index_topk", 6}, {"index_n_heads", 3}, {"index_head_dim", 8}}),
-            "context=163840 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
-            "index_top_k=6 index_heads=3 index_width=8 index_loss=0 rotary_layout=interleaved head_width=3 "
-            "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias "
-            "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
-           {"glm_moe_dsa", deepseek({{"q_lora_rank", 5}, {"indexer_types", {"full", "full", "full"}}}),
-            "context=202752 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
-            "index_top_k=2048 index_heads=32 index_width=128 index_loss=0 index_rotary_layout=interleaved "
-            "rotary_layout=interleaved head_width=3 "
-            "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias "
-            "expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
-       })
-    check_reading(reading, usual);
+  check_readings({
+      {"minicpm3", R"("q_lora_rank": 5, "scale_depth": 0.75, "dim_model_base": 12)",
+       "context=32768 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+       "head_width=3 tie_head=true embedding_scale=12 residual_scale=0.433013 head_scale=0.5"},
+      {"deepseek_v2", R"("topk_method": "greedy", "first_k_dense_replace": 0)",
+       "attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved head_width=3 "
+       "experts=8 normalized_router=false shared_expert=18 balance_loss=0 expert_width=9"},
+      {"deepseek_v2",
+       R"("topk_method": "group_limited_greedy", "rope_scaling": {"type": "yarn", "factor": 8, "mscale": 0.5,
+          "mscale_all_dim": 0.5})",
+       "attention=mla groups=0 latent_width=7 rotary_width=4 score_scale=0.460646 rotary_layout=interleaved "
+       "rotary_factor=8 rotary_original_context=2048 rotary_high_frequency=32 rotary_yarn=true head_width=3 "
+       "experts=8 normalized_router=false shared_expert=18 balance_loss=0 expert_width=9 expert_groups=4 "
+       "active_groups=2 experts_from=2"},
+      {"deepseek_v3", R"("norm_topk_prob": false, "rope_interleave": true)",
+       "context=4096 attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved "
+       "head_width=3 experts=8 router=sigmoid normalized_router=false shared_expert=18 balance_loss=0 "
+       "balance=bias expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
+      {"deepseek_v32", R"("q_lora_rank": 5, "index_topk": 6, "index_n_heads": 3, "index_head_dim": 8)",
+       "context=163840 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+       "index_top_k=6 index_heads=3 index_width=8 index_loss=0 rotary_layout=interleaved head_width=3 "
+       "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias expert_width=9 "
+       "router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
+      {"glm_moe_dsa", R"("q_lora_rank": 5, "indexer_types": ["full", "full", "full"])",
+       "context=202752 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
+       "index_top_k=2048 index_heads=32 index_width=128 index_loss=0 index_rotary_layout=interleaved "
+       "rotary_layout=interleaved head_width=3 experts=8 router=sigmoid shared_expert=18 balance_loss=0 "
+       "balance=bias expert_width=9 router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
+  });
 }
 
 TEST_CASE("a DeepSeek whose rotary rows are not interleaved can be written") {
   const DecoderOnlyConfig halves =
-      hugging_face_config(file_of("deepseek_v3", deepseek({{"rope_interleave", false}})).dump());
+      hugging_face_config(file_of("deepseek_v3", R"("rope_interleave": false)").dump());
   CHECK(halves.attention.rotations.layout == RotaryLayout::half_split);
   DecoderOnlyConfig pairs = halves;
   pairs.attention.rotations.layout = RotaryLayout::interleaved;
@@ -85,23 +44,16 @@ TEST_CASE("a DeepSeek whose rotary rows are not interleaved can be written") {
 }
 
 TEST_CASE("options of latent attention and its experts that are not implemented are refused by name") {
-  const auto is_not_implemented = [](const std::string& what) { return what + kNotImplemented; };
-  for (const auto& [type, more, message] : std::vector<std::tuple<const char*, Json, std::string>>{
-           {"minicpm3",
-            {{"qk_nope_head_dim", 3}, {"v_head_dim", 5}, {"num_key_value_heads", 4}},
-            is_not_implemented("v_head_dim = 5")},
-           {"minicpm3", {{"num_key_value_heads", 2}}, is_not_implemented("num_key_value_heads = 2")},
-           {"deepseek_v2", deepseek({{"topk_method", "noaux_tc"}}),
-            is_not_implemented("topk_method = noaux_tc")},
-           {"glm_moe_dsa", deepseek({{"q_lora_rank", 5}, {"indexer_types", {"full", "shared", "full"}}}),
-            is_not_implemented("indexer_types = shared in layer 1")},
-           {"deepseek_v32",
-            deepseek({{"q_lora_rank", 5}, {"mlp_layer_types", {"dense", "sparse", "sparse"}}}),
-            is_not_implemented("mlp_layer_types = sparse in layer 1")},
-           {"deepseek_v3", deepseek({{"scoring_func", "softmax"}}),
-            is_not_implemented("scoring_func = \"softmax\"")},
-           {"deepseek_v3", deepseek({{"first_k_dense_replace", 3}}),
-            "first_k_dense_replace must be below num_hidden_layers: models without experts are not "
-            "implemented"}})
-    CHECK(refusal(file_of(type, more)) == message);
+  check_refusals({{"deepseek_v3", R"("first_k_dense_replace": 3)",
+                   "first_k_dense_replace must be below num_hidden_layers: models without experts are not "
+                   "implemented"}});
+  check_refusals({{"minicpm3", R"("v_head_dim": 5)", "v_head_dim = 5"},
+                  {"minicpm3", R"("num_key_value_heads": 2)", "num_key_value_heads = 2"},
+                  {"deepseek_v2", R"("topk_method": "noaux_tc")", "topk_method = noaux_tc"},
+                  {"glm_moe_dsa", R"("q_lora_rank": 5, "indexer_types": ["full", "shared", "full"])",
+                   "indexer_types = shared in layer 1"},
+                  {"deepseek_v32", R"("q_lora_rank": 5, "mlp_layer_types": ["dense", "sparse", "sparse"])",
+                   "mlp_layer_types = sparse in layer 1"},
+                  {"deepseek_v3", R"("scoring_func": "softmax")", "scoring_func = \"softmax\""}},
+                 kNotImplemented);
 }
