@@ -14,6 +14,12 @@ Golden::Golden(const std::string& file)
     : file_(std::make_shared<SafetensorsFile>(
           SafetensorsFile::open(TAPEFORMER_SOURCE_DIR "/tests/golden/" + file + ".safetensors"))) {}
 
+std::vector<std::string> Golden::cases() const {
+  std::vector<std::string> names;
+  for (const auto& [name, options] : file_->metadata()) names.push_back(name);
+  return names;
+}
+
 Tensor Golden::tensor(const std::string& name_of_case, const std::string& name, DType type) const {
   const Tensor x = file_->tensor(name_of_case + "/" + name);
   return is_floating(x.dtype()) ? x.to(type) : x;

@@ -20,6 +20,8 @@ class Golden {
   /// Opens tests/golden/<file>.safetensors, e.g. Golden("ops").
   explicit Golden(const std::string& file);
 
+  /// The names of all cases, sorted.
+  std::vector<std::string> cases() const;
   /// "CASE/NAME", e.g. tensor("softmax", "grad.x"). Floating values as `type`; ids and masks as stored.
   Tensor tensor(const std::string& name_of_case, const std::string& name, DType type = DType::f64) const;
   /// The rest of the names that begin with `prefix`: names("linear", "param.") -> {"bias", "weight"}, sorted.

@@ -15,43 +15,6 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kCases{"gpt2",
-                                      "gpt2_half",
-                                      "llama",
-                                      "llama_bfloat",
-                                      "llama_equal_heads",
-                                      "llama_yarn",
-                                      "mistral",
-                                      "mixtral",
-                                      "phi3",
-                                      "qwen2",
-                                      "qwen3",
-                                      "qwen3_moe",
-                                      "smollm3",
-                                      "olmo2",
-                                      "olmo3",
-                                      "olmoe",
-                                      "granite",
-                                      "gemma2",
-                                      "gemma3",
-                                      "gemma3_scaled",
-                                      "nanochat",
-                                      "bloom",
-                                      "diffllama",
-                                      "minicpm3",
-                                      "deepseek_v2",
-                                      "deepseek_v3",
-                                      "deepseek_v32",
-                                      "glm_moe_dsa",
-                                      "qwen3_next",
-                                      "qwen3_5",
-                                      "olmo_hybrid",
-                                      "gpt_oss",
-                                      "kimi_linear",
-                                      "bert",
-                                      "modernbert",
-                                      "modernbert_biased"};
-
 DecoderOnly loaded(const std::string& name, DType type) {
   DecoderOnly model = load_hugging_face(folder_of(name));
   model.to(type);
@@ -62,7 +25,7 @@ DecoderOnly loaded(const std::string& name, DType type) {
 
 TEST_CASE("logits are those of transformers") {
   const Golden golden("hugging_face");
-  for (const std::string& name : kCases) {
+  for (const std::string& name : golden.cases()) {
     INFO(name);
     const Tensor ids = golden.tensor(name, "ids");
     CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
@@ -72,7 +35,7 @@ TEST_CASE("logits are those of transformers") {
 
 TEST_CASE("with a cache, fifty tokens are those of transformers") {
   const Golden golden("hugging_face");
-  for (const std::string& name : kCases) {
+  for (const std::string& name : golden.cases()) {
     if (golden.names(name, "continued").empty()) continue;  // GPT-2's positions end before; encoders
     INFO(name);
     const DecoderOnly model = loaded(name, DType::f64);
@@ -94,7 +57,7 @@ TEST_CASE("with a cache, fifty tokens are those of transformers") {
 
 TEST_CASE("ten losses of fine-tuning are those of transformers") {
   const Golden golden("hugging_face");
-  for (const std::string& name : kCases) {
+  for (const std::string& name : golden.cases()) {
     const Tensor batches = golden.tensor(name, "batches");
     for (const DType type : {DType::f64, DType::f32}) {
       DecoderOnly model = loaded(name, type);
@@ -108,7 +71,7 @@ TEST_CASE("ten losses of fine-tuning are those of transformers") {
 }
 
 TEST_CASE("an export has the original's tensors bit for bit, and its model") {
-  for (const std::string& name : kCases) {
+  for (const std::string& name : Golden("hugging_face").cases()) {
     INFO(name);
     const Export exported(name);
     DecoderOnly model = load_hugging_face(folder_of(name));

@@ -12,9 +12,6 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kTranslations{
-    "marian", "marian_separate", "marian_untied", "bart", "mbart", "m2m100", "t5", "t5_gated", "mt5"};
-
 EncoderDecoder translation_model(const std::string& name, DType type) {
   EncoderDecoder model = load_hugging_face<EncoderDecoder>(folder_of(name));
   model.to(type);
@@ -73,7 +70,7 @@ std::string translation_refusal(const EncoderDecoderConfig& config) {
 
 TEST_CASE("logits are those of transformers") {
   const Golden golden("translation");
-  for (const std::string& name : kTranslations) {
+  for (const std::string& name : golden.cases()) {
     INFO(name);
     const TranslationBatches batches(golden, name);
     const auto logits = [&](DType type) {
@@ -86,7 +83,7 @@ TEST_CASE("logits are those of transformers") {
 
 TEST_CASE("token by token the logits are those of whole targets") {
   const Golden golden("translation");
-  for (const std::string& name : kTranslations) {
+  for (const std::string& name : golden.cases()) {
     INFO(name);
     const TranslationBatches batches(golden, name);
     const EncoderDecoder model = translation_model(name, DType::f64);
@@ -104,7 +101,7 @@ TEST_CASE("token by token the logits are those of whole targets") {
 
 TEST_CASE("ten losses of fine-tuning are those of transformers") {
   const Golden golden("translation");
-  for (const std::string& name : kTranslations) {
+  for (const std::string& name : golden.cases()) {
     const TranslationBatches batches(golden, name);
     for (const DType type : {DType::f64, DType::f32}) {
       EncoderDecoder model = translation_model(name, type);
@@ -116,7 +113,7 @@ TEST_CASE("ten losses of fine-tuning are those of transformers") {
 }
 
 TEST_CASE("an export has the original's tensors bit for bit, and its model") {
-  for (const std::string& name : kTranslations) {
+  for (const std::string& name : Golden("translation").cases()) {
     INFO(name);
     const Export exported(name);
     EncoderDecoder model = load_hugging_face<EncoderDecoder>(folder_of(name));
@@ -131,9 +128,8 @@ TEST_CASE("an export has the original's tensors bit for bit, and its model") {
   }
   const EncoderDecoderConfig separate =
       load_hugging_face<EncoderDecoder>(folder_of("marian_separate")).config();
-  CHECK(message_of<CheckpointError>([&] {
-          hugging_face_json(separate, DType::f32, {17, {0}, 17});
-        }) == "pad_token_id must be within the vocabulary of 17; got 17");
+  CHECK_THROWS_WITH_AS(hugging_face_json(separate, DType::f32, {17, {0}, 17}),
+                       "pad_token_id must be within the vocabulary of 17; got 17", CheckpointError);
 }
 
 TEST_CASE("a model of our own in each family comes back from an export with the same logits") {
@@ -268,12 +264,7 @@ TEST_CASE("options of MarianMT's files that are not implemented are refused by n
        "model_type must be one of marian, bart, mbart, m2m_100, t5, mt5; got gpt2, a language model"},
   };
   for (const auto& [more, expected] : refusals) CHECK(refused(more) == expected);
-  CHECK(refusal(marian_json()) ==
-        "model_type must be one of gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3, "
-        "olmo2, olmo3, olmoe, granite, gemma2, gemma3_text, nanochat, bloom, diffllama, qwen3_next, "
-        "qwen3_5_text, olmo_hybrid, minicpm3, deepseek_v2, deepseek_v3, deepseek_v32, glm_moe_dsa, "
-        "gpt_oss, kimi_linear, bert, "
-        "modernbert; got marian, a translation model");
+  CHECK(refusal(marian_json()).find("modernbert; got marian, a translation model") != std::string::npos);
 }
 
 TEST_CASE("other families have their own defaults, and refuse their own fields by name") {
@@ -291,9 +282,8 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
   CHECK(mt5.head_scale == 1);
   CHECK(mt5.layer.activation == Unary::gelu_tanh);
   CHECK(mt5.layer.gated);
-  CHECK(message_of<CheckpointError>([&] {
-          hugging_face_json(m2m100, DType::f32, {2, {2}, 5});
-        }) == "pad_token_id must be 1 in M2M100 models; got 5");
+  CHECK_THROWS_WITH_AS(hugging_face_json(m2m100, DType::f32, {2, {2}, 5}),
+                       "pad_token_id must be 1 in M2M100 models; got 5", CheckpointError);
   const std::vector<std::tuple<const char*, Json, std::string>> refusals = {
       {"bart", {{"normalize_before", true}}, "normalize_before = true"},
       {"bart", {{"tie_word_embeddings", false}}, "tie_word_embeddings = false"},
