@@ -20,8 +20,6 @@ std::vector<std::string> llama_weights() {
 constexpr const char* kFolder = "translation_folders/m2m100/";
 constexpr const char* kFolderFiles[] = {"tokenizer_config.json", "generation_config.json", "vocab.json"};
 
-}  // namespace
-
 Seeds gpt2_config_seeds() { return {content_of(kGolden + std::string("gpt2/config.json"))}; }
 
 void read_gpt2_config(const std::string& input) {
@@ -92,6 +90,17 @@ void read_translation_folder(const std::string& input) {
   const TranslationRun run = TranslationRun::load(folder);
   run.words.target->decode(run.words.source->encode("a cat __fr__"));
   parse_tokenizer(sentence_tokenizers(), run.words.target->serialize(), "it");
+}
+
+}  // namespace
+
+std::vector<Parser> foreign_model_parsers() {
+  return {{"gpt2_config", gpt2_config_seeds, read_gpt2_config},
+          {"llama_config", llama_config_seeds, read_llama_config},
+          {"marian_config", marian_config_seeds, read_marian_config},
+          {"marian_npz", marian_npz_seeds, read_marian_npz},
+          {"marian_folder", marian_folder_seeds, read_marian_folder},
+          {"translation_folder", translation_folder_seeds, read_translation_folder}};
 }
 
 }  // namespace tapeformer

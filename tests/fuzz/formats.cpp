@@ -33,8 +33,6 @@ void read_all(const Tensors& tensors) {
   for (const std::string& name : tensors.names()) tensors.tensor(name);
 }
 
-}  // namespace
-
 Seeds safetensors_seeds() {
   const Tensor matrix = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   Seeds seeds{
@@ -113,6 +111,16 @@ Seeds torch_seeds() {
 
 void read_torch(const std::string& input) {
   read_all(SafetensorsFile::open_torch(put_input("x.bin", input)));
+}
+
+}  // namespace
+
+std::vector<Parser> format_parsers() {
+  return {{"safetensors", safetensors_seeds, read_safetensors},
+          {"sharded_index", sharded_index_seeds, read_sharded_index},
+          {"token_file", token_file_seeds, read_token_file},
+          {"npz", npz_seeds, read_npz},
+          {"torch", torch_seeds, read_torch}};
 }
 
 }  // namespace tapeformer

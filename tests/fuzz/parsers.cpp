@@ -16,29 +16,13 @@ constexpr std::size_t kLongestMessage = 100'000;
 }  // namespace
 
 const std::vector<Parser>& parsers() {
-  static const std::vector<Parser> kParsers{
-      {"safetensors", safetensors_seeds, read_safetensors},
-      {"sharded_index", sharded_index_seeds, read_sharded_index},
-      {"token_file", token_file_seeds, read_token_file},
-      {"npz", npz_seeds, read_npz},
-      {"torch", torch_seeds, read_torch},
-      {"checkpoint", checkpoint_seeds, read_checkpoint},
-      {"metrics", metrics_seeds, read_metrics},
-      {"config", config_seeds, read_config},
-      {"gpt2_config", gpt2_config_seeds, read_gpt2_config},
-      {"llama_config", llama_config_seeds, read_llama_config},
-      {"marian_config", marian_config_seeds, read_marian_config},
-      {"marian_npz", marian_npz_seeds, read_marian_npz},
-      {"marian_folder", marian_folder_seeds, read_marian_folder},
-      {"translation_folder", translation_folder_seeds, read_translation_folder},
-      {"vocabulary", vocabulary_seeds, read_vocabulary},
-      {"text_tokenizer", text_tokenizer_seeds, read_text_tokenizer},
-      {"byte_pairs", byte_pairs_seeds, read_byte_pairs},
-      {"tokenizer_json", tokenizer_json_seeds, read_tokenizer_json},
-      {"text_vocabulary", text_vocabulary_seeds, read_vocabulary_text},
-      {"tab_separated", tab_separated_seeds, read_tab_separated_pairs},
-      {"line_aligned", line_aligned_seeds, read_line_aligned_pairs},
-      {"corpus", corpus_seeds, read_corpus}};
+  static const std::vector<Parser> kParsers = [] {
+    std::vector<Parser> all;
+    for (const std::vector<Parser>& family :
+         {format_parsers(), run_parsers(), foreign_model_parsers(), tokenizer_parsers(), text_parsers()})
+      all.insert(all.end(), family.begin(), family.end());
+    return all;
+  }();
   return kParsers;
 }
 

@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// A reader of untrusted bytes, for the fuzzer and for tests. A new one is two functions, in the file of its
-/// family, and a line of the table in parsers.cpp.
+/// A reader of untrusted bytes, for the fuzzer and for tests. A new one is two functions and a row of
+/// the table in the file of its family.
 struct Parser {
   const char* name;
   /// Small inputs that are accepted.

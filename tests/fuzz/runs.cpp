@@ -38,8 +38,6 @@ std::string without_checksum(std::string checkpoint) {
   return checkpoint;
 }
 
-}  // namespace
-
 Seeds checkpoint_seeds() {
   const std::string whole = in_run("language_mha", "/checkpoint.safetensors");
   return {without_checksum(whole), whole};
@@ -86,6 +84,14 @@ void read_config(const std::string& input) {
     LanguageRun::load(folder, 0, "");
     training_in(folder);
   }
+}
+
+}  // namespace
+
+std::vector<Parser> run_parsers() {
+  return {{"checkpoint", checkpoint_seeds, read_checkpoint},
+          {"metrics", metrics_seeds, read_metrics},
+          {"config", config_seeds, read_config}};
 }
 
 }  // namespace tapeformer

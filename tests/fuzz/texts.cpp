@@ -16,8 +16,6 @@ void use(std::vector<TextPair> pairs) {
   split_by_source(pairs, count_sources(pairs) / 2, 1, "pairs");
 }
 
-}  // namespace
-
 Seeds tab_separated_seeds() {
   return {"a cat\tun chat\na dog\tun chien\r\nthe d\xc3\xb6g\tle chien\tfrom 12\n",
           "\xef\xbb\xbf\x61\xc2\xa0\x62\tc\n\xe2\x96\x81\td\n"};
@@ -49,6 +47,14 @@ void read_corpus(const std::string& input) {
   prepare_tokens(split, *train_byte_pair_tokenizer(corpus.source(), 260), folder);
   corpus.check_text();
   train_character_tokenizer(corpus.source());
+}
+
+}  // namespace
+
+std::vector<Parser> text_parsers() {
+  return {{"tab_separated", tab_separated_seeds, read_tab_separated_pairs},
+          {"line_aligned", line_aligned_seeds, read_line_aligned_pairs},
+          {"corpus", corpus_seeds, read_corpus}};
 }
 
 }  // namespace tapeformer

@@ -45,8 +45,6 @@ std::string repaired(const std::string& input) {
   return write_tokenizer_file(name.c_str(), input.substr(std::min(end + 1, input.size())));
 }
 
-}  // namespace
-
 Seeds vocabulary_seeds() {
   Seeds seeds;
   for (const char* kind : {"word", "character"})
@@ -114,6 +112,16 @@ Seeds text_vocabulary_seeds() { return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\
 
 void read_vocabulary_text(const std::string& input) {
   use(*load_text_vocabulary(put_input("dict.txt", input)));
+}
+
+}  // namespace
+
+std::vector<Parser> tokenizer_parsers() {
+  return {{"vocabulary", vocabulary_seeds, read_vocabulary},
+          {"text_tokenizer", text_tokenizer_seeds, read_text_tokenizer},
+          {"byte_pairs", byte_pairs_seeds, read_byte_pairs},
+          {"tokenizer_json", tokenizer_json_seeds, read_tokenizer_json},
+          {"text_vocabulary", text_vocabulary_seeds, read_vocabulary_text}};
 }
 
 }  // namespace tapeformer
