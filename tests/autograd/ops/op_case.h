@@ -8,6 +8,8 @@
 #include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <omp.h>
+
 #include <functional>
 #include <limits>
 #include <string>
@@ -68,6 +70,35 @@ inline void check_within(const OpResult& got, const OpResult& exact, const OpRes
     CAPTURE(i);
     CHECK_BELOW(over_bound(got.gradients[i], exact.gradients[i], bound.gradients[i]), 1);
   }
+}
+
+inline void check_same_bits(const OpResult& got, const OpResult& expected) {
+  CHECK(elements(got.y) == elements(expected.y));
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+    CHECK(elements(got.gradients[i]) == elements(expected.gradients[i]));
+}
+
+/// The errors are at most three times those of `plain`, in the mean square.
+inline void check_as_exact_as(const OpResult& plain, const OpResult& got, const OpResult& exact) {
+  const auto check = [](const Tensor& found, const Tensor& other, const Tensor& expected) {
+    CHECK_BELOW(rms_error(found.to(DType::f64), expected), 3 * rms_error(other.to(DType::f64), expected));
+  };
+  check(got.y, plain.y, exact.y);
+  for (std::size_t i = 0; i < exact.gradients.size(); ++i)
+    check(got.gradients[i], plain.gradients[i], exact.gradients[i]);
+}
+
+/// run() gives the same bits on one thread, on two and on five.
+template <class Run>
+void check_on_any_threads(const Run& run) {
+  const int usual = omp_get_max_threads();
+  std::vector<OpResult> results;
+  for (const int threads : {1, 2, 5}) {
+    omp_set_num_threads(threads);
+    results.push_back(run());
+  }
+  omp_set_num_threads(usual);
+  for (const OpResult& other : results) check_same_bits(other, results[0]);
 }
 
 /// Compares `op`, in f64 and in f32, with an f64 result found in another way, and gradients that are added to

@@ -4,8 +4,6 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -115,12 +113,7 @@ AttentionMasks causal() {
 }
 
 void check_masked(const BlockCase& c, const AttentionMasks& masks, Generator& random) {
-  CAPTURE(c.T);
-  CAPTURE(c.S);
-  CAPTURE(c.H);
-  CAPTURE(c.G);
-  CAPTURE(c.block);
-  CAPTURE(c.top_k);
+  INFO("T ", c.T, ", S ", c.S, ", H ", c.H, ", G ", c.G, ", block ", c.block, ", top_k ", c.top_k);
   const BlockInputs in = inputs_with_gap(c, masks, random, 1e-5);
   check_op(attention_to(with_blocks(masks, c)), in.all(), in.seed, masked_result(c, masks, in));
 }
@@ -210,9 +203,7 @@ TEST_CASE("masked keys may hold NaN, and holes in a mask are not attended to") {
     return run_op(attention_to(options), all.all(), in.seed);
   };
   const OpResult expected = holding(0), got = holding(kNan);
-  CHECK(got.y.to_vector<double>() == expected.y.to_vector<double>());
-  for (std::size_t i = 0; i < 3; ++i)
-    CHECK(got.gradients[i].to_vector<double>() == expected.gradients[i].to_vector<double>());
+  check_same_bits(got, expected);
   const OpResult other = holding(100);  // which would win every choice and every softmax
   CHECK(other.y.to_vector<double>() == expected.y.to_vector<double>());
 }
@@ -309,12 +300,7 @@ TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
     AttentionOptions masked(causal());
     masked.mask = chosen_pairs(c, in.query, in.key, causal(), gap);
     const OpResult plain = in_f32(attention_to(masked));
-    const OpResult got = in_f32(attention_to(with_blocks(causal(), c)));
-    const auto check = [](const Tensor& found, const Tensor& other, const Tensor& expected) {
-      CHECK_BELOW(rms_error(found.to(DType::f64), expected), 3 * rms_error(other.to(DType::f64), expected));
-    };
-    check(got.y, plain.y, exact.y);
-    for (std::size_t i = 0; i < 3; ++i) check(got.gradients[i], plain.gradients[i], exact.gradients[i]);
+    check_as_exact_as(plain, in_f32(attention_to(with_blocks(causal(), c))), exact);
   }
 }
 
@@ -323,18 +309,7 @@ TEST_CASE("bits do not depend on the number of threads") {
   Generator random(test_seed(9));
   const BlockCase c{2, 150, 150, 3, 3, 8, 8, 40, 2};
   const BlockInputs in = random_inputs(c, random);
-  const int usual = omp_get_max_threads();
-  std::vector<OpResult> results;
-  for (const int threads : {1, 2, 5}) {
-    omp_set_num_threads(threads);
-    results.push_back(run_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed));
-  }
-  omp_set_num_threads(usual);
-  for (const OpResult& other : results) {
-    CHECK(other.y.to_vector<double>() == results[0].y.to_vector<double>());
-    for (std::size_t i = 0; i < 3; ++i)
-      CHECK(other.gradients[i].to_vector<double>() == results[0].gradients[i].to_vector<double>());
-  }
+  check_on_any_threads([&] { return run_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed); });
 }
 
 TEST_CASE("nothing to attend to, and no tokens") {

@@ -147,10 +147,7 @@ Tensor where_chosen(const Tensor& scores) {
 }
 
 void check_case(const SparseCase& c, const AttentionMasks& masks, Generator& random) {
-  CAPTURE(c.T);
-  CAPTURE(c.S);
-  CAPTURE(c.H);
-  CAPTURE(c.top_k);
+  INFO("T ", c.T, ", S ", c.S, ", H ", c.H, ", top_k ", c.top_k);
   const SparseInputs in = sparse_inputs_with_gap(c, masks, random, 1e-5);
   double gap = 0;
   const Tensor chosen = choose_keys(in.index, c.top_k, masks);
@@ -265,9 +262,7 @@ TEST_CASE("keys that nobody chose may hold NaN") {
     return run_op(attention_to(c, chosen), {in.query, latents}, in.seed);
   };
   const OpResult expected = holding(0), got = holding(kNan);
-  CHECK(got.y.to_vector<double>() == expected.y.to_vector<double>());
-  for (std::size_t i = 0; i < 2; ++i)
-    CHECK(got.gradients[i].to_vector<double>() == expected.gradients[i].to_vector<double>());
+  check_same_bits(got, expected);
 }
 
 TEST_CASE("weights are zero outside of the choice, and shares are their means") {
@@ -319,23 +314,14 @@ TEST_CASE("bits do not depend on the number of threads") {
   Generator random(test_seed(6));
   const SparseCase c{2, 90, 90, 3, 8, 4, 70, 40, 20};
   const SparseInputs in = sparse_inputs(c, random);
-  const int usual = omp_get_max_threads();
-  std::vector<OpResult> results;
-  for (const int threads : {1, 2, 5}) {
-    omp_set_num_threads(threads);
+  check_on_any_threads([&] {
     const Tensor chosen = choose_keys(in.index, c.top_k, past_keys());
-    results.push_back(run_op(attention_to(c, chosen), {in.query, in.latents}, in.seed));
+    OpResult result = run_op(attention_to(c, chosen), {in.query, in.latents}, in.seed);
     const OpResult scores = run_op(scores_of(chosen), {in.index.query, in.index.key, in.index.weights},
                                    Tensor::full(chosen.shape(), 1));
-    results.back().gradients.insert(results.back().gradients.end(), scores.gradients.begin(),
-                                    scores.gradients.end());
-  }
-  omp_set_num_threads(usual);
-  for (const OpResult& other : results) {
-    CHECK(other.y.to_vector<double>() == results[0].y.to_vector<double>());
-    for (std::size_t i = 0; i < 5; ++i)
-      CHECK(other.gradients[i].to_vector<double>() == results[0].gradients[i].to_vector<double>());
-  }
+    result.gradients.insert(result.gradients.end(), scores.gradients.begin(), scores.gradients.end());
+    return result;
+  });
 }
 
 TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
@@ -349,11 +335,7 @@ TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
     const OpResult exact = run_op(masked_attention(c, chosen), x, in.seed),
                    plain = run_op(masked_attention(c, chosen), narrow, in.seed),
                    got = run_op(attention_to(c, chosen), narrow, in.seed);
-    const auto check = [](const Tensor& found, const Tensor& other, const Tensor& expected) {
-      CHECK_BELOW(rms_error(found.to(DType::f64), expected), 3 * rms_error(other.to(DType::f64), expected));
-    };
-    check(got.y, plain.y, exact.y);
-    for (std::size_t i = 0; i < 2; ++i) check(got.gradients[i], plain.gradients[i], exact.gradients[i]);
+    check_as_exact_as(plain, got, exact);
   }
 }
 
