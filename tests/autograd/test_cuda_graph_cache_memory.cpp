@@ -23,6 +23,13 @@ const char* const kNoUse =
 
 void other_work() { FullDevice::block(kOfOthers); }
 
+void check_counts(const CudaGraphCache& replay, Index run, Index captured, Index replayed, Index given_up) {
+  CHECK(replay.counts().run == run);
+  CHECK(replay.counts().captured == captured);
+  CHECK(replay.counts().replayed == replayed);
+  CHECK(replay.counts().given_up == given_up);
+}
+
 /// A model whose steps draw, next to one that takes the same steps without graphs.
 struct Pair {
   explicit Pair(Index most_graphs = CudaGraphCache::kMostGraphs) : replay(model.state(), most_graphs) {}
@@ -38,10 +45,7 @@ struct Pair {
     return y;
   }
   void check(Index run, Index captured, Index replayed, Index given_up) const {
-    CHECK(replay.counts().run == run);
-    CHECK(replay.counts().captured == captured);
-    CHECK(replay.counts().replayed == replayed);
-    CHECK(replay.counts().given_up == given_up);
+    check_counts(replay, run, captured, replayed, given_up);
   }
 
   SmallModel model, twin;
@@ -124,23 +128,17 @@ TEST_CASE("a result that finds no room next to its graph evicts it, and is right
     const Tensor expected = Pair::body(twin, x).to(Device::cpu());
     for (const Index row : {Index{0}, rows - 1}) CHECK(same(reshape(slice(y, 0, row, 1), {40}), expected));
   };
-  const auto check = [&](Index run, Index captured, Index replayed, Index given_up) {
-    CHECK(replay.counts().run == run);
-    CHECK(replay.counts().captured == captured);
-    CHECK(replay.counts().replayed == replayed);
-    CHECK(replay.counts().given_up == given_up);
-  };
   {
     const FullDevice full(9);  // the graph, and one result
     for (Index i = 0; i < 3; ++i) step();
-    check(1, 1, 1, 0);
+    check_counts(replay, 1, 1, 1, 0);
     {
       const Handle<Storage> one_result_less = FullDevice::block(kOfResult);
       step();  // neither for a replay nor for a capture's
-      check(2, 2, 1, 2);
+      check_counts(replay, 2, 2, 1, 2);
     }
     for (Index i = 0; i < 2; ++i) step();
-    check(2, 3, 2, 2);
+    check_counts(replay, 2, 3, 2, 2);
     CHECK(replay.refusal() == "");
   }
   const FullDevice full(7);  // made where the graph has its memory: the graph gives way

@@ -104,6 +104,15 @@ std::vector<Tensor> with_all_gradients(LatentAttention& layer, const Tensor& inp
   return all;
 }
 
+/// The weights [B, H, T, S] of a layer's attention.
+Tensor weights_of(const LatentAttention& layer, const Tensor& x,
+                  AttentionContext context = causal_context()) {
+  Tensor weights;
+  context.weights = &weights;
+  layer(x, x, context);
+  return weights;
+}
+
 /// KL(p || softmax(scores)) over the pairs, a mean over tokens; weights [B, H, T, S] are attention's.
 Tensor formula_loss(const Tensor& scores, const Tensor& pairs, const Tensor& weights) {
   const Index B = scores.size(0), T = scores.size(1);
@@ -130,11 +139,7 @@ TEST_CASE("a layer attends to the keys with the largest scores of the formula, i
                                 expected = with_all_gradients(twin, x, masked);
       REQUIRE(got.size() == expected.size());
       for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-11);
-      AttentionContext of_layer = causal_context();
-      Tensor weights, expected_weights;
-      of_layer.weights = &weights, masked.weights = &expected_weights;
-      layer(x, x, of_layer), twin(x, x, masked);
-      CHECK_BELOW(relative_error(weights, expected_weights), 1e-12);
+      CHECK_BELOW(relative_error(weights_of(layer, x), weights_of(twin, x, masked)), 1e-12);
     }
   }
 }
@@ -151,12 +156,8 @@ TEST_CASE("with as many keys as there are, a layer attends to all, and its index
   CHECK_BELOW(relative_error(layer(x, x, context), expected), 1e-12);
   CHECK(record.indexers == 1);
   double gap = 0;
-  AttentionContext shown = causal_context();
-  Tensor weights;
-  shown.weights = &weights;
-  twin(x, x, shown);
-  const Tensor scores = formula_scores(layer, config, x);
-  const double loss = formula_loss(scores, formula_choice(scores, kIndexTokens, gap), weights).item();
+  const Tensor scores = formula_scores(layer, config, x), pairs = formula_choice(scores, kIndexTokens, gap);
+  const double loss = formula_loss(scores, pairs, weights_of(twin, x)).item();
   CHECK_BELOW(std::abs(record.index_losses.item() - loss), 1e-12);
 }
 
@@ -172,11 +173,7 @@ TEST_CASE("the loss is the divergence from attention's weights of the chosen key
     layer(x, x, context);
     return record.index_losses;
   };
-  AttentionContext shown = causal_context();
-  Tensor weights;
-  shown.weights = &weights;
-  layer(x, x, shown);
-  const Tensor scores = formula_scores(layer, config, x);
+  const Tensor scores = formula_scores(layer, config, x), weights = weights_of(layer, x);
   double gap = 0;
   const Tensor pairs = formula_choice(scores, config.index_top_k, gap);
   CHECK_BELOW(std::abs(loss_of().item() - 0.5 * formula_loss(scores, pairs, weights).item()), 1e-12);

@@ -147,6 +147,15 @@ class Loops {
   LinearSizes sizes_;
 };
 
+void check_loops(const std::string& kind, LinearAttention& layer, const LinearSizes& sizes = {}) {
+  Parameters parameters;
+  for (auto& [name, parameter] : layer.named_parameters())
+    parameters[name] = parameter.value().to_vector<double>();
+  const Tensor x = random_values({1, 9, 6}, 3);
+  const std::vector<double> y = Loops(kind, parameters, sizes)(x.to_vector<double>(), 9);
+  CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
+}
+
 }  // namespace
 
 TEST_CASE("queries, keys and values are parts of the rows of their common matrix") {
@@ -162,12 +171,7 @@ TEST_CASE("every kind agrees with plain loops over its formula") {
   for (const char* kind : kLinearKinds) {
     CAPTURE(kind);
     auto layer = random_module<LinearAttention>(config_of(kind));
-    Parameters parameters;
-    for (auto& [name, parameter] : layer.named_parameters())
-      parameters[name] = parameter.value().to_vector<double>();
-    const Tensor x = random_values({1, 9, 6}, 3);
-    const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
-    CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
+    check_loops(kind, layer);
   }
 }
 
@@ -184,12 +188,8 @@ TEST_CASE("states may have heads of their own, and share those of queries and ke
     if (kind != std::string("gla")) config.own["beta_scale"] = sizes.beta_scale = 2;
     auto layer = random_module<LinearAttention>(config);
     CHECK(layer.row_parts().at("query_key_value.weight") == std::vector<Index>{6, 6, 12});
-    Parameters parameters;
-    for (auto& [name, parameter] : layer.named_parameters())
-      parameters[name] = parameter.value().to_vector<double>();
+    check_loops(kind, layer, sizes);
     const Tensor x = random_values({1, 9, 6}, 3);
-    const std::vector<double> y = Loops(kind, parameters, sizes)(x.to_vector<double>(), 9);
-    CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
     check_gradients(kind, gradcheck_module(layer, {{"x", x}}, [&] { return layer(x, x, causal_context()); }));
     const auto cache = make_cache({}, layer.cache_widths());
     const Tensor whole = layer(x, x, causal_context());
