@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -11,18 +12,34 @@
 
 namespace tapeformer {
 
-/// Reads the arguments of a program, without its name; false if they ask for help.
-inline bool read(const CommandLine& line, const std::vector<std::string>& arguments) {
+/// The arguments after the program's name, as main() gets them.
+inline std::vector<const char*> command_words(const std::vector<std::string>& arguments) {
   std::vector<const char*> all = {"program"};
   for (const std::string& argument : arguments) all.push_back(argument.c_str());
+  return all;
+}
+
+/// Reads the arguments of a program, without its name; false if they ask for help.
+inline bool read(const CommandLine& line, const std::vector<std::string>& arguments) {
+  const std::vector<const char*> all = command_words(arguments);
   return line.read(static_cast<int>(all.size()), all.data());
 }
 
-/// The options that the arguments give.
+/// The options that the arguments give; `line` reads them.
 template <class Options>
-Options parsed(const std::vector<std::string>& arguments) {
+Options parsed(const std::vector<std::string>& arguments, const CommandLine& line = CommandLine()) {
   Options options;
-  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  return options;
+}
+
+/// The same with the defaults of the preset that the arguments name.
+template <class Options>
+Options parsed_with_preset(const std::vector<std::string>& arguments,
+                           const CommandLine& line = CommandLine()) {
+  const std::vector<const char*> all = command_words(arguments);
+  Options options(preset_named_in(static_cast<int>(all.size()), all.data()));
   options.add_to(line);
   read(line, arguments);
   return options;
@@ -50,11 +67,8 @@ void check_refused(const std::vector<Refused>& table, const Refusal& refusal) {
 template <class Options>
 std::string refusal_of_ignored(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {
-    Options options;
     const CommandLine line;
-    options.add_to(line);
-    read(line, arguments);
-    options.refuse_ignored(line);
+    parsed<Options>(arguments, line).refuse_ignored(line);
   });
 }
 

@@ -36,12 +36,8 @@ ExportOptions exported(const TemporaryFolder& temporary) {
 
 /// Writes an untrained run of these options, with a small model; returns the line on its exports.
 std::string saved_run(const TemporaryFolder& temporary, const std::vector<std::string>& arguments) {
-  std::vector<const char*> raw = {"program"};
-  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
-  LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
   const CommandLine line;
-  options.add_to(line);
-  read(line, arguments);
+  LanguageOptions options = parsed_with_preset<LanguageOptions>(arguments, line);
   adapt_preset(options, line);
   options.model.layers = 2, options.model.width = 48, options.model.context = 8;
   options.data.corpus = tiny_options(temporary).data.corpus;
@@ -201,68 +197,32 @@ TEST_CASE("statements and advice on a model's exports are true, for every preset
 }
 
 TEST_CASE("options make a model of each family") {
-  const std::vector<std::string> llama = {"--norm", "rms", "--positions", "rotary", "--feed-forward-kind",
-                                          "swiglu"};
-  const auto exports = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  const std::string llama = "--norm rms --positions rotary --feed-forward-kind swiglu ";
+  const auto exports = [](const std::string& arguments) {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const std::string said = saved_run(temporary, arguments);
+    const std::string said = saved_run(temporary, words_of(arguments));
     CHECK(export_refusal(temporary, "transformers") == "");
     return said.substr(0, said.find(';'));
   };
-  CHECK(exports({}, {}) == "transformers (GPT-2)");
-  CHECK(exports({"--feed-forward-kind", "gelu_tanh", "--bias"}, {}) == "transformers and gguf (GPT-2)");
-  CHECK(exports(llama, {}) == "transformers and gguf (Llama)");
-  CHECK(exports(llama, {"--bias", "--attention", "gqa"}) == "transformers and gguf (Llama)");
-  CHECK(exports(llama, {"--feed-forward-kind", "reglu"}) == "transformers (Llama)");
-  CHECK(exports(llama, {"--window", "3"}) == "transformers (Mistral)");
-  CHECK(exports(llama, {"--window", "3", "--windows", "SL"}) == "transformers (SmolLM3)");
-  const std::vector<std::string> qwen3 = {"--qk-norm", "rms", "--epsilon", "1e-6",
-                                          "--window",  "3",   "--windows", "SL"};
-  CHECK(exports(llama, qwen3) == "transformers (Qwen 3)");
-  std::vector<std::string> olmo = {"--qk-norm", "joint", "--epsilon", "1e-6", "--sublayer-norms", "output"};
-  CHECK(exports(llama, olmo) == "transformers (OLMo 2)");
-  olmo.insert(olmo.end(), {"--window", "3"});
-  CHECK(exports(llama, olmo) == "transformers (OLMo 3)");
-  const std::vector<std::string> hybrid = {"--attention",
-                                           "gated_deltanet",
-                                           "--attention-pattern",
-                                           "DF",
-                                           "--qk-norm",
-                                           "joint",
-                                           "--epsilon",
-                                           "1e-6",
-                                           "--sublayer-norms",
-                                           "mixed",
-                                           "--state-norm-epsilon",
-                                           "1e-5"};
-  CHECK(exports(llama, hybrid) == "transformers (OLMo Hybrid)");
-  const std::vector<std::string> kimi = {"--positions",
-                                         "none",
-                                         "--attention",
-                                         "kda",
-                                         "--attention-pattern",
-                                         "DF",
-                                         "--full-attention",
-                                         "mla",
-                                         "--shared-key-rotation=false",
-                                         "--untied-head",
-                                         "--experts",
-                                         "4",
-                                         "--shared-expert",
-                                         "64",
-                                         "--expert-width",
-                                         "32",
-                                         "--router",
-                                         "sigmoid",
-                                         "--balance",
-                                         "bias",
-                                         "--state-norm-epsilon",
-                                         "1e-5"};
-  CHECK(exports(llama, kimi) == "transformers (Kimi Linear)");
-  CHECK(exports(llama, {"--bias", "--experts", "4", "--sinks", "--swiglu-limit", "7"}) ==
-        "transformers (gpt-oss)");
+  CHECK(exports("") == "transformers (GPT-2)");
+  CHECK(exports("--feed-forward-kind gelu_tanh --bias") == "transformers and gguf (GPT-2)");
+  CHECK(exports(llama) == "transformers and gguf (Llama)");
+  CHECK(exports(llama + "--bias --attention gqa") == "transformers and gguf (Llama)");
+  CHECK(exports(llama + "--feed-forward-kind reglu") == "transformers (Llama)");
+  CHECK(exports(llama + "--window 3") == "transformers (Mistral)");
+  CHECK(exports(llama + "--window 3 --windows SL") == "transformers (SmolLM3)");
+  CHECK(exports(llama + "--qk-norm rms --epsilon 1e-6 --window 3 --windows SL") == "transformers (Qwen 3)");
+  const std::string olmo = llama + "--qk-norm joint --epsilon 1e-6 --sublayer-norms output";
+  CHECK(exports(olmo) == "transformers (OLMo 2)");
+  CHECK(exports(olmo + " --window 3") == "transformers (OLMo 3)");
+  CHECK(exports(llama + "--attention gated_deltanet --attention-pattern DF --qk-norm joint --epsilon 1e-6 "
+                        "--sublayer-norms mixed --state-norm-epsilon 1e-5") == "transformers (OLMo Hybrid)");
+  CHECK(exports(llama +
+                "--positions none --attention kda --attention-pattern DF --full-attention mla "
+                "--shared-key-rotation=false --untied-head --experts 4 --shared-expert 64 --expert-width 32 "
+                "--router sigmoid --balance bias --state-norm-epsilon 1e-5") == "transformers (Kimi Linear)");
+  CHECK(exports(llama + "--bias --experts 4 --sinks --swiglu-limit 7") == "transformers (gpt-oss)");
 }
 
 TEST_CASE_FIXTURE(Logged, "obstacles to an export are named by their options") {

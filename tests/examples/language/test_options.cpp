@@ -10,12 +10,8 @@ namespace {
 /// The arguments as the program reads them: the preset is found before the defaults are shown.
 LanguageOptions parsed_options(const std::vector<std::string>& arguments,
                                const DecoderOnlyConfig* tuned = nullptr) {
-  std::vector<const char*> raw = {"program"};
-  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
-  LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
   const CommandLine line;
-  options.add_to(line);
-  read(line, arguments);
+  LanguageOptions options = parsed_with_preset<LanguageOptions>(arguments, line);
   adapt_preset(options, line);
   if (tuned != nullptr) take_fine_tuned(options, *tuned, line);
   return options;

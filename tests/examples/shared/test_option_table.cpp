@@ -126,10 +126,8 @@ TEST_CASE("small texts have defaults of their own, except for options that are g
   const Preset preset = {
       "p", "", {}, {{10, R"({"dropout": 0.4, "vocabulary": 1000})"}, {100, R"({"dropout": 0.3})"}}};
   const auto chosen = [&](Index size, const std::vector<std::string>& arguments) {
-    TranslationOptions options;
     const CommandLine line;
-    options.add_to(line);
-    read(line, arguments);
+    TranslationOptions options = parsed<TranslationOptions>(arguments, line);
     const std::string text = choose_by_size(fields_of(options), preset, size, line);
     return format("{}; {} {}", text, options.model.layer.dropout, options.vocabulary);
   };

@@ -10,18 +10,8 @@ using namespace tapeformer;
 
 namespace {
 
-TranslationOptions parsed(const std::vector<std::string>& arguments) {
-  std::vector<const char*> raw = {"program"};
-  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
-  TranslationOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
-  const CommandLine line;
-  options.add_to(line);
-  read(line, arguments);
-  return options;
-}
-
 std::string refusal(const std::vector<std::string>& arguments) {
-  return message_of<Error>([&] { parsed(arguments).check(); });
+  return message_of<Error>([&] { parsed_with_preset<TranslationOptions>(arguments).check(); });
 }
 
 }  // namespace
@@ -33,14 +23,17 @@ TEST_CASE("every preset is accepted as it stands, and options override it") {
           std::string::npos);
   }
   CHECK(TranslationOptions().preset == "built-in");
-  const TranslationOptions tiny = parsed({"--preset", "translation-tiny", "--width", "64"});
+  const TranslationOptions tiny =
+      parsed_with_preset<TranslationOptions>({"--preset", "translation-tiny", "--width", "64"});
   CHECK(tiny.model.tie_embeddings);
   CHECK(tiny.model.layer.width == 64);
   CHECK(tiny.training.time_budget > 0);
   const nlohmann::ordered_json json = tiny;
   CHECK(json.get<TranslationOptions>().preset == "translation-tiny");
   CHECK(json.get<TranslationOptions>().model.tie_embeddings);
-  CHECK_FALSE(parsed({"--preset", "translation-tiny", "--shared-vocabulary=false"}).model.tie_embeddings);
+  CHECK_FALSE(
+      parsed_with_preset<TranslationOptions>({"--preset", "translation-tiny", "--shared-vocabulary=false"})
+          .model.tie_embeddings);
   CHECK(
       refusal({"--preset", "huge"}).find("--preset must be one of built-in, quickstart, translation-tiny") ==
       0);
@@ -69,12 +62,12 @@ TEST_CASE("a preset chooses by the number of pairs to train on, and all its choi
 
 TEST_CASE("each kind of attention is a flag away, and reaches the model") {
   for (const char* kind : {"mha", "gqa", "mqa", "mla", "additive"}) {
-    const TranslationOptions options = parsed({"--attention", kind});
+    const TranslationOptions options = parsed<TranslationOptions>({"--attention", kind});
     CHECK_NOTHROW(options.check());
     CHECK(options.model_config(10, 10).layer.attention.kind == kind);
   }
-  CHECK(parsed({}).model_config(10, 10).layer.attention.kind == "mha");
-  CHECK(parsed({}).model_config(10, 10).layer.attention.packed);
+  CHECK(parsed<TranslationOptions>({}).model_config(10, 10).layer.attention.kind == "mha");
+  CHECK(parsed<TranslationOptions>({}).model_config(10, 10).layer.attention.packed);
 }
 
 TEST_CASE("options that contradict each other are refused by name") {
@@ -115,7 +108,8 @@ TEST_CASE("an option that would change nothing is refused by its name") {
 }
 
 TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless a number is given") {
-  const TranslationOptions asked = parsed({"--held-out", "50"}), unasked = parsed({});
+  const TranslationOptions asked = parsed<TranslationOptions>({"--held-out", "50"}),
+                           unasked = parsed<TranslationOptions>({});
   CHECK(asked.sentences_held_out(100) == 50);
   CHECK(unasked.sentences_held_out(1'000'000) == 2000);
   CHECK(unasked.sentences_held_out(20'000) == 2000);
@@ -124,18 +118,14 @@ TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless a 
 }
 
 TEST_CASE("fine-tuning takes the run's model and vocabularies, and refuses contradicting options") {
-  const TranslationOptions trained =
-      parsed({"--width",           "48",      "--heads",         "3",         "--attention",       "gqa",
-              "--groups",          "1",       "--tokenizer",     "character", "--vocabulary",      "77",
-              "--max-length",      "33",      "--dropout",       "0.4",       "--steps",           "9",
-              "--pairs",           "old.tsv", "--learning-rate", "0.5",       "--source-language", "fr",
-              "--target-language", "de"});
+  const TranslationOptions trained = parsed<TranslationOptions>(
+      words_of("--width 48 --heads 3 --attention gqa --groups 1 --tokenizer character "
+               "--vocabulary 77 --max-length 33 --dropout 0.4 --steps 9 --pairs old.tsv --learning-rate 0.5 "
+               "--source-language fr --target-language de"));
   const auto tuned = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--from", "runs/old"});
-    TranslationOptions options;
     const CommandLine line;
-    options.add_to(line);
-    read(line, arguments);
+    TranslationOptions options = parsed<TranslationOptions>(arguments, line);
     take_fine_tuned(options, trained, line);
     return options;
   };
@@ -157,9 +147,8 @@ TEST_CASE("fine-tuning takes the run's model and vocabularies, and refuses contr
   CHECK(options.training.steps == TranslationOptions().training.steps);
   CHECK(options.training.learning_rate == TranslationOptions().training.learning_rate);
   CHECK_NOTHROW(options.check());
-  CHECK(message_of<Error>([&] {
-          tuned({"--width", "64"});
-        }) == "--width 64 contradicts --from runs/old, which has 48; leave it out");
+  CHECK_THROWS_WITH_AS(tuned({"--width", "64"}),
+                       "--width 64 contradicts --from runs/old, which has 48; leave it out", Error);
   CHECK(message_of<Error>([&] {
           tuned({"--tokenizer", "bpe"});
         }) == "--tokenizer bpe contradicts --from runs/old, which has character; leave it out");
