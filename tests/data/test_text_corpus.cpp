@@ -164,9 +164,8 @@ TEST_CASE_FIXTURE(InFolder, "text that is not UTF-8 is reported with its line an
   CHECK(message_of<DataError>([&] {
           TextCorpus::in_memory(utf16, "wide").check_text();
         }).find("wide:1: a NUL at byte 2 of the file: 0x00; if it is UTF-16") == 0);
-  CHECK(message_of<Error>([&] {
-          TextCorpus::in_memory("a", "stopped").check_text([] { throw Error("stop"); });
-        }) == "stop");
+  CHECK_THROWS_WITH_AS(TextCorpus::in_memory("a", "stopped").check_text([] { throw Error("stop"); }), "stop",
+                       Error);
 }
 
 TEST_CASE("the first characters are for training, the rest for validation") {

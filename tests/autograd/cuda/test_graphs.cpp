@@ -143,9 +143,8 @@ TEST_CASE("neither a capture nor another thread evicts graphs") {
   });
   const auto more = static_cast<std::int64_t>(10 * FullDevice::unit());
   CHECK(message_of<cuda::NotCapturable>([&] { const cuda::Capture capture(0, more); }) != "");
-  CHECK(message_of<cuda::NotCapturable>([&] {
-          captured([] { FullDevice::block(10); });
-        }).find("memory that is not free at once") != std::string::npos);
+  CHECK_THROWS_WITH_AS(captured([] { FullDevice::block(10); }),
+                       doctest::Contains("memory that is not free at once"), cuda::NotCapturable);
   std::string message;
   std::thread([&] { message = message_of<DeviceError>([] { FullDevice::block(6); }); }).join();
   CHECK(message.find("[memory] cuda:0 does not have ") == 0);

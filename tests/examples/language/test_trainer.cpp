@@ -253,9 +253,8 @@ TEST_CASE_FIXTURE(LanguageCase, "data that does not fit the model or the checkpo
   CHECK(message_of<DataError>([&] { task.load_state(state); }) ==
         data.train.path() + ": the data has changed since the checkpoint; restore it, or start again");
   options.model.context = 1500;
-  CHECK(message_of<DataError>([&] {
-          LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress);
-        }).find("holds 1500 tokens; a window of 1500") != std::string::npos);
+  CHECK_THROWS_WITH_AS(LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress),
+                       doctest::Contains("holds 1500 tokens; a window of 1500"), DataError);
   EvaluateOptions nowhere;
   nowhere.run = temporary.file("nowhere");
   CHECK(message_of<CheckpointError>([&] { evaluate(nowhere); }).find("nowhere") != std::string::npos);

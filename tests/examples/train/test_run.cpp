@@ -169,9 +169,8 @@ TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse unsuitabl
   one_step.compute.threads = 3;
   const int threads = omp_get_max_threads();
   CHECK(start_training(folder, one_step, make_task) == kExitSuccess);
-  CHECK(message_of<DataError>([&] {
-          start_training(folder, {}, make_task);
-        }).find("holds a run already; try --resume") != std::string::npos);
+  CHECK_THROWS_WITH_AS(start_training(folder, {}, make_task),
+                       doctest::Contains("holds a run already; try --resume"), DataError);
   CHECK(made == 1);
   omp_set_num_threads(2);
   CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
@@ -193,7 +192,6 @@ TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse unsuitabl
             return task;
           });
         }) == "--non-finite must be stop or skip; got go-back");
-  CHECK(message_of<CheckpointError>([&] {
-          resume_training(RunFolder(temporary.file("none")), {}, make_task);
-        }).find("there is no checkpoint to resume from") != std::string::npos);
+  CHECK_THROWS_WITH_AS(resume_training(RunFolder(temporary.file("none")), {}, make_task),
+                       doctest::Contains("there is no checkpoint to resume from"), CheckpointError);
 }

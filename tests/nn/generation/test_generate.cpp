@@ -237,11 +237,10 @@ TEST_CASE("sources that are too long, and a beam of nothing, are refused") {
   const SingleThread guard;
   const EncoderDecoder model = random_model(7, 6, 1);
   CHECK(beam_search(model, {TokenIds(5, 4)}).size() == 1);
-  CHECK(message_of<ShapeError>([&] {
-          beam_search(model, {{4}, TokenIds(6, 4)});
-        }) ==
-        "[beam_search] a source must have at most 5 tokens; got 6; try shorter sentences or a model with a "
-        "larger max_length");
+  CHECK_THROWS_WITH_AS(beam_search(model, {{4}, TokenIds(6, 4)}),
+                       "[beam_search] a source must have at most 5 tokens; got 6; try shorter sentences or a "
+                       "model with a larger max_length",
+                       ShapeError);
   CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
         "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
   SearchConfig more = search_config(3);

@@ -177,11 +177,10 @@ TEST_CASE("text that exceeds the model's positions or the cache is refused befor
               .find("[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "
                     "max_tokens=9223372036854775807") == 0);
   }
-  CHECK(message_of<ShapeError>([&] {
-          generated(model, prompt, greedy(8, CacheConfig{CacheKind::paged, 10, 4}));
-        }) ==
-        "[generate_text] the cache has room for 10 tokens; got a prompt of 4 and max_tokens=8; try "
-        "fewer");
+  CHECK_THROWS_WITH_AS(
+      generated(model, prompt, greedy(8, CacheConfig{CacheKind::paged, 10, 4})),
+      "[generate_text] the cache has room for 10 tokens; got a prompt of 4 and max_tokens=8; try fewer",
+      ShapeError);
   CHECK(generated(model, prompt, greedy(7, CacheConfig{CacheKind::paged, 10, 4})).front().size() == 7);
 
   // A context ends before such limits are reached; latent attention has rotary keys whatever the positions.

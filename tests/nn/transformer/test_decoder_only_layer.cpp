@@ -43,6 +43,5 @@ TEST_CASE("with a cache a layer with convolutions needs theirs") {
   const DecoderOnlyLayer layer = layer_of(config);
   const Tensor x = random_values({2, 3, 8}, 5);
   const auto cache = make_cache({}, layer.cache_widths());
-  CHECK(message_of<Error>([&] { layer(x, causal_context(cache.get())); }).find("needs their caches") !=
-        std::string::npos);
+  CHECK_THROWS_WITH_AS(layer(x, causal_context(cache.get())), doctest::Contains("needs their caches"), Error);
 }
