@@ -44,11 +44,18 @@ constexpr DType wide(DType type) { return type == DType::bf16 ? DType::f32 : typ
 /// The DType that stores a C++ type: dtype_of<float>() == DType::f32.
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  if constexpr (std::is_same_v<T, double>) return DType::f64;
-  if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  if constexpr (std::is_same_v<T, float>) {
+    return DType::f32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return DType::f64;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return DType::bf16;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return DType::i32;
+  } else {
+    static_assert(std::is_same_v<T, bool>, "tensors hold float, double, BFloat16, std::int32_t or bool");
+    return DType::boolean;
+  }
 }
 
 }  // namespace tapeformer

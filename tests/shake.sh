@@ -4,7 +4,8 @@
 # the arithmetic, or its case is ill-posed.
 # Usage: tests/shake.sh SEEDS [--from SEED] [--set NAME]... [-R REGEX] [--jobs N] [--keep FILE]
 #   SEEDS        how many, from 1 on or from --from on
-#   --set NAME   of the instruction sets v3 (AVX2), v4 (AVX-512) and native only these; all that this machine has unless given.
+#   --set NAME   of the instruction sets v2 (SSE, vectors as long as 64-bit Arm's), v3 (AVX2), v4 (AVX-512) and native only
+#                these; all that this machine has unless given.
 #                Each has its build in build/shake-NAME
 #   -R REGEX     only the test sources whose path matches
 #   --jobs N     N tests side by side; as many as there are cores unless given
@@ -31,7 +32,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 if [ ${#sets[@]} = 0 ]; then
-  sets=(v3)
+  sets=(v2 v3)
   ! grep -qw avx512bw /proc/cpuinfo || sets+=(v4)
   sets+=(native)
 fi
@@ -57,6 +58,7 @@ export work set program TAPEFORMER_TEST_SEED
 export TAPEFORMER_GRADCHECK_ELEMENTS=3 OMP_NUM_THREADS=1
 for set in "${sets[@]}"; do
   march=x86-64-$set isa=AVX512_CORE  # oneDNN asks the processor, whatever this is compiled for
+  [ "$set" != v2 ] || isa=SSE41
   [ "$set" != v3 ] || isa=AVX2
   [ "$set" != native ] || { march=native isa=ALL; }
   cmake -S . -B "build/shake-$set" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DTAPEFORMER_MARCH="$march" >/dev/null

@@ -122,7 +122,7 @@ TEST_CASE("options that contradict each other are refused by name") {
        {"--tokens t --corpus c", "--tokens is a corpus already prepared"},
        {"--tokens t --tokenizer-model c", "--tokens has a tokenizer"},
        {"--validation-fraction 1", "--validation-fraction must be above 0"},
-       {"--batch 0", "--batch must be positive; got 0"},
+       {"--batch 0", "--batch must be from 1 to 2147483647; got 0"},
        {"--documents apart --objective prefix", "--documents apart needs a model without --objective prefix"},
        {"--objective next-word",
         "--objective: the objective must be one of next, prefix, masked; got next-word"},
