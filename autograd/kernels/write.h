@@ -17,12 +17,16 @@ struct Cuda {
   void name(Cpu, __VA_ARGS__);       \
   template <class T>                 \
   void name(Cuda, __VA_ARGS__);      \
-  template <class T>                 \
-  using name##_on_cpu = void(Cpu, __VA_ARGS__)
-/// Compiles a kernel for the CPU, after its definition, for every type.
-#define TAPEFORMER_CPU_KERNEL(name)          \
-  template name##_on_cpu<float> name<float>; \
-  template name##_on_cpu<double> name<double>
+  template <class On, class T>       \
+  using name##_on = void(On, __VA_ARGS__)
+/// Compiles a kernel, after its definition, for every type of the CPU or of a GPU.
+#define TAPEFORMER_CPU_KERNEL(name)           \
+  template name##_on<Cpu, float> name<float>; \
+  template name##_on<Cpu, double> name<double>
+#define TAPEFORMER_CUDA_KERNEL(name)             \
+  template name##_on<Cuda, float> name<float>;   \
+  template name##_on<Cuda, double> name<double>; \
+  template name##_on<Cuda, BFloat16> name<BFloat16>
 
 /// The type in which values of type T are computed, summed and kept as statistics: float for BFloat16, else
 /// T.

@@ -90,10 +90,7 @@ void causal_convolution_backward(Cuda on, const Convolution& s, const T* x, cons
          {tiles_of(s.width, kColumns), parts, 1, dim3(kColumns, kRowThreads)}, s, x, dy, partials);
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void causal_convolution_forward(Cuda, const Convolution&, const T*, const T*, T*);       \
-  template void causal_convolution_backward(Cuda, const Convolution&, const T*, const T*, const T*, \
-                                            Wide<T>*, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(causal_convolution_forward);
+TAPEFORMER_CUDA_KERNEL(causal_convolution_backward);
 
 }  // namespace tapeformer::kernels

@@ -110,10 +110,7 @@ void dropout_apply(Cuda on, Index count, const std::int32_t* mask, double scale,
          packed, mask, static_cast<Wide<T>>(scale), x, y);
 }
 
-#define INSTANTIATE(T)                                                                             \
-  template void dropout_forward(Cuda, const PhiloxStream&, Index, std::uint32_t, double, const T*, \
-                                std::int32_t*, T*);                                                \
-  template void dropout_apply(Cuda, Index, const std::int32_t*, double, const T*, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(dropout_forward);
+TAPEFORMER_CUDA_KERNEL(dropout_apply);
 
 }  // namespace tapeformer::kernels

@@ -244,19 +244,18 @@ Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }
 
-#define INSTANTIATE(T)                                                                                  \
-  template void unary_forward(Cuda, Unary, Index, const T*, T*);                                        \
-  template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);                       \
-  template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);                         \
-  template void affine(Cuda, Index, double, double, const T*, T*);                                      \
-  template void power(Cuda, Index, double, const T*, T*);                                               \
-  template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*);                     \
-  template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);                               \
-  template void weighted_sum_forward(Cuda, const WeightedSum&, const T*, const T*, const T*, T*);       \
-  template void weighted_sum_backward(Cuda, const WeightedSum&, const T*, const T*, const T*, const T*, \
-                                      Wide<T>*, Write<T>, Write<T>);                                    \
-  template void add_in_place(Cuda, Index, const T*, T*);                                                \
-  template Index first_non_finite(Cuda, Index, const T*, bool);
+TAPEFORMER_CUDA_KERNEL(unary_forward);
+TAPEFORMER_CUDA_KERNEL(unary_backward);
+TAPEFORMER_CUDA_KERNEL(binary);
+TAPEFORMER_CUDA_KERNEL(affine);
+TAPEFORMER_CUDA_KERNEL(power);
+TAPEFORMER_CUDA_KERNEL(where);
+TAPEFORMER_CUDA_KERNEL(equal);
+TAPEFORMER_CUDA_KERNEL(weighted_sum_forward);
+TAPEFORMER_CUDA_KERNEL(weighted_sum_backward);
+TAPEFORMER_CUDA_KERNEL(add_in_place);
+
+#define INSTANTIATE(T) template Index first_non_finite(Cuda, Index, const T*, bool);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -147,9 +147,7 @@ void embedding_backward(Cuda on, Index count, Index vocabulary, Index width, con
   queue(std::integral_constant<int, 1>{});
 }
 
-#define INSTANTIATE(T)                                                                           \
-  template void embedding_forward(Cuda, Index, Index, Index, const std::int32_t*, const T*, T*); \
-  template void embedding_backward(Cuda, Index, Index, Index, const std::int32_t*, const T*, Write<Wide<T>>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(embedding_forward);
+TAPEFORMER_CUDA_KERNEL(embedding_backward);
 
 }  // namespace tapeformer::kernels

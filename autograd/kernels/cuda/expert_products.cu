@@ -286,11 +286,7 @@ void outer_by_expert(Cuda on, const ExpertProducts& s, const std::int32_t* start
   launch_products<ExpertUse::outer>(on, s, starts, a, b, c);
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template void multiply_by_expert(Cuda, const ExpertProducts&, const std::int32_t*, const T*, const T*, \
-                                   Write<T>);                                                            \
-  template void outer_by_expert(Cuda, const ExpertProducts&, const std::int32_t*, const T*, const T*,    \
-                                Write<Wide<T>>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(multiply_by_expert);
+TAPEFORMER_CUDA_KERNEL(outer_by_expert);
 
 }  // namespace tapeformer::kernels

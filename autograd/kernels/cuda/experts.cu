@@ -59,7 +59,6 @@ template void sort_by_expert(Cuda, const ExpertSizes&, const std::int32_t*, std:
                              std::int32_t*, float*);
 template void sort_by_expert(Cuda, const ExpertSizes&, const std::int32_t*, std::int32_t*, std::int32_t*,
                              std::int32_t*, double*);
-#define INSTANTIATE(T) template void choose_experts(Cuda, const ExpertSizes&, const T*, std::int32_t*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(choose_experts);
 
 }  // namespace tapeformer::kernels

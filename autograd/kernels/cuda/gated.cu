@@ -79,9 +79,7 @@ void gated_backward(Cuda on, Unary f, Index rows, Index width, const T* x, const
   });
 }
 
-#define INSTANTIATE(T)                                                  \
-  template void gated_forward(Cuda, Unary, Index, Index, const T*, T*); \
-  template void gated_backward(Cuda, Unary, Index, Index, const T*, const T*, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(gated_forward);
+TAPEFORMER_CUDA_KERNEL(gated_backward);
 
 }  // namespace tapeformer::kernels

@@ -138,10 +138,7 @@ void linear_activation_backward(Cuda on, Unary f, Index rows, Index n, const T* 
   if (dbias) sum_rows(on, rows, n, n, dz, dbias);
 }
 
-#define INSTANTIATE(T)                                                                                    \
-  template void linear_forward(Cuda, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
-                               T*);                                                                       \
-  template void linear_activation_backward(Cuda, Unary, Index, Index, const T*, const T*, T*, Write<Wide<T>>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(linear_forward);
+TAPEFORMER_CUDA_KERNEL(linear_activation_backward);
 
 }  // namespace tapeformer::kernels

@@ -341,15 +341,10 @@ void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradie
          count, packed, factor, gradient, dx);
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template void cross_entropy_forward(Cuda, const CrossEntropy&, const std::int32_t*, const T*, Wide<T>*,   \
-                                      double*);                                                             \
-  template void cross_entropy_backward(Cuda, const CrossEntropy&, const std::int32_t*, const std::int32_t*, \
-                                       const T*, const Wide<T>*, const Wide<T>*, Write<T>);                 \
-  template void cross_entropy_with_gradient(Cuda, const CrossEntropy&, const std::int32_t*,                 \
-                                            const std::int32_t*, T*, Wide<T>*, double*);                    \
-  template void scale_gradient(Cuda, Index, const Wide<T>*, const T*, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(cross_entropy_forward);
+TAPEFORMER_CUDA_KERNEL(cross_entropy_backward);
+TAPEFORMER_CUDA_KERNEL(cross_entropy_with_gradient);
+TAPEFORMER_CUDA_KERNEL(scale_gradient);
 template void mean_loss(Cuda, Index, const double*, const std::int32_t*, float*);
 template void mean_loss(Cuda, Index, const double*, const std::int32_t*, double*);
 

@@ -152,10 +152,7 @@ void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilo
   });
 }
 
-#define INSTANTIATE(T)                                                                                    \
-  template void normalize_forward(Cuda, Index, Index, bool, double, const T*, const Branch<T>&, const T*, \
-                                  const T*, T*, Wide<T>*, Wide<T>*);                                      \
-  template void head_norms_forward(Cuda, const HeadNorms&, const T*, const T*, const T*, T*, Wide<T>*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(normalize_forward);
+TAPEFORMER_CUDA_KERNEL(head_norms_forward);
 
 }  // namespace tapeformer::kernels

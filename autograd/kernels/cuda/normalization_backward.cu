@@ -318,12 +318,7 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
          n, parts, partials, dweight, dbias);
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void normalize_backward(Cuda, Index, Index, bool, const T*, const T*, const Wide<T>*,           \
-                                   const Wide<T>*, const T*, Wide<T>*, Write<T>, const BranchGradient<T>&, \
-                                   Write<Wide<T>>, Write<Wide<T>>);                                        \
-  template void head_norms_backward(Cuda, const HeadNorms&, const T*, const T*, const T*, const Wide<T>*,  \
-                                    const T*, Wide<T>*, Write<T>, Write<Wide<T>>, Write<Wide<T>>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(normalize_backward);
+TAPEFORMER_CUDA_KERNEL(head_norms_backward);
 
 }  // namespace tapeformer::kernels

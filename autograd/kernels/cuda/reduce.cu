@@ -86,9 +86,7 @@ void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T
   reduce(on, "sum_rows", 1, rows, n, lead, x, y);
 }
 
-#define INSTANTIATE(T)                                                           \
-  template void reduce_sum(Cuda, Index, Index, Index, const T*, Write<Wide<T>>); \
-  template void sum_rows(Cuda, Index, Index, Index, const T*, Write<Wide<T>>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(reduce_sum);
+TAPEFORMER_CUDA_KERNEL(sum_rows);
 
 }  // namespace tapeformer::kernels

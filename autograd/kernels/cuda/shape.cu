@@ -103,12 +103,10 @@ void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std:
   launch(on, "scatter_add", scatter_add_kernel<T>, blocks_for(count), count, n, m, inner, index, x, y);
 }
 
-#define INSTANTIATE(T)                                                                       \
-  template void copy_strided(Cuda, const Broadcast&, const T*, T*);                          \
-  template void copy_columns(Cuda, Index, Index, Index, Index, Index, Index, const T*, T*);  \
-  template void fill(Cuda, Index, double, T*);                                               \
-  template void gather(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \
-  template void scatter_add(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(copy_strided);
+TAPEFORMER_CUDA_KERNEL(copy_columns);
+TAPEFORMER_CUDA_KERNEL(fill);
+TAPEFORMER_CUDA_KERNEL(gather);
+TAPEFORMER_CUDA_KERNEL(scatter_add);
 
 }  // namespace tapeformer::kernels

@@ -167,9 +167,7 @@ void softmax_backward(Cuda on, bool is_log, Index rows, Index n, const T* y, con
   backward<false>(on, "softmax_backward", rows, n, y, dy, dx);
 }
 
-#define INSTANTIATE(T)                                                   \
-  template void softmax_forward(Cuda, bool, Index, Index, const T*, T*); \
-  template void softmax_backward(Cuda, bool, Index, Index, const T*, const T*, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(softmax_forward);
+TAPEFORMER_CUDA_KERNEL(softmax_backward);
 
 }  // namespace tapeformer::kernels

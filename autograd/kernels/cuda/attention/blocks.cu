@@ -131,15 +131,9 @@ void add_block_parts(Cuda on, const BlockSizes& s, Index width, const std::int32
            log_sum);
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void choose_blocks(Cuda, const BlockSizes&, const T*, const Wide<T>*, Wide<T>*, std::int32_t*);   \
-  template void block_attention_forward(Cuda, const BlockSizes&, const AttentionShape&, const std::int32_t*, \
-                                        const AttentionOperands<T>&, T*, Wide<T>*);                          \
-  template void block_attention_backward(Cuda, const BlockSizes&, const AttentionShape&,                     \
-                                         const std::int32_t*, const AttentionOperands<T>&, const T*,         \
-                                         const Wide<T>*, const T*, const AttentionGradients<T>&);            \
-  template void add_block_parts(Cuda, const BlockSizes&, Index, const std::int32_t*, const T*,               \
-                                const Wide<T>*, Write<T>, Wide<T>*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(choose_blocks);
+TAPEFORMER_CUDA_KERNEL(block_attention_forward);
+TAPEFORMER_CUDA_KERNEL(block_attention_backward);
+TAPEFORMER_CUDA_KERNEL(add_block_parts);
 
 }  // namespace tapeformer::kernels

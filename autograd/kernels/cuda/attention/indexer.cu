@@ -221,12 +221,8 @@ void index_scores_backward(Cuda on, const KeysOfQueries& keys, const IndexSizes&
          keys, sizes, choices_of(keys, sorted), query, key, weights, dscores, dkey);
 }
 
-#define INSTANTIATE(T)                                                                                    \
-  template void choose_keys(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*, const T*); \
-  template void index_scores_forward(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*,   \
-                                     const T*, Wide<T>*);                                                 \
-  template void index_scores_backward(Cuda, const KeysOfQueries&, const IndexSizes&, const T*, const T*,  \
-                                      const T*, const Wide<T>*, Write<T>, Write<T>, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(choose_keys);
+TAPEFORMER_CUDA_KERNEL(index_scores_forward);
+TAPEFORMER_CUDA_KERNEL(index_scores_backward);
 
 }  // namespace tapeformer::kernels

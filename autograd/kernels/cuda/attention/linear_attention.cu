@@ -78,12 +78,7 @@ void linear_attention_backward(Cuda on, const LinearAttention& n, const LinearAt
   });
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void linear_attention_forward(Cuda, const LinearAttention&, const LinearAttentionOperands<T>&,  \
-                                         T*, Wide<T>*, Wide<T>*);                                          \
-  template void linear_attention_backward(Cuda, const LinearAttention&, const LinearAttentionOperands<T>&, \
-                                          const Wide<T>*, const T*, const Wide<T>*,                        \
-                                          const LinearAttentionGradients<T>&);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(linear_attention_forward);
+TAPEFORMER_CUDA_KERNEL(linear_attention_backward);
 
 }  // namespace tapeformer::kernels

@@ -159,11 +159,7 @@ void write_pairs_of_keys(Cuda on, const KeysOfQueries& keys, bool* pairs) {
   launch(on, "pairs_of_keys", pairs_of_keys_kernel, blocks_for(keys.rows() * keys.top_k), keys, pairs);
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template void sparse_attention_forward(Cuda, const KeysOfQueries&, const SparseSizes&, const T*, const T*, \
-                                         T*, Wide<T>*);                                                      \
-  template void sparse_attention_backward(Cuda, const KeysOfQueries&, const SparseSizes&, const T*,          \
-                                          const T*, const T*, Write<T>, Write<T>);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(sparse_attention_forward);
+TAPEFORMER_CUDA_KERNEL(sparse_attention_backward);
 
 }  // namespace tapeformer::kernels
