@@ -9,7 +9,8 @@
 #   --tsan        what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
 #   --slow        what takes minutes to hours too, and every random case instead of a third
 #   --cuda        builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
-# Where CI is set, warnings are errors and the library is for any AVX2 machine; its kernels are tested natively too.
+# Where CI is set, warnings are errors and the library is for any AVX2 machine; --everything also tests its kernels natively
+# and with vectors of 128 bits.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

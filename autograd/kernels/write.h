@@ -11,7 +11,8 @@ struct Cpu {};
 struct Cuda {
   int device = 0;
 };
-/// Declares a kernel's two overloads, templates over the type T; its parameters follow the name.
+/// Declares a kernel's two overloads, templates over the type T, and their types, name_on<Cpu, T> and
+/// name_on<Cuda, T>; the parameters follow the name.
 #define TAPEFORMER_KERNEL(name, ...) \
   template <class T>                 \
   void name(Cpu, __VA_ARGS__);       \

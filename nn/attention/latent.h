@@ -44,8 +44,8 @@ class LatentAttention : public Attention {
   static void complete(AttentionConfig& config);
   /// Naive and absorbed.
   static std::vector<AttentionForm> forms();
-  /// Adds the cost of the naive or the absorbed form, with an indexer's, but not its loss. The cache has
-  /// d_c + d_R values for each token, against 2 H D of multi-head attention.
+  /// Adds the cost of the naive or the absorbed form, and of an indexer without its loss. The cache has
+  /// d_c + d_R values for each token, and an indexer's key, against 2 H D of multi-head attention.
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 

@@ -112,8 +112,8 @@ class Product {
   std::array<dnnl::memory, 3> arguments_;
 };
 
-/// This thread's product of these sizes. A product takes some 100 KB, so those of many sizes, as batches of
-/// all lengths have, are not all kept; oneDNN has the last ones of all threads.
+/// This thread's product of these sizes. A product takes some 100 KB, so those of all sizes are not kept for
+/// good: batches of many lengths have many. oneDNN itself keeps the last ones of all threads.
 Product& product_of(Index m, Index n, Index k, const Rounded& a, const Rounded& b, Index ldc, bool add) {
   constexpr std::size_t kMostKnown = 256;
   thread_local std::map<std::array<Index, 9>, Product> known;
