@@ -62,10 +62,11 @@ for cache in contiguous paged none; do
 done
 printf 'The 7th\n' | "$program" generate --run "$run" --greedy --max-tokens 90 >"$work/out" 2>"$work/err"
 check "the prompt may come from standard input" cmp "$work/out" "$work/greedy"
-"$program" generate --run "$run" <"$work" >"$work/out" 2>"$work/err"
-check "which is named when it cannot be read" grep -q 'standard input: cannot be read' "$work/err"
 printf '\357\273\277The 7th\n' | "$program" generate --run "$run" --greedy --max-tokens 90 >"$work/out" 2>"$work/err"
 check "or there behind a byte order mark" cmp "$work/out" "$work/greedy"
+"$program" generate --run "$run" <"$work" >"$work/out" 2>"$work/err"
+check "a folder there is refused" test $? = 2
+check "the error names standard input" grep -q 'standard input: cannot be read' "$work/err"
 generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
 check "--only-new leaves the prompt out" test "The 7th$(cat "$work/out")" = "$(cat "$work/greedy")"
 
