@@ -6,8 +6,6 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 
