@@ -153,21 +153,21 @@ void transpose_block(Index rows, Index columns, const T* from, Index from_row, T
         xsimd::zip_hi(x, next).store_unaligned(to + (j + 1) * to_row + i);
       }
     }
-    return;
-  }
-  using Four = typename FourOf<T>::Values;
-  const auto low = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
-  const auto high = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
-  const auto first = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };
-  const auto second = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); };
-  for (Index i = 0; i < rows; i += 4) {
-    for (Index j = 0; j < columns; j += 4) {
-      Four x[4];
-      for (Index r = 0; r < 4; ++r) std::memcpy(&x[r], from + (i + r) * from_row + j, sizeof(Four));
-      const Four low0 = low(x[0], x[1]), low1 = low(x[2], x[3]);
-      const Four high0 = high(x[0], x[1]), high1 = high(x[2], x[3]);
-      const Four y[4] = {first(low0, low1), second(low0, low1), first(high0, high1), second(high0, high1)};
-      for (Index r = 0; r < 4; ++r) std::memcpy(to + (j + r) * to_row + i, &y[r], sizeof(Four));
+  } else {
+    using Four = typename FourOf<T>::Values;
+    const auto low = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
+    const auto high = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
+    const auto first = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };
+    const auto second = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); };
+    for (Index i = 0; i < rows; i += 4) {
+      for (Index j = 0; j < columns; j += 4) {
+        Four x[4];
+        for (Index r = 0; r < 4; ++r) std::memcpy(&x[r], from + (i + r) * from_row + j, sizeof(Four));
+        const Four low0 = low(x[0], x[1]), low1 = low(x[2], x[3]);
+        const Four high0 = high(x[0], x[1]), high1 = high(x[2], x[3]);
+        const Four y[4] = {first(low0, low1), second(low0, low1), first(high0, high1), second(high0, high1)};
+        for (Index r = 0; r < 4; ++r) std::memcpy(to + (j + r) * to_row + i, &y[r], sizeof(Four));
+      }
     }
   }
 }
