@@ -86,7 +86,7 @@ void TranslationOptions::describe(const FieldVisitor& field) {
            "give the output its own matrix, not the target embedding");
   training.describe(in_training);
   in_training("batch_tokens", batch_tokens,
-              "positions per batch and side, padding included, over all processes", kPositive);
+              "positions per batch and side, padding included, over all processes", kPositiveSize);
   in_training("label_smoothing", label_smoothing, "probability spread over all pieces", kBelowOne);
 }
 

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/reference/golden.h>
@@ -17,6 +18,7 @@ Golden::Golden(const std::string& file)
 std::vector<std::string> Golden::cases() const {
   std::vector<std::string> names;
   for (const auto& [name, options] : file_->metadata()) names.push_back(name);
+  if (names.empty()) throw Error("a golden file names no cases");
   return names;
 }
 
