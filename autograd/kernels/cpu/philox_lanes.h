@@ -17,8 +17,10 @@ constexpr Index kPhiloxBlocks = 16;  // computed together
 inline void philox_lanes(const PhiloxStream& stream, std::uint64_t first, std::uint32_t* words) {
 #if defined(__AVX512F__)
   constexpr Index kWidth = 8;
-#else
+#elif defined(__AVX2__)
   constexpr Index kWidth = 4;
+#else
+  constexpr Index kWidth = 2;
 #endif
   constexpr Index kVectors = kPhiloxBlocks / kWidth;
   // One word of Philox's state for each of `kWidth` blocks, in the low halves; the high ones do not matter.
