@@ -50,8 +50,9 @@ tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
 # Models that learn and generate, and checkpoints of every family: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
-list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
-shared_model|formats/[a-z_]+|attention/(additive|cost)|transformer/(causality|recompute_layers|encoder_decoder|decoder_only))$")
+list(FILTER slow INCLUDE REGEX "nn/(generation/(cached_steps|generate|generate_cached|generate_text|language_steps|translation_steps)|\
+across_devices|shared_model|formats/[a-z_]+|attention/(additive|cost)|transformer/(causality|recompute_layers|encoder_decoder|\
+decoder_only|decoder_only_patterns))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()

@@ -68,13 +68,14 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that choose the devices of tensors on two.
 # Layers and models of kernels would take too long, and so would generation with every cache, whose parts have tests. Costs,
-# the search of what formats express and the accuracy of f32 are about numbers alone.
+# the search of what formats express, pairs of options and the accuracy of f32 are about numbers and words alone.
 set(sources ${TAPEFORMER_TEST_SOURCES} ${TAPEFORMER_EMULATOR_TEST_SOURCES})
 list(FILTER sources EXCLUDE REGEX "/(autograd/ops/test_single_precision|nn/(attention/test_cost|formats/test_expression|\
-generation/test_generate_cached|transformer/test_causality))\\.cpp$")
+generation/test_generate_cached|transformer/test_causality)|examples/language/test_option_pairs)\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
-tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
+# Without test_cuda_every_kernel, which repeats the others for the race detector.
+tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_([^e]|e[^v]))")
 list(FILTER apart EXCLUDE REGEX "/test_(across_devices|cuda_graph_cache_(masks|training))")
 tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 tapeformer_test(sanitized/examples/refused_translation sanitized
