@@ -34,7 +34,7 @@ Options parsed(const std::vector<std::string>& arguments, const CommandLine& lin
   return options;
 }
 
-/// The same with the defaults of the preset that the arguments name.
+/// Reads the arguments on top of the defaults of the preset that they name.
 template <class Options>
 Options parsed_with_preset(const std::vector<std::string>& arguments,
                            const CommandLine& line = CommandLine()) {
