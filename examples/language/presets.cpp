@@ -13,7 +13,8 @@ constexpr const char* kCharacters = R"({
 constexpr const char* kMinutes = R"({
   "layers": 4, "heads": 4, "context": 256, "batch": 8,
   "positions": "rotary", "norm": "rms", "qk_norm": "rms", "feed_forward_kind": "relu_squared",
-  "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.25,
+  "optimizer": "muon", "newton_schulz_steps": 4,
+  "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.25,
   "warmup": 100, "schedule": "cosine", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "clip": 1,
   "validate_every": 2000, "validation_batches": 20, "log_every": 50, "samples": 1})";
 
