@@ -41,11 +41,7 @@ class PieceEncoder {
     ids_.clear();
     try {
       const std::string_view text = std::string_view(waiting_).substr(0, bytes);
-      if (begun_) {
-        tokenizer_.encode_rest(text, ids_);
-      } else {
-        tokenizer_.encode(text, ids_);
-      }
+      begun_ ? tokenizer_.encode_rest(text, ids_) : tokenizer_.encode(text, ids_);
       begun_ = true;
     } catch (const DataError& error) {
       throw DataError(

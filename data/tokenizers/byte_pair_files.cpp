@@ -1,8 +1,7 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
 #include <algorithm>
@@ -21,16 +20,9 @@ bool can_be_seen(unsigned char byte) { return (byte > 0x20 && byte < 0x7f) || (b
 
 /// Tokens and their ids, which must be 0, 1, ... without gaps.
 Ids parse_vocabulary(const std::string& text, const std::string& name) {
-  const auto fail = [&](const std::string& what) {
-    throw DataError(name, 0, "is not a JSON object of tokens and their ids" + what);
-  };
-  json object;
-  try {
-    object = parse_json<json>(text, "it");
-  } catch (const CheckpointError& error) {
-    fail(std::string(": ") + error.what());
-  }
-  if (!object.is_object()) fail("");
+  const char* const problem = "is not a JSON object of tokens and their ids";
+  const json object = reading_json(name, problem, [&] { return parse_json<json>(text, "it"); });
+  if (!object.is_object()) throw DataError(name, 0, problem);
   const auto size = static_cast<std::int64_t>(object.size());
   std::vector<bool> taken(object.size());
   Ids ids;
@@ -162,9 +154,9 @@ std::string BytePairTokenizer::serialize() const {
 
 TokenizerKind text_byte_pairs() {
   const auto read = [](const std::string& payload, const std::string& name) {
-    const std::size_t end = std::min(payload.find('\n'), payload.size());  // of the vocabulary
-    return std::make_unique<BytePairTokenizer>(parse_byte_pair_files(
-        payload.substr(0, end), name, payload.substr(std::min(end + 1, payload.size())), name));
+    const auto [vocabulary, merges] = split_first_line(payload);
+    return std::make_unique<BytePairTokenizer>(
+        parse_byte_pair_files(std::string(vocabulary), name, std::string(merges), name));
   };
   return {"bpe", "bpe", train_byte_pair_tokenizer, read, 257, true};
 }

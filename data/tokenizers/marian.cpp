@@ -1,7 +1,6 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
@@ -52,10 +51,10 @@ class MarianTokenizer : public NumberedPieces {
   const MarianVocabulary words_;
 };
 
-std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& name) {
-  const std::size_t line = payload.find('\n');
-  try {
-    const auto header = parse_json<nlohmann::json>(std::string_view(payload).substr(0, line), name);
+std::unique_ptr<Tokenizer> read_marian(const std::string& payload, const std::string& name) {
+  return reading_json(name, "was not written by this program", [&] {
+    const auto [line, model] = split_first_line(payload);
+    const auto header = parse_json<nlohmann::json>(line, name);
     MarianVocabulary words(header.at("pieces").get<std::vector<std::string>>(),
                            header.at("unknown").get<std::int32_t>(), header.at("end").get<std::int32_t>(),
                            header.at("padding").get<std::int32_t>(), header.at("begin").get<std::int32_t>());
@@ -65,13 +64,8 @@ std::unique_ptr<Tokenizer> read_marian(std::string payload, const std::string& n
       if (words.pieces[static_cast<std::size_t>(id)].empty())
         throw DataError(name, 0, "has a control token without a name");
     }
-    return std::make_unique<MarianTokenizer>(std::move(words),
-                                             payload.substr(std::min(line, payload.size() - 1) + 1), name);
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(name, 0, "was not written by this program: " + reason_of(error));
-  } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("was not written by this program: ") + error.what());
-  }
+    return std::make_unique<MarianTokenizer>(std::move(words), std::string(model), name);
+  });
 }
 
 /// Marian's pieces from the file `name`, and padding, from which decoders start.

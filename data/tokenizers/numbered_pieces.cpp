@@ -75,11 +75,6 @@ std::vector<std::string> pieces_of(const SentencePieceModel& model) {
   return pieces;
 }
 
-std::string token_text(const nlohmann::json& token) {
-  if (token.is_object() && token.contains("content")) return token_text(token["content"]);
-  return token.is_string() ? token.get<std::string>() : "";
-}
-
 std::vector<std::string> pieces_by_id(const nlohmann::json& ids, const std::string& name) {
   std::vector<std::string> pieces;
   for (const auto& [piece, id] : ids.items()) {

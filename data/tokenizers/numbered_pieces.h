@@ -55,9 +55,6 @@ class NumberedPieces : public Tokenizer {
 /// A model's pieces by its own ids.
 std::vector<std::string> pieces_of(const SentencePieceModel& model);
 
-/// The text of a token in a file of transformers, a string or an object; "" for anything else.
-std::string token_text(const nlohmann::json& token);
-
 /// The pieces by id of a file that maps pieces to ids. Throws: DataError naming the file `name`
 std::vector<std::string> pieces_by_id(const nlohmann::json& ids, const std::string& name);
 

@@ -1,6 +1,5 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
@@ -139,14 +138,8 @@ std::unique_ptr<Tokenizer> train_pieces(const PieceForm& form, const TextSource&
 
 std::unique_ptr<Tokenizer> read_pieces(const PieceForm& form, const std::string& payload,
                                        const std::string& name) {
-  std::vector<std::string> pieces;
-  try {
-    pieces = parse_json(payload, "it").get<std::vector<std::string>>();
-  } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(name, 0, "is not a list of pieces: " + reason_of(error));
-  }
+  auto pieces = reading_json(name, "is not a list of pieces",
+                             [&] { return parse_json(payload, "it").get<std::vector<std::string>>(); });
   return std::make_unique<PieceTokenizer>(form, std::move(pieces));
 }
 

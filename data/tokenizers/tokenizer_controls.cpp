@@ -1,6 +1,5 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
@@ -125,13 +124,13 @@ const ControlledTokenizer* controlled(const Tokenizer& tokenizer) {
 }
 
 std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std::string& name) {
-  const std::size_t end = std::min(payload.find('\n'), payload.size());
-  const std::string plain = payload.substr(std::min(end + 1, payload.size()));
+  const auto parts = split_first_line(payload);
+  const std::string plain(parts.second);
   if (read_tokenizer_file(plain, name).kind == kControls)
     throw DataError(name, 0, "is damaged: it has controls twice");
   TokenizerControls controls;
-  try {
-    const json described = parse_json<json>(payload.substr(0, end), "it");
+  reading_json(name, "is damaged", [&] {
+    const json described = parse_json<json>(parts.first, "it");
     if (const json& begin = described.at("begin"); !begin.is_null())
       controls.begin = begin.get<std::int32_t>();
     described.at("begin_name").get_to(controls.begin_name);
@@ -139,11 +138,7 @@ std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std
     controls.added = described.at("added");
     if (described.contains(kOldName)) controls.restart_name = kOldName;
     described.at(controls.restart_name).get_to(controls.restarts_after_added);
-  } catch (const json::exception& error) {
-    throw DataError(name, 0, "is damaged: " + reason_of(error));
-  } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("is damaged: ") + error.what());
-  }
+  });
   return with_controls(parse_tokenizer(text_tokenizers(), plain, name), controls, name);
 }
 
@@ -162,11 +157,10 @@ std::unique_ptr<Tokenizer> with_controls(std::unique_ptr<Tokenizer> plain, const
   if (controls.added.empty() && controls.begin == plain->begin() && controls.ends == plain->ends())
     return plain;
   try {
-    return std::make_unique<ControlledTokenizer>(std::move(plain), controls);
+    return reading_json(name, "is damaged",
+                        [&] { return std::make_unique<ControlledTokenizer>(std::move(plain), controls); });
   } catch (const tokenizer_json::UnsupportedPart& part) {
     throw DataError(name, 0, "has " + part.what);
-  } catch (const json::exception& error) {
-    throw DataError(name, 0, "is damaged: " + reason_of(error));
   }
 }
 

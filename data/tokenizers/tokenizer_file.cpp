@@ -32,8 +32,8 @@ std::string write_tokenizer_file(const char* kind, const std::string& payload) {
 }
 
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name) {
-  const std::size_t header_end = content.find('\n');
-  const std::string header(content.substr(0, std::min<std::size_t>(header_end, 200)));
+  const auto [line, payload] = split_first_line(content);
+  const std::string header(line.substr(0, 200));
   char magic[32], kind[32];
   std::size_t size = 0;
   unsigned long long sum = 0;
@@ -41,8 +41,7 @@ TokenizerFile read_tokenizer_file(std::string_view content, const std::string& n
       magic != std::string(kMagic)) {
     throw DataError(name, 0, format("is not a tokenizer file: it does not start with \"{} KIND\"", kMagic));
   }
-  TokenizerFile file{kind, {}};
-  file.payload = content.substr(std::min(header_end, content.size() - 1) + 1);
+  TokenizerFile file{kind, std::string(payload)};
   if (file.payload.size() != size) {
     throw DataError(name, 0,
                     format("is damaged: its header promises {}, it has {}", number_of(size, "byte"),
@@ -52,6 +51,11 @@ TokenizerFile read_tokenizer_file(std::string_view content, const std::string& n
     throw DataError(name, 0, "is damaged: its checksum does not match");
   }
   return file;
+}
+
+std::pair<std::string_view, std::string_view> split_first_line(std::string_view payload) {
+  const std::size_t end = std::min(payload.find('\n'), payload.size());
+  return {payload.substr(0, end), payload.substr(std::min(end + 1, payload.size()))};
 }
 
 }  // namespace tapeformer

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tapeformer {
 
@@ -25,5 +26,8 @@ std::string write_tokenizer_file(const char* kind, const std::string& payload);
 /// The inverse of write_tokenizer_file; errors call the file `name`.
 /// Throws:  DataError if `content` is anything else
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name);
+
+/// The first line of a payload, and all that follows it.
+std::pair<std::string_view, std::string_view> split_first_line(std::string_view payload);
 
 }  // namespace tapeformer

@@ -1,7 +1,6 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/json/tokenizer_json.h>
 #include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
@@ -284,22 +283,17 @@ class TransformersTokenizer : public Tokenizer {
   std::map<std::int32_t, std::string> names_;  // of controls
 };
 
-std::unique_ptr<Tokenizer> read_files(std::string payload, const std::string& name) {
-  const std::size_t line = std::min(payload.find('\n'), payload.size());
-  Files files;
-  try {
-    const auto header = parse_json<Json>(std::string_view(payload).substr(0, line), "it");
-    std::size_t at = line + 1;
+std::unique_ptr<Tokenizer> read_files(const std::string& payload, const std::string& name) {
+  return reading_json(name, "is damaged", [&] {
+    auto [line, contents] = split_first_line(payload);
+    const auto header = parse_json<Json>(line, "it");
+    Files files;
     for (const auto& [file, size] : header.at("files").items()) {
-      files[file] = payload.substr(std::min(at, payload.size()), size.get<std::size_t>());
-      at += files[file].size();
+      files[file] = contents.substr(0, size.get<std::size_t>());
+      contents.remove_prefix(files[file].size());
     }
     return std::make_unique<TransformersTokenizer>(std::move(files), name);
-  } catch (const Json::exception& error) {
-    throw DataError(name, 0, "is damaged: " + reason_of(error));
-  } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("is damaged: ") + error.what());
-  }
+  });
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/folder_controls.h>
 #include <tapeformer/nn/formats/strict_json.h>
@@ -24,17 +23,11 @@ nlohmann::json fields_of(const std::string& path) {
   return fields;
 }
 
-/// The name of a token, a string or an object; "" for anything else.
-std::string name_in(const nlohmann::json& token) {
-  if (token.is_string()) return token.get<std::string>();
-  return token.is_object() && token.contains("content") ? name_in(token.at("content")) : "";
-}
-
 /// The name of a special token in the files of a folder; "" if there is none.
 std::string named_in(const std::string& folder, const char* role) {
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
     const nlohmann::json fields = fields_of(folder + file);
-    if (fields.contains(role)) return name_in(fields.at(role));
+    if (fields.contains(role)) return token_text(fields.at(role));
   }
   return {};
 }
@@ -46,7 +39,7 @@ std::vector<std::string> special_tokens_in(const std::string& folder) {
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
     const nlohmann::json fields = fields_of(folder + file);
     for (const nlohmann::json& token : fields.value("additional_special_tokens", nlohmann::json::array()))
-      names.push_back(name_in(token));
+      names.push_back(token_text(token));
   }
   return names;
 }
@@ -54,7 +47,7 @@ std::vector<std::string> special_tokens_in(const std::string& folder) {
 TokenizerControls controls_with_added(const PlainTokenizer& plain) {
   TokenizerControls controls = TokenizerControls::of(*plain.tokenizer);
   const auto is_own = [&](const nlohmann::json& token) {
-    const std::string name = name_in(token);
+    const std::string name = token_text(token);
     return name == "<unk>" || name == "<pad>" ||
            token.at("id") == nlohmann::json(plain.tokenizer->end().value_or(-1)) ||
            token.at("id") == nlohmann::json(plain.tokenizer->begin().value_or(-1));
@@ -99,7 +92,7 @@ TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& g
   const auto named = [&](const char* role) -> std::optional<std::int32_t> {
     const std::string name = named_in(folder, role);
     for (const nlohmann::json& token : controls.added)
-      if (name_in(token) == name) return token.at("id").get<std::int32_t>();
+      if (token_text(token) == name) return token.at("id").get<std::int32_t>();
     return plain.find(name);
   };
 
@@ -146,7 +139,7 @@ nlohmann::json tokens_added_in(const std::string& folder) {
     return list;
   }
   for (const auto& [id, token] : fields.at("added_tokens_decoder").items()) {
-    if (!token.is_object() || name_in(token).empty() || id.empty() || id.size() > 9 ||
+    if (!token.is_object() || token_text(token).empty() || id.empty() || id.size() > 9 ||
         id.find_first_not_of("0123456789") != std::string::npos)
       throw DataError(config, 0,
                       "has added_tokens_decoder, whose entry \"" + id + "\" is not an added token");

@@ -1,7 +1,6 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/json/tokenizer_json.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
@@ -68,7 +67,7 @@ void add_missing(SortedJson& list, const SortedJson& more) {
 
 /// `more` are tokens that other files add.
 PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& more = SortedJson::array()) {
-  try {
+  return reading_json(path, "is damaged", [&]() -> PlainTokenizer {
     SortedJson json = parse_json<SortedJson>(read_file(path), "it");
     SortedJson& added = json["added_tokens"];
     if (added.is_null()) added = SortedJson::array();
@@ -83,11 +82,7 @@ PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& m
     for (const SortedJson& merge : json.at("model").at("merges")) merges += merge_line(merge);
     return {std::make_unique<BytePairTokenizer>(parse_byte_pair_files(vocabulary.dump(), path, merges, path)),
             added};
-  } catch (const SortedJson::exception& error) {
-    throw DataError(path, 0, std::string("is damaged: ") + reason_of(error));
-  } catch (const CheckpointError& error) {
-    throw DataError(path, 0, std::string("is damaged: ") + error.what());
-  }
+  });
 }
 
 /// Refuses a tokenizer_config.json that does not describe GPT-2's pattern, which is not in vocab.json and

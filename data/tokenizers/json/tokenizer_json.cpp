@@ -1,9 +1,8 @@
-#include <tapeformer/autograd/config/json.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/added.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/json/tokenizer_json.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
@@ -139,24 +138,18 @@ class TokenizerJson : public Tokenizer {
 
 std::unique_ptr<Tokenizer> make_tokenizer_json(const Json& file, std::string text, const std::string& name) {
   try {
-    return std::make_unique<TokenizerJson>(std::move(text), file);
+    return reading_json(name, "is damaged",
+                        [&] { return std::make_unique<TokenizerJson>(std::move(text), file); });
   } catch (const UnsupportedPart& part) {
     throw DataError(
         name, 0,
         format("has {}, which is not supported; try the model's tokenizer.model, or another tokenizer",
                part.what));
-  } catch (const Json::exception& error) {
-    throw DataError(name, 0, std::string("is damaged: ") + reason_of(error));
   }
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string text, const std::string& name) {
-  Json file;
-  try {
-    file = parse_json<Json>(text, "it");
-  } catch (const CheckpointError& error) {
-    throw DataError(name, 0, std::string("is damaged: ") + error.what());
-  }
+  const Json file = reading_json(name, "is damaged", [&] { return parse_json<Json>(text, "it"); });
   return make_tokenizer_json(file, std::move(text), name);
 }
 
