@@ -29,8 +29,7 @@ std::string feed_forward_name(const DecoderOnlyConfig& config) {
   return "another";
 }
 
-}  // namespace
-
+/// Sets activation and gating by one name. Throws: Error that lists the known names
 void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name) {
   for (const FeedForwardKind& kind : kFeedForwardKinds) {
     if (kind.name != name) continue;
@@ -42,9 +41,12 @@ void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name) {
                      joined(kFeedForwardKinds, ", ", &FeedForwardKind::name), name));
 }
 
+/// Of projections and layer norms.
 void set_bias(DecoderOnlyConfig& model, bool bias) {
   model.attention.bias = model.norm_bias = model.feed_forward_bias = bias;
 }
+
+}  // namespace
 
 void set_dropout(DecoderOnlyConfig& model, double dropout) {
   model.attention.dropout = model.embedding_dropout = model.residual_dropout = dropout;
@@ -249,11 +251,7 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--windows"}, "where all layers have the window");
   if (model.window_rotary_base > 0 && model.window > 0 && model.windows.empty())
     command.refuse({"--rotary-base"}, "with --window-rotary-base and a window in all layers");
-  if (model.positions != PositionKind::buckets)
-    command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
-  if (model.attention.moba_block == 0) command.refuse({"--moba-top-k"}, "without --moba-block");
-  refuse_unused_indexers(command, model.attention);
-  refuse_unused_experts(command, model.experts.experts > 0);
+  refuse_unused_parts(command, model.positions, model.attention, model.experts);
   if (model.swiglu.limit == 0) command.refuse({"--swiglu-alpha"}, "without --swiglu-limit");
   if (model.experts.experts == 0) command.refuse({"--experts-from"}, "without --experts");
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);

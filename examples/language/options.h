@@ -75,13 +75,6 @@ struct LanguageOptions {
 /// The presets; the first one is the default.
 const std::vector<Preset>& language_presets();
 
-// Options that are not single fields of the model.
-
-/// Sets activation and gating by one name: "gelu", or gated "swiglu".
-/// Throws: Error that lists the known names
-void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name);
-/// Sets the biases of projections and layer norms.
-void set_bias(DecoderOnlyConfig& model, bool bias);
 /// Sets the dropout of embeddings, attention weights and sublayers' outputs.
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 

@@ -200,17 +200,17 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
   }
 }
 
-void refuse_unused_experts(const Command& command, bool has_experts) {
-  ExpertsConfig config;
-  if (has_experts) return;
-  for (const ConfigField& field : fields_of(config))
-    if (field.name != std::string("experts"))
-      command.refuse({flag_of(field.name).c_str()}, "without --experts");
-}
-
-void refuse_unused_indexers(const Command& command, const AttentionConfig& attention) {
+void refuse_unused_parts(const Command& command, PositionKind positions, const AttentionConfig& attention,
+                         const ExpertsConfig& experts) {
+  if (positions != PositionKind::buckets)
+    command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
+  if (attention.moba_block == 0) command.refuse({"--moba-top-k"}, "without --moba-block");
   if (attention.index_top_k == 0)
     command.refuse({"--index-heads", "--index-width", "--index-loss"}, "without --index-top-k");
+  if (experts.experts > 0) return;
+  for (const ConfigField& field : fields_of(experts))
+    if (field.name != std::string("experts"))
+      command.refuse({flag_of(field.name).c_str()}, "without --experts");
 }
 
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters) {

@@ -5,6 +5,8 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/experts.h>
+#include <tapeformer/nn/positions.h>
 
 // A program's options, described like the fields of a configuration: see config_field.h.
 namespace tapeformer {
@@ -99,10 +101,9 @@ void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::strin
 
 /// Throws: Error naming a given option of adapters without effect
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters);
-/// Throws: Error naming a given option of an indexer without effect
-void refuse_unused_indexers(const Command& command, const AttentionConfig& attention);
-/// Throws: Error naming a given option of experts without effect
-void refuse_unused_experts(const Command& command, bool has_experts);
+/// Throws: Error naming a given option of positions' buckets, attention or experts without effect
+void refuse_unused_parts(const Command& command, PositionKind positions, const AttentionConfig& attention,
+                         const ExpertsConfig& experts);
 
 /// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range, or an unknown name
 void check_options(const FieldList& fields);

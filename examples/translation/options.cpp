@@ -175,11 +175,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
                                model.layer.attention.shared_key_rotation;
   if (model.positions != PositionKind::rotary && !has_rotary_keys)
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
-  if (model.positions != PositionKind::buckets)
-    command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
-  if (model.layer.attention.moba_block == 0) command.refuse({"--moba-top-k"}, "without --moba-block");
-  refuse_unused_indexers(command, model.layer.attention);
-  refuse_unused_experts(command, model.layer.experts.experts > 0);
+  refuse_unused_parts(command, model.positions, model.layer.attention, model.layer.experts);
   refuse_unused_adapters(command, !from.empty(), model.adapter.rank > 0);
   training.refuse_ignored(command);
 }
