@@ -17,49 +17,30 @@
 namespace tapeformer {
 namespace {
 
-struct TrainOptions : TrainCommand {
-  LanguageOptions language;
+std::string exports_of(const Preset& preset) {
+  const LanguageOptions options(preset.name);
+  return ". Export: " + exports_text(options.model_config(options.data.vocabulary));
+}
 
-  explicit TrainOptions(const std::string& preset) : language(preset) {}
-  void add_to(const Command& command) {
-    TrainCommand::add_to(command);
-    language.add_to(command);
-    command.footer(presets_text(language_presets(), [](const Preset& preset) {
-      const LanguageOptions options(preset.name);
-      return ". Export: " + exports_text(options.model_config(options.data.vocabulary));
-    }));
-  }
-};
-
-int start(const RunFolder& folder, const TrainingControl& control, const TrainOptions& options,
+int start(const RunFolder& folder, const TrainingControl& control, LanguageOptions options,
           const Command& command) {
   folder.refuse_if_used();
-  LanguageOptions language = options.language;
-  adapt_preset(language, command);
-  if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
-  language.check();
-  language.refuse_ignored(command);
-  make_absolute(fields_of(language));
+  adapt_preset(options, command);
+  if (!options.from.empty()) take_fine_tuned(options, model_config_in(options.from), command);
+  options.check();
+  options.refuse_ignored(command);
+  make_absolute(fields_of(options));
   const auto tidy_up = [&] {
     if (folder.writes() && !folder.has_checkpoint()) discard_language_data(folder);
   };
   try {
-    const int code = train_language_model(folder, language, control);
+    const int code = train_language_model(folder, options, control);
     tidy_up();
     return code;
   } catch (...) {
     tidy_up();
     throw;
   }
-}
-
-int train(const TrainOptions& options, const Command& command) {
-  return options.execute(
-      command, {"Preset", "Data", "Model", "Training"}, options.language.training,
-      [&](const RunFolder& folder, const TrainingControl& control) {
-        return start(folder, control, options, command);
-      },
-      resume_language_model);
 }
 
 struct PrepareOptions {
@@ -117,11 +98,10 @@ int run(int argc, char** argv) {
       "  train_language_model export --run runs/mine --output for-transformers");
   line.version(std::string("tapeformer ") + kVersion);
 
-  TrainOptions train_options(preset_named_in(argc, argv));
-  const Command train_command =
-      line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
-  train_options.add_to(train_command);
-  train_options.control.command = command_text({argv, argv + argc});
+  LanguageOptions language(preset_named_in(argc, argv));
+  const TrainCommand train(line, argc, argv);
+  language.add_to(train.command());
+  train.command().footer(presets_text(language_presets(), exports_of));
 
   GenerateOptions generate_options;
   const Command generate_command =
@@ -156,7 +136,14 @@ int run(int argc, char** argv) {
   try {
     if (const std::optional<int> code = reports()) return *code;
     if (sweep.chosen()) return sweep.execute();
-    if (train_command.chosen()) return train(train_options, train_command);
+    if (train.command().chosen()) {
+      return train.execute(
+          {"Preset", "Data", "Model", "Training"}, language.training,
+          [&](const RunFolder& folder, const TrainingControl& control) {
+            return start(folder, control, language, train.command());
+          },
+          resume_language_model);
+    }
     if (generate_command.chosen()) {
       generate_options.refuse_ignored(generate_command);
       return generate(generate_options);

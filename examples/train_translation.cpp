@@ -278,17 +278,10 @@ int start(const RunFolder& folder, const TrainingControl& control, TranslationOp
   });
 }
 
-int train(const TrainCommand& train, const TranslationOptions& options, const Command& command) {
-  return train.execute(
-      command, {"Preset", "Data", "Vocabulary", "Model", "Training"}, options.training,
-      [&](const RunFolder& folder, const TrainingControl& control) {
-        return start(folder, control, options, command);
-      },
-      [](const RunFolder& folder, const TrainingControl& control) {
-        return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
-          return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
-        });
-      });
+int resume(const RunFolder& folder, const TrainingControl& control) {
+  return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
+    return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
+  });
 }
 
 int run(int argc, char** argv) {
@@ -305,14 +298,10 @@ int run(int argc, char** argv) {
       "  train_translation export --run runs/de --output marian");
   line.version(std::string("tapeformer ") + kVersion);
 
-  TrainCommand train_options;
   TranslationOptions translation(preset_named_in(argc, argv));
-  const Command train_command =
-      line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
-  train_options.add_to(train_command);
-  train_options.control.command = command_text({argv, argv + argc});
-  translation.add_to(train_command);
-  train_command.footer(presets_text(translation_presets()));
+  const TrainCommand train(line, argc, argv);
+  translation.add_to(train.command());
+  train.command().footer(presets_text(translation_presets()));
 
   TranslateOptions translate_options;
   SearchOptions search;
@@ -338,7 +327,14 @@ int run(int argc, char** argv) {
   if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
   if (const std::optional<int> code = reports()) return *code;
   if (sweep.chosen()) return sweep.execute();
-  if (train_command.chosen()) return train(train_options, translation, train_command);
+  if (train.command().chosen()) {
+    return train.execute(
+        {"Preset", "Data", "Vocabulary", "Model", "Training"}, translation.training,
+        [&](const RunFolder& folder, const TrainingControl& control) {
+          return start(folder, control, translation, train.command());
+        },
+        resume);
+  }
   if (fields_command.chosen()) {
     const EncoderDecoderConfig model;
     print("{}", fields_document("train_translation", fields_of(model), fields_of(TranslationOptions())));

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
-#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <unistd.h>
@@ -30,46 +29,49 @@ int start_dry(const TrainIn& start_in, const std::string& run, const TrainingCon
 
 }  // namespace
 
-void TrainCommand::add_to(const Command& command) {
-  command.option("--run", run, "the run folder").required().not_empty();
-  command.flag("--resume", resume, "continue from the folder's checkpoint");
-  command.flag("--tensorboard", tensorboard,
-               "also write the values of metrics.jsonl as events for TensorBoard, into the run folder");
-  command.option("--max-minutes", control.max_minutes,
-                 "save and stop after this many minutes; 0 for no limit", kNotNegative);
-  command.flag(
-      "--summary", control.summary,
+TrainCommand::TrainCommand(const CommandLine& line, int argc, const char* const* argv)
+    : command_(line.command("train", "train a model in a run folder; Ctrl-C saves and stops")) {
+  control_.command = command_text({argv, argv + argc});
+  command_.option("--run", run_, "the run folder").required().not_empty();
+  command_.flag("--resume", resume_, "continue from the folder's checkpoint");
+  command_.flag("--tensorboard", tensorboard_,
+                "also write the values of metrics.jsonl as events for TensorBoard, into the run folder");
+  command_.option("--max-minutes", control_.max_minutes,
+                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
+  command_.flag(
+      "--summary", control_.summary,
       "print the model's configuration, its parameters, and the FLOPs and bytes of its parts; train nothing");
-  command.option("--profile", control.profile,
-                 "time the operations of this many steps, from the third on: a table of time, FLOP/s and "
-                 "bytes per second, and a timeline in trace.json; 0 for none",
-                 kNotNegative);
-  const CommandOption dry = command.flag(
-      "--dry-run", control.dry_run, "estimate the run's memory and time from a few steps, and write nothing");
-  for (const char* other : {"--resume", "--summary", "--profile"}) dry.excludes(command.find(other));
-  command.flag("--plot", control.plot, "draw the losses below the log, on a terminal");
-  command.flag("--shard-optimizer", control.shard_optimizer,
-               "under mpirun, each process keeps and updates its share of the optimizer's state");
-  command.option("--collective-minutes", control.collective_minutes,
-                 "the longest that processes under mpirun wait for each other; 0 for no limit", kNotNegative);
-  control.compute.add_to(command, true, ", or on resuming as before");
+  command_.option("--profile", control_.profile,
+                  "time the operations of this many steps, from the third on: a table of time, FLOP/s and "
+                  "bytes per second, and a timeline in trace.json; 0 for none",
+                  kNotNegative);
+  const CommandOption dry =
+      command_.flag("--dry-run", control_.dry_run,
+                    "estimate the run's memory and time from a few steps, and write nothing");
+  for (const char* other : {"--resume", "--summary", "--profile"}) dry.excludes(command_.find(other));
+  command_.flag("--plot", control_.plot, "draw the losses below the log, on a terminal");
+  command_.flag("--shard-optimizer", control_.shard_optimizer,
+                "under mpirun, each process keeps and updates its share of the optimizer's state");
+  command_.option("--collective-minutes", control_.collective_minutes,
+                  "the longest that processes under mpirun wait for each other; 0 for no limit",
+                  kNotNegative);
+  control_.compute.add_to(command_, true, ", or on resuming as before");
 }
 
-int TrainCommand::execute(const Command& command, std::initializer_list<const char*> groups,
-                          const TrainingOptions& options, const TrainIn& start_in,
-                          const TrainIn& resume_in) const {
+int TrainCommand::execute(std::initializer_list<const char*> groups, const TrainingOptions& options,
+                          const TrainIn& start_in, const TrainIn& resume_in) const {
   remember_interrupts();
-  TrainingControl joined = control;
+  TrainingControl joined = control_;
   joined.ranks = join_launch();
   const bool is_first = joined.ranks->rank() == 0;
-  if (control.dry_run) return start_dry(start_in, run, joined);
+  if (control_.dry_run) return start_dry(start_in, run_, joined);
   std::shared_ptr<const RunLock> lock;
-  if (is_first) lock = std::make_shared<RunLock>(run);
+  if (is_first) lock = std::make_shared<RunLock>(run_);
   say_at_interrupt(kStopping);
-  RunFolder folder(run, is_first, lock);
-  if (tensorboard && is_first) folder.write_events(std::make_shared<TensorBoardLog>(run));
-  if (!resume) return start_in(folder, joined);
-  joined.steps = steps_on_resuming(command, groups, options);
+  RunFolder folder(run_, is_first, lock);
+  if (tensorboard_ && is_first) folder.write_events(std::make_shared<TensorBoardLog>(run_));
+  if (!resume_) return start_in(folder, joined);
+  joined.steps = steps_on_resuming(command_, groups, options);
   return resume_in(folder, joined);
 }
 
