@@ -3,6 +3,7 @@
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
+#include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -60,13 +61,8 @@ TEST_CASE_FIXTURE(InFolder, "targets are the tokens of answers, and the end toke
 }
 
 TEST_CASE_FIXTURE(InFolder, "missing marks, and marks of other tokens, are refused") {
-  TokenFileWriter writer(folder.file("a.tokens"), 9, 7);
-  writer.append({1, 2, 3});
-  writer.finish();
-  const TokenFile file = TokenFile::open(folder.file("a.tokens"));
+  const TokenFile file = write_tokens(folder.file("a.tokens"), 9, {1, 2, 3});
   CHECK_THROWS_AS(file.with_answers(), DataError);
-  TokenFileWriter marks(folder.file("a.answers"), 2, 7);
-  marks.append({1, 1});
-  marks.finish();
+  write_tokens(folder.file("a.answers"), 2, {1, 1});
   CHECK_THROWS_AS(file.with_answers(), DataError);
 }

@@ -1,5 +1,6 @@
 #include <tapeformer/data/llm_c_tokens.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
+#include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -51,10 +52,7 @@ TEST_CASE_FIXTURE(InFolder, "a prepared folder of several files") {
   const auto tokenizer = make_byte_tokenizer();
   const PreparedTokens tokens = prepare_llm_c_tokens({folder.file("a"), folder.file("b")}, {folder.file("b")},
                                                      *tokenizer, folder.file("prepared"));
-  std::vector<std::int32_t> ids(3);
-  REQUIRE(tokens.train.size() == 3);
-  tokens.train.read(0, 3, ids.data());
-  CHECK(ids == std::vector<std::int32_t>{1, 255, 2});
+  CHECK(ids_in(tokens.train) == std::vector<std::int32_t>{1, 255, 2});
   CHECK(tokens.validation.size() == 1);
   CHECK(message_of<DataError>([&] {
           prepare_llm_c_tokens({folder.file("c")}, {folder.file("a")}, *tokenizer, folder.file("none"));

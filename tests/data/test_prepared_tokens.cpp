@@ -4,6 +4,7 @@
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
+#include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/seed.h>
@@ -47,12 +48,6 @@ class LineTokenizer : public Tokenizer {
   std::optional<std::int32_t> begin_, end_;
 };
 
-Ids read_all(const TokenFile& file) {
-  Ids ids(static_cast<std::size_t>(file.size()));
-  file.read(0, file.size(), ids.data());
-  return ids;
-}
-
 /// Lines of up to `longest` random letters.
 std::string lines(std::size_t count, std::size_t longest, std::uint64_t seed) {
   std::string text;
@@ -78,8 +73,8 @@ TEST_CASE_FIXTURE(InFolder, "a text becomes a tokenizer and the tokens of two pa
   for (const PreparedTokens& tokens : {made, PreparedTokens::open(path)}) {
     CHECK(std::string(tokens.tokenizer->kind()) == "byte");
     CHECK(tokens.train.size() == 9);
-    CHECK(tokens.tokenizer->decode(read_all(tokens.train)) == "hello, wo");
-    CHECK(tokens.tokenizer->decode(read_all(tokens.validation)) == "rlds");
+    CHECK(tokens.tokenizer->decode(ids_in(tokens.train)) == "hello, wo");
+    CHECK(tokens.tokenizer->decode(ids_in(tokens.validation)) == "rlds");
     CHECK(tokens.train.fingerprint() == hash_text(tokenizer->serialize()));
   }
 }
@@ -94,8 +89,8 @@ TEST_CASE_FIXTURE(InFolder, "the ids are those of the whole text, wherever its p
   const PreparedTokens tokens = prepare_tokens(parts, tokenizer, folder.file("tokens"));
   const std::string_view train =
       std::string_view(text).substr(0, static_cast<std::size_t>(parts.train.bytes()));
-  CHECK((read_all(tokens.train) == tokenizer.encode(train)));
-  CHECK((read_all(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
+  CHECK((ids_in(tokens.train) == tokenizer.encode(train)));
+  CHECK((ids_in(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
 }
 
 TEST_CASE("begin and end tokens come before and after every document, if the tokenizer has them") {
@@ -111,14 +106,14 @@ TEST_CASE("begin and end tokens come before and after every document, if the tok
   };
   const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
   const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
-  CHECK(read_all(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
-  CHECK(read_all(prepared(both).validation) == Ids{254, b[0], 255});
-  CHECK(read_all(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
-  CHECK(read_all(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
-  CHECK(read_all(prepared(end).validation) == Ids{b[0], 255});
-  CHECK(read_all(prepared(plain).train) == plain.encode(first + second + third));
-  CHECK(read_all(prepared(both, false).train) == plain.encode(first + second + third));
-  CHECK(read_all(prepared(both, false).validation) == b);
+  CHECK(ids_in(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
+  CHECK(ids_in(prepared(both).validation) == Ids{254, b[0], 255});
+  CHECK(ids_in(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
+  CHECK(ids_in(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
+  CHECK(ids_in(prepared(end).validation) == Ids{b[0], 255});
+  CHECK(ids_in(prepared(plain).train) == plain.encode(first + second + third));
+  CHECK(ids_in(prepared(both, false).train) == plain.encode(first + second + third));
+  CHECK(ids_in(prepared(both, false).validation) == b);
 }
 
 TEST_CASE("a part cut within a document has a begin or end token only where the document begins or ends") {
@@ -130,20 +125,20 @@ TEST_CASE("a part cut within a document has a begin or end token only where the 
   };
   const Ids a = plain.encode("12345"), head = plain.encode("678"), tail = plain.encode("90");
   const PreparedTokens one = prepared(split_of("67890", 0.4));
-  CHECK(read_all(one.train) == Ids{254, head[0]});
-  CHECK(read_all(one.validation) == Ids{tail[0], 255});
+  CHECK(ids_in(one.train) == Ids{254, head[0]});
+  CHECK(ids_in(one.validation) == Ids{tail[0], 255});
   write_bytes(folder.file("1"), "12345");
   write_bytes(folder.file("2"), "67890");
   const TextCorpus corpus = TextCorpus::open({folder.file("")});
   const PreparedTokens two = prepared(corpus.split(0.2));
-  CHECK(read_all(two.train) == Ids{254, a[0], 255, 254, head[0]});
-  CHECK(read_all(two.validation) == Ids{tail[0], 255});
+  CHECK(ids_in(two.train) == Ids{254, a[0], 255, 254, head[0]});
+  CHECK(ids_in(two.validation) == Ids{tail[0], 255});
   const PreparedTokens between = prepared(corpus.split(0.5));
-  CHECK(read_all(between.train) == Ids{254, a[0], 255});
-  CHECK(read_all(between.validation) == Ids{254, plain.encode("67890")[0], 255});
+  CHECK(ids_in(between.train) == Ids{254, a[0], 255});
+  CHECK(ids_in(between.validation) == Ids{254, plain.encode("67890")[0], 255});
   // Split again, the middle of a document neither begins nor ends.
   const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
-  CHECK(read_all(middle.train) == head);
+  CHECK(ids_in(middle.train) == head);
 }
 
 TEST_CASE_FIXTURE(InFolder, "an interrupted or failed preparation leaves nothing") {
@@ -222,8 +217,7 @@ TEST_CASE_FIXTURE(InFolder, "mismatched files are refused") {
     write_bytes(one + name, kept);
   }
   CHECK_NOTHROW(PreparedTokens::open(one));
-  TokenFileWriter writer(one + "/train.tokens", 7, PreparedTokens::open(one).train.fingerprint());
-  writer.finish();
+  write_tokens(one + "/train.tokens", 7, {}, PreparedTokens::open(one).train.fingerprint());
   CHECK_THROWS_AS(PreparedTokens::open(one), DataError);
   for (const char* name : {"/tokenizer", "/train.tokens", "/validation.tokens"}) {
     std::filesystem::rename(other + name, other + "/away");

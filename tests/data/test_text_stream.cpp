@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/text_stream.h>
 #include <tapeformer/data/tokenizers/utf8.h>
@@ -39,12 +40,6 @@ Strings shown(const Strings& pieces, Strings stops = {}) {
   for (std::size_t i = 0; i < pieces.size(); ++i) texts.push_back(stream.add(static_cast<std::int32_t>(i)));
   texts.push_back(stream.finish());
   return texts;
-}
-
-std::string joined(const Strings& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += text;
-  return all;
 }
 
 /// The final text of `bytes`: invalid bytes replaced, then cut before the first complete stop string.
@@ -123,9 +118,9 @@ TEST_CASE("text is shown as soon as no continuation can take it back") {
       if (mix_bits(test_seed(seed), i) % 3 == 0)
         pieces.back() += alphabet[mix_bits(test_seed(seed), 50 + i) % alphabet.size()];
     }
-    CAPTURE(joined(pieces));
+    CAPTURE(joined(pieces, ""));
     const Strings texts = shown(pieces, stops);
-    REQUIRE(joined(texts) == shown_at_once(joined(pieces), stops));
+    REQUIRE(joined(texts, "") == shown_at_once(joined(pieces, ""), stops));
     std::string bytes, so_far;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       bytes += pieces[i], so_far += texts[i];

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/token_file.h>
+#include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/seed.h>
@@ -33,18 +33,6 @@ std::string file_of(std::uint64_t version, std::uint64_t id_bytes, std::uint64_t
   return header + little_endian(hash_text(header), 8) + ids;
 }
 
-void write_tokens(const std::string& path, Index vocabulary, const Ids& ids, std::uint64_t fingerprint = 7) {
-  TokenFileWriter writer(path, vocabulary, fingerprint);
-  writer.append(ids);
-  writer.finish();
-}
-
-Ids ids_in(const TokenFile& file) {
-  Ids ids(static_cast<std::size_t>(file.size()));
-  file.read(0, file.size(), ids.data());
-  return ids;
-}
-
 /// Opening a file of `bytes` fails with the message `what`.
 void check_refused(const std::string& bytes, const std::string& what) {
   const TemporaryFolder folder;
@@ -61,9 +49,7 @@ TEST_CASE_FIXTURE(InFolder, "a file of three ids, byte by byte") {
   CHECK(read_bytes(path) == file_of(2, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
   write_tokens(path, 65537, {1, 65536, 258}, 0x1122334455667788);
   CHECK(read_bytes(path) == file_of(2, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
-  write_tokens(path, 10, {});
-  CHECK(TokenFile::open(path).size() == 0);
-  CHECK(ids_in(TokenFile::open(path)).empty());
+  CHECK(ids_in(write_tokens(path, 10, {})).empty());
 }
 
 TEST_CASE_FIXTURE(InFolder, "ids are read as they were written, from any place") {
@@ -98,8 +84,7 @@ TEST_CASE_FIXTURE(InFolder, "ids are read as they were written, from any place")
 
 TEST_CASE_FIXTURE(InFolder, "reading is refused where there are no ids") {
   const std::string path = folder.file("tokens");
-  write_tokens(path, 10, {1, 2, 3});
-  const TokenFile file = TokenFile::open(path);
+  const TokenFile file = write_tokens(path, 10, {1, 2, 3});
   std::int32_t id = 0;
   CHECK_THROWS_WITH_AS(file.read(3, 1, &id), (path + ": holds 3 ids; asked for 1 id from 3").c_str(),
                        DataError);

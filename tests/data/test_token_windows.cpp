@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/token_windows.h>
+#include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/check_below.h>
 #include <tapeformer/tests/reference/sanitized.h>
@@ -21,11 +22,7 @@ using Ids = std::vector<std::int32_t>;
 TokenFile counting_file(const TemporaryFolder& folder, Index size) {
   Ids ids(static_cast<std::size_t>(size));
   std::iota(ids.begin(), ids.end(), 0);
-  const std::string path = folder.file("tokens_" + std::to_string(size));
-  TokenFileWriter writer(path, 1'000'000, 7);
-  writer.append(ids);
-  writer.finish();
-  return TokenFile::open(path);
+  return write_tokens(folder.file("tokens_" + std::to_string(size)), 1'000'000, ids);
 }
 
 /// The starts of a batch's windows; checks the rest of them.

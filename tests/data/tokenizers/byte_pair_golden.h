@@ -19,19 +19,22 @@ struct BytePairGolden {
   std::vector<Case> cases;
 };
 
-inline BytePairGolden read_byte_pair_golden() {
-  std::ifstream file(TAPEFORMER_SOURCE_DIR "/tests/golden/byte_pair.json");
-  const auto json = nlohmann::json::parse(file);
-  BytePairGolden golden{json["text"], json["vocabulary"], json["merges"], {}};
-  for (const auto& entry : json["cases"]) {
-    const std::string digits = entry[0];
-    BytePairGolden::Case one{{}, entry[1]};
-    for (std::size_t i = 0; i < digits.size(); i += 2) {
-      one.bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+inline const BytePairGolden& byte_pair_golden() {
+  static const BytePairGolden all = [] {
+    std::ifstream file(TAPEFORMER_SOURCE_DIR "/tests/golden/byte_pair.json");
+    const auto json = nlohmann::json::parse(file);
+    BytePairGolden golden{json["text"], json["vocabulary"], json["merges"], {}};
+    for (const auto& entry : json["cases"]) {
+      const std::string digits = entry[0];
+      BytePairGolden::Case one{{}, entry[1]};
+      for (std::size_t i = 0; i < digits.size(); i += 2) {
+        one.bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+      }
+      golden.cases.push_back(std::move(one));
     }
-    golden.cases.push_back(std::move(one));
-  }
-  return golden;
+    return golden;
+  }();
+  return all;
 }
 
 }  // namespace tapeformer

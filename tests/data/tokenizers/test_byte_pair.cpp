@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
@@ -15,14 +14,9 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-const BytePairGolden& golden() {
-  static const BytePairGolden values = read_byte_pair_golden();
-  return values;
-}
-
 const BytePairVocabulary& golden_vocabulary() {
   static const BytePairVocabulary vocabulary =
-      parse_byte_pair_files(golden().vocabulary, "v", golden().merges, "m");
+      parse_byte_pair_files(byte_pair_golden().vocabulary, "v", byte_pair_golden().merges, "m");
   return vocabulary;
 }
 
@@ -68,8 +62,8 @@ std::string random_bytes(std::uint64_t seed, std::size_t most) {
 }  // namespace
 
 TEST_CASE("awkward text has the ids of the published tokenizers, and comes back") {
-  REQUIRE(golden().cases.size() > 500);
-  for (const BytePairGolden::Case& one : golden().cases) {
+  REQUIRE(byte_pair_golden().cases.size() > 500);
+  for (const BytePairGolden::Case& one : byte_pair_golden().cases) {
     CAPTURE(one.bytes);
     CHECK(golden_tokenizer().encode(one.bytes) == one.ids);
     CHECK(golden_tokenizer().decode(one.ids) == one.bytes);
@@ -126,8 +120,6 @@ TEST_CASE("the end of a text is a token that no text has") {
   const Ids spelt = tokenizer.encode("<|endoftext|>");
   CHECK(std::find(spelt.begin(), spelt.end(), 656) == spelt.end());
   CHECK(tokenizer.decode(spelt) == "<|endoftext|>");
-  CHECK_THROWS_AS(tokenizer.bytes_of(657), DataError);
-  CHECK_THROWS_AS(tokenizer.bytes_of(-1), DataError);
 }
 
 TEST_CASE("a token that its own merges do not produce does not match its word") {
@@ -147,12 +139,12 @@ TEST_CASE("a token that its own merges do not produce does not match its word") 
 }
 
 TEST_CASE("threads may share a tokenizer") {
-  const Ids expected = golden_tokenizer().encode(golden().text);
+  const Ids expected = golden_tokenizer().encode(byte_pair_golden().text);
   std::vector<Ids> found(4);
   std::vector<std::thread> threads;
   for (Ids& ids : found) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) ids = golden_tokenizer().encode(golden().text);
+      for (int i = 0; i < 20; ++i) ids = golden_tokenizer().encode(byte_pair_golden().text);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -34,17 +34,13 @@ TEST_CASE("printable bytes map to themselves, the others to U+0100 and up") {
 }
 
 TEST_CASE("files that were written are read to the same tokenizer") {
-  const BytePairGolden golden = read_byte_pair_golden();
+  const BytePairGolden& golden = byte_pair_golden();
   const TemporaryFile vocabulary(golden.vocabulary), merges(golden.merges);
   const auto tokenizer = load_byte_pair_tokenizer(vocabulary.path(), merges.path());
   const BytePairFiles files = byte_pair_files(*tokenizer);
   CHECK(json::parse(files.vocabulary) == json::parse(golden.vocabulary));
   CHECK(files.merges == golden.merges);
-  const auto parsed = parse_tokenizer(text_tokenizers(), tokenizer->serialize(), "t");
-  CHECK(byte_pair_files(*parsed).vocabulary == files.vocabulary);
-  CHECK(byte_pair_files(*parsed).merges == files.merges);
-  CHECK(parsed->end() == tokenizer->end());
-  for (const BytePairGolden::Case& one : golden.cases) CHECK(parsed->encode(one.bytes) == one.ids);
+  for (const BytePairGolden::Case& one : golden.cases) CHECK(tokenizer->encode(one.bytes) == one.ids);
 }
 
 TEST_CASE("ids need not be in the order of the merges, and names of controls may be any text") {

@@ -87,7 +87,7 @@ TEST_CASE("the merges are those of a plain trainer") {
 }
 
 TEST_CASE("the merges are those of the Python trainer, and its files those of the published form") {
-  const BytePairGolden golden = read_byte_pair_golden();
+  const BytePairGolden& golden = byte_pair_golden();
   const auto tokenizer = train_byte_pair_tokenizer(in_pieces(golden.text, 1 << 20), 657);
   const BytePairFiles files = byte_pair_files(*tokenizer);
   CHECK(files.merges == golden.merges);
@@ -96,8 +96,7 @@ TEST_CASE("the merges are those of the Python trainer, and its files those of th
 
 TEST_CASE("the pieces in which the text comes do not matter") {
   std::string text;
-  for (int i = 0; i < 200; ++i)
-    text += read_byte_pair_golden().text.substr(0, 800) + std::string(i % 3, '\n');
+  for (int i = 0; i < 200; ++i) text += byte_pair_golden().text.substr(0, 800) + std::string(i % 3, '\n');
   const std::string whole = train_byte_pair_tokenizer(in_pieces(text, text.size()), 400)->serialize();
   for (const std::size_t size : {1000, 65536, 99991}) {
     CHECK(train_byte_pair_tokenizer(in_pieces(text, size), 400)->serialize() == whole);

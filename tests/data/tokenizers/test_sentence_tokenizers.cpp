@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
@@ -65,8 +64,7 @@ TEST_CASE("training twice gives the same file, which loads to the same tokenizer
     const auto tokenizer = trained(kind);
     CAPTURE(kind);
     CHECK(tokenizer->serialize() == trained(kind)->serialize());
-    const TemporaryFile file("");
-    write_atomically(file.path(), tokenizer->serialize());
+    const TemporaryFile file(tokenizer->serialize());
     const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
     CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
     for (const std::string& sentence : kSentences)

@@ -31,6 +31,9 @@ TEST_CASE("every kind gives the text back, with ids below its vocabulary's size"
     for (const std::int32_t id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
     CHECK(tokenizer->encode("").empty());
     CHECK(tokenizer->decode({}).empty());
+    CHECK(tokenizer->safe_cut("") == 0);
+    for (const Index other : {Index{-1}, tokenizer->vocabulary_size()})
+      CHECK_THROWS_AS(tokenizer->bytes_of(static_cast<std::int32_t>(other)), DataError);
   }
 }
 
@@ -51,21 +54,8 @@ TEST_CASE("a file brings back the same tokenizer") {
 TEST_CASE("a text encoded in pieces has the ids of the whole") {
   for (const auto& tokenizer : tokenizers()) {
     CAPTURE(tokenizer->kind());
-    const Ids whole = tokenizer->encode(kText);
-    for (std::size_t step = 1; step < kText.size(); ++step) {
-      Ids ids;
-      std::string waiting;
-      for (std::size_t i = 0; i < kText.size(); i += step) {
-        waiting += kText.substr(i, step);
-        const std::size_t cut = tokenizer->safe_cut(waiting);
-        REQUIRE(cut <= waiting.size());
-        const std::string_view part = std::string_view(waiting).substr(0, cut);
-        ids.empty() ? tokenizer->encode(part, ids) : tokenizer->encode_rest(part, ids);
-        waiting.erase(0, cut);
-      }
-      ids.empty() ? tokenizer->encode(waiting, ids) : tokenizer->encode_rest(waiting, ids);
-      CHECK(ids == whole);
-    }
+    for (std::size_t step = 1; step < kText.size(); ++step)
+      CHECK(ids_of_pieces(*tokenizer, kText, [&](std::size_t) { return step; }) == tokenizer->encode(kText));
   }
 }
 

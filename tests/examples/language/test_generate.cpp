@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/tests/examples/arguments.h>
@@ -17,11 +18,7 @@ struct Reader {
       return pieces.size() < most;
     };
   }
-  std::string all() const {
-    std::string text;
-    for (const std::string& piece : pieces) text += piece;
-    return text;
-  }
+  std::string all() const { return joined(pieces, ""); }
 };
 
 struct ReaderCase {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
@@ -90,10 +91,7 @@ TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with
   const auto pieces = trained("bpe", {"the cat sees the cat", "the cat sees a hat"});
   const auto cut = trained("space", {"▁the ▁cat ▁s ees"});
   for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
-    const std::vector<std::int32_t> ids = tokenizer->encode(text);
-    std::string shown;
-    for (const std::string& piece : pieces_of(*tokenizer, ids)) shown += piece;
-    CHECK(shown == " the cat");
+    CHECK(joined(pieces_of(*tokenizer, tokenizer->encode(text)), "") == " the cat");
   }
 }
 
