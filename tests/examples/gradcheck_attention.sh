@@ -4,14 +4,6 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
-# ends NAME CODE ARGUMENTS...: the exit code; its output is in out and err.
-ends() {
-  local name=$1 expected=$2 code
-  shift 2
-  "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
-  code=$?
-  check "$name: exit code $expected (was $code)" test "$code" = "$expected"
-}
 refuses() {  # refuses NAME PATTERN ARGUMENTS...
   local name=$1 pattern=$2
   shift 2

@@ -11,10 +11,8 @@ for i in 1 2 3; do cat "$work/pairs.tsv"; done | sed 's/dog/dog &/; s/cat/small 
 cut -f 1 "$work/pairs.tsv" >"$work/sources"
 translated() { "$program" translate --run "$1" --beam "${2-1}" --max-tokens 12 --threads 1 <"$work/sources" 2>"$work/err"; }
 
-train "$work/run" --preset translation-marian "${tiny[@]}" "${small[@]}" --vocabulary 300 --steps 2 --warmup 0
-check "the preset trains" test $? = 0
-"$program" export --run "$work/run" --output "$work/marian" >"$work/out" 2>"$work/err"
-check "and exports" test $? = 0
+trains "the preset trains" "$work/run" --preset translation-marian "${tiny[@]}" "${small[@]}" --vocabulary 300 --steps 2 --warmup 0
+does "and exports" export --run "$work/run" --output "$work/marian"
 check "the files that transformers reads" test "$(cd "$work/marian" && echo *)" = \
   "config.json generation_config.json model.safetensors source.spm target.spm tokenizer_config.json vocab.json"
 refuses "an export over another one" "marian" export --run "$work/run" --output "$work/marian"
@@ -29,13 +27,10 @@ mkdir "$work/bare" && cp "$work/marian/config.json" "$work/marian/model.safetens
 refuses "a folder without a tokenizer" "has no tokenizer: none of .* and source.spm" translate --run "$work/bare" 'The cat.'
 
 tune=(--from "$work/marian" --pairs "$work/pairs.tsv" "${tiny[@]:4}" --held-out 2)
-train "$work/tuned" "${tune[@]}" --steps 2 --warmup 0 --dropout 0.2
-check "fine-tuning the folder" test $? = 0
-train "$work/tuned" --resume --steps 3
-check "it goes on" test $? = 0
+trains "fine-tuning the folder" "$work/tuned" "${tune[@]}" --steps 2 --warmup 0 --dropout 0.2
+trains "it goes on" "$work/tuned" --resume --steps 3
 refuses "another width" "--width 32 contradicts --from .*, which has 16" train --run "$work/new" "${tune[@]}" --width 32
-"$program" export --run "$work/tuned" --output "$work/again" >"$work/out" 2>"$work/err"
-check "a fine-tuned run exports" test $? = 0
+does "a fine-tuned run exports" export --run "$work/tuned" --output "$work/again"
 check "with the same vocabulary" cmp "$work/marian/vocab.json" "$work/again/vocab.json"
 check "and translates as its run does" test "$(translated "$work/tuned")" = "$(translated "$work/again")"
 
@@ -43,8 +38,7 @@ check "and translates as its run does" test "$(translated "$work/tuned")" = "$(t
 check "the files that Marian reads" test "$(cd "$work/own" && echo *)" = "decoder.yml model.npz source.spm target.spm vocab.yml"
 check "Marian's folder translates as the run does" test "$(translated "$work/run")" = "$(translated "$work/own")"
 refuses "measuring it without a text" "pass --pairs, or --source and --target" evaluate --run "$work/own"
-train "$work/npz" --from "$work/own" "${tune[@]:2}" --steps 2 --warmup 0
-check "fine-tuning it" test $? = 0
+trains "fine-tuning it" "$work/npz" --from "$work/own" "${tune[@]:2}" --steps 2 --warmup 0
 sed 's/\t/\tÊ/' "$work/pairs.tsv" >"$work/odd.tsv"
 train "$work/odd" --from "$work/own" --pairs "$work/odd.tsv" "${tune[@]:4}" --steps 1 --warmup 0
 check "a vocabulary without a character is noted" grep -q 'the vocabulary changes [1-9].*"Ê.*" comes back as "[LU]' "$work/err"
@@ -65,5 +59,4 @@ train "$work/words" --preset translation-marian --tokenizer word "${tiny[@]}" "$
 refuses "words" "try a model trained with --tokenizer marian, unigram or bpe" export --run "$work/words" --output "$work/new"
 check "nothing is left of a refused export" test ! -e "$work/new" -a ! -e "$work/new.partial"
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here

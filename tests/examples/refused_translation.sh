@@ -5,8 +5,7 @@ set -u
 
 tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
   --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 10 --validate-every 60 --checkpoint-every 7 --samples 0 --threads 2)
-train "$work/whole" "${tiny[@]}"
-check "a run to damage" test $? = 0
+trains "a run to damage" "$work/whole" "${tiny[@]}"
 for i in $(seq 60); do printf 'we have %d cats\tnous avons %d chats\n' "$i" "$i"; done >"$work/pairs.tsv"
 cut -f1 "$work/pairs.tsv" >"$work/pairs.en"
 cut -f2 "$work/pairs.tsv" >"$work/pairs.fr"
@@ -43,23 +42,17 @@ train "$work/short" --grammar-pairs 100 --steps 20 --samples 0 --threads 2
 check "few steps shorten the warm-up" grep -q '"warmup": 2,' "$work/short/config.json"
 
 # --- damaged files -----------------------------------------------------------------------------------------
-damage() { rm -rf "$work/damaged" && cp -r "$work/whole" "$work/damaged"; }
-damage && truncate -s -100 "$work/damaged/weights.safetensors"
-refuses "truncated weights" "weights.safetensors" translate --run "$work/damaged"
-damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
-refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
-damage && sed -i 's/"target_vocabulary": [0-9]*/"target_vocabulary": 99/' "$work/damaged/config.json"
-refuses "a vocabulary that does not fit the weights" "embedding" translate --run "$work/damaged"
-damage && printf '\377' | dd of="$work/damaged/weights.safetensors" bs=1 conv=notrunc status=none \
-  seek=$(($(stat -c %s "$work/whole/weights.safetensors") - 30))
-refuses "a flipped byte in the weights" "checksum" translate --run "$work/damaged"
-damage && sed 2d "$work/whole/target.vocabulary" >"$work/damaged/target.vocabulary"
-refuses "a vocabulary of fewer words" "target.vocabulary" translate --run "$work/damaged"
-damage && echo '{' >"$work/damaged/config.json"
-refuses "a damaged config" "config" translate --run "$work/damaged"
+intact="$work/whole"
+refuses_damaged "truncated weights" "weights.safetensors" 'truncate -s -100 weights.safetensors' translate
+refuses_damaged "a truncated checkpoint" "checkpoint.safetensors" 'truncate -s 5000 checkpoint.safetensors' train --resume
+refuses_damaged "a vocabulary that does not fit the weights" "embedding" 'field target_vocabulary 99' translate
+refuses_damaged "a flipped byte in the weights" "checksum" \
+  'printf "\377" | dd of=weights.safetensors bs=1 conv=notrunc status=none seek=$(($(stat -c %s weights.safetensors) - 30))' \
+  translate
+refuses_damaged "a vocabulary of fewer words" "target.vocabulary" 'sed -i 2d target.vocabulary' translate
+refuses_damaged "a damaged config" "config" 'echo "{" >config.json' translate
 for file in config.json source.vocabulary weights.safetensors; do
-  damage && claims_a_terabyte "$work/damaged/$file"
-  refuses "$file of a terabyte" "$file: .*bytes" translate --run "$work/damaged"
+  refuses_damaged "$file of a terabyte" "$file: .*bytes" "claims_a_terabyte $file" translate
 done
 claims_a_terabyte "$work/holes"
 refuses "pairs of a terabyte without a character" "holes:1: a NUL" train --run "$(new)" --pairs "$work/holes"
@@ -67,10 +60,8 @@ refuses "a translation of a terabyte without a character" "holes:1: a NUL" train
   --target "$work/holes"
 refuses "a model of a terabyte" "holes: .*bytes are too many" train --run "$(new)" --pairs "$work/pairs.tsv" \
   --source-model "$work/holes" --target-model "$work/holes"
-damage && sed -i 's/"source": [0-9][0-9]*/"source": "none"/' "$work/damaged/config.json"
-refuses "a fingerprint that is text" "config.json: was not written by this program" translate --run "$work/damaged"
-damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
-refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
+refuses_damaged "a fingerprint that is text" "config.json: was not written by this program" 'field source \"none\"' translate
+refuses_damaged "a damaged vocabulary" "source.vocabulary" 'truncate -s 20 source.vocabulary' translate
 printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "invalid UTF-8 on standard input names the line" grep -q 'input:2: invalid UTF-8 at byte 5' "$work/err"
 printf 'ok\na\0b\0\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"

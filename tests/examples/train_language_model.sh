@@ -121,15 +121,13 @@ mkdir "$work/texts" && cp "$work/text" "$work/texts/counts" && printf 'd\xf6g' >
 "$program" evaluate --run "$run" --corpus "$work/texts" >"$work/out" 2>"$work/err"
 check "of a folder it is said what counts" grep -q 'corpus: 1 file (.*texts/counts), .*1 hidden (.*texts/.hidden)' "$work/err"
 check "and what is not UTF-8" grep -q '1 that is not UTF-8 text (.*texts/latin-1)' "$work/err"
-"$program" evaluate --run "$run" >"$work/out" 2>"$work/err"
-check "evaluate prints the exact mean" grep -q 'exact .*nats per token, perplexity .*bits per byte' "$work/out"
+prints "evaluate prints the exact mean" 'exact .*nats per token, perplexity .*bits per byte' evaluate --run "$run"
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
 "$program" evaluate --run "$run" --json >"$work/json" 2>"$work/err"
 check "evaluate --json has the same numbers" test \
   "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | xargs printf '%.4f nats per token\n')" = \
   "$(grep -o '[0-9.]* nats per token' "$work/out")"
-"$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
-check "evaluate measures another text" grep -q 'exact' "$work/out"
+prints "evaluate measures another text" 'exact' evaluate --run "$run" --corpus "$work/text"
 "$program" evaluate --run "$run" --corpus "$work/text" --threads 1 >"$work/again" 2>"$work/err"
 check "on one thread to the same numbers" alike "$work/out" "$work/again" 1e-4
 generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --threads 1 >"$work/out"
@@ -137,10 +135,9 @@ check "generate writes the same on one thread" cmp "$work/out" "$work/greedy"
 
 # --- bytes, bpe, prefix: valid UTF-8 always -----------------------------------------------------------------------
 small=("${tiny[@]}" --validation-fraction 0.1 --steps 12 --corpus "$work/text")
-train "$work/bytes" "${small[@]}" --tokenizer byte --objective prefix --short-convolution 3
-check "a prefix model of bytes with short convolutions trains" test $? = 0
-train "$work/encoder" "${small[@]}" --tokenizer byte --objective masked
-check "an encoder of bytes trains on masked tokens" test $? = 0
+trains "a prefix model of bytes with short convolutions trains" "$work/bytes" "${small[@]}" --tokenizer byte \
+  --objective prefix --short-convolution 3
+trains "an encoder of bytes trains on masked tokens" "$work/encoder" "${small[@]}" --tokenizer byte --objective masked
 "$program" evaluate --run "$work/encoder" >"$work/out" 2>"$work/err"
 check "evaluate measures masked tokens, and no bytes" sh -c "grep -q 'exact .*perplexity [0-9.]*$' '$work/out'"
 refuses "continuing a text with an encoder" "cannot continue a text" generate --run "$work/encoder" --prompt 'The cat'
@@ -157,8 +154,7 @@ check "files of llm.c are read" sh -c \
 refuses "tokens without a tokenizer" "--tokenizer-model" tokens --train "$work/train.bin" --validation "$work/train.bin" \
   --output "$work/none"
 refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
-train "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
-check "a training on prepared tokens" test $? = 0
+trains "a training on prepared tokens" "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
 train "$work/direct" "${small[@]}" --tokenizer bpe --vocabulary 300
 check "the same text, not prepared before, gives the same weights" \
   cmp "$work/bpe/weights.safetensors" "$work/direct/weights.safetensors"
@@ -166,8 +162,7 @@ mv "$work/prepared" "$work/moved"
 refuses "resuming when the prepared folder is gone" "prepared" train --run "$work/bpe" --resume
 generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/out"
 check "generating does not need it" test $? = 0
-train "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
-check "fine-tuning a run on another text" test $? = 0
+trains "fine-tuning a run on another text" "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
 check "it says which settings are not the run's" grep -q "note: settings that differ from that run's (in brackets): .*--steps 11 (" "$work/err"
 check "fine-tuning keeps the tokenizer" cmp "$work/bpe/tokenizer" "$work/tuned/tokenizer"
 refuses "fine-tuning to another width" "--width 64 contradicts --from" train --run "$work/new" --from "$work/bpe" --width 64
@@ -184,12 +179,10 @@ pairs=(--corpus "$work/pairs.jsonl" --loss-on answers)
 answering=("${sizes[@]}" --steps 12 --documents apart)
 "$program" prepare "${pairs[@]}" --tokenizer sentencepiece --vocabulary 280 --output "$work/instructions" >"$work/out" 2>"$work/err"
 check "prepare marks answers" test -s "$work/instructions/train.answers"
-train "$work/answers" "${answering[@]}" --tokens "$work/instructions" --loss-on answers
-check "training on answers, with documents apart" test $? = 0
-"$program" evaluate --run "$work/answers" >"$work/out" 2>"$work/err"
-check "evaluate measures answers alone" grep -q 'exact .*nats per token' "$work/out"
-train "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
-check "fine-tuning on instructions" test $? = 0
+trains "training on answers, with documents apart" "$work/answers" "${answering[@]}" --tokens "$work/instructions" \
+  --loss-on answers
+prints "evaluate measures answers alone" 'exact .*nats per token' evaluate --run "$work/answers"
+trains "fine-tuning on instructions" "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
 refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers
 refuses "answers without marks" "does not say which tokens are answers" train --run "$work/new" --tokens "$work/moved" --loss-on answers
 refuses "answers of the built-in text" "--loss-on answers needs --corpus" train --run "$work/new" --loss-on answers
@@ -197,9 +190,9 @@ refuses "answers without an end" "has none; try --tokenizer sentencepiece" train
 refuses "documents without an end" "--documents apart needs a tokenizer" train --run "$work/new" --corpus "$work/text" --documents apart
 
 # --- export, and the folders of other programs ----------------------------------------------------------------------
-train "$work/llama" --preset stories-260k --width 32 --heads 4 --groups 2 --feed-forward 48 --layers 2 --context 32 --batch 4 \
-  --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 --vocabulary 300 --corpus "$work/text" --threads 2
-check "a small Llama of a preset trains" test $? = 0
+trains "a small Llama of a preset trains" "$work/llama" --preset stories-260k --width 32 --heads 4 --groups 2 \
+  --feed-forward 48 --layers 2 --context 32 --batch 4 --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 \
+  --vocabulary 300 --corpus "$work/text" --threads 2
 check "a training says what its model is exported to" grep -qxF 'export: transformers and gguf (Llama)' "$work/err"
 train "$work/dry" --preset shakespeare-char-3-minutes --corpus "$work/text" --batch 1 --threads 2 --dry-run
 check "a dry run says so" grep -q '^export  *transformers only with --epsilon 1e-06 --feed-forward-kind swiglu (Qwen 3); ' "$work/out"
@@ -209,27 +202,23 @@ for model in mine bytes bpe llama; do
     check "what could not be exported leaves nothing" test ! -e "$work/exported-bytes"
     continue
   fi
-  "$program" export --run "$work/$model" --output "$work/exported-$model" >"$work/out" 2>"$work/err"
-  check "exporting $model" test $? = 0
+  does "exporting $model" export --run "$work/$model" --output "$work/exported-$model"
   generate "$work/$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/ours"
   generate "$work/exported-$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
   check "$model, exported, writes the same" cmp "$work/ours" "$work/theirs"
 done
-"$program" export --run "$work/llama" --output "$work/llama.gguf" --format gguf --type q8_0 >"$work/out" 2>"$work/err"
-check "exporting llama as GGUF" test $? = 0
+does "exporting llama as GGUF" export --run "$work/llama" --output "$work/llama.gguf" --format gguf --type q8_0
 check "the file is of that format" test "$(head -c 4 "$work/llama.gguf")" = GGUF
 refuses "exporting to a folder that is there" "already" export --run "$run" --output "$work/exported-mine"
 refuses "resuming an exported model" "no checkpoint" train --run "$work/exported-mine" --resume
-"$program" evaluate --run "$work/exported-bpe" --corpus "$work/text" >"$work/out" 2>"$work/err"
-check "an exported model is measured" grep -q exact "$work/out"
-train "$work/retuned" --from "$work/exported-llama" --corpus "$work/text" --steps 11 --warmup 2 --threads 2 --batch 4
-check "an exported model is fine-tuned" test $? = 0
+prints "an exported model is measured" exact evaluate --run "$work/exported-bpe" --corpus "$work/text"
+trains "an exported model is fine-tuned" "$work/retuned" --from "$work/exported-llama" --corpus "$work/text" --steps 11 \
+  --warmup 2 --threads 2 --batch 4
 
 # --- adapters of an exported model ------------------------------------------------------------------------------------
 adapting=(--from "$work/exported-llama" --corpus "$work/text" --lora 2 --learning-rate 0.01 --steps 12 --checkpoint-every 6
   --earlier-checkpoints 1 --warmup 2 --threads 2 --batch 4)
-train "$work/adapted" "${adapting[@]}"
-check "adapters are trained" test $? = 0
+trains "adapters are trained" "$work/adapted" "${adapting[@]}"
 check "it says how much is frozen" grep -q ' of the parameters are frozen' "$work/err"
 cp -r "$work/adapted" "$work/readapted"
 mv "$work/readapted/checkpoint-6.safetensors" "$work/readapted/checkpoint.safetensors"
@@ -246,8 +235,8 @@ for model in adapters merged; do
 done
 generate "$work/exported-llama" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
 check "the model without adapters does not" test "$(cat "$work/ours")" != "$(cat "$work/theirs")"
-train "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 --lora-targets '*.up'
-check "a model with adapters is adapted again" test $? = 0
+trains "a model with adapters is adapted again" "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 \
+  --lora-targets '*.up'
 refuses "adapters without a model" "--lora has no effect without --from" train --run "$work/new" --lora 2
 refuses "adapters of no layer" "must match a linear layer; got head" train --run "$work/new" "${adapting[@]}" --lora-targets head
 refuses "the scale of no adapters" "--lora-alpha has no effect without --lora" \
@@ -305,34 +294,24 @@ interrupts "a preparation" "$work/unprepared" prepare --corpus "$work/large" --t
 interrupts "a measurement" "$work/unmeasured" evaluate --run "$run" --corpus "$work/large"
 
 # --- damaged files -----------------------------------------------------------------------------------------------------
-damage() { rm -rf "$work/damaged" && cp -r "$run" "$work/damaged"; }
-damage && truncate -s -100 "$work/damaged/weights.safetensors"
-refuses "truncated weights" "weights.safetensors" generate --run "$work/damaged" --prompt a
-damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
-refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
-damage && truncate -s -2 "$work/damaged/tokens/train.tokens"
-refuses "truncated tokens" "train.tokens" train --run "$work/damaged" --resume
-damage && cp "$work/whole/tokenizer" "$work/damaged/tokenizer"
-refuses "another run's tokenizer" "tokenizer" generate --run "$work/damaged" --prompt a
-damage && head -c 30 "$run/tokenizer" >"$work/damaged/tokenizer"
-refuses "a damaged tokenizer" "tokenizer" generate --run "$work/damaged" --prompt a
-damage && echo '{' >"$work/damaged/config.json"
-refuses "a damaged config" "config" generate --run "$work/damaged" --prompt a
-damage && sed -i 's/"tokenizer_fingerprint": [0-9]*/"tokenizer_fingerprint": "none"/' "$work/damaged/config.json"
-refuses "a fingerprint that is text" "config.json: was not written by this program" generate --run "$work/damaged" --prompt a
-damage && sed -i 's/"layers": [0-9]*/"layers": 2000000000/' "$work/damaged/config.json"
-refuses "a model of billions of layers" "tensors are too few" generate --run "$work/damaged" --prompt a
-damage && sed -i 's/"width": [0-9]*/"width": 2000000000/' "$work/damaged/config.json"
-refuses "a model of exabytes" "the weights do not fit the model: .* is too large" generate --run "$work/damaged" --prompt a
-damage && sed -i 's/"heads": [0-9]*/"heads": "\\u001b[2J"/' "$work/damaged/config.json"
-refuses "a config that would clear the terminal" '"\\u001b\[2J"' generate --run "$work/damaged" --prompt a
+intact="$run"
+refuses_damaged "truncated weights" "weights.safetensors" 'truncate -s -100 weights.safetensors' generate --prompt a
+refuses_damaged "a truncated checkpoint" "checkpoint.safetensors" 'truncate -s 5000 checkpoint.safetensors' train --resume
+refuses_damaged "truncated tokens" "train.tokens" 'truncate -s -2 tokens/train.tokens' train --resume
+refuses_damaged "another run's tokenizer" "tokenizer" 'cp "$work/whole/tokenizer" tokenizer' generate --prompt a
+refuses_damaged "a damaged tokenizer" "tokenizer" 'truncate -s 30 tokenizer' generate --prompt a
+refuses_damaged "a damaged config" "config" 'echo "{" >config.json' generate --prompt a
+refuses_damaged "a fingerprint that is text" "config.json: was not written by this program" \
+  'field tokenizer_fingerprint \"none\"' generate --prompt a
+refuses_damaged "a model of billions of layers" "tensors are too few" 'field layers 2000000000' generate --prompt a
+refuses_damaged "a model of exabytes" "the weights do not fit the model: .* is too large" \
+  'field width 2000000000' generate --prompt a
+refuses_damaged "a config that would clear the terminal" '"\\u001b\[2J"' 'field heads "\"\\\\u001b[2J\""' generate --prompt a
 for file in config.json tokenizer weights.safetensors; do
-  damage && claims_a_terabyte "$work/damaged/$file"
-  refuses "$file of a terabyte" "$file: .*bytes" generate --run "$work/damaged" --prompt a
+  refuses_damaged "$file of a terabyte" "$file: .*bytes" "claims_a_terabyte $file" generate --prompt a
 done
 for file in checkpoint.safetensors tokens/train.tokens metrics.jsonl; do
-  damage && claims_a_terabyte "$work/damaged/$file"
-  refuses "$file of a terabyte" "$file: .*bytes" train --run "$work/damaged" --resume
+  refuses_damaged "$file of a terabyte" "$file: .*bytes" "claims_a_terabyte $file" train --resume
 done
 for file in vocab.json merges.txt tokenizer.json tokenizer.model; do
   mkdir -p "$work/foreign/$file"
@@ -344,16 +323,14 @@ done
 claims_a_terabyte "$work/holes"
 refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --corpus "$work/holes" --output "$work/unprepared" \
   --tokenizer character
-damage && printf '\0\377\033[2J\n' >"$work/damaged/config.json"
-refuses "a config that is not text" "config.json" generate --run "$work/damaged" --prompt a
+refuses_damaged "a config that is not text" "config.json" 'printf "\0\377\033[2J\n" >config.json' generate --prompt a
 
 # --- a full disk -----------------------------------------------------------------------------------------------------------
 fills_the_disk "${small[@]}"
 
 # --- help ------------------------------------------------------------------------------------------------------------------
 for command in train generate evaluate prepare tokens export sweep; do
-  "$program" $command --help >"$work/out" 2>"$work/err"
-  check "$command --help" test $? = 0
+  does "$command --help" $command --help
   check "$command --help names its options" grep -q -- '--' "$work/out"
 done
 "$program" train --help --preset gpt2-124m >"$work/out"

@@ -14,22 +14,19 @@ resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- source.vocabulary targe
 
 # --- another training from its weights ------------------------------------------------------------------------
 validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; }
-train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
-check "fine-tuning a run" test $? = 0
+trains "fine-tuning a run" "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
 check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule start again" "$work/err"
 check "and which settings are not the run's" grep -q "note: settings that differ from that run's (in brackets): .*--learning-rate 1e-12 (" "$work/err"
 check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
 check "a step of next to nothing leaves the model's loss" alike "$work/before" "$work/after" 1e-4
-train "$work/tuned" --resume --steps 3
-check "a fine-tuned run goes on" test $? = 0
+trains "a fine-tuned run goes on" "$work/tuned" --resume --steps 3
 refuses "fine-tuning to another width" "--width 32 contradicts --from .*, which has 16" train --run "$work/new" \
   --from "$work/whole" --width 32
 check "samples show the source, the translation and the reference" grep -q '^  .*  →  .*  (reference: .*)$' "$work/err.whole"
 
 # --- experts -------------------------------------------------------------------------------------------------
-train "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --warmup 0 --validate-every 2
-check "experts on both sides" test $? = 0
+trains "experts on both sides" "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --warmup 0 --validate-every 2
 check "each one's share of the choices" test "$(grep -oE 'expert_share\.(en|de)coder\.0\.[0-2]' "$work/experts/metrics.jsonl" | sort -u | wc -l)" = 6
 
 # --- one training a folder -----------------------------------------------------------------------------------
@@ -129,8 +126,7 @@ check "the mean of different weights has a loss of its own" sh -c \
 refuses "more weights than are kept" "--keep-checkpoints" translate --run "$work/whole" --average 3
 said --threads 1 >"$work/out"
 check "translate computes on as many threads as it is told" cmp "$work/out" "$work/searched"
-"$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
-check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
+prints "evaluate prints BLEU with its signature" 'tok:13a' evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses"
 "$program" evaluate --run "$work/whole" --beam 2 --json >"$work/json" 2>"$work/err"
 number() { sed -n "s/^ *\"$1\": //p" "$work/json" | head -n 1 | tr -d ,; }  # number NAME: in the JSON, to four digits
 check "evaluate --json has the same numbers" test \
@@ -150,16 +146,14 @@ characters=(--tokenizer character "${short[@]}")
 small=(--held-out 20 "${characters[@]}")
 (cd "$work" && "$program" train --run tsv "${small[@]}" --pairs pairs.tsv) >/dev/null 2>"$work/err"
 check "a training on tab-separated pairs, the path relative" test $? = 0
-train "$work/aligned" "${small[@]}" --source "$work/pairs.en" --target "$work/pairs.fr"
-check "a training on two aligned files" test $? = 0
+trains "a training on two aligned files" "$work/aligned" "${small[@]}" --source "$work/pairs.en" --target "$work/pairs.fr"
 check "the same pairs give the same weights" cmp "$work/tsv/weights.safetensors" "$work/aligned/weights.safetensors"
-"$program" evaluate --run "$work/tsv" --beam 1 >"$work/out" 2>"$work/err"
-check "evaluate finds the corpus from another folder" grep -q 'sentences    10' "$work/out"
+prints "evaluate finds the corpus from another folder" 'sentences    10' evaluate --run "$work/tsv" --beam 1
 cp "$work/pairs.tsv" "$work/pairs.kept" && sed -i 1d "$work/pairs.tsv"
 refuses "evaluating on a corpus that has changed" "has changed" evaluate --run "$work/tsv"
 refuses "resuming on a corpus that has changed" "has changed" train --run "$work/tsv" --resume
-train "$work/swapped" "${small[@]}" --pairs "$work/pairs.kept" --swap --shared-vocabulary --patience 1
-check "a swapped training with one vocabulary" test $? = 0
+trains "a swapped training with one vocabulary" "$work/swapped" "${small[@]}" --pairs "$work/pairs.kept" --swap \
+  --shared-vocabulary --patience 1
 
 # --- texts of one's own to validate and test on, and what is held out without -----------------------------------------
 head -20 "$work/pairs.tsv" >"$work/valid.tsv"
@@ -179,16 +173,13 @@ check "as it does when the two files of it are named" cmp "$work/expected" "$wor
 check "or it comes on standard input" cmp "$work/expected" "$work/out"
 echo no-tab | "$program" evaluate --run "$work/own" --pairs - >"$work/out" 2>"$work/err"
 check "which is named when it is bad" grep -q 'standard input:1: no tab' "$work/err"
-train "$work/own" --resume
-check "a training with files of its own resumes" grep -q finished "$work/err"
+logs "a training with files of its own resumes" finished "$work/own" --resume
 cp "$work/test.tsv" "$work/test.kept" && sed -i 1d "$work/test.tsv"
 refuses "a test file that has changed" "test file has" evaluate --run "$work/own"
 cp "$work/test.kept" "$work/test.tsv"
-train "$work/untested" "${own[@]}"
-check "a test file is not needed" grep -q '; train 60, validation 20, test 0' "$work/err"
+logs "a test file is not needed" '; train 60, validation 20, test 0' "$work/untested" "${own[@]}"
 refuses "the test part of a training that had none" "no test files" evaluate --run "$work/untested"
-"$program" evaluate --run "$work/untested" --part validation --beam 1 >"$work/out" 2>"$work/err"
-check "the validation part is there" grep -q 'sentences    20' "$work/out"
+prints "the validation part is there" 'sentences    20' evaluate --run "$work/untested" --part validation --beam 1
 refuses "a part and another text" "--part has no effect" evaluate --run "$work/own" --part test --pairs "$work/test.tsv"
 refuses "columns swapped of no pairs" "--swap has no effect" evaluate --run "$work/own" --swap
 refuses "two texts at once" "--pairs excludes" evaluate --run "$work/own" --pairs "$work/test.tsv" \
@@ -215,8 +206,8 @@ check "there is a model that drops spaces" test "$(cmp -l <(sed 1d "$work/pieces
 printf '\xe2\x96\x81\tdes riens\n' >"$work/nothing.valid"
 sed -n 1,3p "$work/pairs.kept" >>"$work/nothing.valid"
 given=("${short[@]}" --source-model "$work/model" --target-model "$work/model" --samples 4)
-train "$work/nothing" "${given[@]}" --pairs "$work/nothings" --validation-pairs "$work/nothing.valid"
-check "a training on sentences without tokens ends well" test $? = 0
+trains "a training on sentences without tokens ends well" "$work/nothing" "${given[@]}" --pairs "$work/nothings" \
+  --validation-pairs "$work/nothing.valid"
 check "it says what it leaves out" grep -q 'left out 80 pairs with a side of no tokens' "$work/err"
 check "their translations are empty" grep -q '▁  →    (reference: des riens)' "$work/err"
 "$program" evaluate --run "$work/nothing" --part validation --output "$work/hypotheses" >"$work/out" 2>"$work/err"
@@ -228,8 +219,7 @@ check "translate answers them with an empty line, and white space too" test "$(s
 check "and a tab as a space" test "$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 1
 long=$(printf 'we have cats %.0s' $(seq 60))
 printf '%s\t%s\n%s\t%s\n' "$long" "$long" "$long 1" "$long 2" >"$work/longs"
-"$program" evaluate --run "$work/nothing" --beam 1 --pairs "$work/longs" >"$work/out" 2>"$work/err"
-check "pairs that are all too long are scored" test $? = 0
+does "pairs that are all too long are scored" evaluate --run "$work/nothing" --beam 1 --pairs "$work/longs"
 check "as far as that goes" sh -c "grep -q '^loss         none: .* over the limit' '$work/out' && grep -q '^chrF2' '$work/out'"
 refuses "validation pairs that are all too long" "the validation pairs: .*no usable pairs" train --run "$work/new" "${given[@]}" \
   --pairs "$work/pairs.kept" --validation-pairs "$work/longs"
