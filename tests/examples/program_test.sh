@@ -210,7 +210,7 @@ reports() {
 
 # sweeps OPTIONS...: a sweep over two rates with these options of train stops, resumes, repeats nothing, and names the best.
 sweeps() {
-  local table best victim sweep=("$program" sweep --runs "$work/sweep" --vary learning-rate 1e-3 3e-2)
+  local rows best victim sweep=("$program" sweep --runs "$work/sweep" --vary learning-rate 1e-3 3e-2)
   "${sweep[@]}" --seeds 1 -- "$@" >"$work/out" 2>"$work/err" &
   victim=$!
   until [ -s "$work/sweep/learning-rate=1e-3/seed-1/config.json" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.002; done
@@ -225,8 +225,8 @@ sweeps() {
   check "more seeds repeat nothing" test "$before" = "$(stat -c %y "$work"/sweep/*/seed-1/weights.safetensors)"
   check "a sweep prints a row for each combination" test "$(grep -c '^| learning-rate=.* | 2 | [0-9.]* | [0-9.]* | ' "$work/out")" = 2
   best=$(sed -n 's/^best: //p' "$work/out")
-  table=$(awk -F '|' '/^\| learning/ { print $4, $2 }' "$work/out" | sort -g | head -n 1)
-  check "and names the best" test "$best" = "$(echo "$table" | awk '{ print $2 }')"
+  rows=$(awk -F '|' '/^\| learning/ { print $4, $2 }' "$work/out" | sort -g | head -n 1)
+  check "and names the best" test "$best" = "$(echo "$rows" | awk '{ print $2 }')"
   "$program" train --run "$work/alone" --seed 2 "$@" "--$best" >"$work/out" 2>"$work/err"
   check "whose options give its weights" cmp "$work/alone/weights.safetensors" "$work/sweep/$best/seed-2/weights.safetensors"
   refuses "a sweep with other options in its folder" "holds runs with other options" \
