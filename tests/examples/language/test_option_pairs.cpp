@@ -106,8 +106,10 @@ std::vector<Choice> all_choices() {
   std::vector<Choice> choices;
   LanguageOptions options;
   for (const ConfigField& field : fields_of(options)) {
-    // The length of rows, and effects that show only in the first parameters, or in another folder's.
-    if (field.name == "context" || field.name == "zero_init" || field.name == "from") continue;
+    // The length of rows, a number of blocks where these rows have one, and effects that show only in the
+    // first parameters, or in another folder's.
+    const std::string name = field.name;
+    if (name == "context" || name == "nsa_top_k" || name == "zero_init" || name == "from") continue;
     if (std::string(field.group) != "Model" || field.help.empty()) continue;
     for (const std::string& value : other_arguments(field)) choices.emplace_back(flag_of(field.name), value);
   }
