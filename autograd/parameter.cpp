@@ -12,9 +12,15 @@ void attach(const Tensor& x, ParameterState* parameter) {
   x.state()->parameter_name = parameter != nullptr ? &parameter->name : nullptr;
 }
 
+/// x, or a copy of it if it is the value of another parameter, which keeps it and its gradients, or a shadow.
+Tensor owned(Tensor x, const ParameterState* by) {
+  const ParameterState* of = x.defined() ? x.state()->parameter : nullptr;
+  return of == nullptr || (of == by && x.state() == by->value.state()) ? x : x.clone();
+}
+
 }  // namespace
 
-ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) {
+ParameterState::ParameterState(Tensor initial) : value(owned(std::move(initial), this)) {
   attach(value, this);
   updated.end = value.defined() ? value.elements() : 0;
 }
@@ -30,6 +36,7 @@ void ParameterState::require_gradient_buffer() {
 
 void Parameter::set_value(Tensor value) {
   const DType used_type = used().dtype(), old_type = state_->value.dtype(), type = value.dtype();
+  value = owned(std::move(value), state_.get());
   attach(state_->value, nullptr);
   state_->value = std::move(value);
   attach(state_->value, state_.get());

@@ -35,7 +35,7 @@ struct ParameterState : Pooled {
 class Parameter {
  public:
   Parameter() = default;
-  /// Takes over the tensor as its value, without a copy.
+  /// Takes over the tensor as its value, without a copy unless it is the value of another parameter.
   explicit Parameter(Tensor value) : state_(new ParameterState(std::move(value))) {}
 
   /// False for a handle without a tensor.
@@ -62,8 +62,8 @@ class Parameter {
   /// Tapes ignore a parameter that is not trainable.
   void set_trainable(bool trainable) { state_->trainable = trainable; }
 
-  /// Replaces the value (another type or device, loaded weights) and drops the gradient. Keeps a shadow
-  /// unless the type changes.
+  /// Replaces the value (another type or device, loaded weights), by a copy if it is the value of another
+  /// parameter, and drops the gradient. Keeps a shadow unless the type changes.
   void set_value(Tensor value);
   /// From now on operations read a copy of the value in `type` (bf16), while the value, its gradient and the
   /// optimizer stay in f32. With the value's own type they read the value again.

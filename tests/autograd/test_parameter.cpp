@@ -48,6 +48,8 @@ TEST_CASE("a shadow is refreshed on request, in place, and follows a new value o
   CHECK(parameter.used().describe() == "bf16[3]");
   CHECK(parameter.used().to(DType::f32).to_vector<float>() == std::vector<float>{8, 9, 10});
   CHECK(shadow.state()->parameter == nullptr);
+  parameter.set_value(parameter.used());  // a copy: the shadow goes with the type
+  CHECK(parameter.value().state()->parameter == parameter.state());
   parameter.set_value(values({1, 2}));
   CHECK(parameter.used().state() == parameter.value().state());
 }
@@ -136,4 +138,18 @@ TEST_CASE("a parameter may be gone before its tape, and its value be used as pla
   tape.backward(y);
   Tape next;
   CHECK(!next.tracks(value * 2.0));
+}
+
+TEST_CASE("parameters made from the value of another one leave it its gradients and its memory") {
+  Parameter a(values({2})), b(a.value()), c(values({0}));
+  c.set_value(a.value());
+  {
+    Tape tape;
+    tape.backward(a * 3.0 + b * 5.0 + c * 7.0);
+  }
+  CHECK(a.gradient().item() == 3);
+  CHECK(b.gradient().item() == 5);
+  CHECK(c.gradient().item() == 7);
+  c.value().copy_from(values({9}));
+  CHECK(a.value().item() == 2);
 }
