@@ -208,6 +208,11 @@ void check_attention(const char* op, const Tensor& query, const Tensor& key, con
   check_options({op, inputs, query, query.size(0), query.size(1), key.size(1), H}, options);
 }
 
+void check_masks(const char* op, const Tensor& query, Index S, const AttentionMasks& masks) {
+  const Named inputs[] = {{"query", query}, {"keys", S}};
+  check_options({op, inputs, query, query.size(0), query.size(1), S, query.size(2)}, AttentionOptions(masks));
+}
+
 void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
                             const AttentionOptions& options) {
   const Named inputs[] = {{"packed", packed},

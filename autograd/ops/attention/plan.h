@@ -16,6 +16,9 @@ namespace tapeformer {
 void check_attention(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
                      const AttentionOptions& options);
 
+/// check_attention() for the masks alone, of queries [B, T, H, D] and S keys.
+void check_masks(const char* op, const Tensor& query, Index S, const AttentionMasks& masks);
+
 /// check_attention() for queries, keys and values in one projection.
 void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
                             const AttentionOptions& options);

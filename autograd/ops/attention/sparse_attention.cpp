@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/sparse_attention.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/attention/sparse_attention.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
@@ -103,6 +104,7 @@ Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& m
   if (masks.mask.defined())
     throw Error(
         "[choose_keys] a mask of pairs is not implemented; got mask; try causal, a window, or lengths");
+  check_masks(kOp, index.query, S, masks);
   constexpr Index kMost = std::numeric_limits<std::int32_t>::max();
   require(top_k > 0 && B * S < kMost && B * T * std::min(top_k, S) < kMost, kOp,
           "a query needs one key or more, and keys and choices must be counted in 32 bits",

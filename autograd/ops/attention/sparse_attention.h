@@ -16,7 +16,7 @@ struct IndexHeads {
 /// Math:    I[t, s] = sum_h weights[t, h] relu(query[t, h] . key[s] / sqrt(D)) / sqrt(H)
 /// Shapes:  H, D, S as in IndexHeads -> i32 [B, T, min(top_k, S)]: rows among the B S keys, ascending; places
 ///          that are left hold B S
-/// Throws:  ShapeError if the shapes do not fit; Error for a mask of pairs
+/// Throws:  ShapeError if the shapes do not fit, or masks do not, as in attention; Error for a mask of pairs
 /// Source:  DeepSeek-AI 2025, arXiv:2512.02556, section 2.1
 Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& masks = {});
 

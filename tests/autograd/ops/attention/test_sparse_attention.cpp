@@ -351,6 +351,8 @@ TEST_CASE("no keys, no queries, and what is refused") {
   masks.mask = Tensor::zeros({4, 4});
   CHECK(message_of<Error>([&] { choose_keys(in.index, 2, masks); }) ==
         "[choose_keys] a mask of pairs is not implemented; got mask; try causal, a window, or lengths");
+  masks.mask = {}, masks.key_mask = booleans({1, 1, 1}, {1, 3});
+  CHECK_THROWS_AS(choose_keys(in.index, 2, masks), ShapeError);
   CHECK_THROWS_AS(choose_keys(in.index, 0), ShapeError);
   CHECK_THROWS_AS(choose_keys({in.index.query, in.index.key, in.query}, 2), ShapeError);
   CHECK_THROWS_AS(index_scores(in.index, integers({0}, {1, 1, 1})), ShapeError);
