@@ -56,7 +56,8 @@ void DistanceBias::describe(const FieldVisitor& in_models, const FieldVisitor& i
 void DistanceBias::complete(AttentionConfig& config) {
   if (config.cross) config.relative_bias = RelativeBias::none;
   if (config.relative_bias == RelativeBias::buckets)
-    distance_buckets({config.bias_buckets, true, config.bias_distance}, Device::cpu());  // throws
+    for (const bool bidirectional : {false, true})
+      distance_buckets({config.bias_buckets, bidirectional, config.bias_distance}, Device::cpu());  // throws
 }
 
 MadePiece DistanceBias::make(const AttentionConfig& config, Generator& random) {

@@ -39,3 +39,8 @@ TEST_CASE("cross-attention has no distances, and its relative bias is left out")
   const AttentionConfig config = layer_config("gqa", [](auto& c) { buckets(c), c.cross = true; });
   CHECK(config.resolved().relative_bias == RelativeBias::none);
 }
+
+TEST_CASE("a configuration is refused whose buckets fit in one of the two directions alone") {
+  const auto few = [](auto& c) { buckets(c), c.bias_buckets = 4, c.bias_distance = 2; };
+  CHECK_THROWS_AS(layer_config("gqa", few).check(), ShapeError);
+}
