@@ -50,10 +50,7 @@ DecoderOnlyConfig model_config_in(const std::string& asked) {
   check_folder(folder);
   const std::string json = read_file(folder + "/config.json");
   try {
-    DecoderOnlyConfig config =
-        is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
-    config.adapter = {};  // they are in the weights once these have been read
-    return config;
+    return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder + "/config.json: " + error.what());
   }

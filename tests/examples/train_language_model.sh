@@ -223,6 +223,7 @@ check "it says how much is frozen" grep -q ' of the parameters are frozen' "$wor
 cp -r "$work/adapted" "$work/readapted"
 mv "$work/readapted/checkpoint-6.safetensors" "$work/readapted/checkpoint.safetensors"
 train "$work/readapted" --resume
+check "adapters are resumed" test $? = 0
 check "adapters that are resumed are those of the whole run" cmp "$work/adapted/weights.safetensors" "$work/readapted/weights.safetensors"
 "$program" export --run "$work/adapted" --output "$work/adapters" --adapters >"$work/out" 2>"$work/err"
 check "exporting adapters alone" test $? = 0 -a "$(ls "$work/adapters" | tr '\n' ' ')" = "adapter_config.json adapter_model.safetensors "
