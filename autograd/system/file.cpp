@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/system/file.h>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,13 @@ int write_all(int file, std::string_view bytes, std::int64_t offset) {
 }
 
 }  // namespace
+
+bool is_at(const std::string& path, int file) {
+  struct stat opened {
+  }, there{};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+         opened.st_ino == there.st_ino;
+}
 
 std::string system_error_text(int error) { return std::strerror(error) + std::string(remedy(error)); }
 
@@ -112,16 +120,22 @@ AtomicFile<E>::AtomicFile(std::string path, const std::string& shown)
   if (stat(path_.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
     throw E(shown_ + ": cannot be replaced: it is not a regular file");
   }
-  file_ = open((path_ + ".partial").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail(errno);
+  for (int others = 0;; ++others) {  // each is being written by another process
+    partial_ = path_ + ".partial" + (others > 0 ? std::to_string(others) : "");
+    file_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file_ < 0) fail(errno);
+    const bool is_taken = flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_taken && is_at(partial_, file_)) break;
+    close(std::exchange(file_, -1));
+  }
+  if (ftruncate(file_, 0) != 0) fail(errno);  // the remains of a killed process
 }
 
 template <class E>
 void AtomicFile<E>::remove() {
   if (file_ < 0) return;
-  close(file_);
-  unlink((path_ + ".partial").c_str());
-  file_ = -1;
+  unlink(partial_.c_str());  // while it is locked
+  close(std::exchange(file_, -1));
 }
 
 template <class E>
@@ -163,14 +177,14 @@ template <class E>
 void AtomicFile<E>::finish() {
   flush();
   if (fsync(file_) != 0) fail(errno);
-  const int file = std::exchange(file_, -1);
+  const int locked = dup(file_);  // keeps the lock
+  if (locked < 0) fail(errno);
+  const int file = std::exchange(file_, locked);
   // Some network file systems report an error only here.
   int error = close(file) == 0 ? 0 : errno;
-  if (error == 0 && std::rename((path_ + ".partial").c_str(), path_.c_str()) != 0) error = errno;
-  if (error != 0) {
-    unlink((path_ + ".partial").c_str());
-    throw_error<E>(shown_, "cannot be written", error);
-  }
+  if (error == 0 && std::rename(partial_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) fail(error);
+  close(std::exchange(file_, -1));
   sync_to_disk<E>(std::filesystem::path(path_).parent_path());
 }
 

@@ -48,9 +48,13 @@ std::string read_file(const std::string& path, std::uintmax_t most_bytes = kMost
 /// The system's text for an errno, and a remedy: "No space left on device; try to free some space".
 std::string system_error_text(int error);
 
-/// A file that is written piece by piece to `path`.partial. finish() syncs that and renames it to `path`, so
-/// that a reader finds the old content or the new, even after a power cut. Without finish(), or after an
-/// error, nothing is left behind and `path` is as it was.
+/// True if `path` still names the file that is open as `file`.
+bool is_at(const std::string& path, int file);
+
+/// A file that is written piece by piece to `path`.partial, or `path`.partial1 while another process writes
+/// the first: the last one to finish counts. finish() syncs that and renames it to `path`, so that a reader
+/// finds the old content or the new, even after a power cut. Without finish(), or after an error, nothing is
+/// left behind and `path` is as it was.
 template <class E = DataError>
 class AtomicFile {
  public:
@@ -72,9 +76,9 @@ class AtomicFile {
   [[noreturn]] void fail(int error);
   void remove();
 
-  std::string path_, shown_, waiting_;
+  std::string path_, shown_, waiting_, partial_;
   std::int64_t written_ = 0;
-  int file_ = -1;
+  int file_ = -1;  // locked, so that no other process takes it for the remains of a killed one
 };
 
 /// Syncs a file, or the names in a folder, so that they survive a power cut.

@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
@@ -40,14 +39,6 @@ std::string kept_name(const std::string& prefix, Index step) {
 
 [[noreturn]] void refuse(const std::string& path, const char* what, int system_error) {
   throw DataError(path, 0, std::string(what) + ": " + system_error_text(system_error));
-}
-
-/// True if `path` still names the file that is open as `file`.
-bool is_at(const std::string& path, int file) {
-  struct stat opened {
-  }, there{};
-  return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
-         opened.st_ino == there.st_ino;
 }
 
 /// The optimizer's counters and numbers as JSON and its tensors as a list.

@@ -123,6 +123,19 @@ TEST_CASE_FIXTURE(InFolder, "without an end nothing is left, and what was there 
   CHECK(folder.count() == 1);
 }
 
+TEST_CASE_FIXTURE(InFolder, "of two that write one file at a time, the last to finish counts") {
+  const std::string path = folder.file("shared");
+  write_bytes(path + ".partial", "the remains of a killed process");
+  AtomicFile<> first(path), second(path);
+  second.append("second");
+  first.append("first");
+  first.finish();
+  CHECK(read_bytes(path) == "first");
+  second.finish();
+  CHECK(read_bytes(path) == "second");
+  CHECK(folder.count() == 1);
+}
+
 TEST_CASE_FIXTURE(InFolder, "when the disk is full, nothing of a file in pieces is left") {
   const std::string path = folder.file("stream");
   write_bytes(path, "old");
