@@ -140,11 +140,14 @@ void fit_steps(Session& session, double seconds, double per_step, double per_val
     const double ending = per_validation_token * static_cast<double>(task.validation_tokens(true));
     const double whole_step = per_step + validation / static_cast<double>(task.options().validate_every);
     const double steps = std::min(kMostSteps, (seconds - validation - ending) / whole_step);
-    return std::max(session.step + 1, static_cast<Index>(steps));
+    const bool warms_up = is_begun && has_end(task.options().schedule);  // which its end must not precede
+    const Index least = std::max(session.step, warms_up ? task.options().warmup : 0) + 1;
+    return std::max(least, static_cast<Index>(steps));
   };
   task.set_steps(fitting(), is_begun);
   task.set_steps(fitting(), is_begun);
   if (fitting() < task.options().steps) task.set_steps(fitting(), is_begun);
+  task.options().check();  // the warm-up may have been given
   session.take_steps();
 }
 
@@ -163,6 +166,7 @@ TimePlan fit_time_budget(Session& session) {
   plan.seconds_per_validation_token = mean_of(s.ranks, now_seconds() - validation_begun) /
                                       static_cast<double>(s.task.validation_tokens(false));
   restore();
+  s.parallel.gather_for_another();
   const double per_step = average_over_run(s.task, plan.step_seconds);
   fit_steps(s, (1 - kReserve) * budget - mean_of(s.ranks, s.clock.total()), per_step,
             plan.seconds_per_validation_token, false);

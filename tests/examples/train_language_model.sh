@@ -258,6 +258,8 @@ refuses_bad_options "${tiny[@]}"
 printf 'good line\nbad \xff byte\n' >"$work/invalid"
 : >"$work/empty"
 printf 'short' >"$work/short"
+refuses "a budget shorter than the warm-up" "needs more --steps than --warmup" \
+  train --run "$(new)" --warmup 1500 --time-budget 0.001
 refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
 refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --corpus "$work/invalid"

@@ -123,6 +123,15 @@ TEST_CASE_FIXTURE(Logged, "the number of steps is corrected while the first step
   CHECK(given.weights == corrected.weights);
 }
 
+TEST_CASE_FIXTURE(Logged, "a warm-up that has begun ends, however slow the steps turn out to be") {
+  const Ending slow = trained(RunFolder(temporary.file("slow")), [](TimedToy& task) {
+    task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 50;
+    task.training.validate_every = 12;
+    task.run_takes = 0.1;
+  });
+  CHECK(slow.steps == 51);
+}
+
 TEST_CASE_FIXTURE(RunCase, "checkpoints follow the validations of the corrected number of steps") {
   trained(folder, [](TimedToy& task) {
     task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 12;
