@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/config/retired_fields.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/ends_with.h>
 
@@ -107,11 +108,14 @@ void add_options(const Command& command, FieldList&& fields) {
 }
 
 void make_absolute(FieldList&& fields) {
-  const auto change = [](std::string& path) {
-    if (!path.empty()) path = std::filesystem::absolute(path).string();
-  };
   for (ConfigField& field : fields) {
     if (!field.is_path) continue;
+    const auto change = [&field](std::string& path) {
+      if (!path.empty()) path = std::filesystem::absolute(path).string();
+      require(find_invalid_utf8(path) == path.npos,
+              format("{} must be a path in UTF-8, for config.json; got {}; try another name, or a link",
+                     flag_of(field.name), path));
+    };
     FieldValue value = *field.value();
     if (auto* path = std::get_if<std::string>(&value)) change(*path);
     if (auto* paths = std::get_if<std::vector<std::string>>(&value))

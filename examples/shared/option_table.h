@@ -54,6 +54,7 @@ std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size,
 void add_options(const Command& command, FieldList&& fields);
 
 /// Makes paths in options absolute, so that a run can be resumed and evaluated from another folder.
+/// Throws: Error naming an option whose path is not UTF-8, which JSON cannot hold
 void make_absolute(FieldList&& fields);
 
 /// Reads options; one that an older run lacks keeps its default.

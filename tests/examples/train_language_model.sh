@@ -260,6 +260,8 @@ printf 'good line\nbad \xff byte\n' >"$work/invalid"
 printf 'short' >"$work/short"
 refuses "a budget shorter than the warm-up" "needs more --steps than --warmup" \
   train --run "$(new)" --warmup 1500 --time-budget 0.001
+cp "$work/text" "$work"/$'caf\xe9'
+refuses "a path that is not UTF-8" "--corpus must be a path in UTF-8" train --run "$(new)" --corpus "$work"/$'caf\xe9'
 refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
 refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --corpus "$work/invalid"
