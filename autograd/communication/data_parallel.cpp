@@ -162,12 +162,13 @@ void DataParallel::hold_whole(Bucket& bucket) {
   }
 }
 
+void DataParallel::for_divided(void (DataParallel::*change)(Bucket&)) {
+  for (Bucket& bucket : buckets_)
+    if (bucket.shadows.defined()) (this->*change)(bucket);
+}
+
 void DataParallel::with_whole_values(const std::function<void()>& use) {
-  const auto for_divided = [this](void (DataParallel::*change)(Bucket&)) {
-    for (Bucket& bucket : buckets_)
-      if (bucket.shadows.defined()) (this->*change)(bucket);
-  };
-  for_divided(&DataParallel::hold_whole);
+  gather_for_another();
   try {
     use();
   } catch (...) {
@@ -176,6 +177,8 @@ void DataParallel::with_whole_values(const std::function<void()>& use) {
   }
   for_divided(&DataParallel::hold_share);
 }
+
+void DataParallel::gather_for_another() { for_divided(&DataParallel::hold_whole); }
 
 const DataParallel::Slot& DataParallel::slot_of(const Parameter& parameter) const {
   return slots_[static_cast<std::size_t>(positions_.find(parameter.state()))];

@@ -68,6 +68,9 @@ class DataParallel {
   /// Runs `use` while every rank holds all values, to save or load them: sharded, those of parameters with a
   /// shadow have no memory otherwise, and their data() throws. Collective.
   void with_whole_values(const std::function<void()>& use);
+  /// Gives every rank all values, for another DataParallel of the same parameters; this one must not be used
+  /// again. Collective.
+  void gather_for_another();
 
   /// True if the optimizer's work is divided; never with one rank.
   bool is_sharded() const { return is_sharded_; }
@@ -100,6 +103,7 @@ class DataParallel {
   void add(const Parameter& parameter, Index bucket_bytes);
   void make_views(Bucket& bucket);
   void make_shadow_views(Bucket& bucket);
+  void for_divided(void (DataParallel::*change)(Bucket&));
   void hold_share(Bucket& bucket);
   void hold_whole(Bucket& bucket);
   const Slot& slot_of(const Parameter& parameter) const;

@@ -230,9 +230,12 @@ TEST_CASE("divided values have memory only while they are whole, and are loaded 
     are_refused();
     CHECK(absolute_error(x.used().to(DType::f32), loaded.to(DType::bf16).to(DType::f32)) == 0);
     parallel.with_whole_values([&] { CHECK(absolute_error(x.value(), loaded) == 0); });
+    parallel.gather_for_another();
+    DataParallel another(reference::borrowed(ranks), {x}, {256, true});
+    another.with_whole_values([&] { CHECK(absolute_error(x.value(), loaded) == 0); });
     x.set_value(loaded);  // moves it out of the buckets
     CHECK(x.value().at(3) == loaded.at(3));
-    CHECK_THROWS_AS(parallel.finish(), Error);
+    CHECK_THROWS_AS(another.finish(), Error);
   });
 }
 
