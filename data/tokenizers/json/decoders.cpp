@@ -63,7 +63,8 @@ Decoder word_piece(const Json& part) {
 Decoder metaspace_decoder(const Json& part) {
   const bool drops =
       part.value("prepend_scheme", part.value("add_prefix_space", true) ? "always" : "never") != "never";
-  return [mark = part.at("replacement").get<std::string>(), drops](const std::string& token, bool is_first) {
+  return [mark = make_matcher({{"String", part.at("replacement")}}), drops](const std::string& token,
+                                                                            bool is_first) {
     return replaced(token, mark, is_first && drops ? "" : " ");
   };
 }

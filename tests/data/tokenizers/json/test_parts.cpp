@@ -174,6 +174,7 @@ TEST_CASE("decoders give the text that a token adds") {
   const Json metaspace = {{"type", "Metaspace"}, {"replacement", "_"}};
   CHECK(decoded(metaspace, "_a", true) == "a");
   CHECK(decoded(metaspace, "_a", false) == " a");
+  CHECK_THROWS_AS(make_decoder({{"type", "Metaspace"}, {"replacement", ""}}), UnsupportedPart);
   CHECK(decoded({{"type", "WordPiece"}}, "##a", false) == "a");
   CHECK(decoded({{"type", "WordPiece"}}, ".", false) == ".");
   CHECK(decoded({{"type", "WordPiece"}, {"cleanup", false}}, ".", false) == " .");
