@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/data/llm_c_tokens.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
@@ -164,6 +165,7 @@ int run(int argc, char** argv) {
     return kExitSuccess;
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());
+    abort_launch(kExitInterrupted);  // other ranks wait for the data
     return kExitInterrupted;
   }
 }

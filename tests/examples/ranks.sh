@@ -82,6 +82,14 @@ mpirun --version | grep -q 'Open MPI) 5' ||
   check "Ctrl-C saves, and says so once" test "$(grep -c 'interrupted at step [0-9]*; saved' "$work/err")" = 1
 check "and the training goes on from there" resumes interrupted
 
+seq 3000000 >"$work/much"
+timeout 60 "$mpirun" -n 2 "$program" train --corpus "$work/much" --tokenizer bpe --run "$work/preparing" >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+until grep -q 'corpus:' "$work/err" || ! kill -0 $launcher 2>/dev/null; do sleep 0.05; done
+kill -INT "$(pgrep -f "train_language_model train .*--run $work/preparing" | tail -2 | head -1)"
+wait $launcher
+check "Ctrl-C while rank 0 prepares the data ends the others" test $? = 130
+
 starts dead
 kill -KILL "$(rank_of dead)"
 wait $launcher
