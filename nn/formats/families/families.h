@@ -69,8 +69,8 @@ void fix_biases(ConfigMap& map, bool inputs, bool output);
 /// Norms of queries and keys, with the other norms' epsilon, which must be described before.
 void describe_qk_norms(ConfigMap& map, QkNorm norm);
 
-/// The width of the sliding window, for all layers.
-void describe_window(ConfigMap& map);
+/// The width of the sliding window, for all layers, with its default; null for none.
+void describe_window(ConfigMap& map, Index otherwise = 0);
 /// The fields of a window, which must be unset.
 void refuse_window(ConfigMap& map);
 /// A letter for each layer, by the types in layer_types, or by otherwise(layer) where the file has none.
@@ -99,8 +99,8 @@ void describe_masked_head(ConfigMap& map);
 
 /// All components of heads are rotated.
 void rotate_whole_heads(ConfigMap& map);
-/// The base of whole heads' rotary positions and their scaling.
-void describe_rotations(ConfigMap& map);
+/// The base of whole heads' rotary positions, with its default, and their scaling.
+void describe_rotations(ConfigMap& map, double base = 1e4);
 
 /// Rotations without scaling of a share of each head's components, with its default; newer files have them in
 /// rope_parameters.

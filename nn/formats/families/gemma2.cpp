@@ -9,8 +9,7 @@ Family gemma2_family() {
     describe_softcap(map, "attn_logit_softcapping", "softcap", map.model.attention.softcap, 50);
     describe_softcap(map, "final_logit_softcapping", "logit_softcap", map.model.logit_softcap, 30);
     describe_biases(map);
-    if (map.reads) map.model.window = 4096;  // unless the file says otherwise
-    describe_window(map);
+    describe_window(map, 4096);
     describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
     describe_rotations(map);
   };

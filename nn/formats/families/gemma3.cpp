@@ -23,8 +23,8 @@ void describe_gemma3(ConfigMap& map) {
   describe_qk_norms(map, QkNorm::rms);
   describe_biases(map);
   Index period = 6;  // of layers, the last of which has no window
-  if (map.reads) map.model.window = 4096, period = map.reads->size("sliding_window_pattern", period);
-  describe_window(map);
+  if (map.reads) period = map.reads->size("sliding_window_pattern", period);
+  describe_window(map, 4096);
   if (map.writes) (*map.writes)["sliding_window_pattern"] = first_layer(map.model, false) + 1;
   describe_layer_types(map, [=](Index layer) { return (layer + 1) % period != 0; });
   map.field("rope_theta", "rotary_base", 1e6);

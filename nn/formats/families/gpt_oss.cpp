@@ -8,9 +8,7 @@ void describe_named_rotations(ConfigMap& map) {
   const char* const kNewer = "rope_parameters";
   if (map.reads && !map.reads->has("rope_scaling") && !map.reads->has(kNewer))
     map.reads->fail(kNewer, "is missing, which means YaRN to transformers");
-  map.field("rope_theta", "rotary_base", 150000.0);
-  rotate_whole_heads(map);
-  describe_scaling(map);
+  describe_rotations(map, 150000);
   if (map.writes && !map.writes->contains("rope_scaling"))
     (*map.writes)[kNewer] = {{"rope_type", "default"}, {"rope_theta", map.model.attention.rotations.base}};
 }
@@ -32,8 +30,7 @@ void describe_gpt_oss(ConfigMap& map) {
   fix_biases(map, map.model.attention.bias, map.model.attention.bias);
   map.fixed("sinks", true);
   describe_named_rotations(map);
-  if (map.reads) map.model.window = 128;
-  describe_window(map);
+  describe_window(map, 128);
   describe_layer_types(map, [](Index layer) { return layer % 2 == 0; });
   describe_experts(map, "num_local_experts", "num_experts", 0.001);
   map.fixed("normalized_router", true);  // its softmax is over the chosen experts, which is the same

@@ -110,9 +110,10 @@ void describe_qk_norms(ConfigMap& map, QkNorm norm) {
   if (map.fits) map.model.epsilon = attention.qk_norm_epsilon;
 }
 
-void describe_window(ConfigMap& map) {
+void describe_window(ConfigMap& map, Index otherwise) {
   map.has({"window"});
   Index& window = map.model.window;
+  if (map.reads) window = map.reads->is_null("sliding_window") ? 0 : otherwise;
   if (map.reads && map.reads->has("sliding_window")) window = map.reads->size("sliding_window");
   if (map.writes) (*map.writes)["sliding_window"] = window > 0 ? ConfigMap::Json(window) : nullptr;
 }
@@ -167,7 +168,7 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
 }
 
 void describe_qwen_windows(ConfigMap& map) {
-  describe_window(map);
+  describe_window(map, 4096);
   Index first = 0;
   if (map.reads) {
     if (!map.reads->flag("use_sliding_window", false)) map.model.window = 0;

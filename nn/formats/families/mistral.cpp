@@ -8,7 +8,7 @@ Family mistral_family() {
     map.activation("hidden_act", "silu", true);
     fix_biases(map, false, false);
     map.fixed("feed_forward_bias", false);
-    describe_window(map);
+    describe_window(map, 4096);
     describe_rotations(map);
   };
   return {"mistral", "Mistral", "MistralForCausalLM", describe, llama_names()};

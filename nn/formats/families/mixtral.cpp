@@ -11,7 +11,7 @@ Family mixtral_family() {
     map.fixed("normalized_router", true);
     map.demand("router_jitter_noise", 0.0);
     describe_window(map);
-    describe_rotations(map);
+    describe_rotations(map, 1e6);
   };
   return {"mixtral", "Mixtral", "MixtralForCausalLM", describe,
           with_experts(llama_names(), "block_sparse_moe", "w1", "w3", "w2")};

@@ -12,8 +12,7 @@ void describe_olmo3_rotations(ConfigMap& map) {
 
 void describe_olmo3(ConfigMap& map) {
   describe_olmo(map);
-  if (map.reads) map.model.window = 4096;  // unless the file says otherwise
-  describe_window(map);
+  describe_window(map, 4096);
   describe_layer_types(map, [](Index layer) { return (layer + 1) % 4 != 0; });
   describe_olmo3_rotations(map);
 }

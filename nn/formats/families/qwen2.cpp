@@ -10,6 +10,7 @@ Family qwen2_family() {
     map.fixed("feed_forward_bias", false);
     describe_qwen_windows(map);
     describe_rotations(map);
+    map.demand("use_mrope", false);
   };
   return {"qwen2", "Qwen 2", "Qwen2ForCausalLM", describe, llama_names()};
 }

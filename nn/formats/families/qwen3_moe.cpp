@@ -13,7 +13,8 @@ Family qwen3_moe_family() {
     map.field("norm_topk_prob", "normalized_router", false);
     map.demand("decoder_sparse_step", 1);
     map.demand("mlp_only_layers", ConfigMap::Json::array());
-    refuse_window(map);
+    map.demand("use_sliding_window", false);
+    map.ignore({"sliding_window", "max_window_layers"});  // without effect then
     describe_rotations(map);
   };
   return {"qwen3_moe", "Qwen 3 MoE", "Qwen3MoeForCausalLM", describe,

@@ -112,8 +112,8 @@ void describe_both_rotations(ConfigMap& map) {
   file["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", windows}};
 }
 
-void describe_rotations(ConfigMap& map) {
-  map.field("rope_theta", "rotary_base", 1e4);
+void describe_rotations(ConfigMap& map, double base) {
+  map.field("rope_theta", "rotary_base", base);
   rotate_whole_heads(map);
   describe_scaling(map);
 }

@@ -30,9 +30,7 @@ void describe_smollm3(ConfigMap& map) {
   describe_biases(map);
   map.field("mlp_bias", "feed_forward_bias", false);
   describe_smollm3_layers(map);
-  map.field("rope_theta", "rotary_base", 2e6);
-  rotate_whole_heads(map);
-  describe_scaling(map);
+  describe_rotations(map, 2e6);
 }
 
 }  // namespace
