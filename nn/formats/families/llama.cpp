@@ -10,6 +10,8 @@ Family llama_family() {
     map.field("mlp_bias", "feed_forward_bias", false);
     refuse_window(map);
     describe_rotations(map);
+    map.demand("rope_interleaved", false);
+    map.ignore({"is_llama_config", "max_sequence_length"});  // in files of SmolLM2 and of the first Llama
   };
   return {"llama", "Llama", "LlamaForCausalLM", describe, llama_names()};
 }

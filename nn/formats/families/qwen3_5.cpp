@@ -6,6 +6,8 @@ namespace {
 void describe_qwen3_5(ConfigMap& map) {
   describe_qwen_hybrid(map, 4);
   map.fixed("feed_forward_bias", false);
+  map.demand("attn_output_gate", true);
+  map.ignore({"mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
 }
 
 TensorNames qwen3_5_names() {

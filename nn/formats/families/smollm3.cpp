@@ -17,7 +17,8 @@ void describe_smollm3_layers(ConfigMap& map) {
     if (!map.reads->flag("use_sliding_window", false)) model.window = 0;
   }
   describe_layer_types(map, [&](Index layer) { return !model.has_positions(layer); });
-  map.ignore({"no_rope_layer_interval"});  // of which no_rope_layers is made
+  // no_rope_layers follows from the first, and the second has no effect.
+  map.ignore({"no_rope_layer_interval", "max_window_layers"});
   if (!map.writes) return;
   (*map.writes)["use_sliding_window"] = model.window > 0;
   for (Index i = 0; i < model.layers; ++i)
