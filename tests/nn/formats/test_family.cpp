@@ -241,6 +241,14 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
       kUnknown);
 }
 
+TEST_CASE("a file without windows has the width of a mask, which transformers makes all the same") {
+  for (const char* type : {"gemma2", "gemma3_text", "gpt_oss"}) {
+    const char* const full = R"("layer_types": ["full_attention", "full_attention", "full_attention"])";
+    const DecoderOnlyConfig config = hugging_face_config(file_of(type, full).dump());
+    CHECK(parse_json(hugging_face_json(config)).at("sliding_window") == 4096);
+  }
+}
+
 TEST_CASE("people read the families' titles") {
   CHECK(family_titles("or") ==
         "GPT-2, Llama, Mistral, Mixtral, Phi 3, Qwen 2, Qwen 3, Qwen 3 MoE, SmolLM3, OLMo 2, OLMo 3, OLMoE, "
