@@ -24,10 +24,10 @@ void describe_bloom(ConfigMap& map) {
   map.field("attention_dropout", "attention_dropout", 0.0);
   map.field("tie_word_embeddings", "tie_head", true);
   map.demand("apply_residual_connection_post_layernorm", false);
+  map.demand("slow_but_exact", false);  // which leaves out biases, if pretraining_tp is above 1
   // The order and precision of computations, and fields that transformers does not read.
-  map.ignore({"pretraining_tp", "slow_but_exact", "attention_softmax_in_fp32", "masked_softmax_fusion",
-              "bias_dropout_fusion", "skip_bias_add", "skip_bias_add_qkv", "offset_alibi", "n_inner",
-              "unk_token_id"});
+  map.ignore({"pretraining_tp", "attention_softmax_in_fp32", "masked_softmax_fusion", "bias_dropout_fusion",
+              "skip_bias_add", "skip_bias_add_qkv", "offset_alibi", "n_inner", "unk_token_id"});
   // Biases that a model lacks are written as zeros.
   map.has({"attention_bias", "attention_output_bias", "feed_forward_bias", "rotary_*"});
 }

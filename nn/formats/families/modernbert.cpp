@@ -13,6 +13,7 @@ void describe_modernbert_layers(ConfigMap& map) {
   }
   if (map.writes) (*map.writes)["local_attention"] = map.model.window > 0 ? map.model.window : kWindow;
   describe_layer_types(map, [=](Index layer) { return layer % period != 0; });
+  map.demand("rope_scaling", nullptr);  // which scales the positions of layers with a window too
   map.field("global_rope_theta", "rotary_base", 1.6e5);
   double& base = map.model.window_rotary_base;
   if (map.reads) base = map.reads->number("local_rope_theta", 1e4);

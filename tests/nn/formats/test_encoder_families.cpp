@@ -49,6 +49,7 @@ TEST_CASE("options of encoders' files that are not implemented are refused by na
        {"bert", R"("tie_word_embeddings": false)", "tie_word_embeddings = false"},
        {"modernbert", R"("classifier_activation": "silu")", "classifier_activation = \"silu\""},
        {"modernbert", R"("mlp_bias": true)", "mlp_bias = true"},
+       {"modernbert", R"("rope_scaling": {"factor": 8})", "rope_scaling = {\"factor\":8}"},
        {"modernbert", R"("decoder_bias": false)", "decoder_bias = false"}},
       kNotImplemented);
   check_refusals({{"bert", R"("rotary_value": true)", "rotary_value"}}, kUnknown);

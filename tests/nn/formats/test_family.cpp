@@ -227,6 +227,7 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
        {"nanochat", R"("rope_scaling": {"rope_type": "yarn", "factor": 8})", "attention_factor = 1.20794"},
        {"bloom", R"("apply_residual_connection_post_layernorm": true)",
         "apply_residual_connection_post_layernorm = true"},
+       {"bloom", R"("slow_but_exact": true)", "slow_but_exact = true"},
        {"diffllama", R"("attention_dropout": 0.25)", "attention_dropout = 0.25"}},
       kNotImplemented);
   check_refusals(
