@@ -78,7 +78,8 @@ double JsonFields::rate(const std::string& name, double otherwise) {
 }
 
 bool JsonFields::flag(const std::string& name, bool otherwise) {
-  return checked(name, std::optional(otherwise), std::mem_fn(&Json::is_boolean), "true or false");
+  return !is_null(name) &&
+         checked(name, std::optional(otherwise), std::mem_fn(&Json::is_boolean), "true or false");
 }
 
 std::string JsonFields::text(const std::string& name, std::optional<std::string> otherwise) {

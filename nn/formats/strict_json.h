@@ -32,6 +32,7 @@ class JsonFields {
   double number(const std::string& name, std::optional<double> otherwise = std::nullopt);
   /// A number in [0, 1).
   double rate(const std::string& name, double otherwise);
+  /// null is false, as in Python.
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name, std::optional<std::string> otherwise = std::nullopt);
   /// A list of integers from 0 to 2^31 - 1.

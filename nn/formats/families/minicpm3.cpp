@@ -13,8 +13,10 @@ void describe_multipliers(ConfigMap& map) {
   const auto C = static_cast<double>(model.width), root = std::sqrt(static_cast<double>(model.layers));
   if (map.reads) {
     model.embedding_scale = map.reads->number("scale_emb", 12);
-    model.residual_scale = map.reads->number("scale_depth", 1.4) / root;
-    model.head_scale = map.reads->number("dim_model_base", 256) / C;
+    // null is not 1.4 or 256, but no scale.
+    const auto is_null = [&](const char* name) { return map.reads->is_null(name); };
+    model.residual_scale = is_null("scale_depth") ? 1 : map.reads->number("scale_depth", 1.4) / root;
+    model.head_scale = is_null("dim_model_base") ? 1 : map.reads->number("dim_model_base", 256) / C;
   }
   if (map.fits && model.embedding_scale == 0) model.embedding_scale = std::sqrt(C);
   const double base = std::max(std::round(model.head_scale * C), 1.0);  // a whole number in the file

@@ -6,6 +6,7 @@ namespace {
 /// Rotary positions, or none if their base is null.
 void describe_optional_rotations(ConfigMap& map, PositionKind positions) {
   constexpr const char* kRotations = "rope_parameters";
+  if (map.reads && map.reads->is_null("rope_theta")) positions = PositionKind::none;
   if (map.reads && map.reads->has(kRotations)) {
     JsonFields file = map.reads->object(kRotations);
     if (file.is_null("rope_theta")) positions = PositionKind::none;

@@ -29,6 +29,11 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
        "output_gate=element rotary_base=300 rotary_components=128 state_heads=32 state_key_heads=16 "
        "state_key_width=128 state_value_width=128 state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 "
        "attention_pattern=FDD head_width=256"},
+      {"olmo_hybrid", R"("rope_theta": null)",
+       "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_layout=interleaved "
+       "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
+       "convolution_taps=4 beta_scale=2 attention_pattern=DDD full_attention=gqa positions=none "
+       "sublayer_norms=mixed"},
       {"olmo_hybrid", R"("rope_parameters": {"rope_type": "default", "rope_theta": null})",
        "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_layout=interleaved "
        "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "

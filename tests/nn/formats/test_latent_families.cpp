@@ -7,6 +7,9 @@ TEST_CASE("families with latent attention are read as what they are, and written
       {"minicpm3", R"("q_lora_rank": 5, "scale_depth": 0.75, "dim_model_base": 12)",
        "context=32768 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
        "head_width=3 tie_head=true embedding_scale=12 residual_scale=0.433013 head_scale=0.5"},
+      {"minicpm3", R"("scale_depth": null, "dim_model_base": null)",
+       "context=32768 attention=mla groups=0 latent_width=7 rotary_width=4 head_width=3 tie_head=true "
+       "embedding_scale=12"},
       {"deepseek_v2", R"("topk_method": "greedy", "first_k_dense_replace": 0)",
        "attention=mla groups=0 latent_width=7 rotary_width=4 rotary_layout=interleaved head_width=3 "
        "experts=8 normalized_router=false shared_expert=18 balance_loss=0 expert_width=9"},

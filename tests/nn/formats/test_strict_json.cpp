@@ -33,6 +33,7 @@ TEST_CASE("fields are read with their types") {
   CHECK(fields.number("absent", 1.5) == 1.5);
   CHECK(fields.rate("absent", 0.25) == 0.25);
   CHECK_FALSE(fields.flag("absent", false));
+  CHECK_FALSE(fields.flag("none", true));
   CHECK(fields.text("absent", "else") == "else");
   CHECK(fields.has("size"));
   CHECK_FALSE(fields.has("none"));
