@@ -72,6 +72,11 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
     if (is_old) read_scaling(map.reads->object("rope_scaling"), map.model);
     if (is_new) read_parameters(map.reads->object("rope_parameters"), map.model);
   }
+  if (read_parameters == read_both_scalings) {  // for which transformers passes over truncate
+    if (map.reads && !rotations.whole_pairs)
+      map.reads->fail("truncate", "= false changes the arithmetic and is not implemented");
+    if (map.fits) rotations.whole_pairs = true;
+  }
   const bool is_llama3 = !rotations.yarn && rotations.original_context > 0,
              is_plain = !rotations.yarn && !is_llama3 && rotations.factor == 1;
   if (!map.writes || is_plain) return;

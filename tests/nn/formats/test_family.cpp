@@ -216,6 +216,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
         "rope_parameters.sliding_attention.rope_type = \"yarn\""},
        {"olmo3", R"("rope_parameters": {"full_attention": {"rope_type": "longrope", "factor": 8}})",
         "rope_parameters.full_attention.rope_type = longrope"},
+       {"olmo3", R"("rope_scaling": {"rope_type": "yarn", "factor": 8, "truncate": false})",
+        "truncate = false"},
        {"granite", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})",
         "rope_scaling.rope_type = dynamic"},
        {"gemma3_text", R"("use_bidirectional_attention": true)", "use_bidirectional_attention = true"},
