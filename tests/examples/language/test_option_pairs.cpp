@@ -95,8 +95,9 @@ std::vector<std::string> other_arguments(const ConfigField& field) {
   const FieldValue zero = field.zero();
   if (std::holds_alternative<bool>(zero)) return {""};
   if (std::holds_alternative<Index>(zero)) return {flag_of(field.name) == "--heads" ? "4" : "2"};
-  if (std::holds_alternative<double>(zero)) return {field.text() == "0" ? "0.5" : "700"};
   const std::string flag = flag_of(field.name);
+  if (std::holds_alternative<double>(zero))
+    return {flag == "--nsa-window" ? "4" : field.text() == "0" ? "0.5" : "700"};
   if (flag == "--attention-pattern") return {"DF", "F"};
   if (flag == "--windows") return {"SL", "L"};
   return names_for(field);
