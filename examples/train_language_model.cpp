@@ -100,7 +100,7 @@ int run(int argc, char** argv) {
   line.version(std::string("tapeformer ") + kVersion);
 
   LanguageOptions language(preset_named_in(argc, argv));
-  const TrainCommand train(line, argc, argv);
+  TrainCommand train(line, argc, argv);
   language.add_to(train.command());
   train.command().footer(presets_text(language_presets(), exports_of));
 
@@ -129,7 +129,7 @@ int run(int argc, char** argv) {
   export_options.add_to(export_command);
 
   const auto reports = add_report_commands(line);
-  const SweepCommand sweep(line, argc, argv);
+  SweepCommand sweep(line, argc, argv);
 
   line.command("fields", "print the fields of config.json, as Markdown");
 

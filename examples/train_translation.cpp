@@ -299,7 +299,7 @@ int run(int argc, char** argv) {
   line.version(std::string("tapeformer ") + kVersion);
 
   TranslationOptions translation(preset_named_in(argc, argv));
-  const TrainCommand train(line, argc, argv);
+  TrainCommand train(line, argc, argv);
   translation.add_to(train.command());
   train.command().footer(presets_text(translation_presets()));
 
@@ -321,7 +321,7 @@ int run(int argc, char** argv) {
   export_options.add_to(export_command);
 
   const auto reports = add_report_commands(line);
-  const SweepCommand sweep(line, argc, argv);
+  SweepCommand sweep(line, argc, argv);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(sweep.own_words(), argv)) return kExitSuccess;

@@ -121,6 +121,7 @@ AtomicFile<E>::AtomicFile(std::string path, const std::string& shown)
     throw E(shown_ + ": cannot be replaced: it is not a regular file");
   }
   for (int others = 0;; ++others) {  // each is being written by another process
+    if (others == 100) fail(EWOULDBLOCK);
     partial_ = path_ + ".partial" + (others > 0 ? std::to_string(others) : "");
     file_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) fail(errno);
@@ -177,7 +178,7 @@ template <class E>
 void AtomicFile<E>::finish() {
   flush();
   if (fsync(file_) != 0) fail(errno);
-  const int locked = dup(file_);  // keeps the lock
+  const int locked = fcntl(file_, F_DUPFD_CLOEXEC, 0);  // keeps the lock
   if (locked < 0) fail(errno);
   const int file = std::exchange(file_, locked);
   // Some network file systems report an error only here.

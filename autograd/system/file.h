@@ -52,9 +52,9 @@ std::string system_error_text(int error);
 bool is_at(const std::string& path, int file);
 
 /// A file that is written piece by piece to `path`.partial, or `path`.partial1 while another process writes
-/// the first: the last one to finish counts. finish() syncs that and renames it to `path`, so that a reader
-/// finds the old content or the new, even after a power cut. Without finish(), or after an error, nothing is
-/// left behind and `path` is as it was.
+/// the first: the last one to finish counts, and only .partial is taken over from a killed process. finish()
+/// syncs that and renames it to `path`, so that a reader finds the old content or the new, even after a power
+/// cut. Without finish(), or after an error, nothing is left behind and `path` is as it was.
 template <class E = DataError>
 class AtomicFile {
  public:

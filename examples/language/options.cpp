@@ -41,7 +41,7 @@ void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name) {
                      joined(kFeedForwardKinds, ", ", &FeedForwardKind::name), name));
 }
 
-/// Of projections and layer norms.
+/// Sets the biases of projections and layer norms.
 void set_bias(DecoderOnlyConfig& model, bool bias) {
   model.attention.bias = model.norm_bias = model.feed_forward_bias = bias;
 }

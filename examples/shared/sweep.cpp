@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/system/file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -196,6 +197,8 @@ int SweepCommand::execute() const {
   remember_interrupts();
   say_at_interrupt(kStopping);
   const std::vector<SweepCase> cases = sweep_cases(words_);
+  for (const std::string& word : options_)
+    require(find_invalid_utf8(word) == word.npos, "options of a sweep must be in UTF-8; got " + word);
   std::filesystem::create_directories(runs_);
   const std::string known = runs_ + "/options.json", options = Json(options_).dump();
   if (!std::filesystem::exists(known)) write_atomically(known, options);

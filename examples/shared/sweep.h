@@ -25,7 +25,10 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 /// some options and several seeds, and compares the losses.
 class SweepCommand {
  public:
+  /// Adds the command to the line, whose options refer to this object.
   SweepCommand(const CommandLine& line, int argc, const char* const* argv);
+  SweepCommand(const SweepCommand&) = delete;
+  SweepCommand& operator=(const SweepCommand&) = delete;
   /// The number of the command line's words that are its own: those up to "--" in a sweep, else all.
   int own_words() const { return own_words_; }
   bool chosen() const { return command_.chosen(); }

@@ -11,7 +11,11 @@ using TrainIn = std::function<int(const RunFolder& folder, const TrainingControl
 /// The command `train` of a program, to which the options of the model and its data are to be added.
 class TrainCommand {
  public:
+  /// Adds the command to the line, whose options refer to this object.
   TrainCommand(const CommandLine& line, int argc, const char* const* argv);
+  TrainCommand(const TrainCommand&) = delete;
+  TrainCommand& operator=(const TrainCommand&) = delete;
+  /// For options of the program's own.
   const Command& command() const { return command_; }
   /// Joins the processes that a launcher has started, if any. Locks the run folder, and starts or resumes the
   /// run in it; returns the exit code. `groups` are those of the options that a resumed run keeps, and

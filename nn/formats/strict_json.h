@@ -14,7 +14,8 @@
 // Other programs' configurations in JSON; for sources only.
 namespace tapeformer {
 
-/// The fields of an object. Each must be read: finish() refuses the others. null counts as a missing field.
+/// The fields of an object. Each must be read: finish() refuses the others. null counts as a missing field,
+/// except for flag().
 class JsonFields {
  public:
   /// Throws:  CheckpointError, here and in every function, naming the field with `where`, for example

@@ -86,9 +86,11 @@ seq 3000000 >"$work/much"
 timeout 60 "$mpirun" -n 2 "$program" train --corpus "$work/much" --tokenizer bpe --run "$work/preparing" >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
 until grep -q 'corpus:' "$work/err" || ! kill -0 $launcher 2>/dev/null; do sleep 0.05; done
-kill -INT "$(pgrep -f "train_language_model train .*--run $work/preparing" | tail -2 | head -1)"
+for rank in $(pgrep -f "train_language_model train .*--run $work/preparing"); do
+  tr '\0' '\n' <"/proc/$rank/environ" | grep -qE '^(OMPI_COMM_WORLD_RANK|PMI_RANK)=0$' && kill -INT "$rank"
+done
 wait $launcher
-check "Ctrl-C while rank 0 prepares the data ends the others" test $? = 130
+check "Ctrl-C while rank 0 prepares the data ends the others" test $? = 130 -a ! -e "$work/preparing/checkpoint.safetensors"
 
 starts dead
 kill -KILL "$(rank_of dead)"

@@ -261,6 +261,7 @@ printf 'short' >"$work/short"
 refuses "a budget shorter than the warm-up" "needs more --steps than --warmup" \
   train --run "$(new)" --warmup 1500 --time-budget 0.001
 cp "$work/text" "$work"/$'caf\xe9'
+refuses "options of a sweep that are not UTF-8" "must be in UTF-8" sweep --runs "$(new)" --vary seed 1 -- --corpus "$work"/$'caf\xe9'
 refuses "a path that is not UTF-8" "--corpus must be a path in UTF-8" train --run "$(new)" --corpus "$work"/$'caf\xe9'
 refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"

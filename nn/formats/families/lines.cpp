@@ -155,8 +155,9 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
     ConfigMap::Json& types = (*map.writes)["layer_types"] = ConfigMap::Json::array();
     for (Index i = 0; i < model.layers; ++i)
       types.push_back(model.has_window(i) ? "sliding_attention" : "full_attention");
-    // Some models of transformers make the mask of windows even if no layer has one.
-    if (map.writes->contains("sliding_window") && model.window == 0) (*map.writes)["sliding_window"] = 4096;
+    // Some models of transformers make the mask of windows even if no layer has one; older versions use it.
+    if (map.writes->contains("sliding_window") && model.window == 0)
+      (*map.writes)["sliding_window"] = std::max<Index>(4096, model.context);
   }
   if (!map.reads) return;
   const std::string letters =

@@ -3,13 +3,16 @@
 namespace tapeformer {
 namespace {
 
-/// Rotary positions, or none if their base is null.
+/// Rotary positions, or none if their base is null; that in rope_parameters comes first.
 void describe_optional_rotations(ConfigMap& map, PositionKind positions) {
   constexpr const char* kRotations = "rope_parameters";
-  if (map.reads && map.reads->is_null("rope_theta")) positions = PositionKind::none;
-  if (map.reads && map.reads->has(kRotations)) {
-    JsonFields file = map.reads->object(kRotations);
-    if (file.is_null("rope_theta")) positions = PositionKind::none;
+  if (map.reads) {
+    bool is_null = map.reads->is_null("rope_theta");
+    if (map.reads->has(kRotations)) {
+      JsonFields file = map.reads->object(kRotations);
+      is_null = file.is_null("rope_theta") || (is_null && !file.has("rope_theta"));
+    }
+    if (is_null) positions = PositionKind::none;
   }
   if (positions != PositionKind::none) return describe_rotations(map);
   map.model.positions = positions;

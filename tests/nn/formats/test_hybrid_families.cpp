@@ -40,8 +40,9 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
        "convolution_taps=4 beta_scale=2 attention_pattern=DDD full_attention=gqa positions=none "
        "sublayer_norms=mixed"},
       {"olmo_hybrid",
-       R"("rope_theta": 300, "linear_allow_neg_eigval": false, "attention_bias": true,
-          "linear_conv_kernel_dim": 3, "linear_dt_min": 0.01)",
+       R"("rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 300},
+          "linear_allow_neg_eigval": false, "attention_bias": true, "linear_conv_kernel_dim": 3,
+          "linear_dt_min": 0.01)",
        "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 "
        "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
        "convolution_taps=3 beta_scale=1 attention_pattern=DDD full_attention=gqa attention_bias=true "
