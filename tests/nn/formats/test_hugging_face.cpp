@@ -29,7 +29,7 @@ TEST_CASE("logits are those of transformers") {
     INFO(name);
     const Tensor ids = golden.tensor(name, "ids");
     CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
-    CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 3);
+    CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 4);
   }
 }
 
@@ -134,7 +134,7 @@ TEST_CASE(
     tensors.emplace_back("h.1.attn.masked_bias", Tensor::scalar(-1e4));
   });
   const Tensor ids = golden.tensor("gpt2", "ids");
-  CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 3);
+  CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 4);
 }
 
 TEST_CASE("tensors that transformers names or divides in another way are found") {
@@ -195,7 +195,7 @@ TEST_CASE(
       tensors.emplace_back(other, Tensor::zeros({2}));
   });
   const Tensor ids = golden.tensor("bert", "ids");
-  CHECK_BELOW(times_error_of_pytorch(golden, "bert", "logits", load_hugging_face(copy.folder())(ids)), 3);
+  CHECK_BELOW(times_error_of_pytorch(golden, "bert", "logits", load_hugging_face(copy.folder())(ids)), 4);
 }
 
 TEST_CASE("weights of 4 bits are refused by name, with a remedy") {

@@ -77,7 +77,7 @@ TEST_CASE("logits are those of transformers") {
       return translation_model(name, type)(batches.source(0), batches.mask(0), batches.target(0));
     };
     CHECK_BELOW(absolute_error(logits(DType::f64), golden.tensor(name, "logits")), 1e-12);
-    CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", logits(DType::f32)), 3);
+    CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", logits(DType::f32)), 4);
   }
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("a table that is tied may be in the file under any of its names, or un
   const EncoderDecoder model = load_hugging_face<EncoderDecoder>(other.folder());
   CHECK_BELOW(times_error_of_pytorch(golden, "marian", "logits",
                                      model(batches.source(0), batches.mask(0), batches.target(0))),
-              3);
+              4);
 }
 
 TEST_CASE("the bare model is read, with zeros for biases of logits, and without what is unused") {
