@@ -68,7 +68,7 @@ void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* 
   blas_gemm(s, a, b, beta, c);
 }
 
-constexpr Index kOwnRows = 64;  // with as many per thread, packing the other factor in each is cheap
+constexpr Index kOwnLines = 64;  // with as many per thread, packing the other factor in each is cheap
 
 /// The product of a few rows with a matrix that is read before a second thread has woken up, as in the steps
 /// of a small model that generates. (oneDNN's sums along rows of both then have the same bits.)
@@ -123,6 +123,24 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   });
 }
 
+/// One product whose longer side is divided among the threads, in whole vectors. Rows are the same as in the
+/// operations around, and so in the thread's cache; columns keep the parts of a small batch from being narrow.
+template <class T>
+void divided_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
+  constexpr Index kVector = 16;
+  const bool by_rows = s.m >= s.n;
+  const Index length = by_rows ? s.m : s.n;
+  parallel_ranges((length + kVector - 1) / kVector, kVector * std::min(s.m, s.n) * s.k / 8,
+                  [&](Index from, Index to) {
+                    const Index first = from * kVector, count = std::min(length, to * kVector) - first;
+                    Gemm part = s;
+                    (by_rows ? part.m : part.n) = count;
+                    const Index row = by_rows ? first : 0, column = first - row;
+                    one_gemm(part, a + row * (s.transpose_a ? 1 : s.lda),
+                             b + column * (s.transpose_b ? s.ldb : 1), beta, c + row * s.ldc + column);
+                  });
+}
+
 /// The product over an empty k: c = 0, or c unchanged.
 template <class T>
 void clear(const Gemm& s, T beta, T* c) {
@@ -153,18 +171,15 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products run one per thread. For few, each thread takes its own rows if there are enough (the
-  // same as in the operations around, so that they are in its cache), or the library divides the work.
+  // Many small products run one per thread. For few, each thread takes its own rows or columns if there are
+  // enough, or the library divides the work.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
   } else if (count == 1 && is_few_rows_product(s)) {
     few_rows_product(s, a, b, beta, c.to);
-  } else if (count == 1 && !s.transpose_a && s.k > 0 && s.m >= kOwnRows * omp_get_max_threads()) {
-    parallel_ranges(s.m, s.n * s.k / 8, [&](Index from, Index to) {
-      Gemm rows = s;
-      rows.m = to - from;
-      one_gemm(rows, a + from * s.lda, b, beta, c.to + from * s.ldc);
-    });
+  } else if (count == 1 && s.k > 0 && !is_for_one_thread(s) &&
+             std::max(s.m, s.n) >= kOwnLines * omp_get_max_threads()) {
+    divided_gemm(s, a, b, beta, c.to);
   } else {
     std::optional<OneThread> one;
     if (is_for_one_thread(s)) one.emplace();
