@@ -155,6 +155,7 @@ habits_in() {
   done
 }
 habits() {
+  git rev-parse --git-dir &>/dev/null || { echo "structure: without git the wording is not checked" >&2 && return; }
   habits_in autograd nn optim data examples tests README.md .github -- "${english[@]}"
   habits_in {autograd,nn,optim,data,examples}/'*.'{h,cpp,cu} -- "${english_in_product[@]}"
 }

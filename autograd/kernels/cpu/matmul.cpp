@@ -124,7 +124,8 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
 }
 
 /// One product whose longer side is divided among the threads, in whole vectors. Rows are the same as in the
-/// operations around, and so in the thread's cache; columns keep the parts of a small batch from being narrow.
+/// operations around, and so in the thread's cache; columns keep the parts of a small batch from being
+/// narrow.
 template <class T>
 void divided_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   constexpr Index kVector = 16;
