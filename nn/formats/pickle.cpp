@@ -12,6 +12,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr int kMostDepth = 8;
+constexpr std::size_t kMostValues = 1 << 21;  // of 100 bytes each; a tensor has some 15
 
 /// The machine that runs a program: a stack, marks on it, and a memo of values.
 class Unpickler {
@@ -76,7 +77,10 @@ class Unpickler {
     return number_at<std::uint64_t>(std::string(take(bytes)).append(8, '\0'), 0);
   }
 
-  void push(PickleValue value) { stack_.push_back(std::make_shared<const PickleValue>(std::move(value))); }
+  void push(PickleValue value) {
+    if (++values_ > kMostValues) throw CheckpointError("has too many values");
+    stack_.push_back(std::make_shared<const PickleValue>(std::move(value)));
+  }
   void push_number(std::uint64_t number) { push({Kind::number, static_cast<Index>(number)}); }
   void push_long() {
     const std::uint64_t bytes = unsigned_number(1);
@@ -151,6 +155,7 @@ class Unpickler {
   std::vector<PickleValuePtr> stack_;
   std::vector<std::size_t> marks_;  // sizes of the stack
   std::map<std::uint64_t, PickleValuePtr> memo_;
+  std::size_t values_ = 0;  // pushed so far
 };
 
 }  // namespace
