@@ -46,8 +46,8 @@ struct LinearMaps {
   std::vector<ForeignParameter> list;
 };
 
-/// The scale of all adapters of a folder.
-double scale_in(const std::string& folder) {
+/// The rank and the scale of all adapters of a folder.
+std::pair<Index, double> rank_and_scale_in(const std::string& folder) {
   return naming(config_file(folder), [&] {
     const Json json = parse_json(read_file<CheckpointError>(config_file(folder)));
     JsonFields fields(json, "");
@@ -73,10 +73,12 @@ double scale_in(const std::string& folder) {
                    "qalora_group_size", "runtime_config",
                    "arrow_config",      "ensure_weight_tying",
                    "lora_ga_config",    "use_bdlora"});
-    const double alpha = fields.number("lora_alpha"), rank = static_cast<double>(fields.size("r"));
+    const double alpha = fields.number("lora_alpha");
+    const Index rank = fields.size("r");
+    const auto divisor = static_cast<double>(rank);
     const bool is_by_root = fields.flag("use_rslora", false);
     fields.finish();
-    return alpha / (is_by_root ? std::sqrt(rank) : rank);
+    return std::pair(rank, alpha / (is_by_root ? std::sqrt(divisor) : divisor));
   });
 }
 
@@ -97,10 +99,10 @@ std::string peft_base(const std::string& folder) {
 
 void apply_peft(const std::string& folder, DecoderOnly& model) {
   const NoGradGuard pause;
-  const double scale = scale_in(folder);
+  const auto [rank, scale] = rank_and_scale_in(folder);
   const SafetensorsFile file = SafetensorsFile::open(weights_file(folder));
   const LinearMaps maps(model.config());
-  naming(file.path(), [&] {
+  naming(file.path(), [&, rank = rank, scale = scale] {
     if (reorders_heads(*maps.names, maps.layouts))
       throw CheckpointError("the model has interleaved rotary positions, and that of the adapters has not");
     std::set<std::string> unused;
@@ -123,10 +125,10 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
         if (file.contains(name_a) || file.contains(name_b)) {
           const Index all_rows = part.heads > 0 ? part.shape[0] : count;
           const Tensor a = file.tensor(name_a).to(value.dtype()), b = file.tensor(name_b).to(value.dtype());
-          if (a.rank() != 2 || b.rank() != 2 || a.size(0) != b.size(1) || a.size(1) != value.size(1) ||
-              b.size(0) != all_rows)
-            throw CheckpointError(format("the adapter of {} has A {} and B {}, and the weight is {}", module,
-                                         a.shape().text(), b.shape().text(), whole.shape().text()));
+          if (a.shape() != Shape{rank, value.size(1)} || b.shape() != Shape{all_rows, rank})
+            throw CheckpointError(
+                format("the adapter of {} has A {} and B {}, and the weight is {}, its rank {}", module,
+                       a.shape().text(), b.shape().text(), whole.shape().text(), rank));
           whole = whole + rows_to_ours(part, matmul(b, a)) * scale;
           is_adapted = true;
         }

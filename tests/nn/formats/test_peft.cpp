@@ -145,6 +145,7 @@ TEST_CASE("settings of adapters that change the arithmetic are refused by name a
   CHECK(refused_setting("modules_to_save", nlohmann::json::array({"lm_head"})).find("modules_to_save = ") ==
         0);
   CHECK(refused_setting("lora_beta", 3).find("lora_beta") == 0);
+  CHECK(refused_setting("r", 4).find(", its rank 4") != std::string::npos);
   CHECK(refused_setting("init_lora_weights", "gaussian") == "nothing was thrown");
 }
 
