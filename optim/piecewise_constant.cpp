@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace tapeformer {
@@ -18,8 +19,10 @@ bool read_number(const std::string& text, T& value) {
   return error == std::errc() && stopped == end;
 }
 
+/// A share such as 0.07 is rounded, and so is its product, which may be just above 7 of 100 steps.
 Index first_step(double share, Index steps) {
-  return static_cast<Index>(std::ceil(share * static_cast<double>(steps)));
+  constexpr double kRoundings = 2 * std::numeric_limits<double>::epsilon();
+  return static_cast<Index>(std::ceil(share * static_cast<double>(steps) * (1 - kRoundings)));
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ TEST_CASE("values change at their shares of the steps") {
   CHECK(rows.at(1000, 100) == 32);
   CHECK(rows.changes(100) == std::vector<Index>{25, 50});
   CHECK(rows.changes(10) == std::vector<Index>{3, 5});  // 2.5 steps are over at step 3
+  const PiecewiseConstant rounded("0.07:16,0.55:32", 8);
+  CHECK(rounded.changes(100) == std::vector<Index>{7, 55});
+  CHECK(rounded.at(7, 100) == 16);
   CHECK(rows.at(2, 10) == 8);
   CHECK(rows.at(3, 10) == 16);
   CHECK(rows.largest() == 32);
