@@ -70,7 +70,7 @@ Candidates candidates_of(const double* logits, Index vocabulary, double highest,
   Candidates candidates;
   double sum = 0;
   if (config.top_k > 0) {
-    const PooledVector<Index> tokens = likeliest(logits, vocabulary, std::min(config.top_k, vocabulary));
+    const PooledVector<Index> tokens = likeliest(logits, vocabulary, config.top_k);
     candidates.reserve(tokens.size());
     for (const Index token : tokens) {
       const double scaled = (logits[token] - highest) / config.temperature;
@@ -125,6 +125,7 @@ double highest_logit(const char* op, const T* logits, Index vocabulary) {
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
   constexpr Index kBlock = 128;  // tested together: nearly all blocks have nothing above `enough`
+  count = std::min(count, vocabulary);
   PooledVector<Index> best;
   best.reserve(static_cast<std::size_t>(2 * count));
   T enough = -std::numeric_limits<T>::infinity();  // a token at or below this cannot be among them

@@ -71,7 +71,7 @@ TEST_CASE("the likeliest tokens are the first of the sorted ones, whatever the v
     std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
       return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
     });
-    for (const Index count : {1, 2, 10, 200}) {
+    for (const Index count : {Index{1}, Index{2}, Index{10}, Index{200}, Index{1} << 40}) {
       std::vector<Index> expected(order.begin(), order.begin() + std::min<Index>(count, vocabulary - 1));
       std::sort(expected.begin(), expected.end());
       for (auto found :
