@@ -28,10 +28,11 @@ constexpr const char* kNoSum = "0000000000000000";
 
 /// The bytes of an element, by the format's name of its type; 0 for an unknown name.
 Index bytes_of_type(const std::string& type) {
-  static const std::map<std::string, Index> kBytes{{"BOOL", 1}, {"U8", 1},  {"I8", 1},      {"I16", 2},
-                                                   {"U16", 2},  {"I32", 4}, {"U32", 4},     {"I64", 8},
-                                                   {"U64", 8},  {"F16", 2}, {"BF16", 2},    {"F32", 4},
-                                                   {"F64", 8},  {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  static const std::map<std::string, Index> kBytes{
+      {"BOOL", 1},    {"U8", 1},      {"I8", 1},          {"I16", 2},        {"U16", 2},
+      {"I32", 4},     {"U32", 4},     {"I64", 8},         {"U64", 8},        {"F16", 2},
+      {"BF16", 2},    {"F32", 4},     {"F64", 8},         {"C64", 8},        {"F8_E4M3", 1},
+      {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
   const auto found = kBytes.find(type);
   return found == kBytes.end() ? 0 : found->second;
 }

@@ -167,8 +167,9 @@ TEST_CASE("tensors of types without arithmetic are refused by name, and the othe
                                   std::string(static_cast<std::size_t>(bytes), '\1') +
                                       bytes_of_values<float>({1.5})));
   };
-  const std::pair<std::string, int> types[] = {{"I8", 8},   {"I16", 16}, {"U16", 16},    {"U32", 32},
-                                               {"U64", 64}, {"C64", 64}, {"F8_E4M3", 8}, {"F8_E5M2", 8}};
+  const std::pair<std::string, int> types[] = {{"I8", 8},      {"I16", 16},    {"U16", 16},
+                                               {"U32", 32},    {"U64", 64},    {"C64", 64},
+                                               {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}};
   for (const auto& of_type : types) {
     const std::string& type = of_type.first;
     CAPTURE(type);
