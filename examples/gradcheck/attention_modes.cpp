@@ -38,7 +38,7 @@ Tensor per_row(Index batch, Index first, Index last) {
 Tensor sequence_starts(Index batch, Index length) {
   std::vector<std::int32_t> starts;
   for (Index i = 0; i <= batch; ++i) {
-    const Index shift = i > 0 && i < batch ? i % 2 == 1 ? -1 : 1 : 0;
+    const Index shift = length == 1 || i == 0 || i == batch ? 0 : i % 2 == 1 ? -1 : 1;
     starts.push_back(static_cast<std::int32_t>(i * length + shift));
   }
   return Tensor::from(starts, {batch + 1});

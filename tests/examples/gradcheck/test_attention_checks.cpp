@@ -15,8 +15,7 @@ using namespace tapeformer;
 namespace {
 
 /// The attention weights of a mode, [B, H, T, S].
-Tensor weights_in(const AttentionMode& mode) {
-  const CheckSizes sizes;
+Tensor weights_in(const AttentionMode& mode, const CheckSizes& sizes = {}) {
   CheckSetting setting = setting_of(mode, sizes, sizes.heads, DType::f64);
   const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, 4}),
                key = setting.normal({setting.batch, setting.keys, sizes.heads, 4});
@@ -42,6 +41,9 @@ TEST_CASE("every mode that hides pairs hides some of them, but not all") {
     for (Index i = 0; i < weights.elements(); ++i) hidden += weights.at(i) == 0 ? 1 : 0;
     CHECK((hidden > 0) == (hide_nothing.count(mode.name) == 0));
     CHECK(hidden < weights.elements() * 9 / 10);
+    CheckSizes ones;  // even of sequences of one token each
+    ones.batch = 4, ones.queries = ones.keys = 1;
+    CHECK_NOTHROW(weights_in(mode, ones));
   }
 }
 
