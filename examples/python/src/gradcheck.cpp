@@ -52,6 +52,10 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, co
   if (by_name) {
     for (const auto& [name, x] : nb::cast<nb::dict>(inputs)) add(nb::cast<std::string>(name), x);
   } else {
+    if (!nb::isinstance<nb::sequence>(inputs))
+      throw nb::type_error(
+          ("inputs must be a list or a dict of arrays; got " + nb::cast<std::string>(nb::repr(inputs)))
+              .c_str());
     for (const nb::handle x : nb::cast<nb::sequence>(inputs))
       add("input " + std::to_string(checked.size()), x);
   }

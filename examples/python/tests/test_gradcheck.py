@@ -47,6 +47,8 @@ class Gradcheck(unittest.TestCase):
             tf.gradcheck(lambda x: 1 / 0, [np.ones(2)])
         with self.assertRaisesRegex(TypeError, "must return a tensor"):
             tf.gradcheck(lambda x: x.numpy(), [np.ones(2)])
+        with self.assertRaisesRegex(TypeError, "must be a list or a dict"):
+            tf.gradcheck(lambda x: x, tf.Tensor(np.ones(2)))
         with self.assertRaisesRegex(tf.DTypeError, "must be f64"):
             tf.gradcheck(lambda x: x, [np.ones(2, np.float32)])
 
