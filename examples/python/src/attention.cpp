@@ -65,12 +65,14 @@ CausalAlignment alignment_named(const std::string& name) {
   throw nb::value_error(("alignment is bottom_right or top_left; got " + name).c_str());
 }
 
-/// Takes the masks out of `given`.
-void take_masks(nb::dict& given, AttentionMasks& masks) {
+/// Throws: TypeError for an argument that is not a mask
+void take_masks(const nb::kwargs& given, AttentionMasks& masks) {
+  nb::dict rest;
+  rest.update(given);
   const auto take = [&](const char* name, auto& member) {
-    if (!given.contains(name)) return;
-    const nb::object value = given[name];
-    nb::del(given[name]);
+    if (!rest.contains(name)) return;
+    const nb::object value = rest[name];
+    nb::del(rest[name]);
     using Member = std::decay_t<decltype(member)>;
     if constexpr (std::is_same_v<Member, Tensor>) {
       if (!value.is_none()) member = tensor_of(value);
@@ -82,9 +84,6 @@ void take_masks(nb::dict& given, AttentionMasks& masks) {
   std::string alignment = "bottom_right";
   take("alignment", alignment);
   masks.alignment = alignment_named(alignment);
-}
-
-void require_empty(const nb::dict& rest) {
   for (const auto& [name, value] : rest)
     throw nb::type_error(("there is no argument " + nb::cast<std::string>(name)).c_str());
 }
@@ -100,10 +99,7 @@ bool is_same_memory(const Tensor& a, const Tensor& b) {
 nb::object call(const Attention& layer, const Input& query, const Input& given_memory, const Input& value,
                 const Input& positions, bool return_weights, const nb::kwargs& masks) {
   AttentionContext context;
-  nb::dict rest;
-  rest.update(masks);
-  take_masks(rest, context);
-  require_empty(rest);
+  take_masks(masks, context);
   context.positions = positions;
   Tensor weights;
   if (return_weights) context.weights = &weights;
@@ -124,10 +120,7 @@ nb::object call(const Attention& layer, const Input& query, const Input& given_m
 template <class Compute>
 nb::object attend(const Compute& compute, double scale, bool return_weights, const nb::kwargs& masks) {
   AttentionOptions options;
-  nb::dict rest;
-  rest.update(masks);
-  take_masks(rest, options);
-  require_empty(rest);
+  take_masks(masks, options);
   options.scale = scale;
   Tensor weights, y;
   if (return_weights) options.weights = &weights;

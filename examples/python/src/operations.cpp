@@ -25,20 +25,16 @@ void bind_operations(nb::module_& module) {
   module.def(
       "softmax", [](const Input& x, int axis) { return softmax(x, axis); }, "x"_a, "axis"_a = -1, Unlocked(),
       "Softmax along an axis; a row of minus infinities gives zeros.");
-  module.def(
-      "sum",
-      [](const Input& x, const std::vector<int>& axes, bool keep) {
-        return sum(x, {axes.begin(), axes.end()}, keep);
-      },
-      "x"_a, "axes"_a = std::vector<int>(), "keep_axes"_a = false, Unlocked(),
-      "The sum over axes; over all if none is given.");
-  module.def(
-      "mean",
-      [](const Input& x, const std::vector<int>& axes, bool keep) {
-        return mean(x, {axes.begin(), axes.end()}, keep);
-      },
-      "x"_a, "axes"_a = std::vector<int>(), "keep_axes"_a = false, Unlocked(),
-      "The mean over axes; over all if none is given.");
+  const auto reduction = [&](const char* name, auto* reduce, const char* help) {
+    module.def(
+        name,
+        [reduce](const Input& x, const std::vector<int>& axes, bool keep) {
+          return reduce(x, {axes.begin(), axes.end()}, keep);
+        },
+        "x"_a, "axes"_a = std::vector<int>(), "keep_axes"_a = false, Unlocked(), help);
+  };
+  reduction("sum", sum, "The sum over axes; over all if none is given.");
+  reduction("mean", mean, "The mean over axes; over all if none is given.");
   module.def(
       "reshape", [](const Input& x, const Shape& shape) { return reshape(x, shape); }, "x"_a, "shape"_a,
       Unlocked());
