@@ -1,12 +1,9 @@
 #include <tapeformer/nn/formats/checkpoint.h>
-#include <tapeformer/nn/generation/generate.h>
-#include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 
 #include <algorithm>
@@ -168,45 +165,5 @@ TEST_CASE_FIXTURE(InFolder, "weights are read and written from every device, wit
         }
       }
     }
-  }
-}
-
-TEST_CASE("texts and translations are the same on both, with every cache") {
-  Generator random(test_seed(5));
-  DecoderOnlyConfig config = language_config(language_kinds().front(), 9);
-  DecoderOnly model(config, random);
-  model.to(DType::f64);
-  model.eval();
-  const auto text_of = [&](const std::optional<CacheConfig>& cache) {
-    TextGenerationConfig generation;
-    generation.samples = 3, generation.max_tokens = 12;
-    generation.cache = cache;
-    std::vector<TokenIds> texts(3);
-    generate_text(model, {1, 2}, generation, [&](Index sample, std::int32_t token) {
-      texts[static_cast<std::size_t>(sample)].push_back(token);
-      return token != 3;
-    });
-    return texts;
-  };
-  EncoderDecoder translator = decoding_model(decoder_kinds()[0], 20, DType::f64, 0);
-  translator.eval();
-  const auto translations_of = [&](const std::optional<CacheConfig>& cache) {
-    SearchConfig search;
-    search.beam = 3, search.max_tokens = 7;
-    search.cache = cache;
-    std::vector<TokenIds> found;
-    for (const Hypothesis& one : beam_search(translator, {{4, 5, 6}, {7}, {8, 4}}, search))
-      found.push_back(one.tokens);
-    return found;
-  };
-  for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
-    moving->to(Device::cpu());
-  const auto texts = text_of({});
-  const auto translations = translations_of({});
-  for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
-    moving->to(Device::cuda());
-  for (const auto& cache : kTextCaches) {
-    CHECK(text_of(cache) == texts);
-    CHECK(translations_of(cache) == translations);
   }
 }

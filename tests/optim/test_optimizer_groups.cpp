@@ -10,34 +10,6 @@
 
 using namespace tapeformer;
 
-namespace {
-
-OptimizerGroups sgd_and_adamw(const OptimCase& model) {
-  std::vector<OptimizerGroups::Group> groups;
-  groups.push_back({std::make_unique<Sgd>(std::vector{model.weight}, SgdConfig{0.5, 0}), 0.25});
-  groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
-  return OptimizerGroups("groups", std::move(groups));
-}
-
-}  // namespace
-
-TEST_CASE("each group steps as its optimizer alone does, at its share of the learning rate") {
-  OptimCase model(DType::f64), apart(DType::f64);
-  OptimizerGroups groups = sgd_and_adamw(model);
-  Sgd sgd({apart.weight}, {0.5, 0});
-  AdamW adamw({apart.bias});
-  CHECK(groups.parameters().size() == 2);
-  for (int step = 0; step < 4; ++step) {
-    model.set_gradients(step);
-    apart.set_gradients(step);
-    groups.step(0.1, 0.5);
-    sgd.step(0.025, 0.5);
-    adamw.step(0.1, 0.5);
-  }
-  CHECK(absolute_error(model.weight.value(), apart.weight.value()) == 0);
-  CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
-}
-
 TEST_CASE("ranks that divide the work of groups get a single process's values, and save whole tensors") {
   RanksRun run;
   run.to = 5;

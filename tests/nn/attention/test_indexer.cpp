@@ -211,29 +211,6 @@ TEST_CASE("the loss is the divergence from attention's weights of the chosen key
   for (const Tensor& gradient : tape.gradients(record.index_losses, indexer)) CHECK(!is_zero(gradient));
 }
 
-TEST_CASE("later tokens change no earlier output, and a cache gives the same as the whole text") {
-  const AttentionConfig config = indexed_config(3);
-  LatentAttention layer = random_module<LatentAttention>(config);
-  const Tensor x = input_with_gap(layer, config, 1e-6), y = layer(x, x, causal_context());
-  const Index half = 5;
-  const Tensor changed = concat({slice(x, 1, 0, half), slice(x, 1, half, kIndexTokens - half) * 3.0}, 1);
-  const Tensor other = layer(changed, changed, causal_context());
-  CHECK_BELOW(relative_error(slice(other, 1, 0, half), slice(y, 1, 0, half)), 1e-14);
-  CHECK(relative_error(other, y) > 1e-2);
-  CHECK(layer.cache_widths().key == 10);
-  CHECK(layer.cache_widths().value == 6);
-  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    const auto cache = make_cache({kind}, layer.cache_widths());
-    const NoGradGuard pause;
-    TensorList parts;
-    for (const auto& [first, count] : {std::pair<Index, Index>{0, 4}, {4, 1}, {5, 1}, {6, 3}}) {
-      const Tensor part = slice(x, 1, first, count);
-      parts.push_back(layer(part, part, causal_context(cache.get())));
-    }
-    CHECK_BELOW(relative_error(concat(parts, 1), y), 1e-12);
-  }
-}
-
 TEST_CASE("an indexer without a loss is frozen, and what does not fit it is named") {
   AttentionConfig config = indexed_config(3);
   config.index_loss = 0;

@@ -1,6 +1,5 @@
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
-#include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
 #include <limits>
@@ -39,23 +38,6 @@ TokenIds plain_greedy(const DecoderOnly& model, const TokenIds& prompt, Index ma
 DecoderOnly plain_model() { return language_model(language_config({"mha", PositionKind::learned}, 9)); }
 
 }  // namespace
-
-TEST_CASE_FIXTURE(SingleThread, "greedy tokens are those of whole sequences, with every cache and without") {
-  const Index count = fewer_if_sanitized(40);
-  Index compared = 0;
-  for (const LanguageKind& kind : language_kinds()) {
-    const DecoderOnly model = language_model(language_config(kind, 9));
-    for (const Index length : {3, 15}) {
-      const TokenIds prompt = random_tokens(length, 7), expected = plain_greedy(model, prompt, count);
-      for (const auto& cache : kTextCaches) {
-        INFO(kind.name(), ", prompt of ", length, ", cache ", cache ? name_of(cache->kind) : "none");
-        CHECK(generated(model, prompt, greedy(count, cache)) == std::vector<TokenIds>{expected});
-        compared += count;
-      }
-    }
-  }
-  MESSAGE("compared ", compared, " tokens");
-}
 
 TEST_CASE("a sample depends on seed and number alone, not on the other samples or the cache") {
   const SingleThread guard;
