@@ -118,8 +118,9 @@ double highest_logit(const char* op, const T* logits, Index vocabulary) {
   }
   if (not_numbers == 0 && std::isfinite(highest)) return highest;
   throw Error(
-      format("[{}] the highest logit must be a finite number; got {} among {}; has the model diverged?", op,
-             not_numbers > 0 ? NAN : highest, vocabulary));
+      format("[{}] the highest logit must be a finite number; got {} among {}; has the model diverged, or is "
+             "every token excluded?",
+             op, not_numbers > 0 ? NAN : highest, vocabulary));
 }
 
 template <class T>

@@ -223,7 +223,8 @@ TEST_CASE("logits that are not numbers, or of which none is finite, are refused"
     return message_of<Error>([&] { sample_token(logits.data(), 3, SamplingConfig{}, random); });
   };
   CHECK(refused({1, std::nan(""), std::nan("")}) ==
-        "[sample] the highest logit must be a finite number; got nan among 3; has the model diverged?");
+        "[sample] the highest logit must be a finite number; got nan among 3; has the model diverged, or is "
+        "every token excluded?");
   CHECK(refused({never, never, never}).find("got -inf among 3") != std::string::npos);
   CHECK(refused({1, -never, 1}).find("got inf among 3") != std::string::npos);
 }

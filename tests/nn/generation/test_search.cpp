@@ -171,7 +171,7 @@ TEST_CASE("logits that are not numbers, or of which none is finite, are refused 
     });
   };
   const std::string rule = "] the highest logit must be a finite number; got ",
-                    asked = " among 6; has the model diverged?";
+                    asked = " among 6; has the model diverged, or is every token excluded?";
   for (const std::vector<double>& one : {std::vector<double>{0.1, 0.1, 0.1, 0.1, nan, 0.1},
                                          {nan, nan, nan, nan, nan, nan},
                                          {0.1, 0.1, 0.1, 0.1, infinity, 0.1}}) {
