@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace tapeformer {
+namespace {
+
+/// Deep nesting and many names take quadratic time.
+constexpr std::size_t kMostBytes = 1 << 16;
+
+}  // namespace
 
 YamlDocument::YamlDocument(const std::string& path, std::string text) : text_(std::move(text)) {
   yaml_parser_initialize(&parser_);
@@ -30,6 +36,7 @@ std::string text_of(const yaml_node_t& node) {
 
 nlohmann::ordered_json parse_yaml(const std::string& path, std::string text) {
   using Json = nlohmann::ordered_json;
+  if (text.size() > kMostBytes) throw DataError(path, 0, "is too long for options");
   YamlDocument document(path, std::move(text));
   const auto scalar = [&](const yaml_node_t& node) -> Json {
     if (node.type != YAML_SCALAR_NODE)

@@ -32,7 +32,7 @@ std::string text_of(const yaml_node_t& node);
 
 /// A mapping of names to scalars and lists of scalars as an object. Unquoted scalars that are valid JSON
 /// become numbers, flags or null, all others texts.
-/// Throws:  DataError as above, and for any other YAML, or a name that comes twice
+/// Throws:  DataError as above, and for any other YAML, a name that comes twice, or over 64 KiB
 nlohmann::ordered_json parse_yaml(const std::string& path, std::string text);
 
 }  // namespace tapeformer

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <string>
+
 using namespace tapeformer;
 
 TEST_CASE("a mapping is an object, whose scalars have JSON's types unless they are quoted") {
@@ -16,7 +18,7 @@ TEST_CASE("a mapping is an object, whose scalars have JSON's types unless they a
 }
 
 TEST_CASE("other YAML is refused with its line") {
-  const auto refusal = [](const char* text) {
+  const auto refusal = [](const std::string& text) {
     return message_of<DataError>([&] { parse_yaml("x.yml", text); });
   };
   CHECK(refusal("a: {b: 1}") == "x.yml:1: is not a value");
@@ -24,5 +26,6 @@ TEST_CASE("other YAML is refused with its line") {
   CHECK(refusal("a: 1\na: 2") == "x.yml:2: repeats a name");
   CHECK(refusal("a: 1\nb: [") == "x.yml:3: is not YAML: did not find expected node content");
   CHECK(refusal("[1]") == "x.yml: is not a mapping of names to values");
+  CHECK(refusal("a: 1" + std::string(1 << 16, '\n')) == "x.yml: is too long for options");
   CHECK(refusal("") == "x.yml: is not a mapping of names to values");
 }
