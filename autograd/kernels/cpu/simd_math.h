@@ -16,7 +16,6 @@ struct Math<xsimd::batch<T, Arch>> {
   using B = xsimd::batch<T, Arch>;
   static B constant(double c) { return B(static_cast<T>(c)); }
   static B product(double a, double b) { return constant(a * b); }
-  static B exp(const B& x) { return exp_lanes(x); }
   static B sqrt(const B& x) { return xsimd::sqrt(x); }
   static B tanh(const B& x) { return xsimd::tanh(x); }
   static B fma(const B& a, const B& b, const B& c) { return xsimd::fma(a, b, c); }
@@ -29,6 +28,13 @@ struct Math<xsimd::batch<T, Arch>> {
   template <class Condition>
   static B select(const Condition& condition, const B& a, const B& b) {
     return xsimd::select(condition, a, b);
+  }
+
+  /// exp_lanes() of f32 is infinite from 88.4 on, the function from 88.7 on.
+  static B exp(const B& x) {
+    if constexpr (sizeof(T) == sizeof(double)) return exp_lanes(x);
+    const auto large = x > constant(88);
+    return exp_lanes(select(large, x - constant(1), x)) * select(large, constant(M_E), constant(1));
   }
 
   /// xsimd's log is wrong below the smallest normal number.
