@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/gated.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -12,6 +13,12 @@ Index width_of_half(const char* op, const Tensor& x) {
   require(x.rank() > 0 && x.size(-1) % 2 == 0, op, "the last axis must hold two halves of equal size",
           {{"x", x}});
   return x.size(-1) / 2;
+}
+
+/// min(x, most), to the last bit; a NaN stays one, and a value at the bound is within it.
+Tensor at_most(const Tensor& x, double most) {
+  const Tensor fixed = x.detach(), within = equal(relu(fixed - most), Tensor::scalar_like(x, 0));
+  return where(within, x, where(equal(fixed, fixed), Tensor::scalar_like(x, most), fixed));
 }
 
 }  // namespace
@@ -33,11 +40,10 @@ Tensor gated(Unary f, const Tensor& x) {
       [f, x, width] { return unary(f, slice(x, -1, 0, width)) * slice(x, -1, width, width); });
 }
 
-// The excess over a bound is subtracted, so that values within it keep their bits.
 Tensor gated_within(double limit, double alpha, const Tensor& x) {
   const Index width = width_of_half("gated_within", x);
   const Tensor a = slice(x, -1, 0, width), b = slice(x, -1, width, width);
-  const Tensor gate = a - relu(a - limit), up = b - relu(b - limit) + relu(-limit - b);
+  const Tensor gate = at_most(a, limit), up = -at_most(-at_most(b, limit), limit);
   return (up + 1) * gate * sigmoid(gate * alpha);
 }
 

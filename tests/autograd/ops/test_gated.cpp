@@ -68,6 +68,13 @@ TEST_CASE("halves within a limit worked by hand, and their gradients") {
   const Tensor expected =
       values({0, 0, 10 * 2.5 * slope(-4), 10 * gate(-4), 100 * 3 * slope(2), 100 * gate(2)}, {3, 2});
   CHECK_BELOW(relative_error(got.gradients[0], expected), 1e-14);
+  const auto in_f32 = [](double a, double b) {
+    return gated_within(2, 1.5, values({a, b}).to(DType::f32)).item();
+  };
+  CHECK(in_f32(1e10, -1e20) == in_f32(2, -2));
+  CHECK(in_f32(kInfinity, 515) == in_f32(2, 2));
+  CHECK(std::isnan(in_f32(kNan, 1)));
+  CHECK(std::isnan(in_f32(1, kNan)));
   Generator random(test_seed(6));
   const Tensor z = random_normal({3, 8}, random);  // within a limit of 9, and around one of none
   const Tensor a = slice(z, 1, 0, 4), b = slice(z, 1, 4, 4);
