@@ -85,6 +85,12 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
       kept = std::clamp(kept, 0.0, 1.0);
     }
     const double scaled = plain * (kept + (1 - kept) / config.factor);
+    require(std::isfinite(scaled), "rotary", "the frequencies of all pairs must be finite",
+            {{"base", config.base},
+             {"factor", config.factor},
+             {"low_frequency", config.low_frequency},
+             {"high_frequency", config.high_frequency}},
+            "a base above 1, and frequencies above 0");
     frequencies.push_back(config.reversed ? -scaled : scaled);
   }
   return frequencies;
@@ -166,9 +172,10 @@ Tensor rotary(Tensor x, const RotaryAngles& angles) {
 }
 
 Tensor packed_rotary(Tensor x, Index heads, Index head_width, const RotaryAngles& angles) {
-  require(x.rank() == 3 && heads >= 0 && head_width >= 0 && x.size(2) >= heads * head_width, "packed_rotary",
-          "x must be [B, T, N] with N >= heads * head_width, neither negative",
-          {{"x", x}, {"heads", heads}, {"head_width", head_width}});
+  require(
+      x.rank() == 3 && heads >= 0 && head_width >= 0 && heads <= x.size(2) / std::max<Index>(head_width, 1),
+      "packed_rotary", "x must be [B, T, N] with N >= heads * head_width, neither negative",
+      {{"x", x}, {"heads", heads}, {"head_width", head_width}});
   const Index N = x.size(2);
   return rotate_rows("packed_rotary", std::move(x), heads, head_width, N, angles);
 }
