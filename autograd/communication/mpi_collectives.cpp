@@ -24,7 +24,7 @@ MPI_Datatype mpi_type(DType type) {
 /// The elements of each rank when `count` are divided: from begins[rank] on, counts[rank].
 struct Shares {
   Shares(int count, int size) {
-    const int share = (count + size - 1) / size;
+    const int share = count / size + (count % size > 0 ? 1 : 0);  // without overflow
     for (int rank = 0; rank < size; ++rank) {
       begins.push_back(std::min(count, rank * share));
       counts.push_back(std::min(share, count - begins.back()));

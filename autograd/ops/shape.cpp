@@ -150,7 +150,7 @@ Tensor concat(const TensorList& parts, int axis) {
 
 Tensor slice(const Tensor& x, int axis, Index from, Index size) {
   const int at = x.shape().checked_axis(axis);
-  require(from >= 0 && size >= 0 && from + size <= x.size(at), "slice", "the range must be inside the axis",
+  require(from >= 0 && size >= 0 && from <= x.size(at) - size, "slice", "the range must be inside the axis",
           {{"x", x}, {"axis", axis}, {"from", from}, {"size", size}});
   if (size == x.size(at)) return x;
   const Tensor y = slice_unrecorded(x, at, from, size);
@@ -190,7 +190,7 @@ TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
 
 Tensor pad(const Tensor& x, int axis, Index from, Index size) {
   const int at = x.shape().checked_axis(axis);
-  require(from >= 0 && from + x.size(at) <= size, "pad", "x must fit",
+  require(from >= 0 && size >= x.size(at) && from <= size - x.size(at), "pad", "x must fit",
           {{"x", x}, {"from", from}, {"size", size}});
   Tensor y = zeros_like(with_size(x.shape(), at, size), x);
   const Index inner = x.shape().elements(at + 1, x.rank()), width = x.size(at) * inner;

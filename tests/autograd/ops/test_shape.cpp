@@ -3,6 +3,7 @@
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <algorithm>
+#include <limits>
 
 using namespace tapeformer;
 
@@ -213,6 +214,10 @@ TEST_CASE("errors name the rule and the shapes") {
   refused("[concat] there must be at least one part", [&] { return concat({}, 0); });
   refused("[slice] the range must be inside the axis; got x=f32[2,3], axis=1, from=2, size=2",
           [&] { return slice(x, 1, 2, 2); });
+  constexpr Index kMost = std::numeric_limits<Index>::max();
+  for (const auto& [from, size] : {std::pair(kMost, Index{1}), {Index{1}, kMost}})
+    refused("[slice] the range must", [&x, from = from, size = size] { return slice(x, 1, from, size); });
+  refused("[pad] x must fit", [&] { return pad(x, 1, kMost, 4); });
   refused("[split] sizes must add up to the axis, none below 0; got x=f32[2,3], axis=1, sum of sizes=2",
           [&] { return split(x, 1, too_few); });
   refused("[split] sizes must add up to the axis", [&] { return split(x, 1, negative); });
