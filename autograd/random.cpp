@@ -32,6 +32,16 @@ Pair normal_pair(const kernels::PhiloxBlock& block) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
+/// The next number of a type below `high`, towards `low`: rounding must not reach the end of a range.
+double largest_below(double high, double low, DType type) {
+  if (type == DType::f64) return std::nextafter(high, low);
+  const float largest = std::nextafter(static_cast<float>(high), static_cast<float>(low));
+  if (type != DType::bf16) return largest;
+  BFloat16 narrow(largest);
+  if (low < high && static_cast<double>(narrow) >= high) narrow.bits += narrow.bits >> 15 != 0 ? 1 : -1;
+  return static_cast<double>(narrow);
+}
+
 /// x[2i], x[2i+1] = round(of_block(block i)); computed on the CPU for any device.
 template <class OfBlock, class Round>
 void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBlock& of_block,
@@ -90,11 +100,10 @@ Index Generator::below(Index n) {
 }
 
 void Generator::fill_uniform(const Tensor& x, double low, double high) {
-  fill_pairs("fill_uniform", x, *this, uniform_pair, [low, high](double value, auto& to) {
+  const double largest = largest_below(high, low, x.dtype());
+  fill_pairs("fill_uniform", x, *this, uniform_pair, [=](double value, auto& to) {
     using T = std::remove_reference_t<decltype(to)>;
-    const T largest =
-        std::nextafter(static_cast<T>(high), static_cast<T>(low));  // rounding must not reach high
-    to = std::min(static_cast<T>(low + (high - low) * value), largest);
+    to = std::min(static_cast<T>(low + (high - low) * value), static_cast<T>(largest));
   });
 }
 

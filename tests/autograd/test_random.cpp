@@ -175,11 +175,15 @@ TEST_CASE("a generator for loading fills nothing and advances as another does") 
   CHECK(loading.state() == filling.state());
 }
 
-TEST_CASE("rounding to f32 never reaches the upper end") {
+TEST_CASE("rounding never reaches the upper end") {
   Generator random(test_seed(1));
-  const Tensor x = Tensor::empty({200000});
-  random.fill_uniform(x, 1, 1 + 0x1p-22);  // three floats in between
-  for (Index i = 0; i < x.elements(); ++i) REQUIRE(x.data<float>()[i] < 1 + 0x1p-22f);
+  for (const auto& [low, high, type] : {std::tuple(1.0, 1 + 0x1p-22, DType::f32),  // three floats in between
+                                        {0.0, 1.0, DType::bf16},
+                                        {-1.0, 0.0, DType::bf16}}) {
+    const Tensor x = Tensor::empty({200000}, type, Device::cpu());
+    random.fill_uniform(x, low, high);
+    for (Index i = 0; i < x.elements(); ++i) REQUIRE(x.at(i) < high);
+  }
 }
 
 TEST_CASE("rand gives torch.rand's bits") {
