@@ -22,6 +22,22 @@ WideArgument<Argument> wide(const Argument& argument) {
   return {argument};
 }
 
+/// The address of the elements, or nullptr of an undefined tensor.
+template <class T>
+T* address_or_null(const Tensor& x) {
+  return x.defined() ? x.address<T>() : nullptr;
+}
+
+/// A kernel's memory for sums in the type of a gradient; nullptr unless they are needed.
+template <class T>
+struct PartialSums {
+  PartialSums(const kernels::Write<T>&, bool needed, const Shape& shape, Device device)
+      : memory(needed ? Tensor::empty(shape, dtype_of<T>(), device) : Tensor()),
+        address(address_or_null<T>(memory)) {}
+  Tensor memory;
+  T* address;
+};
+
 namespace detail {
 
 /// A Tensor or a GradientSlot's buffer, ready to become a pointer, and whether it has the wide type.
@@ -70,7 +86,7 @@ using Element = std::conditional_t<IsWide<Argument>::value, kernels::Wide<T>, T>
 
 template <class T>
 T* pointer(const TensorArgument& x) {
-  return x.tensor.defined() ? x.tensor.address<T>() : nullptr;
+  return address_or_null<T>(x.tensor);
 }
 template <class T, class Target>
 kernels::Write<T> pointer(const SlotArgument<Target>& x) {

@@ -44,14 +44,11 @@ Tensor causal_convolution(const Tensor& x, const Tensor& weight) {
       [=](const Tensor& dy, const Gradients& into) {
         dispatch("causal_convolution", operands(x, weight, dy, into[0], wide(into[1])),
                  [&](auto on, auto* px, auto* pw, auto* pd, auto dx, auto dw) {
-                   using Sum = std::remove_pointer_t<decltype(dw.to)>;
                    const Index parts = kernels::normalize_parts(on, sizes.rows(), sizes.width);
-                   const Index sums = sizes.taps * sizes.width;
-                   Tensor partials;
-                   if (dw) partials = Tensor::empty({parts, sums}, dtype_of<Sum>(), x.device());
-                   Sum* held = partials.defined() ? partials.address<Sum>() : nullptr;
-                   kernels::causal_convolution_backward(on, sizes, px, pw, pd, held, dx);
-                   if (dw) kernels::reduce_sum(on, 1, parts, sums, static_cast<const Sum*>(held), dw);
+                   const Index width = sizes.taps * sizes.width;
+                   const PartialSums sums(dw, bool(dw), {parts, width}, x.device());
+                   kernels::causal_convolution_backward(on, sizes, px, pw, pd, sums.address, dx);
+                   if (dw) kernels::reduce_sum(on, 1, parts, width, sums.address, dw);
                  });
       },
       [=] { return composed(sizes, x, weight); });

@@ -106,14 +106,10 @@ Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights)
       [=](const Tensor& dy, const Gradients& into) {
         dispatch("weighted_sum", operands(x, other, weights, dy, into[0], into[1], wide(into[2])),
                  [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
-                   using Sum = std::remove_pointer_t<decltype(dweights.to)>;
                    const Index parts = kernels::weighted_sum_parts(on, sizes);
-                   Tensor partials;
-                   if (dweights) partials = Tensor::empty({parts, 2}, dtype_of<Sum>(), x.device());
-                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-                   kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
-                   if (dweights)
-                     kernels::reduce_sum(on, 1, parts, 2, static_cast<const Sum*>(sums), dweights);
+                   const PartialSums sums(dweights, bool(dweights), {parts, 2}, x.device());
+                   kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums.address, dx, dother);
+                   if (dweights) kernels::reduce_sum(on, 1, parts, 2, sums.address, dweights);
                  });
       },
       [=] { return composed_weighted_sum(x, other, weights); });

@@ -40,18 +40,14 @@ Tensor normalize(const Normalization& norm, const Tensor& x) {
   return record_fused(
       norm.op, {x, norm.weight, norm.bias}, {x, norm.weight, mean, rstd}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        dispatch(norm.op,
-                 operands(x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2])),
-                 [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
-                   using Sum = std::remove_pointer_t<decltype(dw.to)>;
-                   Tensor partials;  // of the sums over rows
-                   if (dw || db)
-                     partials = Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(),
-                                              x.device());
-                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-                   kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx, {},
-                                               dw, db);
-                 });
+        dispatch(
+            norm.op,
+            operands(x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2])),
+            [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
+              const PartialSums sums(dw, dw || db, {kernels::normalize_parts(on, rows, n), 2, n}, x.device());
+              kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums.address, dx, {},
+                                          dw, db);
+            });
       },
       [norm, x] { return composed(norm, x); });
 }
@@ -70,7 +66,7 @@ kernels::HeadNorms check_heads(const Tensor& x, Index queries, Index keys, const
                                const Tensor& key_weight, double epsilon) {
   const bool fits = x.rank() > 0 && queries >= 0 && keys >= 0 && query_weight.rank() == 1 &&
                     query_weight.shape() == key_weight.shape() && query_weight.size(0) > 0 &&
-                    (queries + keys) * query_weight.size(0) <= x.size(-1);
+                    queries <= x.size(-1) && keys <= x.size(-1) / query_weight.size(0) - queries;
   require(fits, "packed_head_norms", "rows must begin with heads of the weights' size",
           {{"x", x},
            {"queries", queries},
@@ -112,14 +108,9 @@ Tensor packed_head_norms(const Tensor& x, Index queries, Index keys, const Tenso
         dispatch("packed_head_norms",
                  operands(x, query_weight, key_weight, wide(rstd), dy, into[0], wide(into[1]), wide(into[2])),
                  [&](auto on, auto* px, auto* pq, auto* pk, auto* pr, auto* pd, auto dx, auto dq, auto dk) {
-                   using Sum = std::remove_pointer_t<decltype(dq.to)>;
-                   Tensor partials;  // of the sums over rows
-                   if (dq || dk) {
-                     const Index parts = kernels::normalize_parts(on, sizes.rows, sizes.width);
-                     partials = Tensor::empty({parts, 2, sizes.n}, dtype_of<Sum>(), x.device());
-                   }
-                   Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-                   kernels::head_norms_backward(on, sizes, px, pq, pk, pr, pd, sums, dx, dq, dk);
+                   const Index parts = kernels::normalize_parts(on, sizes.rows, sizes.width);
+                   const PartialSums sums(dq, dq || dk, {parts, 2, sizes.n}, x.device());
+                   kernels::head_norms_backward(on, sizes, px, pq, pk, pr, pd, sums.address, dx, dq, dk);
                  });
       },
       [=] { return composed_heads(sizes, x, query_weight, key_weight); });

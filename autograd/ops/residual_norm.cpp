@@ -15,7 +15,7 @@ namespace {
 struct Mask {
   Tensor bits;
   double scale = 1;
-  const std::int32_t* address() const { return bits.defined() ? bits.address<std::int32_t>() : nullptr; }
+  const std::int32_t* address() const { return address_or_null<std::int32_t>(bits); }
 };
 
 Mask mask_of(const Tensor& x, double probability, const DropoutKey& key) {
@@ -97,13 +97,9 @@ SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tenso
             auto db) {
           using T = std::remove_pointer_t<decltype(branch_to)>;
           using Sum = std::remove_pointer_t<decltype(dw.to)>;
-          Tensor partials;  // of the sums over rows
-          if (dw || db)
-            partials =
-                Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), sum.device());
-          Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+          const PartialSums sums(dw, dw || db, {kernels::normalize_parts(on, rows, n), 2, n}, sum.device());
           const kernels::BranchGradient<T> shared{mask.address(), static_cast<Sum>(mask.scale), branch_to};
-          kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums,
+          kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums.address,
                                       kernels::Write<T>{to, dsum.defined()}, shared, dw, db);
         });
     if (into[0]) into[0] += dx;

@@ -41,9 +41,7 @@ struct BlockPlan {
   }
   void count_products(Index of_key_width, Index of_value_width) const {
     if (!is_profiled()) return;
-    const Tensor first = from.to(Device::cpu()), end = to.to(Device::cpu());
-    Index pairs = 0;
-    for (Index i = 0; i < sizes.parts(); ++i) pairs += std::max(0, ids_at(end)[i] - ids_at(first)[i]);
+    const Index pairs = count_pairs({from, to}, sizes.parts(), shape.keys);
     count_flops(kOp, 2 * pairs * (of_key_width * shape.key_width + of_value_width * shape.value_width));
   }
 };
@@ -101,7 +99,7 @@ BlockPlan plan_blocks(const Tensor& query, const Tensor& key_bgsd, const Tensor&
   const Tensor positions = query_positions(options, n.batch, n.queries, n.keys, device);
   const VisibleKeys visible = visible_keys(options, n.batch, n.queries, n.keys, device);
   n.positions = ids_at(positions);
-  if (visible.defined()) n.from = ids_at(visible.from), n.to = ids_at(visible.to);
+  n.from = address_or_null<std::int32_t>(visible.from), n.to = address_or_null<std::int32_t>(visible.to);
   constexpr Index kMost = std::numeric_limits<std::int32_t>::max();
   const Index all_keys = n.batch * n.groups * n.keys;
   require(n.parts() < kMost && all_keys < kMost, kOp, "parts and keys must be counted in 32 bits",
@@ -140,7 +138,7 @@ BlockPlan plan_blocks(const Tensor& query, const Tensor& key_bgsd, const Tensor&
   } else {
     plan.key_mask = options.key_mask;
   }
-  if (plan.key_mask.defined()) plan.shape.key_mask = plan.key_mask.address<bool>();
+  plan.shape.key_mask = address_or_null<bool>(plan.key_mask);
   return plan;
 }
 

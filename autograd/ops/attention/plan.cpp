@@ -37,11 +37,9 @@ AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& op
   shape.key = dense(n.keys, n.groups, n.key_width);
   shape.value = dense(n.keys, n.groups, n.value_width);
   shape.scale = attention_scale(options, n.key_width);
-  if (plan.visible.defined()) {
-    shape.key_from = plan.visible.from.address<std::int32_t>();
-    shape.key_to = plan.visible.to.address<std::int32_t>();
-  }
-  if (options.key_mask.defined()) shape.key_mask = options.key_mask.address<bool>();
+  shape.key_from = address_or_null<std::int32_t>(plan.visible.from);
+  shape.key_to = address_or_null<std::int32_t>(plan.visible.to);
+  shape.key_mask = address_or_null<bool>(options.key_mask);
   const Shape scores{n.batch, n.heads, n.queries, n.keys};
   if (is_additive(options.mask)) {
     broadcast_strides(scores, options.mask.shape(), shape.bias_strides);
@@ -137,14 +135,7 @@ Tensor tiled_attention(const char* op, const AttentionPlan& plan, const Attentio
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width) {
   if (!is_profiled()) return;
   const kernels::AttentionShape& n = plan.shape;
-  Index pairs = n.batch * n.queries * n.keys;
-  if (plan.visible.defined()) {
-    pairs = 0;
-    const Tensor from = plan.visible.from.to(Device::cpu()), to = plan.visible.to.to(Device::cpu());
-    for (Index row = 0; row < n.batch * n.queries; ++row) {
-      pairs += to.data<std::int32_t>()[row] - from.data<std::int32_t>()[row];
-    }
-  }
+  const Index pairs = count_pairs(plan.visible, n.batch * n.queries, n.keys);
   count_flops(op, 2 * pairs * n.heads * (of_key_width * n.key_width + of_value_width * n.value_width));
 }
 

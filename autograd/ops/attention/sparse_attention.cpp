@@ -28,16 +28,6 @@ kernels::IndexSizes sizes_of(const IndexHeads& index) {
   return {H, D, 1 / std::sqrt(static_cast<double>(D * H))};
 }
 
-/// For a profile: the number of pairs in these ranges; on a GPU it waits for them.
-Index seen_pairs(const VisibleKeys& visible, Index rows, Index S) {
-  if (!visible.defined()) return rows * S;
-  const Tensor from = visible.from.to(Device::cpu()), to = visible.to.to(Device::cpu());
-  Index pairs = 0;
-  for (Index i = 0; i < rows; ++i)
-    pairs += std::max(0, to.address<std::int32_t>()[i] - from.address<std::int32_t>()[i]);
-  return pairs;
-}
-
 /// For a profile: 2 operations for each chosen key.
 Index operations_of(const Tensor& chosen, Index S) {
   if (!is_profiled()) return 0;
@@ -112,10 +102,10 @@ Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& m
   const Tensor chosen = Tensor::empty({B, T, std::min(top_k, S)}, DType::i32, index.query.device());
   const VisibleKeys visible = visible_keys(masks, B, T, S, index.query.device());
   kernels::IndexSizes sizes = sizes_of(index);
-  if (visible.defined())
-    sizes.from = visible.from.address<std::int32_t>(), sizes.to = visible.to.address<std::int32_t>();
-  if (masks.key_mask.defined()) sizes.key_mask = masks.key_mask.address<bool>();
-  if (is_profiled()) count_flops(kOp, 2 * seen_pairs(visible, B * T, S) * sizes.heads * sizes.width);
+  sizes.from = address_or_null<std::int32_t>(visible.from);
+  sizes.to = address_or_null<std::int32_t>(visible.to);
+  sizes.key_mask = address_or_null<bool>(masks.key_mask);
+  if (is_profiled()) count_flops(kOp, 2 * count_pairs(visible, B * T, S) * sizes.heads * sizes.width);
   dispatch(kOp, operands(index.query, index.key, index.weights), [&](auto on, auto* pq, auto* pk, auto* pw) {
     kernels::choose_keys(on, keys_in(chosen, S), sizes, pq, pk, pw);
   });

@@ -18,11 +18,6 @@ bool restricts(const AttentionMasks& masks) {
          masks.key_mask.defined();
 }
 
-template <class T>
-const T* address_of(const Tensor& x) {
-  return x.defined() ? x.address<T>() : nullptr;
-}
-
 kernels::Visibility visibility_of(const AttentionMasks& masks, Index B, Index T, Index S) {
   kernels::Visibility visibility;
   visibility.batch = B, visibility.queries = T, visibility.keys = S;
@@ -34,13 +29,13 @@ kernels::Visibility visibility_of(const AttentionMasks& masks, Index B, Index T,
   visibility.stride = masks.key_stride, visibility.span = masks.key_span;
   visibility.before = std::min(masks.window_before, furthest);
   visibility.after = std::min(masks.window_after, furthest);
-  visibility.key_lengths = address_of<std::int32_t>(masks.key_lengths);
-  visibility.prefix_lengths = address_of<std::int32_t>(masks.prefix_lengths);
-  visibility.query_starts = address_of<std::int32_t>(masks.query_starts);
+  visibility.key_lengths = address_or_null<std::int32_t>(masks.key_lengths);
+  visibility.prefix_lengths = address_or_null<std::int32_t>(masks.prefix_lengths);
+  visibility.query_starts = address_or_null<std::int32_t>(masks.query_starts);
   visibility.key_starts =
       masks.key_starts.defined() ? masks.key_starts.address<std::int32_t>() : visibility.query_starts;
-  visibility.query_mask = address_of<bool>(masks.query_mask);
-  visibility.key_mask = address_of<bool>(masks.key_mask);
+  visibility.query_mask = address_or_null<bool>(masks.query_mask);
+  visibility.key_mask = address_or_null<bool>(masks.key_mask);
   return visibility;
 }
 
@@ -56,6 +51,15 @@ VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S,
                                visible.to.address<std::int32_t>());
   });
   return visible;
+}
+
+Index count_pairs(const VisibleKeys& visible, Index rows, Index S) {
+  if (!visible.defined()) return rows * S;
+  const Tensor from = visible.from.to(Device::cpu()), to = visible.to.to(Device::cpu());
+  Index pairs = 0;
+  for (Index i = 0; i < rows; ++i)
+    pairs += std::max(0, to.data<std::int32_t>()[i] - from.data<std::int32_t>()[i]);
+  return pairs;
 }
 
 Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, Device device) {

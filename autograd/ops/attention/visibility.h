@@ -16,6 +16,9 @@ struct VisibleKeys {
 /// nothing here waits for it.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
+/// For a profile: the number of keys in the ranges of `rows` queries, which it waits for.
+Index count_pairs(const VisibleKeys& visible, Index rows, Index S);
+
 /// i32 [B, T]: the key at the position of each query, counted from the start of the first packed sequence.
 Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
