@@ -30,7 +30,6 @@ Tensor choices_of(Index T, Index S, Index top_k) {
 // Weights, their gradients, what a query adds to a key, and results are rounded to bf16, each by 2^-9 of its
 // size at most; sums of a few hundred of them with random signs are as near.
 TEST_CASE("attention to chosen latents on tensor cores is that of double") {
-  if (!has_gpu()) return;
   constexpr double kMost = 0x1p-6;
   Generator random(test_seed(5));
   // Two tiles of heads and of keys; wide rows; heads whose gradients of keys come in two parts.
@@ -70,7 +69,6 @@ TEST_CASE("attention to chosen latents on tensor cores is that of double") {
 }
 
 TEST_CASE("attention to chosen latents with scales of zero and below") {
-  if (!has_gpu()) return;
   Generator random(test_seed(7));
   const Tensor query = on_gpu(host_normal({2, 4, 2, 16}, random).to(DType::bf16)),
                latents = on_gpu(host_normal({2, 110, 16}, random).to(DType::bf16)),
@@ -85,7 +83,6 @@ TEST_CASE("attention to chosen latents with scales of zero and below") {
 
 // The factors are bf16, exactly; what a query adds to a key is rounded to bf16.
 TEST_CASE("an indexer on tensor cores is that of double, and chooses the same keys") {
-  if (!has_gpu()) return;
   Generator random(test_seed(6));
   // Several queries in a tile, one in a tile, and one in two tiles.
   for (const auto& [H, D, no_values, K] : {SparseSizesCase{4, 32, 0, 66}, {16, 208, 0, 9}, {32, 16, 0, 33}}) {
