@@ -14,28 +14,27 @@ bool knows(const Known& known, unsigned thread, unsigned time) {
   return time < known.before[thread] || known.before[thread] == kLastTime;
 }
 
+/// Keeps what is known of the later interval; in the same one, the choice of two times for each thread.
+template <class Choose>
+void merge(Known& own, const Known& other, const Choose& choose) {
+  if (other.interval < own.interval) return;
+  if (other.interval > own.interval) {
+    own = other;
+    return;
+  }
+  std::transform(own.before.begin(), own.before.end(), other.before.begin(), own.before.begin(), choose);
+}
+
 constexpr Verbs kNow{"reads", "writes", "changes atomically"}, kBefore{"read", "wrote", "changed atomically"};
 
 }  // namespace
 
 void Known::add(const Known& other) {
-  if (other.interval < interval) return;
-  if (other.interval > interval) {
-    *this = other;
-    return;
-  }
-  std::transform(before.begin(), before.end(), other.before.begin(), before.begin(),
-                 [](std::uint16_t a, std::uint16_t b) { return std::max(a, b); });
+  merge(*this, other, [](std::uint16_t a, std::uint16_t b) { return std::max(a, b); });
 }
 
 void Known::keep_common(const Known& other) {
-  if (other.interval < interval) return;
-  if (other.interval > interval) {
-    *this = other;
-    return;
-  }
-  std::transform(before.begin(), before.end(), other.before.begin(), before.begin(),
-                 [](std::uint16_t a, std::uint16_t b) { return std::min(a, b); });
+  merge(*this, other, [](std::uint16_t a, std::uint16_t b) { return std::min(a, b); });
 }
 
 void Shadow::begin_launch() {

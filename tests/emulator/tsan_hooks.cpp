@@ -6,15 +6,11 @@
 #include <cstring>
 
 // The names differ only by the size, and only a macro can spell them so.
-#define TAPEFORMER_PLAIN(SIZE)                                                                              \
-  void __tsan_read##SIZE(void* address) { note(address, SIZE, Access::read, __builtin_return_address(0)); } \
-  void __tsan_write##SIZE(void* address) { note(address, SIZE, Access::write, __builtin_return_address(0)); }
-
-#define TAPEFORMER_UNALIGNED(SIZE)                                   \
-  void __tsan_unaligned_read##SIZE(void* address) {                  \
+#define TAPEFORMER_PLAIN(KIND, SIZE)                                 \
+  void __tsan_##KIND##read##SIZE(void* address) {                    \
     note(address, SIZE, Access::read, __builtin_return_address(0));  \
   }                                                                  \
-  void __tsan_unaligned_write##SIZE(void* address) {                 \
+  void __tsan_##KIND##write##SIZE(void* address) {                   \
     note(address, SIZE, Access::write, __builtin_return_address(0)); \
   }
 
@@ -109,15 +105,15 @@ void* __tsan_memset(void* to, int value, std::size_t bytes) {
   return std::memset(to, value, bytes);
 }
 
-TAPEFORMER_PLAIN(1)
-TAPEFORMER_PLAIN(2)
-TAPEFORMER_PLAIN(4)
-TAPEFORMER_PLAIN(8)
-TAPEFORMER_PLAIN(16)
-TAPEFORMER_UNALIGNED(2)
-TAPEFORMER_UNALIGNED(4)
-TAPEFORMER_UNALIGNED(8)
-TAPEFORMER_UNALIGNED(16)
+TAPEFORMER_PLAIN(, 1)
+TAPEFORMER_PLAIN(, 2)
+TAPEFORMER_PLAIN(, 4)
+TAPEFORMER_PLAIN(, 8)
+TAPEFORMER_PLAIN(, 16)
+TAPEFORMER_PLAIN(unaligned_, 2)
+TAPEFORMER_PLAIN(unaligned_, 4)
+TAPEFORMER_PLAIN(unaligned_, 8)
+TAPEFORMER_PLAIN(unaligned_, 16)
 TAPEFORMER_ATOMIC(8)
 TAPEFORMER_ATOMIC(16)
 TAPEFORMER_ATOMIC(32)
