@@ -128,6 +128,8 @@ TEST_CASE("heads in a packed projection are normed apart, and the rest of a row 
   CHECK(message_of<ShapeError>([&] { packed_head_norms(x, 3, 1, query, key); })
             .find("[packed_head_norms] rows must begin with heads of the weights' size; got x=f64[2,3,11], "
                   "queries=3, keys=1") == 0);
+  CHECK_THROWS_WITH_AS(packed_head_norms(x, Index{1} << 62, 1, query, key),
+                       doctest::Contains("rows must begin with heads"), ShapeError);
 }
 
 TEST_CASE("golden values") {
