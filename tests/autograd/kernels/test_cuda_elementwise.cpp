@@ -1,13 +1,50 @@
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
+#include <algorithm>
 #include <cmath>
 
+// Kernels must do the same in accesses of 16 bytes as element by element: sizes that packs divide and that
+// they do not, addresses that are aligned and that are not.
 using namespace tapeformer;
 
 namespace {
+
+constexpr DType kTypes[] = {DType::f32, DType::f64, DType::bf16};
+
+/// f(x) and its gradients are the same bits at aligned addresses, at others, and on the CPU, where bf16 is
+/// f32, rounded in the end.
+void check_packs(const Function& f, const std::vector<Tensor>& x, const Tensor& dy) {
+  for (const DType type : kTypes) {
+    CAPTURE(name_of(type));
+    std::vector<Tensor> here;
+    for (const Tensor& input : x)
+      here.push_back(is_floating(input.dtype()) ? input.to(type).to(wide(type)) : input);
+    const Tensor seed = dy.to(type);
+    const std::vector<Tensor> expected = with_gradients(f, here, seed.to(wide(type)));
+    for (const Index shift : {0, 1}) {
+      CAPTURE(shift);
+      std::vector<Tensor> there;
+      for (const Tensor& input : x)
+        there.push_back(on_gpu(is_floating(input.dtype()) ? input.to(type) : input, shift));
+      const std::vector<Tensor> got = with_gradients(f, there, on_gpu(seed, shift));
+      for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_values(got[i], expected[i].to(type)));
+    }
+  }
+}
+
+/// Small whole numbers: what is added up is exact in every type and order.
+Tensor whole(const Shape& shape, Generator& random) {
+  const Tensor x = Tensor::empty(shape, DType::f64, Device::cpu());
+  for (Index i = 0; i < x.elements(); ++i) x.data<double>()[i] = static_cast<double>(random.below(5)) - 2;
+  return x;
+}
 
 Tensor arguments(Unary f, const Shape& shape, Generator& random) {
   const bool needs_positive = f == Unary::log || f == Unary::sqrt;
@@ -32,6 +69,140 @@ void check_same(const Function& f, const std::vector<Tensor>& x, Index shift = 0
 }
 
 }  // namespace
+
+TEST_CASE("operands of every broadcast that packs take, and of some they do not") {
+  Generator random(test_seed(1));
+  struct Pair {
+    Shape a, b;
+  };
+  const Pair pairs[] = {{{7, 48}, {7, 48}},
+                        {{7, 48}, {48}},
+                        {{48}, {7, 48}},
+                        {{7, 48}, {7, 1}},
+                        {{7, 1}, {7, 48}},
+                        {{7, 48}, {}},
+                        {{}, {1003}},
+                        {{1003}, {}},
+                        {{7, 50}, {50}},
+                        {{2, 3, 16}, {3, 16}},
+                        {{2, 3, 16}, {2, 1, 16}},
+                        {{3, 1, 16}, {5, 1}},
+                        {{2, 1, 20}, {5, 20}},
+                        {{2, 1, 3, 1}, {1, 4, 1, 5}},
+                        {{257, 1}, {257, 33}},
+                        {{0}, {1}},
+                        {{3, 0, 7}, {7}}};
+  for (const Pair& shapes : pairs) {
+    INFO(shapes.a.text(), " ", shapes.b.text());
+    const Tensor a = whole(shapes.a, random), b = whole(shapes.b, random);
+    const Tensor dy = whole((a + b).shape(), random);
+    const Tensor mask = random_mask(shapes.b, random).to(Device::cpu());
+    check_packs([](const auto& x) { return x[0] + x[1]; }, {a, b}, dy);
+    check_packs([](const auto& x) { return x[0] - x[1]; }, {a, b}, dy);
+    check_packs([](const auto& x) { return x[0] * x[1]; }, {a, b}, dy);
+    const Function choose = [&](const auto& x) { return where(mask.to(x[0].device()), x[0], x[1]); };
+    check_packs(choose, {a, b}, dy);
+  }
+}
+
+TEST_CASE("sizes around those of packs and of what a grid takes at once") {
+  Generator random(test_seed(2));
+  for (const Index n : {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 4096, 4103}) {
+    CAPTURE(n);
+    const Tensor x = whole({n}, random), dy = whole({n}, random);
+    check_packs([](const auto& in) { return relu(in[0]); }, {x}, dy);
+    check_packs([](const auto& in) { return affine(in[0], 0.5, 1); }, {x}, dy);
+    check_packs([](const auto& in) { return in[0] + in[0]; }, {x}, dy);  // the second gradient is added
+  }
+}
+
+TEST_CASE("more elements than a grid takes at once: two packs per thread, and then more") {
+  if (fewer_if_sanitized(4) < 4) return;
+  for (const Index packs : {2, 3}) {
+    const Tensor x = Tensor::full({Index{2048} * 256 * 4 * packs + 77}, 3, DType::f32, Device::cuda());
+    const std::vector<float> twice = (x + x).to_vector<float>(), more = affine(x, 1, 4).to_vector<float>();
+    CHECK(std::count(twice.begin(), twice.end(), 6) == x.elements());
+    CHECK(std::count(more.begin(), more.end(), 7) == x.elements());
+  }
+}
+
+TEST_CASE("gated units of widths that packs divide, and whose gradients are added") {
+  Generator random(test_seed(3));
+  for (const Index width : {8, 48, 50, 264}) {
+    CAPTURE(width);
+    const Tensor x = whole({5, 2 * width}, random), dy = whole({5, width}, random);
+    check_packs([](const auto& in) { return gated(Unary::relu, in[0]); }, {x}, dy);
+    check_packs([](const auto& in) { return gated(Unary::relu, in[0]) + gated(Unary::relu, in[0]); }, {x},
+                dy);
+  }
+}
+
+TEST_CASE("dropout in packs: the CPU's elements, forward and backward, added too") {
+  Generator random(test_seed(4));
+  for (const Index n : {1, 3, 4, 5, 63, 64, 65, 127, 128, 131, 1024, 5000}) {
+    CAPTURE(n);
+    const Tensor x = whole({n}, random), dy = whole({n}, random);
+    const DropoutKey key{7, 1, 3};
+    check_packs([&](const auto& in) { return dropout(in[0], 0.5, key); }, {x}, dy);
+    check_packs([&](const auto& in) { return dropout(in[0], 0.5, key) + in[0]; }, {x}, dy);
+  }
+}
+
+TEST_CASE("sums of rows and columns that packs divide or do not, in parts and not") {
+  Generator random(test_seed(5));
+  for (const Shape& shape :
+       {Shape{2, 1, 1},    Shape{2, 32, 31},   Shape{2, 33, 65},   Shape{2, 257, 2},    Shape{2, 4099, 33},
+        Shape{3, 8191, 1}, Shape{1, 1027, 40}, Shape{5, 777, 3},   Shape{1, 70001, 1},  Shape{3, 64, 1},
+        Shape{3, 67, 1},   Shape{1, 20000, 1}, Shape{2, 9001, 1},  Shape{5, 2048, 1},   Shape{1, 9, 8},
+        Shape{2, 33, 16},  Shape{1, 700, 24},  Shape{1, 3000, 72}, Shape{2, 1500, 264}, Shape{1, 1000, 30},
+        Shape{0, 4, 8},    Shape{2, 0, 8},     Shape{2, 0, 1}}) {
+    CAPTURE(shape.text());
+    const Tensor x = whole(shape, random);
+    for (const DType type : kTypes) {
+      for (const Index shift : {0, 1}) {
+        const Tensor there = on_gpu(x.to(type), shift);
+        CHECK(same_values(sum(there, {1}), sum(x.to(wide(type)), {1}).to(type)));
+      }
+    }
+  }
+}
+
+TEST_CASE("copies in packs and not") {
+  Generator random(test_seed(6));
+  for (const Index n : {16, 18, 20}) {
+    const Tensor x = whole({3, 5, n}, random), y = whole({3, 2, n}, random);
+    const Tensor turned = whole({5, 3, n}, random), back = whole({n, 5, 3}, random);
+    check_packs([](const auto& in) { return permute(in[0], {1, 0, 2}); }, {x}, turned);
+    check_packs([](const auto& in) { return permute(in[0], {2, 1, 0}); }, {x}, back);
+    check_packs([](const auto& in) { return concat({in[0], in[1]}, 1); }, {x, y}, whole({3, 7, n}, random));
+    check_packs([&](const auto& in) { return slice(in[0], 2, n - 8, 8); }, {x}, whole({3, 5, 8}, random));
+    check_packs([&](const auto& in) { return slice(in[0], 2, 8, n - 8); }, {x}, whole({3, 5, n - 8}, random));
+    const Tensor narrow = whole({4, 1, n}, random), wide = whole({4, 5, n}, random);
+    check_packs([&](const auto& in) { return broadcast_to(in[0], {4, 5, n}); }, {narrow}, wide);
+  }
+}
+
+TEST_CASE("fills and conversions reach every element and no other") {
+  const DType types[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::boolean};
+  for (const Index n : {1, 7, 16, 33}) {
+    for (const Index shift : {0, 1}) {
+      for (const DType type : types) {
+        const Tensor zeros = Tensor::zeros({n + 16}, type, Device::cpu());
+        const Tensor all = on_gpu(zeros, shift);
+        void* const start = all.state()->storage->data;
+        cuda::fill(0, type, n, 1, start);
+        const Tensor read = readable(all);
+        for (Index i = 0; i < n + 16; ++i) CHECK(read.at(i) == (i < n ? 1 : 0));
+        for (const DType to : types) {
+          const Tensor other = on_gpu(Tensor::zeros({n + 16}, to, Device::cpu()), shift);
+          cuda::convert(0, type, start, to, other.state()->storage->data, n);
+          const Tensor converted = readable(other);
+          for (Index i = 0; i < n + 16; ++i) CHECK(converted.at(i) == (i < n ? 1 : 0));
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("bf16 functions and their gradients are as exact as bf16 allows") {
   Generator random(test_seed(1));
