@@ -87,9 +87,9 @@ struct RowSums {
   __device__ double loss(const CrossEntropy& s, Wide<T> of_target) const {
     const double largest = static_cast<double>(shift) / static_cast<double>(kScale<T>);
     const double own = log(static_cast<double>(total)) + (largest - static_cast<double>(of_target));
-    return s.smoothing == 0
-               ? own
-               : own - s.smoothing * (static_cast<double>(deviations) / static_cast<double>(s.n));
+    // A target of minus infinity has no deviations from it that are numbers.
+    if (s.smoothing == 0 || own > std::numeric_limits<double>::max()) return own;
+    return own - s.smoothing * (static_cast<double>(deviations) / static_cast<double>(s.n));
   }
 };
 

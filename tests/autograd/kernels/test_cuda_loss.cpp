@@ -141,6 +141,9 @@ TEST_CASE("impossible classes have no effect, and a NaN is not hidden") {
       for (std::size_t i = 0; i < 2; ++i)
         CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::bf16 ? 0.02 : 1e-5);
     }
+    x.data<double>()[classes - 1] = -std::numeric_limits<double>::infinity();  // the target of the first row
+    for (const double smoothing : {0.0, 0.1})
+      CHECK(loss_of(targets, smoothing)({on_gpu(x)}).item() == std::numeric_limits<double>::infinity());
     x.data<double>()[classes / 2] = std::numeric_limits<double>::quiet_NaN();
     CHECK(std::isnan(f({on_gpu(x)}).item()));
     CHECK(std::isnan(f({on_gpu(x.to(DType::bf16))}).item()));
