@@ -93,4 +93,17 @@ inline void check_bf16(const Function& f, const Function& naive, const std::vect
   }
 }
 
+/// The gradient of a weight that operations read in bf16 is f32, near `exact`, and adds up over passes.
+inline void check_shadow(const std::function<Tensor(const Tensor&)>& f, const Tensor& value, const Tensor& dy,
+                         const Tensor& exact, double most) {
+  Parameter weight(on_gpu(value.to(DType::f32)));
+  weight.set_shadow(DType::bf16);
+  for (int pass = 1; pass <= 2; ++pass) {
+    Tape tape;
+    tape.backward(f(weight), dy);
+    CHECK(weight.gradient().dtype() == DType::f32);
+    CHECK_BELOW(relative_error(readable(weight.gradient()), pass == 1 ? exact : add(exact, exact)), most);
+  }
+}
+
 }  // namespace tapeformer
