@@ -118,10 +118,12 @@ std::string_view trim_end(std::string_view text) {
   return text.substr(0, end);
 }
 
-std::string with_spaces(std::string piece) {
-  for (std::size_t i = 0; (i = piece.find(kSentencePieceSpace, i)) != std::string::npos; ++i)
-    piece.replace(i, kSentencePieceSpace.size(), " ");
-  return piece;
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
 }
+
+std::string with_spaces(std::string piece) { return replaced(std::move(piece), kSentencePieceSpace, " "); }
 
 }  // namespace tapeformer

@@ -66,6 +66,9 @@ std::vector<std::string_view> split_white_space(std::string_view text);
 /// `text` without the white space at its end.
 std::string_view trim_end(std::string_view text);
 
+/// `text` with `to` in place of every `from`, which must not be empty.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
+
 /// U+2581, SentencePiece's mark for a space.
 constexpr std::string_view kSentencePieceSpace = "\xe2\x96\x81";
 

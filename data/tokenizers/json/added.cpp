@@ -20,7 +20,7 @@ char32_t first_of(std::string_view text) {
 
 /// Whether the first code point of `text` is a word character to the tokenizers package.
 bool begins_with_word(std::string_view text) {
-  static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
+  static const Matcher kWord = make_regex(std::string("[") + kRustWord + "]");
   return next_utf8(text).kind == Utf8Step::whole &&
          kWord(text.substr(0, code_point_length(text))).front().is_match;
 }
@@ -43,53 +43,51 @@ AddedTokens::AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, 
       throw UnsupportedPart{"the added token \"" + token.content +
                             "\" with another id than in the vocabulary"};
     token.text = token.normalized ? normalize_(token.content) : token.content;
-    (token.normalized ? normalized_ : raw_).push_back({token.text, tokens_.size()});
+    if (!token.text.empty()) (token.normalized ? normalized_ : raw_).push_back(tokens_.size());
     tokens_.push_back(std::move(token));
   }
-  for (std::vector<Wanted>* wanted : {&raw_, &normalized_})
-    std::stable_sort(wanted->begin(), wanted->end(),
-                     [](const Wanted& a, const Wanted& b) { return a.content.size() > b.content.size(); });
+  const auto is_longer = [&](std::size_t a, std::size_t b) {
+    return tokens_[a].text.size() > tokens_[b].text.size();
+  };
+  for (std::vector<std::size_t>* wanted : {&raw_, &normalized_})
+    std::stable_sort(wanted->begin(), wanted->end(), is_longer);
 }
 
 /// The leftmost token, and of those that begin there the longest.
 std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
-                                                    const std::vector<Wanted>& wanted) const {
+                                                    const std::vector<std::size_t>& wanted) const {
   std::vector<Part> parts;
   std::size_t before = 0;
   bool is_beginning[256] = {};
-  for (const Wanted& one : wanted)
-    if (!one.content.empty()) is_beginning[static_cast<unsigned char>(one.content[0])] = true;
+  for (const std::size_t one : wanted) is_beginning[static_cast<unsigned char>(tokens_[one].text[0])] = true;
   for (std::size_t i = 0; i < text.size();) {
-    const Wanted* found = nullptr;
-    if (is_beginning[static_cast<unsigned char>(text[i])]) {
-      for (const Wanted& one : wanted) {
-        if (one.content.empty() || text.compare(i, one.content.size(), one.content) != 0) continue;
-        found = &one;
-        break;
-      }
-    }
-    if (found == nullptr) {
+    const auto is_here = [&](std::size_t one) {
+      return text.compare(i, tokens_[one].text.size(), tokens_[one].text) == 0;
+    };
+    const auto found = is_beginning[static_cast<unsigned char>(text[i])]
+                           ? std::find_if(wanted.begin(), wanted.end(), is_here)
+                           : wanted.end();
+    if (found == wanted.end()) {
       ++i;
       continue;
     }
-    const AddedToken& token = tokens_[found->token];
-    std::size_t begin = i, end = i + found->content.size();
+    const AddedToken& token = tokens_[*found];
+    std::size_t begin = i, end = i + token.text.size();
+    i = end;  // white space that one token takes may hold the next
     const auto character_before = [&] { return text.substr(begin - last_length(text.substr(0, begin))); };
     if (token.single_word) {
       const bool left = begin > 0 && begins_with_word(character_before());
       const bool right = end < text.size() && begins_with_word(text.substr(end));
-      if (left || right) {
-        i = end;
-        continue;
-      }
+      if (left || right) continue;
     }
     while (token.lstrip && begin > before && is_space(first_of(character_before())))
       begin -= last_length(text.substr(0, begin));
     while (token.rstrip && end < text.size() && is_space(first_of(text.substr(end))))
       end += code_point_length(text.substr(end));
+    if (token.lstrip) begin = std::max(begin, before);
     if (begin > before) parts.push_back({text.substr(before, begin - before), nullptr});
-    parts.push_back({text.substr(begin, end - begin), &token});
-    before = i = end;
+    if (begin < end) parts.push_back({text.substr(begin, end - begin), &token});
+    before = end;
   }
   if (before < text.size()) parts.push_back({text.substr(before), nullptr});
   return parts;

@@ -27,18 +27,14 @@ class AddedTokens {
               const std::function<void(const std::string& text, bool begins)>& rest) const;
 
  private:
-  struct Wanted {
-    std::string content;
-    std::size_t token;
-  };
   struct Part {
     std::string_view text;
     const AddedToken* token;  // nullptr for text between tokens
   };
-  std::vector<Part> divided(std::string_view text, const std::vector<Wanted>& wanted) const;
+  std::vector<Part> divided(std::string_view text, const std::vector<std::size_t>& wanted) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<Wanted> raw_, normalized_;  // the longest first
+  std::vector<std::size_t> raw_, normalized_;  // of tokens_, the longest first
   Normalizer normalize_;
 };
 

@@ -27,7 +27,7 @@ class BytePairModel : public Model {
       merges.push_back({id_of(left), id_of(right), id_of(joined)});
     }
     merges_ = BytePairMerges(std::move(merges));
-    if (flag(part, "byte_fallback")) bytes_ = byte_tokens();
+    if (flag(part, "byte_fallback")) fall_back_to_bytes();
   }
 
   void encode(const std::string& word, std::vector<std::int32_t>& ids) const override {
@@ -62,31 +62,31 @@ class BytePairModel : public Model {
 
   std::vector<std::int32_t> characters_of(const std::string& word) const {
     std::vector<std::int32_t> symbols;
-    bool after_unknown = false;
+    bool is_unknown = false;  // the characters before, whose token comes when they end
+    const auto end_unknown = [&] {
+      if (std::exchange(is_unknown, false)) symbols.push_back(unknown_);
+    };
     for (std::size_t i = 0; i < word.size();) {
       const std::size_t length = code_point_length(std::string_view(word).substr(i));
       std::string character = word.substr(i, length);
       if (i > 0) character.insert(0, prefix_);
       i += length;
       if (i == word.size()) character += suffix_;
-      const auto found = vocabulary_.find(character);
-      const bool is_known = found != vocabulary_.end();
-      if (is_known) {
+      if (const auto found = vocabulary_.find(character); found != vocabulary_.end()) {
+        end_unknown();
         symbols.push_back(found->second);
-      } else if (!bytes_.empty()) {
-        for (const char c : character) symbols.push_back(bytes_[static_cast<unsigned char>(c)]);
-      } else if (unknown_ >= 0 && !(fuses_unknown_ && after_unknown)) {
-        symbols.push_back(unknown_);
+      } else if (!append_bytes(character, symbols) && unknown_ >= 0) {
+        if (!fuses_unknown_) end_unknown();
+        is_unknown = true;
       }
-      after_unknown = !is_known && bytes_.empty();
     }
+    end_unknown();
     return symbols;
   }
 
   const bool ignores_merges_, fuses_unknown_;
   const std::string prefix_, suffix_;
   std::int32_t unknown_ = -1;
-  std::vector<std::int32_t> bytes_;
   BytePairMerges merges_{{}};
 };
 

@@ -5,12 +5,6 @@
 namespace tapeformer::tokenizer_json {
 namespace {
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
-
 /// The inverse of byte_pair_characters(); a token with other characters is its own text.
 std::string from_byte_characters(const std::string& token) {
   static const std::unordered_map<std::string, char> kBytes = [] {
@@ -55,7 +49,7 @@ Decoder word_piece(const Json& part) {
                                    {" 's", "'s"},
                                    {" 've", "'ve"},
                                    {" 're", "'re"}})
-      text = replaced(text, from, to);
+      text = tapeformer::replaced(text, from, to);
     return text;
   };
 }
@@ -84,7 +78,12 @@ Decoder strip(const Json& part, bool after_join) {
 
 Decoder make_one(const Json& part, bool& is_joined) {
   const std::string type = type_of(part);
-  if (type == "ByteLevel") return [](const std::string& token, bool) { return from_byte_characters(token); };
+  if (is_joined && type != "Strip" && type != "Replace" && type != "Fuse")
+    throw UnsupportedPart{"a decoder of type " + type + " after one that joins tokens"};
+  if (type == "ByteLevel") {
+    is_joined = true;
+    return [](const std::string& token, bool) { return from_byte_characters(token); };
+  }
   if (type == "ByteFallback") return from_byte_token;
   if (type == "Metaspace") return metaspace_decoder(part);
   if (type == "WordPiece") return word_piece(part);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 
 namespace tapeformer::tokenizer_json {
@@ -26,7 +27,7 @@ class UnigramModel : public Model {
     unknown_ = part.value("unk_id", Json()).is_null() ? -1 : part.at("unk_id").get<std::int32_t>();
     if (unknown_ >= id) throw UnsupportedPart{"an unk_id outside the vocabulary"};
     unknown_score_ = least - kUnknownPenalty;
-    if (part.value("byte_fallback", false)) bytes_ = byte_tokens();
+    if (part.value("byte_fallback", false)) fall_back_to_bytes();
   }
 
   /// Chooses the pieces with the highest sum of scores.
@@ -78,17 +79,14 @@ class UnigramModel : public Model {
   void append(const std::string& piece, std::vector<std::int32_t>& ids) const {
     const auto found = vocabulary_.find(piece);
     if (found != vocabulary_.end()) return ids.push_back(found->second);
-    if (!bytes_.empty()) {
-      for (const char c : piece) ids.push_back(bytes_[static_cast<unsigned char>(c)]);
-      return;
-    }
+    if (append_bytes(piece, ids)) return;
     if (unknown_ < 0)
-      throw Error("[tokenizer] the tokenizer.json has neither a piece for \"" + piece + "\" nor an unk_id");
+      throw DataError("[tokenizer] the tokenizer.json has neither a piece for \"" + piece +
+                      "\" nor an unk_id");
     ids.push_back(unknown_);
   }
 
   std::vector<double> scores_;
-  std::vector<std::int32_t> bytes_;
   std::int32_t unknown_ = -1;
   double unknown_score_ = 0;
   std::size_t longest_ = 0;
@@ -140,16 +138,21 @@ class WordPieceModel : public Model {
 
 }  // namespace
 
-std::vector<std::int32_t> Model::byte_tokens() const {
-  std::vector<std::int32_t> ids;
+void Model::fall_back_to_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     char name[8];
     std::snprintf(name, sizeof name, "<0x%02X>", byte);
     const auto found = vocabulary_.find(name);
-    if (found == vocabulary_.end()) return {};
-    ids.push_back(found->second);
+    bytes_.push_back(found == vocabulary_.end() ? -1 : found->second);
   }
-  return ids;
+}
+
+bool Model::append_bytes(std::string_view text, std::vector<std::int32_t>& ids) const {
+  const auto id_of = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
+  const auto is_missing = [&](char byte) { return id_of(byte) < 0; };
+  if (bytes_.empty() || std::any_of(text.begin(), text.end(), is_missing)) return false;
+  std::transform(text.begin(), text.end(), std::back_inserter(ids), id_of);
+  return true;
 }
 
 std::unique_ptr<Model> make_unigram_model(const Json& part) { return std::make_unique<UnigramModel>(part); }

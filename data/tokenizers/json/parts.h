@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -51,9 +52,14 @@ class Model {
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
-  /// The ids of "<0x0A>" and so on, by byte; none unless all are there.
-  std::vector<std::int32_t> byte_tokens() const;
+  /// Makes append_bytes() use the tokens "<0x0A>" and so on.
+  void fall_back_to_bytes();
+  /// Appends the ids of the bytes of `text`; false, and nothing, if one of them has no token.
+  bool append_bytes(std::string_view text, std::vector<std::int32_t>& ids) const;
   Vocabulary vocabulary_;
+
+ private:
+  std::vector<std::int32_t> bytes_;  // ids by byte, -1 for none
 };
 std::unique_ptr<Model> make_model(const Json& part);
 std::unique_ptr<Model> make_byte_pair_model(const Json& part);
@@ -64,14 +70,18 @@ std::unique_ptr<Model> make_word_piece_model(const Json& part);
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
 Decoder make_decoder(const Json& part);
 
-/// The parts of `text` that `pattern` matches, and those between them, in order and never empty.
+/// A part of a text that a pattern matches, or one between matches, which is not empty.
 struct Match {
   std::string_view text;
   bool is_match;
 };
+/// Returns the parts of `text` in order.
 using Matcher = std::function<std::vector<Match>(std::string_view text)>;
+/// The characters of words for the tokenizers package itself, whose patterns are Rust's; within a set.
+constexpr const char* kRustWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})";
 /// A regular expression of the kind that tokenizer.json files have, by PCRE2.
-/// Throws:  Error if it is malformed; when it runs, DataError if it takes too long
+/// Throws:  UnsupportedPart if it is malformed or has another meaning in PCRE2; when it runs, DataError if it
+///          takes too long
 Matcher make_regex(const std::string& pattern);
 /// `text` with every match replaced by `content`.
 std::string replaced(std::string_view text, const Matcher& matches, const std::string& content);

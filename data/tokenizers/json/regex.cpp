@@ -18,10 +18,32 @@ std::string message_of(int code) {
                                                               : reinterpret_cast<const char*>(text);
 }
 
-/// `pattern` with \s and \w as in the tokenizers package: in PCRE2, U+180E is a space and marks are not part
-/// of a word. Refuses other syntax that differs between the two.
+struct Free {
+  void operator()(pcre2_code* c) const { pcre2_code_free(c); }
+  void operator()(pcre2_match_context* c) const { pcre2_match_context_free(c); }
+  void operator()(pcre2_match_data* c) const { pcre2_match_data_free(c); }
+};
+using Code = std::unique_ptr<pcre2_code, Free>;
+
+Code compiled(const std::string& pattern, int& error, PCRE2_SIZE& where) {
+  return Code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
+}
+
+/// \p{name} or \P{name}. Without "sc:", PCRE2 gives a script the characters that it shares with others too.
+std::string property(char letter, const std::string& name) {
+  const std::string start = std::string("\\") + letter + "{", caret = name[0] == '^' ? "^" : "";
+  const std::string script = start + caret + "sc:" + name.substr(caret.size()) + "}";
+  int error = 0;
+  PCRE2_SIZE where = 0;
+  return compiled(script, error, where) ? script : start + name + "}";
+}
+
+/// `pattern` for PCRE2, where U+180E is a space, and words have no marks and none of Latin-1's numbers, which
+/// the package's have outside of sets. Refuses other syntax with another meaning.
 std::string with_classes(const std::string& pattern) {
-  const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+  const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})",
+                    numbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
   std::string result;
   bool in_class = false;
   const auto refuse = [&](const std::string& what) {
@@ -29,24 +51,44 @@ std::string with_classes(const std::string& pattern) {
   };
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
+    const std::string_view rest = std::string_view(pattern).substr(i);
+    if (c != '\\' || rest.size() == 1) {
       if (in_class && c == '[') refuse("a set within a set");
-      if (c == '(' && pattern.compare(i, 3, "(?m") == 0) refuse("(?m");
-      in_class = c == '[' || (in_class && c != ']');
+      if (in_class && rest.substr(0, 2) == "&&") refuse("&& in a set");
+      const std::size_t flags = rest.substr(0, 2) == "(?" ? rest.find_first_not_of("imsx-", 2) : 0;
+      if (rest.substr(0, flags).find('m') != rest.npos) refuse("(?m");
+      const std::size_t end = rest.find_first_not_of("0123456789,", 1);
+      if (!in_class && c == '{' && end != rest.npos && end > 1 && rest[end] == '}') {
+        const std::string_view after = rest.substr(end + 1, 1);
+        if (rest[1] == ',' || after == "+" || (after == "?" && rest.find(',') > end))
+          refuse(std::string(rest.substr(0, end + 2)));
+      }
       result += c;
+      if (c == '[')
+        for (const char first : {'^', ']'})  // a bracket at the start is one of the set
+          if (pattern[i + 1] == first) result += pattern[++i];
+      in_class = c == '[' || (in_class && c != ']');
       continue;
     }
     const char escaped = pattern[++i];
-    if (std::strchr("bBChHvVRXKGAzZ", escaped) != nullptr) refuse(std::string("\\") + escaped);
-    const bool is_space = escaped == 's' || escaped == 'S', is_word = escaped == 'w' || escaped == 'W';
+    if (std::strchr("bBChHvVRXKGAzZg", escaped) != nullptr) refuse(std::string("\\") + escaped);
+    const bool is_space = escaped == 's' || escaped == 'S', is_word = escaped == 'w' || escaped == 'W',
+               is_property = escaped == 'p' || escaped == 'P';
     const std::string& inside = is_space ? space : word;
-    if (!is_space && !is_word) {
+    if (is_property || (std::strchr("xok", escaped) != nullptr && rest.substr(2, 1) == "{")) {
+      const std::size_t end = rest.find('}');
+      if (end == rest.npos || rest[2] != '{') refuse(std::string(rest.substr(0, 3)));
+      result += is_property ? property(escaped, std::string(rest.substr(3, end - 3)))
+                            : std::string(rest.substr(0, end + 1));
+      i += end - 1;
+    } else if (!is_space && !is_word) {
       result += {c, escaped};
-    } else if (escaped == 's' || escaped == 'w') {
-      result += in_class ? inside : "[" + inside + "]";
+    } else if (in_class) {
+      if (escaped == 'S' || escaped == 'W') refuse(std::string("\\") + escaped + " in a set");
+      result += inside;
     } else {
-      if (in_class) refuse(std::string("\\") + escaped + " in a set");
-      result += "[^" + inside + "]";
+      const bool is_complement = escaped == 'S' || escaped == 'W';
+      result += (is_complement ? "[^" : "[") + inside + (is_word ? numbers : "") + "]";
     }
   }
   return result;
@@ -54,11 +96,9 @@ std::string with_classes(const std::string& pattern) {
 
 struct Regex {
   explicit Regex(const std::string& written) {
-    const std::string pattern = with_classes(written);
     int error = 0;
     PCRE2_SIZE where = 0;
-    code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
+    code = compiled(with_classes(written), error, where);
     if (!code)
       throw UnsupportedPart{format("the pattern {}, which is not a regular expression ({} at byte {})",
                                    written, message_of(error), where)};
@@ -67,38 +107,33 @@ struct Regex {
     pcre2_set_match_limit(limits.get(), kMostSteps);
   }
 
-  struct Free {
-    void operator()(pcre2_code* c) const { pcre2_code_free(c); }
-    void operator()(pcre2_match_context* c) const { pcre2_match_context_free(c); }
-    void operator()(pcre2_match_data* c) const { pcre2_match_data_free(c); }
-  };
-  std::unique_ptr<pcre2_code, Free> code;
+  Code code;
   std::unique_ptr<pcre2_match_context, Free> limits;
 };
 
 /// The matches and the texts between them.
 std::vector<Match> matches_in(const Regex& regex, std::string_view text) {
-  const std::unique_ptr<pcre2_match_data, Regex::Free> data(
+  const std::unique_ptr<pcre2_match_data, Free> data(
       pcre2_match_data_create_from_pattern(regex.code.get(), nullptr));
   std::vector<Match> found;
-  std::size_t before = 0, from = 0;
+  std::size_t before = 0, from = 0, last = text.npos;  // the end of the last match
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  while (from <= text.size()) {
+  while (!text.empty() && from <= text.size()) {
     const int result = pcre2_match(regex.code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
                                    data.get(), regex.limits.get());
     if (result == PCRE2_ERROR_NOMATCH) break;
     if (result < 0)
-      throw Error("[tokenizer] the tokenizer.json's pattern gives up on this text: " + message_of(result) +
-                  "; try a text with shorter words");
+      throw DataError("[tokenizer] the tokenizer.json's pattern gives up on this text: " +
+                      message_of(result) + "; try a text with shorter words");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-    if (ends[1] == ends[0]) {  // an empty match splits, and the search continues after the next character
-      from = ends[1] + 1;
+    if (ends[1] == ends[0] && ends[0] == last) {  // nothing after a match: the search continues later
+      ++from;
       while (from < text.size() && (text[from] & 0xc0) == 0x80) ++from;
       continue;
     }
     if (ends[0] > before) found.push_back({text.substr(before, ends[0] - before), false});
     found.push_back({text.substr(ends[0], ends[1] - ends[0]), true});
-    before = from = ends[1];
+    before = from = last = ends[1];
   }
   if (before < text.size()) found.push_back({text.substr(before), false});
   return found;

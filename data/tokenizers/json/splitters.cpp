@@ -1,5 +1,8 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
+
+#include <algorithm>
 
 namespace tapeformer::tokenizer_json {
 namespace {
@@ -9,9 +12,9 @@ constexpr const char *kSpace = R"(\s)", *kPunctuation = R"([!-/:-@\[-`{-~\p{P}])
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The parts of a piece; `behavior` says what becomes of the matches.
-std::vector<std::string> divided(const std::vector<Match>& matches, const std::string& behavior) {
-  std::vector<std::string> parts;
+/// The parts of a piece, never empty; `behavior` says what becomes of the matches.
+std::vector<std::string_view> divided(const std::vector<Match>& matches, const std::string& behavior) {
+  std::vector<std::string_view> parts;
   bool was_match = false;
   for (const Match& match : matches) {
     const bool joins = behavior == "Contiguous"           ? match.is_match == was_match
@@ -19,12 +22,13 @@ std::vector<std::string> divided(const std::vector<Match>& matches, const std::s
                        : behavior == "MergedWithNext"     ? !match.is_match && was_match
                                                           : false;
     if (joins && !parts.empty()) {
-      parts.back() += match.text;
+      parts.back() = {parts.back().data(), parts.back().size() + match.text.size()};
     } else if (behavior != "Removed" || !match.is_match) {
-      parts.emplace_back(match.text);
+      parts.push_back(match.text);
     }
     was_match = match.is_match;
   }
+  parts.erase(std::remove(parts.begin(), parts.end(), std::string_view()), parts.end());
   return parts;
 }
 
@@ -36,10 +40,8 @@ Splitter splitter_of(const Matcher& matches, const std::string& behavior, bool i
       for (const Piece& piece : pieces) {
         std::vector<Match> found = matches(piece.text);
         for (Match& match : found) match.is_match = match.is_match != invert;
-        const bool at_start = !found.empty() && (behavior != "Removed" || !found[0].is_match);
-        bool begins_text = piece.begins_text && at_start;
-        for (std::string& text : divided(found, behavior))
-          result.push_back({std::move(text), std::exchange(begins_text, false)});
+        for (const std::string_view part : divided(found, behavior))
+          result.push_back({std::string(part), piece.begins_text && part.data() == piece.text.data()});
       }
       pieces = std::move(result);
     };
@@ -105,7 +107,7 @@ Splitter make_splitter(const Json& part) {
     return splitter_of(make_matcher(part.at("pattern")), part.at("behavior").get<std::string>(),
                        part.value("invert", false));
   if (type == "Whitespace")
-    return splitter_of(make_regex(R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)"), "Removed", true);
+    return splitter_of(make_regex(format(R"([{}]+|[^{}\s]+)", kRustWord, kRustWord)), "Removed", true);
   if (type == "WhitespaceSplit") return splitter_of(make_regex(kSpace), "Removed");
   if (type == "BertPreTokenizer")
     return in_turn(

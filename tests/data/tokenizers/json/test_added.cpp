@@ -12,7 +12,9 @@ TEST_CASE("added tokens are found before anything else: the leftmost, then the l
                      {{"id", 2}, {"content", "<a>b"}, {"special", true}},
                      {{"id", 3}, {"content", "<s>"}, {"special", true}, {"lstrip", true}, {"rstrip", true}},
                      {{"id", 4}, {"content", "word"}, {"single_word", true}, {"normalized", false}},
-                     {{"id", 5}, {"content", "X"}, {"normalized", true}}};
+                     {{"id", 5}, {"content", "X"}, {"normalized", true}},
+                     {{"id", 6}, {"content", "\n"}, {"special", true}},
+                     {{"id", 7}, {"content", "\t"}, {"special", true}, {"lstrip", true}}};
   const AddedTokens added(list, {{"<a>", 1}}, make_normalizer({{"type", "Lowercase"}}));
   const auto found = [&](const std::string& text) {
     std::string parts;
@@ -30,6 +32,8 @@ TEST_CASE("added tokens are found before anything else: the leftmost, then the l
   };
   CHECK(found("A<a>bB<a>") == "^(a)2(b)1");
   CHECK(found("a <s>\u00a0b") == "^(a)3(b)");
+  CHECK(found("a <s> \nb") == "^(a)36(b)");  // the white space of one holds the other
+  CHECK(found("a<s>\tb") == "^(a)3(b)");
   CHECK(found("word words word") == "4( words )4");
   for (const char* beside : {"\u00b2", "\u00bd", "\u2118", "\u00b7", "-", "\u200b", "\U0001f600"}) {
     INFO(beside);  // not characters of words
