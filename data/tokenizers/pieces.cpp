@@ -67,13 +67,12 @@ constexpr PieceForm kCharacters{"character", "", "", [](std::string_view text, c
 
 class PieceTokenizer : public Tokenizer {
  public:
-  PieceTokenizer(const PieceForm& form, std::vector<std::string> pieces)
+  PieceTokenizer(const PieceForm& form, std::vector<std::string> pieces, const std::string& name)
       : form_(form), pieces_(std::move(pieces)) {
     ids_.reserve(pieces_.size());
     for (const std::string& piece : pieces_) {
-      if (!ids_.emplace(piece, kSpecialTokens + static_cast<std::int32_t>(ids_.size())).second) {
-        throw DataError("[tokenizer] pieces must be distinct; got \"" + piece + "\" twice");
-      }
+      if (!ids_.emplace(piece, kSpecialTokens + static_cast<std::int32_t>(ids_.size())).second)
+        throw DataError(name, 0, format("has the piece \"{}\" twice", piece));
     }
   }
 
@@ -133,14 +132,14 @@ std::unique_ptr<Tokenizer> train_pieces(const PieceForm& form, const TextSource&
   ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(vocabulary_size - kSpecialTokens)));
   std::vector<std::string> pieces;
   for (auto& [count, piece] : ranked) pieces.push_back(std::move(piece));
-  return std::make_unique<PieceTokenizer>(form, std::move(pieces));
+  return std::make_unique<PieceTokenizer>(form, std::move(pieces), "the vocabulary");
 }
 
 std::unique_ptr<Tokenizer> read_pieces(const PieceForm& form, const std::string& payload,
                                        const std::string& name) {
   auto pieces = reading_json(name, "is not a list of pieces",
                              [&] { return parse_json(payload, "it").get<std::vector<std::string>>(); });
-  return std::make_unique<PieceTokenizer>(form, std::move(pieces));
+  return std::make_unique<PieceTokenizer>(form, std::move(pieces), name);
 }
 
 TokenizerKind kind_of(const PieceForm& form) {
@@ -198,8 +197,8 @@ TokenizerKind word_pieces() { return kind_of(kWords); }
 TokenizerKind character_pieces() { return kind_of(kCharacters); }
 TokenizerKind space_pieces() { return kind_of(kBetweenSpaces); }
 
-std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces) {
-  return std::make_unique<PieceTokenizer>(kBetweenSpaces, std::move(pieces));
+std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces, const std::string& name) {
+  return std::make_unique<PieceTokenizer>(kBetweenSpaces, std::move(pieces), name);
 }
 
 }  // namespace tapeformer

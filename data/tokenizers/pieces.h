@@ -13,8 +13,8 @@ TokenizerKind character_pieces();
 TokenizerKind space_pieces();
 
 /// A tokenizer of kind `space` with these pieces, in the order of their ids.
-/// Throws:  DataError if pieces repeat
-std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces);
+/// Throws:  DataError naming `name` if pieces repeat
+std::unique_ptr<Tokenizer> make_space_tokenizer(std::vector<std::string> pieces, const std::string& name);
 
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);

@@ -86,12 +86,7 @@ std::vector<std::string> read_text_vocabulary(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> load_text_vocabulary(const std::string& path) {
-  try {
-    return make_space_tokenizer(read_text_vocabulary(path));
-  } catch (const DataError& error) {
-    const std::string what = error.what();
-    throw what.find(path) == 0 ? error : DataError(path, 0, what);
-  }
+  return make_space_tokenizer(read_text_vocabulary(path), path);
 }
 
 }  // namespace tapeformer

@@ -78,6 +78,7 @@ TEST_CASE("a damaged or foreign file is refused with what is wrong") {
   };
   CHECK(error_of(write_tokenizer_file("sentencepiece", "junk")).find("t: is not a SentencePiece model") == 0);
   CHECK(error_of(write_tokenizer_file("word", "{\"a\":1}")).find("t: is not a list of pieces") == 0);
+  CHECK(error_of(write_tokenizer_file("word", R"(["a","a"])")) == "t: has the piece \"a\" twice");
   CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
         "t: is not a list of pieces: it is not JSON: it has a NUL at byte 6");
   CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
