@@ -14,6 +14,7 @@ using tokenizer_json::AddedToken;
 using tokenizer_json::AddedTokens;
 
 constexpr const char* kControls = "controls";
+constexpr Index kMostGaps = 1 << 16;             // ids without a token
 constexpr const char* kOldName = "begins_anew";  // of restarts_after_added, in files of earlier versions
 
 class ControlledTokenizer : public Tokenizer {
@@ -29,6 +30,9 @@ class ControlledTokenizer : public Tokenizer {
       if (is_taken)
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {} of another token", token.content, token.id)};
+      if (token.id >= plain_->vocabulary_size() + kMostGaps)
+        throw tokenizer_json::UnsupportedPart{
+            format("the added token \"{}\" with the id {}, far from the others", token.content, token.id)};
       texts_[token.id] = token.is_special ? "" : token.content;
       size_ = std::max<Index>(size_, token.id + Index{1});
     }

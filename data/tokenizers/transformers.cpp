@@ -46,6 +46,7 @@ class TransformersTokenizer : public Tokenizer {
         config_(object_in(kConfigFile)),
         settings_(object_in(settings_file())),
         options_(object_in(kTokenizerConfigFile)),
+        type_(config_.value("model_type", "")),
         place_(place_of_language()) {
     if (files_.count(kJsonFile) > 0) {
       read_json();
@@ -88,7 +89,7 @@ class TransformersTokenizer : public Tokenizer {
   SentenceFrame frame(const Languages& languages) const {
     SentenceFrame frame;
     frame.padding = padding(), frame.end = *end();
-    const bool is_t5 = type().find("t5") != std::string::npos;
+    const bool is_t5 = type_.find("t5") != std::string::npos;
     frame.begin = setting(kStart).value_or(is_t5 ? frame.padding : frame.end);
     if (settings_.contains(kForced))
       if (const auto first = setting(kForced)) frame.forced = {*first};
@@ -140,7 +141,6 @@ class TransformersTokenizer : public Tokenizer {
     if (!object.is_object()) throw DataError(name_ + "/" + file, 0, "is not a JSON object");
     return object;
   }
-  std::string type() const { return config_.value("model_type", ""); }
   /// The setting that names the language of outputs.
   const char* target_setting() const { return place_ == LanguagePlace::after ? kStart : kForced; }
   std::optional<std::int32_t> setting(const char* name) const {
@@ -157,9 +157,9 @@ class TransformersTokenizer : public Tokenizer {
                                       {"Nllb", LanguagePlace::before},
                                       {"M2M100", LanguagePlace::before}})
       if (tokenizer.find(part) != std::string::npos) return place;
-    return type() == "mbart"     ? LanguagePlace::after
-           : type() == "m2m_100" ? LanguagePlace::before
-                                 : LanguagePlace::none;
+    return type_ == "mbart"     ? LanguagePlace::after
+           : type_ == "m2m_100" ? LanguagePlace::before
+                                : LanguagePlace::none;
   }
 
   void read_json() {
@@ -277,6 +277,7 @@ class TransformersTokenizer : public Tokenizer {
   const Files files_;
   const std::string name_;
   const Json config_, settings_, options_;
+  const std::string type_;  // of the model
   const LanguagePlace place_;
   std::unique_ptr<const Tokenizer> plain_;
   std::map<std::string, std::int32_t> controls_;

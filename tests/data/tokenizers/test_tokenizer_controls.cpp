@@ -122,6 +122,8 @@ TEST_CASE("its file comes back, and a damaged one is refused") {
   CHECK(message(sound + R"([{"id": 2, "content": "</s>"}]})" + "\n" + of_plain) == "nothing was thrown");
   CHECK(message(sound + R"([{"id": 2, "content": "a"}]})" + "\n" + of_plain) ==
         "t: has the added token \"a\" with the id 2 of another token");
+  CHECK(message(sound + R"([{"id": 999999999, "content": "a"}]})" + "\n" + of_plain) ==
+        "t: has the added token \"a\" with the id 999999999, far from the others");
   CHECK(message("{}\n" + of_plain).find("t: is damaged") == 0);
   CHECK(message("{\n" + of_plain).find("t: is damaged") == 0);
   CHECK(message("").find("t: is not a tokenizer file") == 0);
