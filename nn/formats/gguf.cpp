@@ -93,7 +93,12 @@ std::string encoded(const std::string& where, const float* x, Index count, GgufT
   }
   for (Index block = 0; block < count; block += kBlock) {
     float most = 0;
-    for (Index i = block; i < block + kBlock; ++i) most = std::max(most, std::fabs(x[i]));
+    for (Index i = block; i < block + kBlock; ++i) {
+      if (!std::isfinite(x[i]))
+        throw CheckpointError(
+            format("{} has {}, which blocks of 8 bits cannot hold; try --type f16", where, x[i]));
+      most = std::max(most, std::fabs(x[i]));
+    }
     const float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
     put(bytes, checked_half(where, scale));
     for (Index i = block; i < block + kBlock; ++i)

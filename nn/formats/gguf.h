@@ -32,7 +32,8 @@ struct GgufTensor {
 
 /// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: other tensors are stored
 /// in half precision.
-/// Throws:  CheckpointError if it cannot be written, or a value exceeds the range of half precision
+/// Throws:  CheckpointError if it cannot be written, a value exceeds the range of half precision, or one in
+///          blocks is not finite
 /// Source:  the format as described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 void save_gguf(const std::string& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
 

@@ -79,11 +79,13 @@ TEST_CASE("half precision is rounded to the nearest, ties to even") {
 
 TEST_CASE_FIXTURE(InFolder, "values that half precision cannot hold are refused, and leave no file") {
   const std::string path = folder.file("it");
-  const Tensor x = Tensor::full({2}, 1e5);
+  const Tensor x = Tensor::full({2}, 1e5), nan = Tensor::full({32}, std::nan(""));
   const auto refusal = [&](const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {
     return message_of<CheckpointError>([&] { save_gguf(path, metadata, tensors); });
   };
   CHECK(refusal({}, {{"x", x, GgufType::f16}}) ==
         path + ": x has 100000, which half precision cannot hold; try --type f32");
+  CHECK(refusal({}, {{"x", nan, GgufType::q8_0}}) ==
+        path + ": x has nan, which blocks of 8 bits cannot hold; try --type f16");
   CHECK_FALSE(std::filesystem::exists(path));
 }
