@@ -13,7 +13,7 @@ namespace tapeformer {
 struct BytePairVocabulary {
   std::array<std::int32_t, 256> bytes{};  ///< the token of each byte
   std::vector<BytePairMerge> merges;      ///< in order of priority; parts come before their merges
-  std::vector<std::pair<std::int32_t, std::string>> controls;  ///< tokens that no text contains
+  std::vector<std::pair<std::int32_t, std::string>> controls;  ///< sorted; tokens that no text contains
 };
 
 /// The control token that ends a document.
@@ -63,6 +63,7 @@ class BytePairTokenizer : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
   using Tokenizer::encode;
   std::string bytes_of(std::int32_t id) const override;
+  std::string piece(std::int32_t id) const override;
   Index vocabulary_size() const override { return static_cast<Index>(tokens_.size()); }
   std::optional<std::int32_t> end() const override { return end_; }
   std::optional<std::int32_t> find(const std::string& token) const override;

@@ -123,21 +123,23 @@ std::unique_ptr<Tokenizer> load_byte_pair_tokenizer(const std::string& vocabular
       parse_byte_pair_files(vocabulary, vocabulary_path, merges, merges_path));
 }
 
+std::string BytePairTokenizer::piece(std::int32_t id) const {
+  const std::string bytes = bytes_of(id);
+  const auto& controls = vocabulary_.controls;
+  const auto control = std::lower_bound(controls.begin(), controls.end(), std::pair(id, std::string()));
+  const bool is_control = control != controls.end() && control->first == id;
+  return is_control ? control->second : byte_pair_characters(bytes);
+}
+
 BytePairFiles BytePairTokenizer::files() const {
-  std::vector<std::string> names;
-  for (const std::string& token : tokens_) names.push_back(byte_pair_characters(token));
-  for (const auto& [id, name] : vocabulary_.controls) names[static_cast<std::size_t>(id)] = name;
   BytePairFiles files;
-  for (const std::string& name : names) {
-    const std::size_t id = static_cast<std::size_t>(&name - names.data());
-    files.vocabulary += (id == 0 ? "{" : ", ") + json(name).dump(-1, ' ', true) + ": " + std::to_string(id);
-  }
+  for (std::int32_t id = 0; id < vocabulary_size(); ++id)
+    files.vocabulary +=
+        (id == 0 ? "{" : ", ") + json(piece(id)).dump(-1, ' ', true) + ": " + std::to_string(id);
   files.vocabulary += "}\n";
   files.merges = "#version: 0.2\n";
-  for (const BytePairMerge& merge : merges_.list()) {
-    files.merges += names[static_cast<std::size_t>(merge.left)] + " " +
-                    names[static_cast<std::size_t>(merge.right)] + "\n";
-  }
+  for (const BytePairMerge& merge : merges_.list())
+    files.merges += piece(merge.left) + " " + piece(merge.right) + "\n";
   return files;
 }
 

@@ -1,6 +1,9 @@
 #include <sentencepiece_trainer.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/json/parts.h>
+#include <tapeformer/data/tokenizers/json/precompiled.h>
+#include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
@@ -25,12 +28,29 @@ void check(const sentencepiece::util::Status& status) {
   if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
 }
 
+/// The library follows the maps of both normalisers wherever they lead.
+void check_maps(std::string_view model) {
+  constexpr std::uint64_t kNormalizer = 3, kDenormalizer = 5, kMap = 2;  // in sentencepiece_model.proto
+  for (ProtocolBufferFields part(model); part.next();) {
+    if (part.number != kNormalizer && part.number != kDenormalizer) continue;
+    for (ProtocolBufferFields of(part.content); of.next();)
+      if (of.number == kMap && !of.content.empty()) tokenizer_json::CharactersMap{of.content};
+  }
+}
+
 }  // namespace
 
 SentencePieceModel::SentencePieceModel(std::string content, const std::string& name)
     : content_(std::move(content)) {
-  const auto status = library_.LoadFromSerializedProto(content_);
-  if (!status.ok()) throw DataError(name, 0, "is not a SentencePiece model: " + status.ToString());
+  try {
+    const auto status = library_.LoadFromSerializedProto(content_);
+    if (!status.ok()) throw std::runtime_error(status.ToString());
+    check_maps(content_);
+  } catch (const tokenizer_json::UnsupportedPart& part) {
+    throw DataError(name, 0, "is not a SentencePiece model: it has " + part.what);
+  } catch (const std::exception& error) {  // of the library, which uses others
+    throw DataError(name, 0, std::string("is not a SentencePiece model: ") + error.what());
+  }
 }
 
 std::vector<std::int32_t> SentencePieceModel::encode(std::string_view text) const {

@@ -50,9 +50,8 @@ class SentencePieceTextTokenizer : public Tokenizer {
     return bytes_[static_cast<std::size_t>(id)];
   }
   std::string decode(const std::vector<std::int32_t>& ids) const override {
-    std::string text = Tokenizer::decode(ids);
-    if (adds_space_ && text.compare(0, 1, " ") == 0) text.erase(0, 1);
-    return text;
+    for (const std::int32_t id : ids) check_token(id, vocabulary_size());
+    return model_.decode(ids);
   }
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
   std::optional<std::int32_t> begin() const override { return control(model_.library().bos_id()); }

@@ -37,7 +37,7 @@ class Tokenizer {
   /// The bytes that `id` adds within a text, perhaps a part of a character; none for control tokens.
   /// Throws:  DataError for an id outside the vocabulary
   virtual std::string bytes_of(std::int32_t id) const = 0;
-  /// The token as in the vocabulary: "<pad>", " house", and "▁house" in SentencePiece's.
+  /// The token as in the vocabulary: "<pad>", " house", "Ġhouse" in GPT-2's, "▁house" in SentencePiece's.
   virtual std::string piece(std::int32_t id) const { return bytes_of(id); }
   /// The text of `ids`, without the space that some kinds put before the first word. Tokenizers of sentences
   /// stop at the end, and an unknown piece reads "⁇".

@@ -1,7 +1,7 @@
-#include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
+#include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
@@ -73,29 +73,25 @@ std::vector<std::string> merges_of_characters(const Tokenizer& tokenizer) {
 
 GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   const std::string kind = tokenizer.kind();
+  const Tokenizer& plain = tokenizer.plain();
   Vocabulary vocabulary;
+  for (std::int32_t id = 0; id < plain.vocabulary_size(); ++id) {
+    const std::string bytes = plain.bytes_of(id);
+    vocabulary.add(kind == "bpe" ? plain.piece(id) : byte_pair_characters(bytes),
+                   bytes.empty() ? kControl : kNormal);
+  }
+  vocabulary.fill_up(rows, tokenizer);
   std::vector<std::string> merges;
-  std::vector<std::int32_t> ends = tokenizer.ends();
   if (kind == "bpe") {
-    const BytePairFiles files = byte_pair_files(tokenizer);
-    const auto ids = parse_json<nlohmann::json>(files.vocabulary);
-    std::vector<std::string> names(static_cast<std::size_t>(tokenizer.plain().vocabulary_size()));
-    for (const auto& [name, id] : ids.items()) names.at(id.get<std::size_t>()) = name;
-    for (const std::string& name : names) {
-      const auto id = static_cast<std::int32_t>(&name - names.data());
-      vocabulary.add(name, tokenizer.plain().bytes_of(id).empty() ? kControl : kNormal);
-    }
-    std::istringstream lines(files.merges);
+    std::istringstream lines(byte_pair_files(tokenizer).merges);
     std::string line;
     std::getline(lines, line);  // the version
     while (std::getline(lines, line)) merges.push_back(line);
-  } else {
-    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-      vocabulary.add(byte_pair_characters(tokenizer.bytes_of(id)), kNormal);
-    if (kind == "character") merges = merges_of_characters(tokenizer);
+  } else if (kind == "character") {
+    merges = merges_of_characters(plain);
   }
+  std::vector<std::int32_t> ends = tokenizer.ends();
   if (ends.empty()) ends = {static_cast<std::int32_t>(tokenizer.vocabulary_size()) - 1};
-  vocabulary.fill_up(rows, tokenizer);
   GgufMetadata metadata{{"tokenizer.ggml.model", std::string("gpt2")},
                         {"tokenizer.ggml.pre", std::string("gpt-2")},
                         {"tokenizer.ggml.tokens", vocabulary.tokens},
@@ -105,42 +101,6 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   add_controls(metadata, begin.value_or(ends[0]), ends, begin.has_value());
   return metadata;
 }
-
-/// Steps through the fields of a protocol buffer that the library has already parsed.
-class ProtocolBufferFields {
- public:
-  explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
-
-  /// Steps to the next field; false at the end.
-  bool next() {
-    if (bytes_.empty()) return false;
-    const std::uint64_t tag = varint(), form = tag & 7;
-    number = tag >> 3;
-    value = form == 0 ? varint() : 0;
-    content = take(form == 1 ? 8 : form == 2 ? varint() : form == 5 ? 4 : 0);
-    return true;
-  }
-
-  std::uint64_t number = 0, value = 0;  // of the field; of an integer
-  std::string_view content;             // of a text or a message; the bytes of a floating-point number
-
- private:
-  std::string_view take(std::uint64_t count) {
-    const std::string_view taken = bytes_.substr(0, count);
-    bytes_.remove_prefix(taken.size());
-    return taken;
-  }
-  std::uint64_t varint() {
-    std::uint64_t bits = 0;
-    for (int shift = 0;; shift += 7) {
-      const std::uint64_t byte = static_cast<unsigned char>(take(1)[0]);
-      bits |= (byte & 0x7f) << shift;
-      if (byte < 0x80) return bits;
-    }
-  }
-
-  std::string_view bytes_;
-};
 
 /// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto; GGUF uses its
 /// types of pieces.

@@ -1,8 +1,7 @@
 #include <tapeformer/data/tokenizers/json/parts.h>
+#include <tapeformer/data/tokenizers/json/precompiled.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <utf8proc.h>
-
-#include <optional>
 
 namespace tapeformer::tokenizer_json {
 namespace {
@@ -22,11 +21,15 @@ std::string from_base64(const std::string& text) {
   return bytes;
 }
 
-std::uint32_t word_at(const std::string& bytes, std::size_t at) {
+std::uint32_t word_at(std::string_view bytes, std::size_t at) {
   std::uint32_t word = 0;
   for (std::size_t i = 4; i-- > 0;) word = word << 8 | static_cast<unsigned char>(bytes[at + i]);
   return word;
 }
+
+std::size_t offset(std::uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
+bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
+std::size_t value_of(std::uint32_t unit) { return unit & ((1u << 31) - 1); }
 
 /// The length of the grapheme cluster at the start of `text`.
 std::size_t grapheme_length(std::string_view text) {
@@ -43,49 +46,45 @@ std::size_t grapheme_length(std::string_view text) {
   return length;
 }
 
-/// The map: a double-array trie of the replaced texts, and the replacements, each ended by a NUL.
-/// Source:  Darts-clone's units, as SentencePiece writes them
-struct Map {
-  std::vector<std::uint32_t> units;
-  std::string replacements;
-
-  /// The replacement of the shortest beginning of `text` that has one.
-  std::optional<std::string> find(std::string_view text) const {
-    std::size_t at = 0;
-    std::uint32_t unit = units.at(0);
-    at ^= offset(unit);
-    for (const char c : text) {
-      const auto label = static_cast<unsigned char>(c);
-      if (label == 0) return {};
-      at ^= label;
-      if (at >= units.size()) return {};
-      unit = units[at];
-      if ((unit & (1u << 31 | 0xff)) != label) return {};
-      at ^= offset(unit);
-      if ((unit >> 8 & 1) == 0) continue;
-      if (at >= units.size()) return {};
-      const std::size_t begin = units[at] & ((1u << 31) - 1);
-      if (begin >= replacements.size()) return {};
-      return replacements.substr(begin, replacements.find('\0', begin) - begin);
-    }
-    return {};
-  }
-
-  static std::size_t offset(std::uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
-};
-
 }  // namespace
 
-Normalizer make_precompiled_normalizer(const std::string& base64) {
-  if (base64.empty()) return [](const std::string& text) { return text; };
-  const std::string bytes = from_base64(base64);
+CharactersMap::CharactersMap(std::string_view bytes) {
   const std::size_t size = bytes.size() < 4 ? 0 : word_at(bytes, 0);
   if (size < 4 || size % 4 != 0 || size > bytes.size() - 4)
     throw UnsupportedPart{"a precompiled_charsmap whose sizes do not fit"};
-  Map map;
-  for (std::size_t at = 4; at < 4 + size; at += 4) map.units.push_back(word_at(bytes, at));
-  map.replacements = bytes.substr(4 + size);
-  return [map](const std::string& text) {
+  for (std::size_t at = 4; at < 4 + size; at += 4) units_.push_back(word_at(bytes, at));
+  replacements_ = bytes.substr(4 + size);
+  const auto begins = [&](std::size_t at) {
+    return at < replacements_.size() && (replacements_[at] & 0xc0) != 0x80;
+  };
+  bool is_whole = !replacements_.empty() && replacements_.back() == '\0' &&
+                  find_invalid_utf8(replacements_) == std::string::npos;
+  for (std::size_t at = 0; is_whole && at < units_.size(); ++at) {
+    const std::uint32_t unit = units_[at];
+    const std::size_t next = at ^ offset(unit);  // of a NUL; other bytes change the last bits of this
+    if (at > 0 && unit >> 31 != 0) continue;     // a value
+    is_whole = (next | 0xff) < units_.size() && (!has_value(unit) || begins(value_of(units_[next])));
+  }
+  if (!is_whole) throw UnsupportedPart{"a precompiled_charsmap that is damaged"};
+}
+
+std::optional<std::string> CharactersMap::find(std::string_view text) const {
+  std::size_t at = offset(units_[0]);
+  for (const char c : text) {
+    const auto label = static_cast<unsigned char>(c);
+    if (label == 0) return {};
+    at ^= label;
+    const std::uint32_t unit = units_[at];
+    if ((unit & (1u << 31 | 0xff)) != label) return {};
+    at ^= offset(unit);
+    if (has_value(unit)) return replacements_.c_str() + value_of(units_[at]);
+  }
+  return {};
+}
+
+Normalizer make_precompiled_normalizer(const std::string& base64) {
+  if (base64.empty()) return [](const std::string& text) { return text; };
+  return [map = CharactersMap(from_base64(base64))](const std::string& text) {
     std::string result;
     for (std::string_view rest = text; !rest.empty();) {
       const std::size_t length = grapheme_length(rest);

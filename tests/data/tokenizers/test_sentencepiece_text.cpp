@@ -86,6 +86,7 @@ TEST_CASE("ids are as Llama's: unknown, begin, end, then the bytes") {
   CHECK(trained().bytes_of(1).empty());
   CHECK(trained().bytes_of(2).empty());
   CHECK(trained().bytes_of(0) == " \u2047 ");
+  CHECK(trained().decode({0, 0}) == " \u2047  \u2047 ");
   for (std::int32_t byte = 0; byte < 256; ++byte) {
     REQUIRE(trained().bytes_of(3 + byte) == std::string(1, static_cast<char>(byte)));
   }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tapeformer {
+
+/// Steps through the fields of a protocol buffer that another library has already parsed.
+class ProtocolBufferFields {
+ public:
+  explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
+
+  /// Steps to the next field; false at the end.
+  bool next() {
+    if (bytes_.empty()) return false;
+    const std::uint64_t tag = varint(), form = tag & 7;
+    number = tag >> 3;
+    value = form == 0 ? varint() : 0;
+    content = take(form == 1 ? 8 : form == 2 ? varint() : form == 5 ? 4 : 0);
+    return true;
+  }
+
+  std::uint64_t number = 0, value = 0;  ///< of the field; of an integer
+  std::string_view content;             ///< a text or a message; the bytes of a floating-point number
+
+ private:
+  std::string_view take(std::uint64_t count) {
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::uint64_t varint() {
+    std::uint64_t bits = 0;
+    for (int shift = 0;; shift += 7) {
+      const std::uint64_t byte = static_cast<unsigned char>(take(1)[0]);
+      bits |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return bits;
+    }
+  }
+
+  std::string_view bytes_;
+};
+
+}  // namespace tapeformer
