@@ -7,41 +7,30 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char *kGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/",
-                     *kMarianNpz = TAPEFORMER_SOURCE_DIR "/tests/golden/marian_post.npz";
-
-std::vector<std::string> llama_weights() {
-  std::vector<std::string> files{"hugging_face/llama/model.safetensors.index.json"};
-  for (const char* number : {"1", "2", "3", "4"})
-    files.push_back(std::string("hugging_face/llama/model-0000") + number + "-of-00004.safetensors");
-  return files;
-}
-
-constexpr const char* kFolder = "translation_folders/m2m100/";
+constexpr const char *kGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/",
+                     *kMarianNpz = TAPEFORMER_SOURCE_DIR "/tests/golden/marian_post.npz",
+                     *kFolder = "translation_folders/m2m100/";
 constexpr const char* kFolderFiles[] = {"tokenizer_config.json", "generation_config.json", "vocab.json"};
 
-Seeds gpt2_config_seeds() { return {content_of(kGolden + std::string("gpt2/config.json"))}; }
-
-void read_gpt2_config(const std::string& input) {
-  static const std::string folder = golden_copy("gpt2", {"hugging_face/gpt2/model.safetensors"});
-  put_input("gpt2/config.json", input);
-  load_hugging_face(folder);
+/// Reads the config.json of a golden model.
+template <class Model>
+Parser config_parser(const char* name, const std::string& model, std::vector<std::string> files = {}) {
+  const std::string folder = "hugging_face/" + model + "/";
+  if (files.empty()) files = {"model.safetensors"};
+  for (std::string& file : files) file.insert(0, folder);
+  return {name, [=] { return Seeds{content_of(kGolden + folder + "config.json")}; },
+          [=](const std::string& input) {
+            const std::string copy = golden_copy(model, files);
+            put_input(model + "/config.json", input);
+            load_hugging_face<Model>(copy);
+          }};
 }
 
-Seeds llama_config_seeds() { return {content_of(kGolden + std::string("llama/config.json"))}; }
-
-void read_llama_config(const std::string& input) {
-  static const std::string folder = golden_copy("llama", llama_weights());
-  put_input("llama/config.json", input);
-  load_hugging_face(folder);
-}
-
-Seeds marian_config_seeds() { return {content_of(kGolden + std::string("marian/config.json"))}; }
-
-void read_marian_config(const std::string& input) {
-  static const std::string folder = golden_copy("marian", {"hugging_face/marian/model.safetensors"});
-  put_input("marian/config.json", input);
-  load_hugging_face<EncoderDecoder>(folder);
+Parser llama_config_parser() {
+  std::vector<std::string> files{"model.safetensors.index.json"};
+  for (const char* number : {"1", "2", "3", "4"})
+    files.push_back(std::string("model-0000") + number + "-of-00004.safetensors");
+  return config_parser<DecoderOnly>("llama_config", "llama", files);
 }
 
 Seeds marian_npz_seeds() { return {load_npz(kMarianNpz).at("special:model.yml").data}; }
@@ -62,11 +51,10 @@ Seeds marian_folder_seeds() {
 }
 
 void read_marian_folder(const std::string& input) {
-  static const std::string folder =
+  const std::string folder =
       golden_copy("marian_own", {"marian_tokenizer/joint/source.spm", "marian_tokenizer/joint/target.spm"});
-  static const bool copied = std::filesystem::copy_file(kMarianNpz, folder + "/model.npz",
-                                                        std::filesystem::copy_options::overwrite_existing);
-  const std::vector<std::string> files = separated(input, copied ? 2 : 0);
+  put_input("marian_own/model.npz", content_of(kMarianNpz));
+  const std::vector<std::string> files = separated(input, 2);
   put_input("marian_own/decoder.yml", files[0]);
   put_input("marian_own/v.yml", files[1]);
   const TranslationRun run = load_marian_folder(folder);
@@ -75,13 +63,12 @@ void read_marian_folder(const std::string& input) {
 
 Seeds translation_folder_seeds() {
   std::vector<std::string> files;
-  for (const char* file : kFolderFiles)
-    files.push_back(content_of(TAPEFORMER_SOURCE_DIR "/tests/golden/" + std::string(kFolder) + file));
+  for (const char* file : kFolderFiles) files.push_back(content_of(kGolden + std::string(kFolder) + file));
   return {joined(files)};
 }
 
 void read_translation_folder(const std::string& input) {
-  static const std::string folder =
+  const std::string folder =
       golden_copy("folder", {kFolder + std::string("config.json"), kFolder + std::string("model.safetensors"),
                              kFolder + std::string("sentencepiece.bpe.model")});
   const std::vector<std::string> files = separated(input, 3);
@@ -95,9 +82,9 @@ void read_translation_folder(const std::string& input) {
 }  // namespace
 
 std::vector<Parser> foreign_model_parsers() {
-  return {{"gpt2_config", gpt2_config_seeds, read_gpt2_config},
-          {"llama_config", llama_config_seeds, read_llama_config},
-          {"marian_config", marian_config_seeds, read_marian_config},
+  return {config_parser<DecoderOnly>("gpt2_config", "gpt2"),
+          llama_config_parser(),
+          config_parser<EncoderDecoder>("marian_config", "marian"),
           {"marian_npz", marian_npz_seeds, read_marian_npz},
           {"marian_folder", marian_folder_seeds, read_marian_folder},
           {"translation_folder", translation_folder_seeds, read_translation_folder}};

@@ -62,11 +62,9 @@ std::string content_of(const std::string& path) { return read_bytes(path); }
 
 std::string golden_copy(const std::string& folder, const std::vector<std::string>& files) {
   const std::string path = input_path(folder), golden = TAPEFORMER_SOURCE_DIR "/tests/golden/";
-  std::filesystem::create_directories(path);
-  for (const std::string& file : files) {
-    std::filesystem::copy_file(golden + file, path + "/" + std::filesystem::path(file).filename().string(),
-                               std::filesystem::copy_options::overwrite_existing);
-  }
+  if (!std::filesystem::create_directories(path)) return path;
+  for (const std::string& file : files)
+    std::filesystem::copy_file(golden + file, path + "/" + std::filesystem::path(file).filename().string());
   return path;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,9 @@ namespace tapeformer {
 struct Parser {
   const char* name;
   /// Small inputs that are accepted.
-  std::vector<std::string> (*seeds)();
+  std::function<std::vector<std::string>()> seeds;
   /// Reads an input and uses the result as a program would. May throw a tapeformer::Error.
-  void (*read)(const std::string& input);
+  std::function<void(const std::string& input)> read;
 };
 
 const std::vector<Parser>& parsers();
@@ -30,7 +31,7 @@ std::string input_path(const std::string& name = {});
 /// Replaces a file in that folder, and returns its path.
 std::string put_input(const std::string& name, const std::string& bytes);
 std::string content_of(const std::string& path);
-/// Makes a folder there with copies of files of tests/golden, and returns its path.
+/// Makes a folder there with copies of files of tests/golden, unless it is there, and returns its path.
 std::string golden_copy(const std::string& folder, const std::vector<std::string>& files);
 
 /// An input of several files, and the files again; the last ones may be missing, and then are empty.

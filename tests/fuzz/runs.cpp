@@ -18,16 +18,12 @@ constexpr const char *kLanguageRuns[] = {"language_mha", "language_gqa", "langua
 std::string in_run(const char* run, const char* file) { return content_of(kRuns + std::string(run) + file); }
 
 /// A copy of a run in which the input replaces the file of that name.
-std::string run_with(const char* run, const char* file, const std::string& input) {
-  static std::map<std::string, std::string> copies;
-  std::string& folder = copies[run];
-  if (folder.empty()) {
-    const std::string from = std::string("runs/") + run + "/";
-    std::vector<std::string> files{from + "config.json", from + "weights.safetensors", from + "tokenizer"};
-    if (run[0] == 't') files.back() = from + "source.vocabulary", files.push_back(from + "target.vocabulary");
-    folder = golden_copy(run, files);
-  }
-  put_input(run + std::string(file), input);
+std::string run_with(const std::string& run, const char* file, const std::string& input) {
+  const std::string from = "runs/" + run + "/";
+  std::vector<std::string> files{from + "config.json", from + "weights.safetensors", from + "tokenizer"};
+  if (run[0] == 't') files.back() = from + "source.vocabulary", files.push_back(from + "target.vocabulary");
+  const std::string folder = golden_copy(run, files);
+  put_input(run + file, input);
   return folder;
 }
 
@@ -53,8 +49,6 @@ void read_checkpoint(const std::string& input) {
   folder.load_checkpoint(model, [&](OptimizerVisitor& visitor) { optimizer->visit_state(visitor); });
 }
 
-Seeds metrics_seeds() { return {in_run("language_mha", "/metrics.jsonl")}; }
-
 void read_metrics(const std::string& input) {
   const RunFolder folder(run_with("language_mha", "/metrics.jsonl", input));
   folder.has_ending(20);
@@ -74,13 +68,14 @@ void read_config(const std::string& input) {
              grouped = input.find("\"gqa\"") != std::string::npos,
              additive = input.find("\"additive\"") != std::string::npos;
   if (translates) {
-    const char* run = kTranslationRuns[latent ? 1 : additive ? 2 : 0];
-    const std::string folder = run_with(run, "/config.json", input);
+    const std::string folder = run_with(kTranslationRuns[latent     ? 1
+                                                         : additive ? 2
+                                                                    : 0],
+                                        "/config.json", input);
     EncoderDecoder::load(folder);
     options_of<TranslationOptions>(RunFolder(folder));
   } else {
-    const char* run = kLanguageRuns[grouped ? 1 : latent ? 2 : 0];
-    const std::string folder = run_with(run, "/config.json", input);
+    const std::string folder = run_with(kLanguageRuns[grouped ? 1 : latent ? 2 : 0], "/config.json", input);
     LanguageRun::load(folder, 0, "");
     training_in(folder);
   }
@@ -90,7 +85,7 @@ void read_config(const std::string& input) {
 
 std::vector<Parser> run_parsers() {
   return {{"checkpoint", checkpoint_seeds, read_checkpoint},
-          {"metrics", metrics_seeds, read_metrics},
+          {"metrics", [] { return Seeds{in_run("language_mha", "/metrics.jsonl")}; }, read_metrics},
           {"config", config_seeds, read_config}};
 }
 

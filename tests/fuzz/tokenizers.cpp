@@ -2,6 +2,9 @@
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/sentencepiece_sentences.h>
+#include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
@@ -90,22 +93,27 @@ void read_byte_pairs(const std::string& input) {
 }
 
 Seeds tokenizer_json_seeds() {
-  const BytePairFiles files = byte_pair_files(*train_byte_pair_tokenizer(source(), 260));
-  const std::size_t first = files.merges.find('\n') + 1, first_end = files.merges.find('\n', first),
-                    space = files.merges.find(' ', first),
-                    second_end = files.merges.find('\n', first_end + 1);
-  const std::string left = files.merges.substr(first, space - first),
-                    right = files.merges.substr(space + 1, first_end - space - 1),
-                    second = files.merges.substr(first_end + 1, second_end - first_end - 1);
-  return {R"({"version":"1.0","added_tokens":[{"id":259,"content":"<|endoftext|>"}],"normalizer":null,
-"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false}]},
-"post_processor":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},
-"model":{"type":"BPE","byte_fallback":false,"merges":[[")" +
-          left + R"(",")" + right + R"("],")" + second + R"("],"vocab":)" + files.vocabulary + "}}"};
+  const auto golden =
+      nlohmann::json::parse(content_of(TAPEFORMER_SOURCE_DIR "/tests/golden/tokenizer_json.json"));
+  Seeds seeds;
+  for (std::size_t i = 0; i < golden.at("cases").size(); i += 3)  // of each model, and of most other parts
+    seeds.push_back(golden.at("cases").at(i).at("file"));
+  return seeds;
 }
 
 void read_tokenizer_json(const std::string& input) {
   use(*find_tokenizer(put_input("tokenizer.json", input)));
+}
+
+Seeds sentencepiece_seeds() {
+  return {content_of(TAPEFORMER_SOURCE_DIR "/tests/golden/marian_tokenizer/joint/source.spm"),
+          train_sentencepiece({{"vocab_size", "40"}, {"normalization_rule_name", "nmt_nfkc"}}, {kText})};
+}
+
+void read_sentencepiece(const std::string& input) {
+  const std::string path = put_input("x.model", input);
+  use(*load_sentencepiece_tokenizer(path));
+  use(*load_sentencepiece_model(path));
 }
 
 Seeds text_vocabulary_seeds() { return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\nthe\nd\xc3\xb6g\n"}; }
@@ -121,6 +129,7 @@ std::vector<Parser> tokenizer_parsers() {
           {"text_tokenizer", text_tokenizer_seeds, read_text_tokenizer},
           {"byte_pairs", byte_pairs_seeds, read_byte_pairs},
           {"tokenizer_json", tokenizer_json_seeds, read_tokenizer_json},
+          {"sentencepiece", sentencepiece_seeds, read_sentencepiece},
           {"text_vocabulary", text_vocabulary_seeds, read_vocabulary_text}};
 }
 
