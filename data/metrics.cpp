@@ -76,11 +76,10 @@ std::string without_white_space(std::string_view line) { return joined(split_whi
 
 }  // namespace
 
-std::vector<std::string> tokenize_13a(std::string_view line) {
+std::string tokenize_13a(std::string_view line) {
   std::string text = " " + std::string(line) + " ";
   for (const auto& [pattern, to] : rules_13a()) text = std::regex_replace(text, pattern, to);
-  const std::vector<std::string_view> tokens = split_white_space(text);
-  return {tokens.begin(), tokens.end()};
+  return joined(split_white_space(text), " ");
 }
 
 std::string bleu_signature() {
@@ -100,8 +99,8 @@ BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
   check_counts("corpus_bleu", hypotheses, references);
   std::array<Matches, kWordOrders> totals;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    const std::string hypothesis = joined(tokenize_13a(trim_end(hypotheses[i])), " "),
-                      reference = joined(tokenize_13a(trim_end(references[i])), " ");
+    const std::string hypothesis = tokenize_13a(trim_end(hypotheses[i])),
+                      reference = tokenize_13a(trim_end(references[i]));
     add_matches(split_white_space(hypothesis), split_white_space(reference), totals);
   }
   BleuScore bleu;

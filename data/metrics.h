@@ -42,7 +42,7 @@ double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector
 /// Throws:  DataError if the counts differ or there are no sentences
 double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
-/// The tokens that mteval-v13a's tokeniser makes of a line.
-std::vector<std::string> tokenize_13a(std::string_view line);
+/// The tokens that mteval-v13a's tokeniser makes of a line, with a space between them.
+std::string tokenize_13a(std::string_view line);
 
 }  // namespace tapeformer

@@ -12,32 +12,26 @@
 namespace tapeformer {
 namespace {
 
-struct MarianVocabulary : NumberedPieces::Vocabulary {
-  std::int32_t begin = 0;
-  std::string language = {};  // such as "en"
+using MarianVocabulary = NumberedPieces::Vocabulary;
 
-  /// `begin_id` is padding unless it is given.
-  MarianVocabulary(std::vector<std::string> all, std::int32_t unknown_id, std::int32_t end_id,
-                   std::int32_t padding_id, std::optional<std::int32_t> begin_id = {})
-      : Vocabulary{std::move(all), unknown_id, end_id, padding_id, {unknown_id, end_id, padding_id}},
-        begin(begin_id.value_or(padding_id)) {}
-};
+/// `begin` is padding unless it is given.
+MarianVocabulary vocabulary_of(std::vector<std::string> pieces, std::int32_t unknown, std::int32_t end,
+                               std::int32_t padding, std::optional<std::int32_t> begin = {}) {
+  return {std::move(pieces), unknown, end, padding, {unknown, end, padding}, begin.value_or(padding)};
+}
 
 class MarianTokenizer : public NumberedPieces {
  public:
-  MarianTokenizer(MarianVocabulary vocabulary, std::string model, const std::string& name)
-      : NumberedPieces(vocabulary, std::move(model), name), words_(std::move(vocabulary)) {}
+  using NumberedPieces::NumberedPieces;
 
-  std::optional<std::int32_t> begin() const override { return words_.begin; }
   const char* kind() const override { return "marian"; }
   std::string serialize() const override {
-    const nlohmann::json header = {{"pieces", words_.pieces}, {"unknown", words_.unknown},
-                                   {"end", words_.end},       {"padding", words_.padding},
-                                   {"begin", words_.begin},   {"language", words_.language}};
+    const MarianVocabulary& words = vocabulary();
+    const nlohmann::json header = {{"pieces", words.pieces}, {"unknown", words.unknown},
+                                   {"end", words.end},       {"padding", words.padding},
+                                   {"begin", *words.begin},  {"language", words.language}};
     return write_tokenizer_file(kind(), header.dump() + "\n" + model());
   }
-
-  const MarianVocabulary& vocabulary() const { return words_; }
 
  private:
   void append_pieces(std::string_view text, std::vector<std::int32_t>& ids) const override {
@@ -47,19 +41,18 @@ class MarianTokenizer : public NumberedPieces {
     }
     NumberedPieces::append_pieces(text, ids);
   }
-
-  const MarianVocabulary words_;
 };
 
 std::unique_ptr<Tokenizer> read_marian(const std::string& payload, const std::string& name) {
   return reading_json(name, "was not written by this program", [&] {
     const auto [line, model] = split_first_line(payload);
     const auto header = parse_json<nlohmann::json>(line, name);
-    MarianVocabulary words(header.at("pieces").get<std::vector<std::string>>(),
-                           header.at("unknown").get<std::int32_t>(), header.at("end").get<std::int32_t>(),
-                           header.at("padding").get<std::int32_t>(), header.at("begin").get<std::int32_t>());
+    MarianVocabulary words =
+        vocabulary_of(header.at("pieces").get<std::vector<std::string>>(),
+                      header.at("unknown").get<std::int32_t>(), header.at("end").get<std::int32_t>(),
+                      header.at("padding").get<std::int32_t>(), header.at("begin").get<std::int32_t>());
     words.language = header.at("language").get<std::string>();
-    for (const std::int32_t id : {words.unknown, words.end, words.padding, words.begin}) {
+    for (const std::int32_t id : {words.unknown, words.end, words.padding, *words.begin}) {
       check_token(id, static_cast<Index>(words.pieces.size()));
       if (words.pieces[static_cast<std::size_t>(id)].empty())
         throw DataError(name, 0, "has a control token without a name");
@@ -78,7 +71,7 @@ MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string
   const std::int32_t unknown = id_of("<unk>"), end = id_of("</s>");
   const auto padding = static_cast<std::int32_t>(pieces.size());
   pieces.emplace_back("<pad>");
-  return {std::move(pieces), unknown, end, padding};
+  return vocabulary_of(std::move(pieces), unknown, end, padding);
 }
 
 /// The control piece "</s>", first in Marian's models, as a part of a protocol buffer.
@@ -145,8 +138,8 @@ MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerC
     if (name.empty() || !ids.contains(name)) throw DataError(path, 0, format("lacks {}, the {}", name, role));
     return ids[name].get<std::int32_t>();
   };
-  return {pieces, control("unk_token", "<unk>"), control("eos_token", "</s>"), control("pad_token", "<pad>"),
-          begin};
+  return vocabulary_of(pieces, control("unk_token", "<unk>"), control("eos_token", "</s>"),
+                       control("pad_token", "<pad>"), begin);
 }
 
 /// The vocabulary and the model of a tokenizer.
@@ -162,7 +155,7 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
   std::vector<std::string> pieces = {"<pad>", "<unk>", "<s>", "</s>"};
   for (auto id = static_cast<std::int32_t>(kSpecialTokens); id < tokenizer.vocabulary_size(); ++id)
     pieces.push_back(tokenizer.piece(id));
-  return {MarianVocabulary(pieces, kUnknown, kEnd, kPadding, kBegin),
+  return {vocabulary_of(pieces, kUnknown, kEnd, kPadding, kBegin),
           read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload};
 }
 

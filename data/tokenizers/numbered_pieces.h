@@ -19,6 +19,8 @@ class NumberedPieces : public Tokenizer {
     std::int32_t end = 0;                     ///< of a sentence
     std::int32_t padding = 0;                 ///< fills batches
     std::vector<std::int32_t> controls = {};  ///< those named above, and others
+    std::optional<std::int32_t> begin = {};   ///< first in the input of a decoder
+    std::string language = {};                ///< such as "en"
   };
 
   /// `model` is the content of a model file. Throws: DataError naming `name` if it is not
@@ -31,11 +33,13 @@ class NumberedPieces : public Tokenizer {
   Index vocabulary_size() const override { return static_cast<Index>(words_.pieces.size()); }
   std::string piece(std::int32_t id) const override;
   std::int32_t padding() const override { return words_.padding; }
+  std::optional<std::int32_t> begin() const override { return words_.begin; }
   std::optional<std::int32_t> end() const override { return words_.end; }
   std::optional<std::int32_t> find(const std::string& token) const override;
   const char* kind() const override { return "pieces"; }
   std::string serialize() const override { return {}; }  // files hold it as a part of other kinds
 
+  const Vocabulary& vocabulary() const { return words_; }
   /// The content of the model's file.
   const std::string& model() const { return model_.content(); }
 

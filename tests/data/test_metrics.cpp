@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/tests/reference/check_below.h>
 
@@ -42,10 +43,10 @@ TEST_CASE("lines are cut into the tokens of mteval-v13a") {
   for (const auto& expected : golden()["tokens"]) {
     const std::string line = expected["line"];
     CAPTURE(line);
-    CHECK(tokenize_13a(line) == expected["tokens"].get<Lines>());
+    CHECK(tokenize_13a(line) == joined(expected["tokens"].get<Lines>(), " "));
   }
   for (const char digit : std::string("0123456789"))
-    CHECK(tokenize_13a(digit + std::string("-x")) == Lines{{digit}, "-", "x"});
+    CHECK(tokenize_13a(digit + std::string("-x")) == digit + std::string(" - x"));
 }
 
 TEST_CASE("a hand-worked BLEU") {
