@@ -24,7 +24,6 @@ class Pieces : public Tokenizer {
   }
   std::string bytes_of(std::int32_t id) const override { return pieces_.at(static_cast<std::size_t>(id)); }
   Index vocabulary_size() const override { return static_cast<Index>(pieces_.size()); }
-  std::size_t safe_cut(std::string_view) const override { return 0; }
   const char* kind() const override { return "pieces"; }
   std::string serialize() const override { return {}; }
 

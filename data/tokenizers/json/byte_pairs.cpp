@@ -1,5 +1,6 @@
 #include <tapeformer/data/tokenizers/byte_pair_merges.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <utility>
@@ -11,15 +12,16 @@ namespace {
 class BytePairModel : public Model {
  public:
   explicit BytePairModel(const Json& part)
-      : ignores_merges_(flag(part, "ignore_merges")),
-        fuses_unknown_(flag(part, "fuse_unk")),
-        prefix_(text(part, "continuing_subword_prefix")),
-        suffix_(text(part, "end_of_word_suffix")) {
-    if (part.contains("dropout") && part.at("dropout").is_number() && part.at("dropout").get<double>() != 0)
+      : ignores_merges_(part.value("ignore_merges", Json()) == true),
+        fuses_unknown_(part.value("fuse_unk", Json()) == true),
+        prefix_(token_text(part.value("continuing_subword_prefix", Json()))),
+        suffix_(token_text(part.value("end_of_word_suffix", Json()))) {
+    if (const Json dropout = part.value("dropout", Json()); dropout.is_number() && dropout != 0)
       throw UnsupportedPart{"a dropout of merges"};
     for (const auto& [token, id] : part.at("vocab").items())
       vocabulary_.emplace(token, id.get<std::int32_t>());
-    if (const std::string unknown = text(part, "unk_token"); !unknown.empty()) unknown_ = id_of(unknown);
+    const std::string unknown = token_text(part.value("unk_token", Json()));
+    if (!unknown.empty()) unknown_ = id_of(unknown);
     std::vector<BytePairMerge> merges;
     for (const Json& merge : part.at("merges")) {
       auto [left, right] = sides_of(merge);
@@ -27,7 +29,7 @@ class BytePairModel : public Model {
       merges.push_back({id_of(left), id_of(right), id_of(joined)});
     }
     merges_ = BytePairMerges(std::move(merges));
-    if (flag(part, "byte_fallback")) fall_back_to_bytes();
+    if (part.value("byte_fallback", Json()) == true) fall_back_to_bytes();
   }
 
   void encode(const std::string& word, std::vector<std::int32_t>& ids) const override {
@@ -40,12 +42,6 @@ class BytePairModel : public Model {
   }
 
  private:
-  static bool flag(const Json& part, const char* name) {
-    return part.contains(name) && part.at(name).is_boolean() && part.at(name).get<bool>();
-  }
-  static std::string text(const Json& part, const char* name) {
-    return part.contains(name) && part.at(name).is_string() ? part.at(name).get<std::string>() : "";
-  }
   static std::pair<std::string, std::string> sides_of(const Json& merge) {
     if (merge.is_array()) return {merge.at(0).get<std::string>(), merge.at(1).get<std::string>()};
     const auto line = merge.get<std::string>();

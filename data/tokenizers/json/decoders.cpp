@@ -88,10 +88,8 @@ Decoder make_one(const Json& part, bool& is_joined) {
   if (type == "Metaspace") return metaspace_decoder(part);
   if (type == "WordPiece") return word_piece(part);
   if (type == "Strip") return strip(part, is_joined);
-  if (type == "Replace") {
-    return [matches = make_matcher(part.at("pattern")), content = part.at("content").get<std::string>()](
-               const std::string& token, bool) { return replaced(token, matches, content); };
-  }
+  if (type == "Replace")
+    return [change = make_normalizer(part)](const std::string& token, bool) { return change(token); };
   if (type == "Fuse") {
     is_joined = true;
     return [](const std::string& token, bool) { return token; };

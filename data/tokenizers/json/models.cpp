@@ -155,17 +155,12 @@ bool Model::append_bytes(std::string_view text, std::vector<std::int32_t>& ids) 
   return true;
 }
 
-std::unique_ptr<Model> make_unigram_model(const Json& part) { return std::make_unique<UnigramModel>(part); }
-std::unique_ptr<Model> make_word_piece_model(const Json& part) {
-  return std::make_unique<WordPieceModel>(part);
-}
-
 std::unique_ptr<Model> make_model(const Json& part) {
   std::string type = part.value("type", "none");
   if (type == "none") type = part.at("vocab").is_array() ? "Unigram" : "BPE";  // older files do not say
   if (type == "BPE") return make_byte_pair_model(part);
-  if (type == "Unigram") return make_unigram_model(part);
-  if (type == "WordPiece") return make_word_piece_model(part);
+  if (type == "Unigram") return std::make_unique<UnigramModel>(part);
+  if (type == "WordPiece") return std::make_unique<WordPieceModel>(part);
   throw UnsupportedPart{"a model of type " + type};
 }
 

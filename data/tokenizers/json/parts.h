@@ -63,8 +63,6 @@ class Model {
 };
 std::unique_ptr<Model> make_model(const Json& part);
 std::unique_ptr<Model> make_byte_pair_model(const Json& part);
-std::unique_ptr<Model> make_unigram_model(const Json& part);
-std::unique_ptr<Model> make_word_piece_model(const Json& part);
 
 /// The text that a token adds, as the first token or a later one. May be a part of a character.
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
