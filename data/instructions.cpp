@@ -1,8 +1,7 @@
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/shape.h>
 #include <tapeformer/data/instructions.h>
-
-#include <nlohmann/json.hpp>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 
 #include <fstream>
 
@@ -15,7 +14,8 @@ std::vector<Instruction> read_instructions(const std::vector<std::string>& paths
     std::string line;
     for (Index number = 1; std::getline(file, line); ++number) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const auto object = reading_json(format("{}:{}", path, number), "is not an instruction",
+                                       [&] { return parse_json<nlohmann::json>(line, "it"); });
       const char* const answer = object.contains("completion") ? "completion" : "answer";
       const auto is_text = [&](const char* key) { return object.contains(key) && object[key].is_string(); };
       if (!is_text("prompt") || !is_text(answer))

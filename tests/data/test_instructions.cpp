@@ -38,8 +38,8 @@ TEST_CASE_FIXTURE(InFolder, "lines of JSON are instructions, and anything else i
   CHECK(read[0].answer == "2\n");
   CHECK(read[1].prompt.empty());
   CHECK(read[1].answer == "é");
-  for (const char* line :
-       {"text", "[]", "{\"prompt\": \"a\"}", "{\"prompt\": \"a\", \"answer\": 1}", "{\"prompt"}) {
+  for (const char* line : {"text", "[]", R"({"prompt": "a"})", R"({"prompt": "a", "answer": 1})",
+                           R"({"prompt)", R"({"prompt": "a", "answer": "b", "answer": "c"})"}) {
     CAPTURE(line);
     const std::string refusal = message_of<DataError>(
         [&] { read_text(folder, "{\"prompt\": \"a\", \"answer\": \"b\"}\n" + std::string(line) + "\n"); });
