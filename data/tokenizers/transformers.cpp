@@ -114,7 +114,7 @@ class TransformersTokenizer : public Tokenizer {
     Files files = files_;
     if (place_ == LanguagePlace::none) return files;
     const auto [source, target] = ids_of(languages);
-    auto settings = nlohmann::ordered_json::parse(files.at(settings_file()));
+    auto settings = parse_json(files.at(settings_file()));
     settings[target_setting()] = target;
     files[settings_file()] = settings.dump(2) + "\n";
     Json options = options_;
