@@ -127,7 +127,7 @@ struct Function<Unary::sigmoid> : SavesOutput {
   static constexpr const char* name = "sigmoid";
   template <class V, class M = Math<V>>
   TAPEFORMER_HOST_DEVICE static V value(const V& x) {
-    return M::reciprocal(M::constant(1) + M::exp(-x));
+    return M::sigmoid(x);
   }
   template <class V>
   TAPEFORMER_HOST_DEVICE static V gradient(const V& y, const V& dy) {

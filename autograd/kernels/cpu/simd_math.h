@@ -21,16 +21,16 @@ struct Math<xsimd::batch<T, Arch>> {
   static B fma(const B& a, const B& b, const B& c) { return xsimd::fma(a, b, c); }
   static B reciprocal(const B& x) { return constant(1) / x; }
   static B one_minus_square(const B& x) { return constant(1) - x * x; }
-  static B sigmoid(const B& x) { return Function<Unary::sigmoid>::value(x); }
+  static B sigmoid(const B& x) { return reciprocal(constant(1) + exp_lanes(-x)); }
   static B relu(const B& x) { return Function<Unary::relu>::value(x); }
-  static B softplus(const B& x) { return relu(x) + xsimd::log1p(exp(-xsimd::abs(x))); }
+  static B softplus(const B& x) { return relu(x) + xsimd::log1p(exp_lanes(-xsimd::abs(x))); }
   static auto equal(const B& a, const B& b) { return a == b; }
   template <class Condition>
   static B select(const Condition& condition, const B& a, const B& b) {
     return xsimd::select(condition, a, b);
   }
 
-  /// exp_lanes() of f32 is infinite from 88.4 on, the function from 88.7 on.
+  /// exp_lanes() of f32 is infinite from 88.4 on, the function from 88.7 on. (Their reciprocals are 0.)
   static B exp(const B& x) {
     if constexpr (sizeof(T) == sizeof(double)) return exp_lanes(x);
     const auto large = x > constant(88);

@@ -18,7 +18,7 @@ struct NumberMath {
   __device__ static T fma(T a, T b, T c) { return ::fma(a, b, c); }
   __device__ static T reciprocal(T x) { return constant(1) / x; }
   __device__ static T one_minus_square(T x) { return ::fma(-x, x, constant(1)); }
-  __device__ static T sigmoid(T x) { return Function<Unary::sigmoid>::value(x); }
+  __device__ static T sigmoid(T x) { return reciprocal(constant(1) + exp(-x)); }
   __device__ static T relu(T x) { return Function<Unary::relu>::value(x); }
   __device__ static T softplus(T x) { return relu(x) + ::log1p(::exp(-::fabs(x))); }
   __device__ static bool equal(T a, T b) { return a == b; }
