@@ -6,7 +6,6 @@
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/train/expert_shares.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>
@@ -188,9 +187,8 @@ Validation LanguageTask::validate(Progress& progress) {
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   if (const DecoderOnlyConfig& config = model_.config(); config.experts.experts > 0)
-    add_expert_shares(
-        choices_of_experts(model_, data_.validation),
-        [&](Index router) { return std::to_string(config.experts_from + router); }, result);
+    result.add_expert_shares(choices_of_experts(model_, data_.validation),
+                             [&](Index router) { return std::to_string(config.experts_from + router); });
   return result;
 }
 

@@ -11,6 +11,8 @@
 #include <tapeformer/examples/train/run.h>
 #include <tapeformer/examples/train/start.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 
@@ -60,6 +62,19 @@ int show_summary(TrainingTask& task) {
 }
 
 }  // namespace
+
+void Validation::add_expert_shares(const LayerRecord& record,
+                                   const std::function<std::string(Index router)>& layer) {
+  double least = 1, most = 0;
+  for (std::size_t router = 0; router < record.shares.size(); ++router) {
+    const Tensor shares = record.shares[router].to(Device::cpu());
+    for (Index e = 0; e < shares.elements(); ++e) {
+      further.emplace_back(format("expert_share.{}.{}", layer(static_cast<Index>(router)), e), shares.at(e));
+      least = std::min(least, shares.at(e)), most = std::max(most, shares.at(e));
+    }
+  }
+  remark += format(", experts with {:.1f} to {:.1f} % of the choices", 100 * least, 100 * most);
+}
 
 std::string TrainingTask::summary() { return parameters_text(model()); }
 Json TrainingTask::conclude(Progress&) { return Json::object(); }

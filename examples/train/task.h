@@ -4,6 +4,7 @@
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/nn/layer_record.h>
 #include <tapeformer/nn/module.h>
 
 namespace tapeformer {
@@ -32,6 +33,10 @@ struct Validation {
   double loss = 0;  ///< in nats per token; the lowest has the best weights
   std::vector<std::pair<std::string, double>> further;  ///< more fields for metrics.jsonl
   std::string remark;                                   ///< in the log after loss and perplexity: ", ..."
+
+  /// Adds each expert's share of its router's choices to the fields, and the extremes to the remark. `layer`
+  /// names the layer of a router: "0", "encoder.0".
+  void add_expert_shares(const LayerRecord& record, const std::function<std::string(Index router)>& layer);
 };
 
 /// The subject of a training run: a model, its data, and the loss of a batch.

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/examples/train/expert_shares.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
@@ -276,7 +275,7 @@ Validation TranslationTask::validate(Progress& progress) {
       const Index in_decoder = router - config.encoder_layers;
       return in_decoder < 0 ? format("encoder.{}", router) : format("decoder.{}", in_decoder);
     };
-    add_expert_shares(choices_of_experts(*model_, *validation_batches_), layer, result);
+    result.add_expert_shares(choices_of_experts(*model_, *validation_batches_), layer);
   }
   return result;
 }
