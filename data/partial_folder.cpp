@@ -47,6 +47,16 @@ PartialFolder::~PartialFolder() {
   close(lock_);
 }
 
+void PartialFolder::fill(const std::function<void()>& write) const {
+  try {
+    write();
+  } catch (const CheckpointError& error) {
+    std::string text = error.what();
+    if (text.find(path()) == 0) text.replace(0, path().size(), folder_.string());
+    throw CheckpointError(text);
+  }
+}
+
 void PartialFolder::finish() {
   sync_to_disk(partial_);
   std::error_code error;

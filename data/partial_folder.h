@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ class PartialFolder {
   std::string file(const std::string& name) const { return partial_ / name; }
   /// The file's path after finish().
   std::string finished(const std::string& name) const { return folder_ / name; }
+  /// Calls `write`, which writes the files, and names FOLDER in its errors. Throws: CheckpointError
+  void fill(const std::function<void()>& write) const;
   /// Throws: DataError
   void finish();
 

@@ -16,23 +16,21 @@ const std::vector<ExportFormat>& export_formats() {
 }
 
 /// An expression's changes as options of the program, or as fields of config.json without an option.
-OptionChanges changed_options(const DecoderOnlyConfig& config, const Expression& expression) {
-  LanguageOptions now, then;
-  now.model = config, then.model = expression.nearest;
-  return changed_options(expression.changes, fields_of(now), fields_of(then),
-                         {{"attention_bias", "bias"},
-                          {"feed_forward_bias", "bias"},
-                          {"prefix", "objective"},
-                          {"bidirectional", "objective"},
-                          {"activation", "feed_forward_kind"},
-                          {"gated", "feed_forward_kind"}});
+OptionChanges options_changed(const DecoderOnlyConfig& config, const Expression& expression) {
+  return changed_options<LanguageOptions>(config, expression,
+                                          {{"attention_bias", "bias"},
+                                           {"feed_forward_bias", "bias"},
+                                           {"prefix", "objective"},
+                                           {"bidirectional", "objective"},
+                                           {"activation", "feed_forward_kind"},
+                                           {"gated", "feed_forward_kind"}});
 }
 
 /// Throws: CheckpointError with the options that the format wants instead
 void require_expressed(const DecoderOnlyConfig& config, const ModelFormat& models) {
   const Expression expression = expression_in(models, config);
   if (expression.changes.empty()) return;
-  const OptionChanges changes = changed_options(config, expression);
+  const OptionChanges changes = options_changed(config, expression);
   std::string remedy;
   for (const ExportFormat& other : export_formats())
     if (expression_in(other.models, config).changes.empty())
@@ -51,13 +49,15 @@ void ExportOptions::add_to(const Command& command) {
   }
   command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything; for gguf, the file")
-      .required();
+      .required()
+      .not_empty();
   command.option("--format", format, joined(helps, ", or ")).one_of(names);
   command.option("--type", type, "type of the matrices in a gguf file: f32, f16 or q8_0")
       .one_of({"f32", "f16", "q8_0"});
   command.flag("--adapters", adapters, "of transformers: only the adapters of a run with --lora, for PEFT");
   add_average_option(command, average);
-  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own")
+      .not_empty();
 }
 
 void ExportOptions::refuse_ignored(const Command& command) const {
@@ -71,7 +71,7 @@ std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* token
   std::vector<std::pair<std::string, std::string>> texts;  // of formats with the same one, their names
   for (const ExportFormat& format : export_formats()) {
     const Expression expression = expression_in(format.models, config);
-    const std::string wants = wants_text(changed_options(config, expression));
+    const std::string wants = wants_text(options_changed(config, expression));
     std::string text = " not with this tokenizer";
     if (!tokenizer || format.has_tokenizer(*tokenizer, config.vocabulary))
       text = (wants.empty() ? "" : " only with " + wants) + " (" + expression.family->title + ")";

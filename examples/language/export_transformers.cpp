@@ -18,7 +18,7 @@ void write_adapters(const ExportOptions& options) {
   const RunFolder source(options.run);
   if (options.average > 0) source.load_average(options.average, model);
   PartialFolder folder(options.output, {"adapter_config.json", "adapter_model.safetensors"});
-  save_peft(folder.path(), model, options_of<LanguageOptions>(source).from);
+  folder.fill([&] { save_peft(folder.path(), model, options_of<LanguageOptions>(source).from); });
   folder.finish();
   print("{}: adapter_config.json, adapter_model.safetensors\n", options.output);
 }
@@ -32,14 +32,10 @@ void write_transformers(LanguageRun& run, const ExportOptions& options) {
   for (const std::int32_t id : run.tokenizer->ends())
     if (id < run.model.config().vocabulary) tokens.ends.push_back(id);
   std::string files;
-  try {
+  folder.fill([&] {
     save_hugging_face(folder.path(), run.model, tokens);
     files = export_tokenizer(*run.tokenizer, folder.path());
-  } catch (const CheckpointError& error) {
-    std::string text = error.what();
-    if (text.find(folder.path()) == 0) text.replace(0, folder.path().size(), options.output);
-    throw CheckpointError(text);
-  }
+  });
   folder.finish();
   print("{}: config.json, model.safetensors, {}\n", options.output, files);
   const std::string kind = run.tokenizer->kind();

@@ -18,6 +18,13 @@ using OptionChanges = std::vector<std::pair<std::string, std::string>>;
 /// by field, whose names are different.
 OptionChanges changed_options(const std::vector<FieldChange>& changes, const FieldList& now,
                               const FieldList& then, const std::map<std::string, std::string>& others);
+template <class Options, class Config>
+OptionChanges changed_options(const Config& config, const ExpressionOf<Config>& expression,
+                              const std::map<std::string, std::string>& others) {
+  Options now, then;
+  now.model = config, then.model = expression.nearest;
+  return changed_options(expression.changes, fields_of(now), fields_of(then), others);
+}
 /// "--activation relu, --norm rms"
 std::string has_text(const OptionChanges& changes);
 /// "--activation silu --norm layer"

@@ -115,12 +115,11 @@ void require_expressed(const ModelFormatOf<EncoderDecoderConfig>& format,
                        const EncoderDecoderConfig& config) {
   const ExpressionOf<EncoderDecoderConfig> expression = expression_in(format, config);
   if (expression.changes.empty()) return;
-  TranslationOptions now, then;
-  now.model = config, then.model = expression.nearest;
-  const OptionChanges changes = changed_options(expression.changes, fields_of(now), fields_of(then),
-                                                {{"norm_first", "post_norm"},
-                                                 {"tie_target_head", "untied_head"},
-                                                 {"tie_embeddings", "shared_vocabulary"}});
+  const OptionChanges changes =
+      changed_options<TranslationOptions>(config, expression,
+                                          {{"norm_first", "post_norm"},
+                                           {"tie_target_head", "untied_head"},
+                                           {"tie_embeddings", "shared_vocabulary"}});
   throw CheckpointError(expression.refusal(has_text(changes), "a model trained with " + wants_text(changes)));
 }
 
@@ -133,7 +132,9 @@ void TranslationExportOptions::add_to(const Command& command) {
     helps.push_back(names.back() + ", " + known.help);
   }
   command.option("--run", run, "the run folder").required().not_empty();
-  command.option("--output", output, "the folder to write, which must not hold anything").required();
+  command.option("--output", output, "the folder to write, which must not hold anything")
+      .required()
+      .not_empty();
   command
       .option("--format", format,
               joined(helps, ", or ") +
@@ -155,14 +156,10 @@ int export_translation(const TranslationExportOptions& options) {
   std::vector<std::string> names = format.weights;
   for (const auto& [file, content] : files) names.push_back(file);
   PartialFolder folder(options.output, names);
-  try {
+  folder.fill([&] {
     format.save(folder.path(), run);
-  } catch (const CheckpointError& error) {
-    std::string text = error.what();
-    if (text.find(folder.path()) == 0) text.replace(0, folder.path().size(), options.output);
-    throw CheckpointError(text);
-  }
-  for (const auto& [file, content] : files) write_atomically(folder.file(file), content);
+    for (const auto& [file, content] : files) write_atomically(folder.file(file), content);
+  });
   folder.finish();
   print("{}: {}\n", options.output, joined(names, ", "));
   return kExitSuccess;
