@@ -42,6 +42,7 @@ Json results_of(const RunRecord& run) {
   return {{"best_validation_loss", number_or_null(best_loss_of(run))},
           {"final_training_loss", chosen("train_loss", last)},
           {"bleu", number_or_null(number_in(run.evaluation, "bleu"))},
+          {"bleu_part", run.evaluation.value("part", Json())},
           {"tokens_per_second", chosen("tokens_per_second", median)},
           {"seconds", chosen("elapsed", greatest)},
           {"last_step", chosen("step", greatest)},

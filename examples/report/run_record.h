@@ -7,7 +7,6 @@
 namespace tapeformer {
 
 constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
-constexpr const char* kEvaluationFile = "evaluation.json";  // what `evaluate` measured last
 
 /// The record of a run in its folder, from any version.
 struct RunRecord {

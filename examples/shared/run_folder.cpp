@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/safetensors.h>
@@ -11,7 +12,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -71,6 +71,11 @@ Index step_of(const Json& line, Index otherwise) {
   return step != line.end() && step->is_number_integer() ? step->get<Index>() : otherwise;
 }
 
+/// A line of metrics as text.
+std::string text_of(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 struct RestoreState : OptimizerVisitor {
   RestoreState(const SafetensorsFile& source, const Json& numbers) : file(source), counters(numbers) {}
   const SafetensorsFile& file;
@@ -83,12 +88,17 @@ struct RestoreState : OptimizerVisitor {
 
 }  // namespace
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) refuse(path, "cannot be made", error.value());
+}
+
 RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/" + kLock) {
   std::error_code error;
   for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
     made_.push_back(path);
-  fs::create_directories(folder, error);
-  if (error) refuse(folder, "cannot be made", error.value());
+  make_folder(folder);
   while (true) {
     // Writable, because network file systems require that for locks.
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -138,8 +148,15 @@ ScratchFolder::~ScratchFolder() {
 }
 
 void RunFolder::refuse_if_used() const {
-  if (writes_ && (has_checkpoint() || fs::exists(file("weights.safetensors"))))
+  if (!writes_) return;
+  if (has_checkpoint() || fs::exists(file(kBestWeights)))
     throw DataError(path_, 0, "holds a run already; try --resume to continue it, or another --run folder");
+  // A run that was killed before its first checkpoint has left a config.json too.
+  const bool has_other = fs::exists(file("config.json")) && !config().contains("training");
+  if (has_other || fs::exists(file("train.tokens")))
+    throw DataError(path_, 0,
+                    "holds another program's model or prepared tokens, which a run would change; try "
+                    "another --run folder");
 }
 
 Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
@@ -147,9 +164,7 @@ Json RunFolder::config() const { return parse_json(read_file(file("config.json")
 void RunFolder::create() const {
   if (!writes_) return;
   refuse_if_used();
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) refuse(path_, "cannot be made", error.value());
+  make_folder(path_);
   write(kMetrics, "");
 }
 
@@ -169,8 +184,11 @@ void RunFolder::write(const std::string& name, const std::string& content) const
   if (writes_) write_atomically(to_write(name), content);
 }
 
-void RunFolder::save_weights(const std::string& name, Module& model) const {
-  if (writes_) tapeformer::save_weights(to_write(name), model);
+void RunFolder::save_best_weights(Module& model) const {
+  if (!writes_) return;
+  std::error_code ignored;
+  fs::remove(to_write(kEvaluationFile), ignored);
+  save_weights(to_write(kBestWeights), model);
 }
 
 std::future<void> RunFolder::save_checkpoint(Module& model, const VisitState& optimizer,
@@ -222,8 +240,8 @@ std::string RunFolder::earlier_checkpoint() const {
     } catch (const CheckpointError&) {
       continue;
     }
-    return format("; that of step {} is intact, and --resume continues from it after: mv {} {}", step, kept,
-                  file(kCheckpoint));
+    return format("; that of step {} is intact, and --resume continues from it after: {}", step,
+                  command_text({"mv", kept, file(kCheckpoint)}));
   }
   return "";
 }
@@ -316,13 +334,13 @@ void RunFolder::load_average(Index count, Module& model) const {
 
 void RunFolder::keep_weights(Module& model, Index step, Index count) const {
   if (!writes_) return;
-  save_weights(kept_name(kKeptWeights, step), model);
+  save_weights(to_write(kept_name(kKeptWeights, step)), model);
   remove_all_but(count, kKeptWeights, step);
 }
 
 void RunFolder::append_metrics(const Json& line) const {
   if (!writes_) return;
-  append_to_file(to_write(kMetrics), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  append_to_file(to_write(kMetrics), text_of(line));
   if (!events_) return;
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, value] : line.items())
@@ -330,54 +348,53 @@ void RunFolder::append_metrics(const Json& line) const {
   events_->add(step_of(line, 0), scalars);
 }
 
-/// The lines that metric_lines() returns, with their text.
-std::vector<std::pair<std::string, Json>> RunFolder::metrics(std::size_t most) const {
+std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   std::error_code missing;
   const std::uintmax_t bytes = fs::file_size(file(kMetrics), missing);
   if (!missing && bytes > kMostBytesRead)
     throw CheckpointError(
         format("{}: {} bytes are too many; the limit is {}", file(kMetrics), bytes, kMostBytesRead));
+  const auto has = [](const std::string& line, const char* part) { return line.find(part) != line.npos; };
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
-    for (std::string line; std::getline(text, line);)
-      use(line, line.find("\"validation_loss\"") != std::string::npos ? 1 : 0);
+    for (std::string line; std::getline(text, line);) use(line, has(line, "\"validation_loss\"") ? 1 : 0);
+    // A file that is there and cannot be read must not pass for an empty one, which cut_metrics() would write.
+    if (text.bad() || (!text.is_open() && !missing)) refuse(file(kMetrics), "cannot be read", errno);
   };
-  std::size_t counts[2] = {}, read[2] = {};
-  for_each_line([&](const std::string&, int kind) { ++counts[kind]; });
-  std::vector<std::pair<std::string, Json>> lines;
+  std::size_t counts[2] = {}, read[2] = {}, best = 0;  // best: the number of the line with the best loss
   for_each_line([&](const std::string& line, int kind) {
-    if (++read[kind] % (counts[kind] / most + 1) != 0 && read[kind] != counts[kind]) return;
+    ++counts[kind];
+    if (has(line, "\"best\":true")) best = counts[1];
+  });
+  std::vector<Json> lines;
+  for_each_line([&](const std::string& line, int kind) {
+    const bool is_kept = ++read[kind] % (counts[kind] / most + 1) == 0 || read[kind] == counts[kind] ||
+                         (kind == 1 && read[1] == best) || has(line, "\"best_");
+    if (!is_kept) return;
     try {
-      if (Json entry = parse_json(line); entry.is_object()) lines.emplace_back(line, std::move(entry));
+      if (Json entry = parse_json(line); entry.is_object()) lines.push_back(std::move(entry));
     } catch (const CheckpointError&) {
     }
   });
   return lines;
 }
 
-std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
-  std::vector<Json> entries;
-  for (auto& [line, entry] : metrics(most)) entries.push_back(std::move(entry));
-  return entries;
-}
-
 double RunFolder::elapsed() const {
   double seconds = 0;
-  for (const auto& [line, entry] : metrics()) seconds = entry.value("elapsed", seconds);
+  for (const Json& line : metric_lines()) seconds = line.value("elapsed", seconds);
   return seconds;
 }
 
 bool RunFolder::has_ending(Index step) const {
-  const auto lines = metrics();
-  return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
-    return step_of(line.second, -1) == step && line.second.contains("seconds");
-  });
+  const std::vector<Json> lines = metric_lines();
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const Json& line) { return step_of(line, -1) == step && line.contains("seconds"); });
 }
 
 void RunFolder::cut_metrics(Index step) const {
   std::string kept;
-  for (const auto& [line, entry] : metrics())
-    if (step_of(entry, 0) <= step) kept += line + "\n";
+  for (const Json& line : metric_lines())
+    if (step_of(line, 0) <= step) kept += text_of(line);
   write(kMetrics, kept);
   if (events_) events_->restart(step);
 }

@@ -12,6 +12,12 @@ namespace tapeformer {
 
 using Json = nlohmann::ordered_json;  // declared only: its use needs <nlohmann/json.hpp>
 
+constexpr const char* kBestWeights = "weights.safetensors";
+constexpr const char* kEvaluationFile = "evaluation.json";  // the last measurement of `evaluate`
+
+/// Makes a folder and those that it is in, if there are none. Throws: DataError
+void make_folder(const std::string& path);
+
 /// Keeps other runs out of a run folder while it exists, at most until the process ends. Does not affect
 /// reading. If the file system has no locks, prints a note and locks nothing.
 class RunLock {
@@ -80,7 +86,8 @@ class RunFolder {
   /// Writes a file whole or not at all.
   void write(const std::string& name, const std::string& content) const;
 
-  void save_weights(const std::string& name, Module& model) const;
+  /// Writes weights.safetensors, and removes the evaluation of the weights before.
+  void save_best_weights(Module& model) const;
   /// Writes model, optimizer and `state` to one file, by one rename. Tensors on a GPU are copied at once and
   /// written while it computes on: the result, if valid(), must be waited for, and rethrows an exception from
   /// writing. Where processes share the optimizer's state, all must call it.
@@ -106,7 +113,7 @@ class RunFolder {
   void write_events(std::shared_ptr<TensorBoardLog> log) { events_ = std::move(log); }
   void append_metrics(const Json& line) const;
   /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
-  /// training and as many of validation, evenly spread.
+  /// training and as many of validation, evenly spread, besides those with the best losses.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   /// The seconds that the run has taken so far, by metrics.jsonl.
   double elapsed() const;
@@ -116,8 +123,6 @@ class RunFolder {
   void cut_metrics(Index step) const;
 
  private:
-  std::vector<std::pair<std::string, Json>> metrics(
-      std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   std::string to_write(const std::string& name) const;
   std::vector<Index> steps_of(const std::string& prefix) const;
   void remove_all_but(Index count, const std::string& prefix, Index step) const;

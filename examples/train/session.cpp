@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/train/session.h>
 
 namespace tapeformer {
@@ -93,7 +94,7 @@ void Session::with_evaluation_weights(const std::function<void()>& use) {
 }
 
 std::string Session::resume_command() const {
-  return format("{} train --run {} --resume", task.program(), folder.path());
+  return command_text({task.program(), "train", "--run", folder.path(), "--resume"});
 }
 
 std::string Session::with_remedy(const Error& error) const {

@@ -82,7 +82,7 @@ bool Validator::keep_if_best(double loss) {
   const Index kept = s.options.keep_checkpoints;
   if (!is_best && kept == 0) return false;
   s.parallel.with_whole_values([&] {
-    if (is_best) s.folder.save_weights(kBestWeights, s.task.model());
+    if (is_best) s.folder.save_best_weights(s.task.model());
     if (kept > 0) s.folder.keep_weights(s.task.model(), s.step, kept);
   });
   return is_best;
@@ -96,7 +96,7 @@ void Validator::keep_first_weights() {
   double loss = 0;
   s.with_evaluation_weights([&] {
     loss = s.task.validate(s.progress).loss;
-    s.parallel.with_whole_values([&] { s.folder.save_weights(kBestWeights, s.task.model()); });
+    s.parallel.with_whole_values([&] { s.folder.save_best_weights(s.task.model()); });
   });
   s.progress.log(format("validation loss {:.4f}; weights in ", loss) + s.folder.file(kBestWeights));
 }

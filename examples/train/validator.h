@@ -5,8 +5,6 @@
 
 namespace tapeformer {
 
-constexpr const char* kBestWeights = "weights.safetensors";
-
 /// Validates, and writes the best weights and the last ones to the run folder.
 class Validator {
  public:

@@ -47,7 +47,7 @@ std::string saved_run(const TemporaryFolder& temporary, const std::vector<std::s
   const LanguageData data = make_language_data(options, folder, nullptr, progress);
   DecoderOnly model = initial_model(options, data.train.vocabulary());
   describe_language_run(folder, options, model.config(), data);
-  folder.save_weights("weights.safetensors", model);
+  folder.save_best_weights(model);
   return exports_text(model.config(), data.tokenizer.get());
 }
 

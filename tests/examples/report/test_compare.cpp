@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST_CASE("a comparison has the options that differ, and each run's results") {
   RunRecord second = record("second", 0.5, "b");
   second.config["training"]["new_option"] = true;
-  second.evaluation = {{"bleu", 41.5}};
+  second.evaluation = {{"bleu", 41.5}, {"part", "test"}};
   second.metrics.clear();
   const Json comparison = comparison_json({record("first", 0.25, "a"), second});
   CHECK(comparison[0].at("options").dump() == R"({"learning_rate":0.25,"corpus":"a","new_option":null})");
@@ -51,6 +51,7 @@ TEST_CASE("a comparison has the options that differ, and each run's results") {
   CHECK(results.at("seconds") == 70);
   CHECK(results.at("bleu").is_null());
   CHECK(comparison[1].at("results").at("bleu") == 41.5);
+  CHECK(comparison[1].at("results").at("bleu_part") == "test");
   CHECK(comparison[1].at("results").at("last_step").is_null());
 }
 

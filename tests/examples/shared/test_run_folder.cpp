@@ -3,8 +3,7 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -20,39 +19,6 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 std::string refusal(const std::string& folder) {
   return message_of<DataError>([&] { const RunLock lock(folder); });
 }
-
-/// Another process, which trains in the folder until it is killed.
-class Trainer {
- public:
-  explicit Trainer(const std::string& folder) {
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    process_ = fork();
-    if (process_ == 0) {
-      const RunLock lock(folder);
-      const bool told = write(ends[1], "x", 1) == 1;
-      while (told) pause();
-      _exit(1);
-    }
-    char x = 0;
-    const bool has_lock = read(ends[0], &x, 1) == 1;
-    close(ends[0]);
-    close(ends[1]);
-    REQUIRE(has_lock);
-  }
-  ~Trainer() { end(); }
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
-
-  pid_t process() const { return process_; }
-  void end() {
-    if (process_ > 0 && kill(process_, SIGKILL) == 0) waitpid(process_, nullptr, 0);
-    process_ = 0;
-  }
-
- private:
-  pid_t process_ = 0;
-};
 
 }  // namespace
 
@@ -70,17 +36,6 @@ TEST_CASE("a run folder is locked by one run at a time, named with its process a
   }
   CHECK(refusal(run) == "nothing was thrown");
   CHECK(temporary.count() == 0);
-}
-
-TEST_CASE("another process keeps its run folder until it ends, even when it is killed") {
-  const TemporaryFolder temporary;
-  const std::string run = temporary.file("run");
-  Trainer trainer(run);
-  CHECK(has(refusal(run), "by process " + std::to_string(trainer.process()) + " on "));
-  trainer.end();
-  CHECK(fs::exists(run + "/training.lock"));  // it could not be removed
-  CHECK(refusal(run) == "nothing was thrown");
-  CHECK_FALSE(fs::exists(run + "/training.lock"));
 }
 
 TEST_CASE("a lock leaves the folders that it made only where something is in them") {
@@ -184,4 +139,16 @@ TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused 
   write_bytes(folder.file("metrics.jsonl"), "{\"step\":1}\n{\"step\":2}\0\n{\"step\":9}\n{\"st"s);
   folder.cut_metrics(2);
   CHECK(read_bytes(folder.file("metrics.jsonl")) == "{\"step\":1}\n");  // intact lines up to step 2
+  for (int step = 1; step <= 9; ++step)
+    folder.append_metrics({{"step", step}, {"validation_loss", step}, {"best", step == 1}});
+  for (const Json& line : {Json{{"best_loss", 1}}, Json{{"step", 10}}, Json{{"step", 11}}})
+    folder.append_metrics(line);
+  const std::vector<Json> few = folder.metric_lines(1);
+  REQUIRE(few.size() == 4);  // the best validation, the last one, and likewise of other lines
+  CHECK(few[0].at("step") == 1);
+  CHECK(few[2].at("best_loss") == 1);
+  fs::remove(folder.file("metrics.jsonl"));
+  fs::create_directory(folder.file("metrics.jsonl"));
+  CHECK(
+      has(message_of<DataError>([&] { folder.cut_metrics(2); }), "metrics.jsonl: cannot be read: Is a dir"));
 }

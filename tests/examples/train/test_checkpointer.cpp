@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(Logged, "earlier checkpoints are kept on request, and a run ca
 }
 
 TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how to resume it") {
-  const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
+  const RunFolder whole(temporary.file("whole")), folder(temporary.file("a run"));
   ToyTask reference;
   CHECK(start(whole, reference) == kExitSuccess);
   class HinderedTask : public ToyTask {
@@ -173,8 +173,8 @@ TEST_CASE_FIXTURE(Logged, "a run that cannot save ends, and says how to resume i
   CHECK(message_of<CheckpointError>([&] { start(folder, task); }) ==
         folder.file("checkpoint.safetensors") +
             ": cannot be written: Is a directory; once that is fixed, this continues from the last "
-            "checkpoint: train_toy train --run " +
-            folder.path() + " --resume");
+            "checkpoint: train_toy train --run '" +
+            folder.path() + "' --resume");
   std::filesystem::remove(folder.file("checkpoint.safetensors.partial"));
   ToyTask rest;
   CHECK(resume(folder, rest) == kExitSuccess);

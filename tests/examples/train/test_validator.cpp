@@ -89,6 +89,7 @@ TEST_CASE_FIXTURE(RunCase, "the weights of the last validations are kept on requ
   CHECK(start(folder, task, kOneStep) == kExitSuccess);
   write_bytes(folder.file("weights-5-mine.safetensors"), "somebody's");
   write_bytes(folder.file("weights-99.safetensors"), "of a run that was killed");
+  folder.write(kEvaluationFile, "of worse weights");
   const auto is_there = [&](const std::string& at) {
     return std::filesystem::exists(folder.file("weights-" + at + ".safetensors"));
   };
@@ -100,6 +101,7 @@ TEST_CASE_FIXTURE(RunCase, "the weights of the last validations are kept on requ
   }
   CHECK(is_there("5-mine"));
   CHECK(is_there("99"));
+  CHECK_FALSE(std::filesystem::exists(folder.file(kEvaluationFile)));
   CHECK(weights_in(folder, "weights-12.safetensors") == weights_in(folder));
   CHECK(weights_in(folder, "weights-11.safetensors") != weights_in(folder));
   CHECK(start(none, plain) == kExitSuccess);
