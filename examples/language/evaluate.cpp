@@ -36,8 +36,8 @@ void EvaluateOptions::add_to(const Command& command) {
       .not_empty();
   command.option("--part", part, "part of the run's text: validation or train")
       .one_of({"validation", "train"});
-  command.option("--corpus", corpus,
-                 "measure these UTF-8 files, or folders of them, instead (as train does)");
+  command.option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead (as train does)")
+      .not_empty();
   add_average_option(command, average);
   command.option("--batch", batch, "rows computed at a time; 0 as in training", kNotNegative);
   command.option("--context", context, "tokens per row; 0 as in training, or the model's up to 1024",
@@ -45,7 +45,8 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--validation-batches", validation_batches,
                  "random batches of the estimate; 0 as in training", kNotNegative);
   command.option("--seed", seed, "seed of the random batches; without it, the run's");
-  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own")
+      .not_empty();
   const CommandOption summary_flag = command.flag(
       "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
   command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
@@ -114,7 +115,8 @@ int evaluate(const EvaluateOptions& options) {
   if (compute.device.is_cuda()) progress.log(compute.usage_text());
   print("exact      {}\n", exact.to_string());
   print("estimated  {}{} (from {} of {} x {})\n", estimate.to_string(), estimate.error_text(),
-        number_of(batches, "random batch", "random batches"), batch, context);
+        number_of(batches, "random batch", "random batches"), batch,
+        std::min(context, measure.file().size() - 1));
   return kExitSuccess;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -42,7 +43,7 @@ void set_clock(std::function<double()> clock) { clock_of_a_test = std::move(cloc
 void tell_clock_of_running() { running_clock.look(true); }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<Index>(std::llround(seconds));
+  const auto whole = static_cast<Index>(std::llround(std::min(seconds, 9e18)));
   if (whole < 60) return format("{} s", whole);
   if (whole < 3600) return format("{} min {:02} s", whole / 60, whole % 60);
   return format("{} h {:02} min", whole / 3600, whole % 3600 / 60);

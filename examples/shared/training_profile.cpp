@@ -3,8 +3,6 @@
 #include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/examples/shared/training_profile.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cmath>
 
@@ -46,6 +44,7 @@ bool TrainingProfile::end_step() {
   }
   seconds_ += now_seconds() - begun_;
   profile_.reset();
+  ++steps_;
   return --left_ == 0;
 }
 

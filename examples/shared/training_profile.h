@@ -17,11 +17,13 @@ MachineRates measure_machine_rates();
 class TrainingProfile {
  public:
   /// Measures `steps` steps, after two that fill caches and pools.
-  explicit TrainingProfile(Index steps) : left_(steps), steps_(steps) {}
+  explicit TrainingProfile(Index steps) : left_(steps) {}
 
   void begin_step();
   /// True when the last step to be measured has ended.
   bool end_step();
+  /// True between the first and the last step to be measured.
+  bool is_partial() const { return steps_ > 0 && left_ > 0; }
 
   /// Operations, slowest first: time, FLOP/s, bytes per second, and the share of the time that the machine
   /// needs at its peak ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
@@ -34,7 +36,7 @@ class TrainingProfile {
  private:
   static constexpr Index kStepsBefore = 2;
   Index before_ = kStepsBefore, left_;
-  const Index steps_;
+  Index steps_ = 0;                   // measured
   std::unique_ptr<Profile> profile_;  // of the current step
   double begun_ = 0, seconds_ = 0;    // start of that step; duration of all earlier ones
   std::vector<ProfileLine> lines_;

@@ -117,6 +117,7 @@ int TrainingRun::stop(bool late) {
   if (!checkpointer.is_saved()) checkpointer.save();
   checkpointer.wait();
   if (!validator_.has_best() && s.step > 0) validator_.keep_first_weights();
+  if (profile_.is_partial()) log_.show_profile(profile_);
   s.progress.log(format("{} at step {}; saved. Continue with: {}",
                         late ? "the time limit is reached" : "interrupted", s.step, s.resume_command()));
   log_.write_summary(Json::object(), passes_);
@@ -127,6 +128,7 @@ int TrainingRun::stop(bool late) {
 int TrainingRun::finish() {
   Session& s = session_;
   checkpointer.wait();
+  if (profile_.is_partial()) log_.show_profile(profile_);
   say_at_interrupt(kMeasuring);
   std::string took;
   if (const Index trained = s.step - s.first_step; trained > 0)

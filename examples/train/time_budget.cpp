@@ -5,9 +5,8 @@
 #include <tapeformer/examples/train/run_report.h>
 #include <tapeformer/examples/train/time_budget.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <cmath>
 
 namespace tapeformer {
 namespace {
@@ -246,10 +245,12 @@ void dry_run(Session& session, const std::function<void(const std::string&)>& te
   const bool has_budget = s.options.time_budget > 0;
   if (has_budget)
     fit_steps(s, 60 * s.options.time_budget - s.clock.total(), per_step, per_validation_token, false);
-  const Index validations = (s.options.steps + s.options.validate_every - 1) / s.options.validate_every;
-  const Index validated = validations * s.task.validation_tokens(false) + s.task.validation_tokens(true);
-  const double validating = per_validation_token * static_cast<double>(validated);
-  const double training = static_cast<double>(s.options.steps) * per_step;
+  const auto steps = static_cast<double>(s.options.steps);
+  const double validations = std::ceil(steps / static_cast<double>(s.options.validate_every));
+  const double validating =
+      per_validation_token * (validations * static_cast<double>(s.task.validation_tokens(false)) +
+                              static_cast<double>(s.task.validation_tokens(true)));
+  const double training = steps * per_step;
   line("the run", format("{} steps in about {}, of which {} for validations{}", s.options.steps,
                          duration_text(training + validating), duration_text(validating),
                          has_budget ? ": what fits into the time budget" : ""));

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/translation/attention_svg.h>
@@ -59,7 +60,7 @@ void TranslationHeatMap::add_to(const Command& command) {
 }
 
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
-  if (file.empty()) return;
+  if (file.empty()) return check_writable(file);
   if (layer < -1 || layer >= model.decoder_layers) {
     throw Error(format("--heatmap-layer must be a decoder layer, 0 to {}, or -1 for the last; got {}",
                        model.decoder_layers - 1, layer));

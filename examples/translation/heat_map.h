@@ -29,7 +29,7 @@ struct TranslationHeatMap {
   std::string head = "averaged";  ///< a number, "averaged" or "all"
 
   void add_to(const Command& command);
-  /// Throws: Error for a layer or a head that the model lacks
+  /// Throws: Error for a layer or a head that the model lacks; CheckpointError if `file` cannot be written
   void check(const EncoderDecoderConfig& model) const;
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;

@@ -83,6 +83,9 @@ TEST_CASE_FIXTURE(LanguageCase,
   asked.context = 0;
   asked.part = "train";
   CHECK(evaluated(asked).find("tokens     1500 in the run's train part\n") == 0);
+  asked.part = "validation", asked.corpus = {temporary.file("short")};
+  write_bytes(asked.corpus[0], "abc");
+  CHECK(evaluated(asked).find("from 5 random batches of 6 x 2)") != std::string::npos);
 }
 
 TEST_CASE(

@@ -29,6 +29,7 @@ TEST_CASE("numbers and times are written without powers of ten") {
   CHECK(short_duration_text(0.9996) == "1 s");
   CHECK(short_duration_text(1.31) == "1.31 s");
   CHECK(short_duration_text(99.96) == "1 min 40 s");
+  CHECK(duration_text(1e300) == "2500000000000000 h 00 min");
 }
 
 TEST_CASE("pieces of a text add up to the whole, wherever it is cut") {

@@ -34,6 +34,7 @@ TEST_CASE("the first two steps are not measured, nor is work between steps or af
   TrainingProfile profile(3);
   int told = 0;
   for (int step = 0; step < 7; ++step) {
+    CHECK(profile.is_partial() == (step == 3 || step == 4));
     profile.begin_step();
     if (step >= 2 && step < 5) linear(x, weight);
     if (step < 2 || step >= 5) tanh(x);
