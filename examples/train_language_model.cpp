@@ -49,7 +49,9 @@ struct PrepareOptions {
   LanguageDataOptions data;
 
   void add_to(const Command& command) {
-    command.option("--output", output, "the folder to write; it must not hold anything").required();
+    command.option("--output", output, "the folder to write; it must not hold anything")
+        .required()
+        .not_empty();
     data.tokenizer = "bpe";
     data.add_to(command);
   }
@@ -73,7 +75,8 @@ struct TokenConversionOptions {
 
   void add_to(const Command& command) {
     command.option("--output", output, "the folder to write, for train --tokens; it must not hold anything")
-        .required();
+        .required()
+        .not_empty();
     command.option("--train", train, "llm.c's .bin files to train on").required();
     command.option("--validation", validation, "llm.c's .bin files to validate on").required();
     command.option("--tokenizer-model", tokenizer_model, "the files' tokenizer: a folder with one, or a file")
@@ -90,7 +93,7 @@ int convert_tokens(const TokenConversionOptions& options) {
 }
 
 int run(int argc, char** argv) {
-  const CommandLine line(
+  CommandLine line(
       "Trains a language model, and continues texts with it.\n"
       "  train_language_model train --run runs/own                    the built-in text, as characters\n"
       "  train_language_model train --run runs/mine --corpus book.txt --preset shakespeare-char-cpu\n"
@@ -100,69 +103,57 @@ int run(int argc, char** argv) {
   line.version(std::string("tapeformer ") + kVersion);
 
   LanguageOptions language(preset_named_in(argc, argv));
-  TrainCommand train(line, argc, argv);
+  TrainCommand train(
+      line, argc, argv, language.training,
+      [&](const RunFolder& folder, const TrainingControl& control) {
+        return start(folder, control, language, train.command());
+      },
+      resume_language_model);
   language.add_to(train.command());
   train.command().footer(presets_text(language_presets(), exports_of));
 
   GenerateOptions generate_options;
-  const Command generate_command =
-      line.command("generate", "continue a text on standard output as it is drawn; Ctrl-C ends it");
-  generate_options.add_to(generate_command);
+  generate_options.add_to(line.command("generate",
+                                       "continue a text on standard output as it is drawn; Ctrl-C ends it",
+                                       [&](const Command& command) {
+                                         generate_options.refuse_ignored(command);
+                                         return generate(generate_options);
+                                       }));
 
   EvaluateOptions evaluate_options;
-  const Command evaluate_command =
-      line.command("evaluate", "measure the loss on the held-out text, or on another");
-  evaluate_options.add_to(evaluate_command);
+  evaluate_options.add_to(line.command("evaluate", "measure the loss on the held-out text, or on another",
+                                       [&](const Command& command) {
+                                         evaluate_options.refuse_ignored(command);
+                                         return evaluate(evaluate_options);
+                                       }));
 
   PrepareOptions prepare_options;
-  const Command prepare_command =
-      line.command("prepare", "make a tokenizer and token files from a corpus, for train --tokens");
-  prepare_options.add_to(prepare_command);
+  prepare_options.add_to(
+      line.command("prepare", "make a tokenizer and token files from a corpus, for train --tokens",
+                   [&](const Command& command) { return prepare(prepare_options, command); }));
 
   TokenConversionOptions token_options;
-  const Command token_command =
-      line.command("tokens", "convert llm.c's .bin files to token files, for train --tokens");
-  token_options.add_to(token_command);
+  token_options.add_to(line.command("tokens", "convert llm.c's .bin files to token files, for train --tokens",
+                                    [&](const Command&) { return convert_tokens(token_options); }));
 
   ExportOptions export_options;
-  const Command export_command = line.command("export", "write a model for transformers, or as a GGUF file");
-  export_options.add_to(export_command);
+  export_options.add_to(line.command("export", "write a model for transformers, or as a GGUF file",
+                                     [&](const Command& command) {
+                                       export_options.refuse_ignored(command);
+                                       return export_model(export_options);
+                                     }));
 
-  const auto reports = add_report_commands(line);
+  add_report_commands(line);
   SweepCommand sweep(line, argc, argv);
-
-  line.command("fields", "print the fields of config.json, as Markdown");
+  line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {
+    const DecoderOnlyConfig model;
+    print("{}", fields_document("train_language_model", fields_of(model), fields_of(LanguageOptions())));
+    return kExitSuccess;
+  });
 
   if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
   try {
-    if (const std::optional<int> code = reports()) return *code;
-    if (sweep.chosen()) return sweep.execute();
-    if (train.command().chosen()) {
-      return train.execute(
-          {"Preset", "Data", "Model", "Training"}, language.training,
-          [&](const RunFolder& folder, const TrainingControl& control) {
-            return start(folder, control, language, train.command());
-          },
-          resume_language_model);
-    }
-    if (generate_command.chosen()) {
-      generate_options.refuse_ignored(generate_command);
-      return generate(generate_options);
-    }
-    if (evaluate_command.chosen()) {
-      evaluate_options.refuse_ignored(evaluate_command);
-      return evaluate(evaluate_options);
-    }
-    if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
-    if (token_command.chosen()) return convert_tokens(token_options);
-    if (export_command.chosen()) {
-      export_options.refuse_ignored(export_command);
-      return export_model(export_options);
-    }
-    const DecoderOnlyConfig model;
-    const LanguageOptions options;
-    print("{}", fields_document("train_language_model", fields_of(model), fields_of(options)));
-    return kExitSuccess;
+    return line.execute();
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());
     abort_launch(kExitInterrupted);  // other ranks wait for the data

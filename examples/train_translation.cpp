@@ -16,10 +16,7 @@
 #include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -120,7 +117,7 @@ struct EvaluateOptions {
   PairFiles text;
   bool swap = false, summary = false, json = false;
 
-  void add_to(const Command& command) {
+  void add_to(const Command& command, SearchOptions& search) {
     command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
@@ -129,11 +126,14 @@ struct EvaluateOptions {
     command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
     command.option("--part", part, "part of the run's text: test or validation")
         .one_of({"test", "validation"});
-    command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");
-    command.option("--source", text.source, "measure these sentences, one per line (with --target)");
-    command.option("--target", text.target, "their translations, one per line (with --source)");
+    command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input")
+        .not_empty();
+    command.option("--source", text.source, "measure these sentences, one per line (with --target)")
+        .not_empty();
+    command.option("--target", text.target, "their translations, one per line (with --source)").not_empty();
     command.flag("--swap", swap, "the second column of --pairs is the source");
     command.option("--output", output, "write the translations here, one per line");
+    search.add_to(command);
   }
   /// Throws: Error that names contradicting options, or a given option without effect
   void check(const Command& command) const {
@@ -285,7 +285,7 @@ int resume(const RunFolder& folder, const TrainingControl& control) {
 }
 
 int run(int argc, char** argv) {
-  const CommandLine line(
+  CommandLine line(
       "Trains a transformer that translates, and translates with it.\n"
       "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
       "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
@@ -299,53 +299,49 @@ int run(int argc, char** argv) {
   line.version(std::string("tapeformer ") + kVersion);
 
   TranslationOptions translation(preset_named_in(argc, argv));
-  TrainCommand train(line, argc, argv);
+  TrainCommand train(
+      line, argc, argv, translation.training,
+      [&](const RunFolder& folder, const TrainingControl& control) {
+        return start(folder, control, translation, train.command());
+      },
+      resume);
   translation.add_to(train.command());
   train.command().footer(presets_text(translation_presets()));
 
   TranslateOptions translate_options;
   SearchOptions search;
-  const Command translate_command =
+  translate_options.add_to(
       line.command("translate",
                    "translate sentences, or standard input, to standard output, one per line; a line of more "
-                   "tokens than the model takes (--max-length) is cut, with a note");
-  translate_options.add_to(translate_command, search);
+                   "tokens than the model takes (--max-length) is cut, with a note",
+                   [&](const Command& command) {
+                     search.refuse_ignored(command);
+                     return translate(translate_options, search);
+                   }),
+      search);
 
   EvaluateOptions evaluate_options;
-  const Command evaluate_command = line.command("evaluate", "measure the held-out sentences, or others");
-  evaluate_options.add_to(evaluate_command);
-  search.add_to(evaluate_command);
+  evaluate_options.add_to(line.command("evaluate", "measure the held-out sentences, or others",
+                                       [&](const Command& command) {
+                                         search.refuse_ignored(command);
+                                         evaluate_options.check(command);
+                                         return evaluate(evaluate_options, search);
+                                       }),
+                          search);
 
   TranslationExportOptions export_options;
-  const Command export_command = line.command("export", "write a trained model for transformers or Marian");
-  export_options.add_to(export_command);
+  export_options.add_to(line.command("export", "write a trained model for transformers or Marian",
+                                     [&](const Command&) { return export_translation(export_options); }));
 
-  const auto reports = add_report_commands(line);
+  add_report_commands(line);
   SweepCommand sweep(line, argc, argv);
-  const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
-
-  if (!line.read(sweep.own_words(), argv)) return kExitSuccess;
-  if (const std::optional<int> code = reports()) return *code;
-  if (sweep.chosen()) return sweep.execute();
-  if (train.command().chosen()) {
-    return train.execute(
-        {"Preset", "Data", "Vocabulary", "Model", "Training"}, translation.training,
-        [&](const RunFolder& folder, const TrainingControl& control) {
-          return start(folder, control, translation, train.command());
-        },
-        resume);
-  }
-  if (fields_command.chosen()) {
+  line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {
     const EncoderDecoderConfig model;
     print("{}", fields_document("train_translation", fields_of(model), fields_of(TranslationOptions())));
     return kExitSuccess;
-  }
-  if (export_command.chosen()) return export_translation(export_options);
-  const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;
-  search.refuse_ignored(chosen);
-  if (translate_command.chosen()) return translate(translate_options, search);
-  evaluate_options.check(evaluate_command);
-  return evaluate(evaluate_options, search);
+  });
+
+  return line.read(sweep.own_words(), argv) ? line.execute() : kExitSuccess;
 }
 
 }  // namespace

@@ -40,7 +40,10 @@ std::string prompt_from_input() {
 bool write_to_output(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return true;
-  if (errno == EPIPE) return false;
+  if (errno == EPIPE) {
+    std::clearerr(stdout);
+    return false;
+  }
   throw DataError("standard output", 0, std::string("cannot be written: ") + std::strerror(errno));
 }
 
@@ -82,13 +85,11 @@ void GenerateOptions::add_to(const Command& command) {
   command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
       .required()
       .not_empty();
-  command
-      .option(
-          "--prompt", prompt,
-          "the text to continue, or of an encoder to fill where it has mask tokens, with the likeliest ones; "
-          "without it, standard input, less a byte order mark and a final line end. "
-          "With learned or sinusoidal positions only the last tokens that fit into the context are seen")
-      .tells(prompt_given);
+  command.option(
+      "--prompt", prompt,
+      "the text to continue, or of an encoder to fill where it has mask tokens, with the likeliest ones; "
+      "without it, standard input, less a byte order mark and a final line end. "
+      "With learned or sinusoidal positions only the last tokens that fit into the context are seen");
   command.option("--max-tokens", generation.max_tokens,
                  "the most new tokens per sample; with learned or sinusoidal positions, whenever the context "
                  "is full, the older half of the text in it is forgotten",
@@ -120,7 +121,8 @@ void GenerateOptions::add_to(const Command& command) {
       .one_of({"contiguous", "paged", "none"});
   command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
   add_average_option(command, average);
-  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own")
+      .not_empty();
   compute.add_to(command);
 }
 
@@ -203,7 +205,7 @@ void SampleWriter::finish() {
 }
 
 int generate(const GenerateOptions& options) {
-  const std::string prompt = options.prompt_given ? options.prompt : prompt_from_input();
+  const std::string prompt = options.prompt ? *options.prompt : prompt_from_input();
   if (const std::size_t bad = find_no_text(prompt); bad != std::string::npos)
     throw Error(no_text_message(prompt[bad], static_cast<Index>(bad) + 1, "prompt"));
   remember_interrupts();

@@ -5,6 +5,7 @@
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,11 @@ class Command;
 
 /// The options of `generate`.
 struct GenerateOptions {
-  std::string run, prompt, tokenizer_model, cache = "contiguous";
+  std::string run, tokenizer_model, cache = "contiguous";
+  std::optional<std::string> prompt;  ///< without it, standard input
   Index average = 0;
   TextGenerationConfig generation;
-  bool greedy = false, only_new = false, prompt_given = false;
+  bool greedy = false, only_new = false;
   std::vector<std::string> stops;
   ComputeOptions compute;
 

@@ -1,7 +1,6 @@
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/objective.h>
+#include <tapeformer/examples/shared/option_table.h>
 
 #include <algorithm>
 
@@ -44,14 +43,8 @@ const Objective& objective_of(const DecoderOnlyConfig& model) {
 }
 
 void set_objective(DecoderOnlyConfig& model, const std::string& name) {
-  for (const Objective& objective : objectives()) {
-    if (objective.name != name) continue;
-    model.prefix = objective.prefix;
-    model.bidirectional = objective.bidirectional;
-    return;
-  }
-  throw Error(
-      format("the objective must be one of {}; got {}", joined(objectives(), ", ", &Objective::name), name));
+  const Objective& objective = element_named(objectives(), name, "the objective");
+  model.prefix = objective.prefix, model.bidirectional = objective.bidirectional;
 }
 
 }  // namespace tapeformer

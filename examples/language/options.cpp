@@ -31,14 +31,8 @@ std::string feed_forward_name(const DecoderOnlyConfig& config) {
 
 /// Sets activation and gating by one name. Throws: Error that lists the known names
 void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name) {
-  for (const FeedForwardKind& kind : kFeedForwardKinds) {
-    if (kind.name != name) continue;
-    model.activation = kind.activation;
-    model.gated = kind.gated;
-    return;
-  }
-  throw Error(format("the feed-forward network must be one of {}; got {}",
-                     joined(kFeedForwardKinds, ", ", &FeedForwardKind::name), name));
+  const FeedForwardKind& kind = element_named(kFeedForwardKinds, name, "the feed-forward network");
+  model.activation = kind.activation, model.gated = kind.gated;
 }
 
 /// Sets the biases of projections and layer norms.
@@ -131,7 +125,7 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
   model.context = 64;
   set_feed_forward_kind(model, "gelu");
   set_bias(model, false);
-  for (const char* options : preset_named(language_presets(), preset).options)
+  for (const char* options : element_named(language_presets(), preset, "--preset").options)
     read_options(parse_json(options), fields_of(*this));
 }
 
@@ -145,10 +139,6 @@ void LanguageDataOptions::check() const {
   require(vocabulary >= kind->least_vocabulary,
           format("--vocabulary must be at least {} with --tokenizer {}, which has all bytes; got {}",
                  kind->least_vocabulary, tokenizer, vocabulary));
-  for (const std::string& path : corpus)
-    require(!path.empty(), "--corpus must name a file or folder; got nothing");
-  for (const std::string& path : validation)
-    require(!path.empty(), "--validation must name a file or folder; got nothing");
 }
 
 void LanguageDataOptions::refuse_ignored(const Command& command) const {

@@ -20,37 +20,37 @@ int output_columns() {
 
 }  // namespace
 
-std::function<std::optional<int>()> add_report_commands(const CommandLine& line) {
+void add_report_commands(CommandLine& line) {
   struct Options {
     std::vector<std::string> runs;
     std::string output;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  const Command report =
-      line.command("report", "draw runs side by side in one HTML file, to open in a browser");
-  report.option("RUN", options->runs, "run folders").required();
-  report.option("--output", options->output,
-                "the file to write [report.html in the run folder; for several runs, in the current folder]");
-  const Command compare =
-      line.command("compare", "print the results of runs, and the options in which they differ");
-  compare.option("RUN", options->runs, "run folders").required();
-  compare.flag("--json", options->json, "as JSON, with every digit");
-  return [options, report, compare]() -> std::optional<int> {
-    if (!report.chosen() && !compare.chosen()) return {};
+  const auto report = [options](const Command&) {
     const std::vector<RunRecord> runs = read_runs(options->runs);
-    if (report.chosen()) {
-      std::string path = options->output;
-      if (path.empty()) path = runs.size() > 1 ? kReportPage : RunFolder(options->runs[0]).file(kReportPage);
-      write_atomically(path, report_page(report_data(runs)));
-      print("{}\n", path);
-      return kExitSuccess;
-    }
-    const Json comparison = comparison_json(runs);
+    std::string path = options->output;
+    if (path.empty()) path = runs.size() > 1 ? kReportPage : RunFolder(options->runs[0]).file(kReportPage);
+    write_atomically(path, report_page(report_data(runs)));
+    print("{}\n", path);
+    return kExitSuccess;
+  };
+  const auto compare = [options](const Command&) {
+    const Json comparison = comparison_json(read_runs(options->runs));
     print("{}", options->json ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
                               : comparison_text(comparison, output_columns()));
     return kExitSuccess;
   };
+  const Command reporting =
+      line.command("report", "draw runs side by side in one HTML file, to open in a browser", report);
+  reporting.option("RUN", options->runs, "run folders").required();
+  reporting.option(
+      "--output", options->output,
+      "the file to write [report.html in the run folder; for several runs, in the current folder]");
+  const Command comparing =
+      line.command("compare", "print the results of runs, and the options in which they differ", compare);
+  comparing.option("RUN", options->runs, "run folders").required();
+  comparing.flag("--json", options->json, "as JSON, with every digit");
 }
 
 }  // namespace tapeformer

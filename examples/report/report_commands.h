@@ -4,9 +4,8 @@
 
 namespace tapeformer {
 
-/// Adds the commands `report` and `compare`. Once the command line has been read, the result runs the chosen
-/// one and returns the exit code; nothing for another command.
-/// Throws: DataError or CheckpointError naming a folder without a sound run
-std::function<std::optional<int>()> add_report_commands(const CommandLine& line);
+/// Adds the commands `report` and `compare`, which throw DataError or CheckpointError naming a folder without
+/// a sound run.
+void add_report_commands(CommandLine& line);
 
 }  // namespace tapeformer

@@ -168,7 +168,6 @@ CommandOption checked_flag(CLI::Option* flag) {
 
 CommandOption CommandOption::required() const { return option_->required(), *this; }
 CommandOption CommandOption::group(const std::string& name) const { return option_->group(name), *this; }
-CommandOption CommandOption::take_last() const { return option_->take_last(), *this; }
 CommandOption CommandOption::needs(CommandOption other) const { return option_->needs(other.option_), *this; }
 bool CommandOption::given() const { return option_->count() > 0; }
 
@@ -198,11 +197,6 @@ CommandOption CommandOption::optional_value(const std::string& value, const std:
   return option_->expected(0, 1)->default_str(value)->type_name(type), *this;
 }
 
-CommandOption CommandOption::tells(bool& given) const {
-  option_->each([&given](const std::string&) { given = true; });
-  return *this;
-}
-
 template <class Number>
 Number parsed(const std::string& name, const NumberRule& rule, const std::string& text) {
   Number number{};
@@ -226,8 +220,10 @@ CommandOption Command::add(const std::string& name, const std::string& now, cons
                            const std::function<void(const std::string&)>& set,
                            const std::string& help) const {
   const auto set_text = [set](const std::string& text) { set(without_mark(text)); };
-  return CommandOption(
-      app_->add_option_function<std::string>(name, set_text, help)->default_str(now)->type_name(type));
+  return CommandOption(app_->add_option_function<std::string>(name, set_text, help)
+                           ->default_str(now)
+                           ->type_name(type)
+                           ->take_last());
 }
 
 CommandOption Command::add_flag(const std::string& name, const std::function<void(const bool&)>& set,
@@ -291,9 +287,15 @@ CommandLine::CommandLine(const std::string& description)
 
 CommandLine::~CommandLine() = default;
 
-Command CommandLine::command(const std::string& name, const std::string& help) const {
+Command CommandLine::command(const std::string& name, const std::string& help, Body body) {
   app_->require_subcommand(1);
-  return Command(app_->add_subcommand(name, help));
+  return commands_.emplace_back(app_->add_subcommand(name, help), std::move(body)).first;
+}
+
+int CommandLine::execute() const {
+  const auto chosen = std::find_if(commands_.begin(), commands_.end(),
+                                   [](const auto& command) { return command.first.chosen(); });
+  return chosen->second(chosen->first);
 }
 
 void CommandLine::version(const std::string& text) const { app_->set_version_flag("--version", text); }

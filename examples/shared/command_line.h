@@ -19,8 +19,6 @@ class CommandOption {
   CommandOption required() const;
   /// Sets its heading in --help.
   CommandOption group(const std::string& name) const;
-  /// Lets it be given several times, of which the last one counts.
-  CommandOption take_last() const;
   CommandOption one_of(const std::vector<std::string>& words) const;
   CommandOption not_empty() const;
   /// For a list: each occurrence takes one value.
@@ -29,8 +27,6 @@ class CommandOption {
   CommandOption optional_value(const std::string& value, const std::string& type) const;
   CommandOption needs(CommandOption other) const;
   CommandOption excludes(CommandOption other) const;
-  /// Sets `given` when the option is given.
-  CommandOption tells(bool& given) const;
   bool given() const;
 
  private:
@@ -50,7 +46,7 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   /// An option of type string, int, Index, std::uint64_t, double, an optional one of these, or a list of
-  /// strings. --help shows the present value of the field.
+  /// strings. Given several times, the last one counts. --help shows the present value of the field.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {
@@ -113,17 +109,22 @@ class CommandLine : public Command {
   explicit CommandLine(const std::string& description = {});
   ~CommandLine();
 
+  /// The work of a command, which returns the exit code.
+  using Body = std::function<int(const Command& command)>;
   /// Adds a command; if there are any, one must be chosen.
-  Command command(const std::string& name, const std::string& help = {}) const;
+  Command command(const std::string& name, const std::string& help = {}, Body body = {});
   /// Adds --version, which prints `text`.
   void version(const std::string& text) const;
 
   /// False if it asks for help or the version, which are printed.
   /// Throws: Error with one line on the mistake, which for an unknown option suggests another
   bool read(int argc, const char* const* argv) const;
+  /// Runs the chosen command; returns the exit code.
+  int execute() const;
 
  private:
   std::unique_ptr<CLI::App> owned_;
+  std::vector<std::pair<Command, Body>> commands_;
 };
 
 /// The command line, quoted for a shell.

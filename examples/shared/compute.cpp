@@ -38,7 +38,7 @@ void add_threads_option(const Command& command, Index& threads, const std::strin
 
 void ComputeOptions::add_to(const Command& command, bool model, const std::string& otherwise) {
   device = "auto";
-  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one").take_last();
+  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one");
   if (!model) return;
   add_threads_option(command, threads, "CPU threads; 0 for all cores" + otherwise);
   command
@@ -47,8 +47,7 @@ void ComputeOptions::add_to(const Command& command, bool model, const std::strin
               "updated in f32, on processors with AVX512-BF16 matrix products of rounded factors; tf32, "
               "products of rounded factors on a GPU; without it f32" +
                   otherwise)
-      .one_of({"f32", "tf32", "bf16"})
-      .take_last();
+      .one_of({"f32", "tf32", "bf16"});
   command.negative_flag(
       "--no-graphs", graphs,
       "on a GPU, queue repeated steps kernel by kernel, not as CUDA graphs; the same results");

@@ -1,12 +1,12 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/config/retired_fields.h>
-#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/ends_with.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -34,12 +34,6 @@ std::string flag_of(std::string name) {
 
 Property negated(bool& member) {
   return {[&member] { return !member; }, [&member](bool value) { member = !value; }};
-}
-
-const Preset& preset_named(const std::vector<Preset>& presets, const std::string& name) {
-  for (const Preset& preset : presets)
-    if (preset.name == name) return preset;
-  throw Error(format("--preset must be one of {}; got {}", joined(presets, ", ", &Preset::name), name));
 }
 
 std::string preset_named_in(int argc, const char* const* argv) {
@@ -103,24 +97,25 @@ void add_options(const Command& command, FieldList&& fields) {
     };
     const CommandOption option = std::visit(add, field.zero());
     option.group(field.group);
-    if (!std::holds_alternative<std::vector<std::string>>(field.zero())) option.take_last();
+    if (field.is_path) option.not_empty();
   }
 }
 
 void make_absolute(FieldList&& fields) {
   for (ConfigField& field : fields) {
-    if (!field.is_path) continue;
-    const auto change = [&field](std::string& path) {
-      if (!path.empty()) path = std::filesystem::absolute(path).string();
-      require(find_invalid_utf8(path) == path.npos,
-              format("{} must be a path in UTF-8, for config.json; got {}; try another name, or a link",
-                     flag_of(field.name), path));
+    std::optional<FieldValue> value = field.value();
+    if (!value) continue;
+    const auto change = [&field](std::string& text) {
+      if (field.is_path && !text.empty()) text = std::filesystem::absolute(text).string();
+      require(find_invalid_utf8(text) == text.npos,
+              format("{} must be {} in UTF-8, for config.json; got {}{}", flag_of(field.name),
+                     field.is_path ? "a path" : "text", text,
+                     field.is_path ? "; try another name, or a link" : ""));
     };
-    FieldValue value = *field.value();
-    if (auto* path = std::get_if<std::string>(&value)) change(*path);
-    if (auto* paths = std::get_if<std::vector<std::string>>(&value))
-      std::for_each(paths->begin(), paths->end(), change);
-    field.set(value);
+    if (auto* text = std::get_if<std::string>(&*value)) change(*text);
+    if (auto* texts = std::get_if<std::vector<std::string>>(&*value))
+      std::for_each(texts->begin(), texts->end(), change);
+    if (field.is_path) field.set(*value);
   }
 }
 

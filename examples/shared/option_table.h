@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/config/config_json.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/attention/attention_config.h>
@@ -35,8 +36,14 @@ struct Preset {
   std::vector<SizeDefaults> by_size = {};  ///< from small to large; the first that is large enough counts
 };
 
-/// Throws: Error that lists the presets' names.
-const Preset& preset_named(const std::vector<Preset>& presets, const std::string& name);
+/// The element of a list with this name. Throws: Error "WHAT must be one of NAMES; got NAME"
+template <class List>
+const auto& element_named(const List& list, const std::string& name, const std::string& what) {
+  for (const auto& element : list)
+    if (element.name == name) return element;
+  const auto name_of = [](const auto& element) { return element.name; };
+  throw Error(format("{} must be one of {}; got {}", what, joined(list, ", ", name_of), name));
+}
 
 /// The value of --preset among a program's arguments; empty if there is none.
 std::string preset_named_in(int argc, const char* const* argv);
@@ -54,7 +61,7 @@ std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size,
 void add_options(const Command& command, FieldList&& fields);
 
 /// Makes paths in options absolute, so that a run can be resumed and evaluated from another folder.
-/// Throws: Error naming an option whose path is not UTF-8, which JSON cannot hold
+/// Throws: Error naming an option whose text is not UTF-8, which JSON cannot hold
 void make_absolute(FieldList&& fields);
 
 /// Reads options; one that an older run lacks keeps its default.

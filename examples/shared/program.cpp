@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/system/threads.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -10,9 +11,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <thread>
 
@@ -89,6 +92,16 @@ void answer(const sigset_t& signals) {
   }
 }
 
+/// Throws: DataError if some of the output is lost; a reader that has gone is not an error
+void flush_output() {
+  errno = 0;
+  const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const int error = errno;
+  if (!is_whole && error != EPIPE)
+    throw DataError("standard output", 0,
+                    "cannot be written" + (error == 0 ? "" : ": " + system_error_text(error)));
+}
+
 /// Called after a `try` block, whose memory is free by then; there may still be too little for a text.
 int fail_without_memory(const char* name) {
   try {
@@ -110,10 +123,13 @@ int run_program(const char* name, const std::function<int()>& body) {
   try {
     share_processors();
     const int code = body();
+    flush_output();
     leave_launch();
     return code;
   } catch (const std::bad_alloc&) {
     return fail_without_memory(name);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(name, error.path1().string() + ": " + system_error_text(error.code().value()));
   } catch (const std::exception& error) {
     return fail(name, error.what());
   }

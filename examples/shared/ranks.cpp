@@ -8,7 +8,6 @@
 
 #include <omp.h>
 #include <sched.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>

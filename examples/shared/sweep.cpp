@@ -177,29 +177,38 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
   return std::min(1.0, 2 * scale * tail);
 }
 
-SweepCommand::SweepCommand(const CommandLine& line, int argc, const char* const* argv)
-    : command_(
-          line.command("sweep", "train with every combination of some options, and compare the losses")) {
+SweepCommand::SweepCommand(CommandLine& line, int argc, const char* const* argv) {
   const char* const* const all = argv + argc;
   const bool is_chosen = argc > 1 && argv[1] == std::string("sweep");
   const char* const* const end = is_chosen ? std::find(argv, all, std::string("--")) : all;
   own_words_ = static_cast<int>(end - argv);
   words_.assign(argv, end);
   options_.assign(end == all ? all : end + 1, all);
-  command_.option("--runs", runs_, "the folder for the run folders").required().not_empty();
-  command_.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
-  command_.option("--vary", varied_, "an option of train, without dashes, and its values; may be repeated")
+  const Command command =
+      line.command("sweep", "train with every combination of some options, and compare the losses",
+                   [this](const Command&) { return execute(); });
+  command.option("--runs", runs_, "the folder for the run folders").required().not_empty();
+  command.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
+  command.option("--vary", varied_, "an option of train, without dashes, and its values; may be repeated")
       .required();
-  command_.footer("Example:\n  " + std::filesystem::path(argv[0]).filename().string() + kSweepHelp);
+  command.footer("Example:\n  " + std::filesystem::path(argv[0]).filename().string() + kSweepHelp);
 }
 
+/// Throws: Error or DataError with the message of a failed run
 int SweepCommand::execute() const {
   remember_interrupts();
   say_at_interrupt(kStopping);
   const std::vector<SweepCase> cases = sweep_cases(words_);
   for (const std::string& word : options_)
     require(find_invalid_utf8(word) == word.npos, "options of a sweep must be in UTF-8; got " + word);
-  std::filesystem::create_directories(runs_);
+  for (const std::string& word : options_)
+    for (const char* own : {"--run", "--seed", "--resume", "--summary", "--dry-run"})
+      require(word.substr(0, word.find('=')) != own,
+              format("{} has no place after -- of a sweep, which chooses run folders and --seeds", own));
+  for (const SweepCase& combination : cases)
+    require(combination.name.find("seed=") != 0 && combination.name.find(",seed=") == std::string::npos,
+            "--vary seed has no place in a sweep: every combination gets each of --seeds");
+  make_folder(runs_);
   const std::string known = runs_ + "/options.json", options = Json(options_).dump();
   if (!std::filesystem::exists(known)) write_atomically(known, options);
   if (const std::string before = read_file(known); before != options)
@@ -227,7 +236,7 @@ int SweepCommand::execute() const {
         for (const std::vector<std::string>& more : {{"--seed", run.seed}, options_, run.combination.options})
           words.insert(words.end(), more.begin(), more.end());
       }
-      std::filesystem::create_directories(std::filesystem::path(run.folder).parent_path());
+      make_folder(std::filesystem::path(run.folder).parent_path());
       const int code = run_again(words, run.log);
       if (code != kExitSuccess && code != kExitInterrupted) {
         const DataError failure(run.log, 0,

@@ -26,17 +26,15 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 class SweepCommand {
  public:
   /// Adds the command to the line, whose options refer to this object.
-  SweepCommand(const CommandLine& line, int argc, const char* const* argv);
+  SweepCommand(CommandLine& line, int argc, const char* const* argv);
   SweepCommand(const SweepCommand&) = delete;
   SweepCommand& operator=(const SweepCommand&) = delete;
   /// The number of the command line's words that are its own: those up to "--" in a sweep, else all.
   int own_words() const { return own_words_; }
-  bool chosen() const { return command_.chosen(); }
-  /// Returns the exit code. Throws: Error or DataError with the message of a failed run
-  int execute() const;
 
  private:
-  Command command_;
+  int execute() const;
+
   int own_words_;
   std::vector<std::string> words_, options_;  // up to "--", and after it
   std::string runs_;

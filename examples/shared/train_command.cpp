@@ -29,8 +29,13 @@ int start_dry(const TrainIn& start_in, const std::string& run, const TrainingCon
 
 }  // namespace
 
-TrainCommand::TrainCommand(const CommandLine& line, int argc, const char* const* argv)
-    : command_(line.command("train", "train a model in a run folder; Ctrl-C saves and stops")) {
+TrainCommand::TrainCommand(CommandLine& line, int argc, const char* const* argv,
+                           const TrainingOptions& options, TrainIn start_in, TrainIn resume_in)
+    : command_(line.command("train", "train a model in a run folder; Ctrl-C saves and stops",
+                            [this](const Command&) { return execute(); })),
+      options_(options),
+      start_in_(std::move(start_in)),
+      resume_in_(std::move(resume_in)) {
   control_.command = command_text({argv, argv + argc});
   command_.option("--run", run_, "the run folder").required().not_empty();
   command_.flag("--resume", resume_, "continue from the folder's checkpoint");
@@ -58,21 +63,24 @@ TrainCommand::TrainCommand(const CommandLine& line, int argc, const char* const*
   control_.compute.add_to(command_, true, ", or on resuming as before");
 }
 
-int TrainCommand::execute(std::initializer_list<const char*> groups, const TrainingOptions& options,
-                          const TrainIn& start_in, const TrainIn& resume_in) const {
+int TrainCommand::execute() const {
   remember_interrupts();
   TrainingControl joined = control_;
   joined.ranks = join_launch();
   const bool is_first = joined.ranks->rank() == 0;
-  if (control_.dry_run) return start_dry(start_in, run_, joined);
+  if (control_.dry_run) return start_dry(start_in_, run_, joined);
   std::shared_ptr<const RunLock> lock;
   if (is_first) lock = std::make_shared<RunLock>(run_);
   say_at_interrupt(kStopping);
   RunFolder folder(run_, is_first, lock);
   if (tensorboard_ && is_first) folder.write_events(std::make_shared<TensorBoardLog>(run_));
-  if (!resume_) return start_in(folder, joined);
-  joined.steps = steps_on_resuming(command_, groups, options);
-  return resume_in(folder, joined);
+  if (!resume_) return start_in_(folder, joined);
+  for (const std::string& name : command_.given_of({"Preset", "Data", "Vocabulary", "Model", "Training"}))
+    if (name != "--steps")
+      throw Error("--resume continues with the options of the run; " + name +
+                  " cannot be changed, only --steps: start again in another folder");
+  if (command_.find("--steps").given()) joined.steps = options_.steps;
+  return resume_in_(folder, joined);
 }
 
 }  // namespace tapeformer

@@ -11,20 +11,22 @@ using TrainIn = std::function<int(const RunFolder& folder, const TrainingControl
 /// The command `train` of a program, to which the options of the model and its data are to be added.
 class TrainCommand {
  public:
-  /// Adds the command to the line, whose options refer to this object.
-  TrainCommand(const CommandLine& line, int argc, const char* const* argv);
+  /// Adds the command to the line, whose options refer to this object. It joins the processes that a launcher
+  /// has started, if any, locks the run folder, and starts or resumes the run in it. `options` are the values
+  /// given to the command.
+  TrainCommand(CommandLine& line, int argc, const char* const* argv, const TrainingOptions& options,
+               TrainIn start_in, TrainIn resume_in);
   TrainCommand(const TrainCommand&) = delete;
   TrainCommand& operator=(const TrainCommand&) = delete;
   /// For options of the program's own.
   const Command& command() const { return command_; }
-  /// Joins the processes that a launcher has started, if any. Locks the run folder, and starts or resumes the
-  /// run in it; returns the exit code. `groups` are those of the options that a resumed run keeps, and
-  /// `options` the values given to the command.
-  int execute(std::initializer_list<const char*> groups, const TrainingOptions& options,
-              const TrainIn& start_in, const TrainIn& resume_in) const;
 
  private:
+  int execute() const;
+
   Command command_;
+  const TrainingOptions& options_;
+  const TrainIn start_in_, resume_in_;
   std::string run_;
   bool resume_ = false, tensorboard_ = false;
   TrainingControl control_;

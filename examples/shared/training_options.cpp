@@ -97,16 +97,6 @@ void TrainingOptions::check() const {
   optimizer.check();
 }
 
-Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
-                        const TrainingOptions& options) {
-  for (const std::string& name : command.given_of(groups)) {
-    if (name != "--steps")
-      throw Error("--resume continues with the options of the run; " + name +
-                  " cannot be changed, only --steps: start again in another folder");
-  }
-  return command.find("--steps").given() ? options.steps : 0;
-}
-
 void TrainingOptions::adapt(const Command& command) {
   if (command.find("--steps").given()) {
     command.refuse({"--time-budget"}, "with --steps");

@@ -48,9 +48,4 @@ struct TrainingOptions {
   bool keeps_warmup_ = false, keeps_log_ = false, keeps_validate_ = false;
 };
 
-/// The number of steps that `command` sets for a resumed run, from options.steps; 0 if it sets none.
-/// Throws: Error naming another given option of these groups, which a resumed run cannot change
-Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
-                        const TrainingOptions& options);
-
 }  // namespace tapeformer

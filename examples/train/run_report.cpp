@@ -9,7 +9,6 @@
 
 #include <omp.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <ctime>

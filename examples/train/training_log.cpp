@@ -5,8 +5,6 @@
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/train/training_log.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cmath>
 

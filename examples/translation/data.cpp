@@ -9,8 +9,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-
 namespace tapeformer {
 namespace {
 
@@ -95,7 +93,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
 }
 
 std::string choose_by_size(TranslationOptions& options, const Command& command) {
-  const Preset& preset = preset_named(translation_presets(), options.preset);
+  const Preset& preset = element_named(translation_presets(), options.preset, "--preset");
   if (preset.by_size.empty()) return {};
   std::string report;
   const auto pairs = static_cast<Index>(load_corpus(options, report).train.size());

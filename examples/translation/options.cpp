@@ -96,7 +96,7 @@ TranslationOptions::TranslationOptions(const std::string& preset_name)
   model.max_length = 128;
   model.layer.width = 128, model.layer.attention.heads = 4, model.layer.feed_forward = 256,
   model.layer.dropout = 0.1;
-  for (const char* options : preset_named(translation_presets(), preset).options)
+  for (const char* options : element_named(translation_presets(), preset, "--preset").options)
     read_options(parse_json(options), fields_of(*this));
 }
 

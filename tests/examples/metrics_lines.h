@@ -4,8 +4,6 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
-#include <nlohmann/json.hpp>
-
 #include <sstream>
 
 namespace tapeformer {

@@ -198,6 +198,9 @@ reports() {
   check "by what came of them" grep -q '^best validation loss  *[0-9.]*  *[0-9.]*$' "$work/out"
   check "and by nothing that is the same" test -z "$(grep '^width' "$work/out")"
   prints "compare --json" '"best_validation_loss": [0-9]' compare --json "$work/whole" "$work/compared"
+  "$program" compare "$work/whole" >/dev/full 2>"$work/err"
+  check "output that cannot be written: exit code 2" test $? = 2
+  check "which is named" grep -q "standard output: cannot be written: No space" "$work/err"
   cp -r "$work/compared" "$work/uncompared" && echo '{' >"$work/uncompared/config.json"
   refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
   refuses "a report of what is not a run" "$work/none: is not a folder" report "$work/whole" "$work/none"
@@ -234,6 +237,10 @@ sweeps() {
   refuses "a sweep of what is not an option" "unknown option --learning-rat" \
     sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
   refuses "a sweep of an option without values" "--vary needs an option and its values" sweep --runs "$work/mistaken" --vary dropout
+  refuses "seeds in the options of a sweep" "--seed has no place after -- of a sweep" \
+    sweep --runs "$work/mistaken" --vary dropout 0 0.1 -- --seed 3
+  refuses "a sweep of seeds" "--vary seed has no place in a sweep" sweep --runs "$work/mistaken" --vary seed 1 2
+  refuses "a sweep in a file" "err: cannot be made" sweep --runs "$work/err" --vary dropout 0 0.1
 }
 
 # resumes_to_the_same OPTIONS... -- FILES...: "$work/whole", the whole training, and the same after kill -9 and after Ctrl-C; the

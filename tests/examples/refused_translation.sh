@@ -24,6 +24,7 @@ refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --pairs "$work/invalid"
 printf 'a b\tc d\na\0\t\0c\0\n' >"$work/utf16"
 refuses "UTF-16, which reads as UTF-8" "utf16:2: a NUL at byte 2 of the line" train --run "$(new)" --pairs "$work/utf16"
 refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
+refuses "a prefix that is not UTF-8" "--source-prefix must be text in UTF-8" train --run "$(new)" --source-prefix $'\xff'
 refuses "translating with no model" "is not a folder" translate --run "$work/nothere"
 refuses "a run without a name" "must not be empty" translate --run ""
 mkdir "$work/other" && echo '{"model": {}}' >"$work/other/config.json"

@@ -211,6 +211,7 @@ does "exporting llama as GGUF" export --run "$work/llama" --output "$work/llama.
 check "the file is of that format" test "$(head -c 4 "$work/llama.gguf")" = GGUF
 refuses "exporting to a folder that is there" "already" export --run "$run" --output "$work/exported-mine"
 refuses "resuming an exported model" "no checkpoint" train --run "$work/exported-mine" --resume
+refuses "training in the folder of an exported model" "holds another program's model" train --run "$work/exported-mine" "${tiny[@]}"
 prints "an exported model is measured" exact evaluate --run "$work/exported-bpe" --corpus "$work/text"
 trains "an exported model is fine-tuned" "$work/retuned" --from "$work/exported-llama" --corpus "$work/text" --steps 11 \
   --warmup 2 --threads 2 --batch 4
@@ -261,7 +262,7 @@ printf 'short' >"$work/short"
 refuses "a budget shorter than the warm-up" "needs more --steps than --warmup" \
   train --run "$(new)" --warmup 1500 --time-budget 0.001
 cp "$work/text" "$work"/$'caf\xe9'
-refuses "options of a sweep that are not UTF-8" "must be in UTF-8" sweep --runs "$(new)" --vary seed 1 -- --corpus "$work"/$'caf\xe9'
+refuses "options of a sweep that are not UTF-8" "must be in UTF-8" sweep --runs "$(new)" --vary width 32 -- --corpus "$work"/$'caf\xe9'
 refuses "a path that is not UTF-8" "--corpus must be a path in UTF-8" train --run "$(new)" --corpus "$work"/$'caf\xe9'
 refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
@@ -273,6 +274,7 @@ refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
 refuses "resuming with a preset" "--preset" train --run "$work/whole" --resume --preset stories-260k
 refuses "generating with no model" "nothere" generate --run "$work/nothere" --prompt a
+refuses "a run of too long a name" "json: File name too long" generate --run "$(printf '%0300d' 0 | tr 0 a)" --prompt a
 refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"
 check "a refused preparation leaves nothing" sh -c "! ls '$work' | grep -q unprepared"
 for _ in $(seq 800); do cat "$work/text"; done >"$work/text800"

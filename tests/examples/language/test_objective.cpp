@@ -111,7 +111,7 @@ TEST_CASE_FIXTURE(LanguageCase,
   CHECK(once.mean() < kWalkUnigram - 0.4);
   CHECK(mentions(once.to_string(), "nats per token, perplexity "));
   GenerateOptions asked;
-  asked.run = folder.path(), asked.prompt = "a", asked.prompt_given = true;
+  asked.run = folder.path(), asked.prompt = "a";
   CHECK(mentions(message_of<Error>([&] { generate(asked); }), "an encoder cannot continue a text"));
   CHECK(mentions(message_of<Error>([&] { run.model.start(); }), "an encoder"));
   CHECK(mentions(message_of<Error>([&] { LanguageSteps(run.model, std::nullopt); }), "an encoder"));
@@ -137,7 +137,7 @@ TEST_CASE("an encoder fills the places of mask tokens with the likeliest tokens"
     expected[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(best);
   }
   GenerateOptions asked;
-  asked.run = folder.file("bert"), asked.prompt = "b [MASK] c [MASK]", asked.prompt_given = true;
+  asked.run = folder.file("bert"), asked.prompt = "b [MASK] c [MASK]";
   const std::string found = [&] {
     const CapturedLog output(stdout);
     REQUIRE(generate(asked) == kExitSuccess);

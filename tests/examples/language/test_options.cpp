@@ -144,7 +144,7 @@ TEST_CASE("options that contradict each other are refused by name") {
         "try swiglu_limit=0"},
        {"--steps 50 --warmup 50", "the cosine schedule needs more --steps than --warmup; got 50 and 50"}},
       refusal);
-  CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
+  CHECK(refusal({"--corpus", ""}) == "--corpus must not be empty");
 }
 
 TEST_CASE("an option that would change nothing is refused by its name") {

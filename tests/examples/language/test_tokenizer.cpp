@@ -5,7 +5,6 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include <sstream>
 

@@ -6,7 +6,7 @@ namespace {
 
 std::string refusal(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {
-    const CommandLine line;
+    CommandLine line;
     const Command train = line.command("train");
     line.command("report");
     int steps = 0;
@@ -53,14 +53,14 @@ TEST_CASE("fields of every kind are filled, and given options are known") {
   Index size = 1;
   int points = 4;
   double share = 0.5;
-  bool on = false, graphs = true, second = true, told = false, untold = false;
+  bool on = false, graphs = true, second = true;
   const CommandLine line;
   line.option("names", names);
-  line.option("--text", text).tells(told).group("Words");
-  line.option("--file", file).optional_value("-", "[FILE]").tells(untold).group("Words");
+  line.option("--text", text).group("Words");
+  line.option("--file", file).optional_value("-", "[FILE]").group("Words");
   line.option("--seed", seed);
   line.option("--points", points).one_of({"2", "4"});
-  line.option("--size", size).group("Numbers").take_last();
+  line.option("--size", size).group("Numbers");
   line.option("--share", share, "of all", kShare).group("Numbers");
   line.flag("--on", on);
   line.flag("--second,!--no-second", second);
@@ -76,8 +76,6 @@ TEST_CASE("fields of every kind are filled, and given options are known") {
   CHECK_FALSE(on);
   CHECK_FALSE(graphs);
   CHECK_FALSE(second);
-  CHECK(told);
-  CHECK_FALSE(untold);
   CHECK(line.find("--size").given());
   CHECK_FALSE(line.find("--on").given());
   CHECK(line.given_of({"Words", "Numbers"}) == std::vector<std::string>{"--text", "--size"});
@@ -102,7 +100,7 @@ TEST_CASE("a word in brackets is a word, not a list") {
 TEST_CASE("one of the commands is chosen, and options may need or exclude each other") {
   const auto refused = [](const std::vector<std::string>& arguments) {
     return message_of<Error>([&] {
-      const CommandLine line;
+      CommandLine line;
       const Command draw = line.command("draw"), search = line.command("search");
       std::vector<std::string> stops;
       bool sample = false, greedy = false, other = false;

@@ -9,7 +9,6 @@
 
 #include <doctest/doctest.h>
 #include <omp.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <sstream>

@@ -51,8 +51,6 @@ TEST_CASE("options reach schedule and optimizer") {
   CHECK(options.optimizer.option("beta2") == 0.875);
 }
 
-TEST_CASE("every option survives JSON, and older runs lack some") { check_every_field<TrainingOptions>(); }
-
 TEST_CASE("another optimizer has its own defaults and options; those of others are refused") {
   const auto options = [](const std::string& arguments) {
     CHECK(refusal_of(words_of(arguments)) == "nothing was thrown");

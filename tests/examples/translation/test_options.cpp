@@ -85,6 +85,7 @@ TEST_CASE("options that contradict each other are refused by name") {
        {"--held-out 1", "--held-out must be at least 2"},
        {"--held-out -1", "--held-out must be at least 2"}},
       refusal);
+  CHECK(refusal({"--pairs", ""}) == "--pairs must not be empty");
 }
 
 TEST_CASE("an option that would change nothing is refused by its name") {
