@@ -96,7 +96,7 @@ int evaluate(const EvaluateOptions& options) {
   const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head,
                                 trained ? document_end(*trained, *run.tokenizer) : std::nullopt);
   const TextLoss exact = measure.exact(run.model, progress, check);
-  const EstimatedLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
+  const EstimatedLoss estimate = measure.estimate(run.model, batches, progress, check);
   progress.clear();
   if (options.json) {
     Json estimated = estimate.json();

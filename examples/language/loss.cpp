@@ -95,9 +95,8 @@ class LanguageMeasure::Sum {
     const Batch batch = language_batch(model_.config(), read(share), seed, first + share.begin,
                                        measure_.document_end_, measure_.mask_);
     const double loss = language_loss(model_, batch.to(model_.device()), measure_.head_).item();
-    const std::int32_t *const inputs = batch.tensors[0].data<std::int32_t>(), *const targets =
-                                                                                  batch.tensors[1]
-                                                                                      .data<std::int32_t>();
+    const std::int32_t* const inputs = batch.tensors[0].data<std::int32_t>();
+    const std::int32_t* const targets = batch.tensors[1].data<std::int32_t>();
     TextSize text;
     // Masked tokens do not make up a text, for which a loss per byte would mean something.
     for (Index i = 0; i < batch.tensors[1].elements() && !model_.config().bidirectional; ++i)
@@ -106,9 +105,10 @@ class LanguageMeasure::Sum {
     sums_.insert(sums_.end(),
                  {loss * counted, counted, static_cast<double>(text.bytes), static_cast<double>(text.words)});
   }
-  void add_random(Index number, Index rows) {
-    add(rows, measure_.seed_, number * measure_.rows_,
-        [&](Share share) { return measure_.windows_.batch(number, measure_.rows_, share); });
+  void add_random(Index number) {
+    const Index rows = measure_.rows_;
+    add(rows, measure_.seed_, number * rows,
+        [&](Share share) { return measure_.windows_.batch(number, rows, share); });
   }
   /// The mean, with the standard error from the variation between batches. All ranks must call it.
   EstimatedLoss mean() const {
@@ -182,12 +182,12 @@ TextLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Ch
   return sum.mean();
 }
 
-EstimatedLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
+EstimatedLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Progress& progress,
                                         const Check& check, Communicator& ranks) const {
   Sum sum(*this, model, ranks);
   for (Index i = 0; i < batches; ++i) {
     if (check) check();
-    sum.add_random(number * batches + i, rows_);
+    sum.add_random(i);
     progress.status(format("validating {}/{}", i + 1, batches));
   }
   return sum.mean();

@@ -52,9 +52,9 @@ class LanguageMeasure {
   /// depend neither on the seed nor on the batch size.
   TextLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
                  Communicator& ranks = *communicator_alone()) const;
-  /// The mean over `batches` random batches, different for each `number`.
-  EstimatedLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
-                         const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
+  /// The mean over the first `batches` random batches.
+  EstimatedLoss estimate(DecoderOnly& model, Index batches, Progress& progress, const Check& check = {},
+                         Communicator& ranks = *communicator_alone()) const;
   /// A loss that is finite if the weights are: of the first `rows` rows of random batch `number`, by this
   /// process alone, with the inputs as targets, since a few rows may have no answer.
   double trial(DecoderOnly& model, Index number, Index rows) const;

@@ -11,8 +11,8 @@ constexpr std::uint64_t kMaskSeed = 0x6d61736b6564;                // distinct f
 constexpr std::uint64_t kChosen = 15, kMasked = 80, kRandom = 10;  // per cent, the latter two of the chosen
 
 Tensor mask_tokens(const TokenBatch& batch, const ObjectiveDraw& draw) {
-  std::int32_t *const inputs = batch.inputs.data<std::int32_t>(), *const targets =
-                                                                      batch.targets.data<std::int32_t>();
+  std::int32_t* const inputs = batch.inputs.data<std::int32_t>();
+  std::int32_t* const targets = batch.targets.data<std::int32_t>();
   for (Index i = 0; i < batch.inputs.elements(); ++i) {
     const auto row = static_cast<std::uint64_t>(draw.first + i / draw.length);
     const std::uint64_t here =

@@ -178,7 +178,7 @@ Validation LanguageTask::validate(Progress& progress) {
     result.further = exact.units();
   }
   if (plan_.batches > 0) {
-    const EstimatedLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress, {}, ranks());
+    const EstimatedLoss estimate = measure_.estimate(model_, plan_.batches, progress, {}, ranks());
     if (!plan_.exact) result.loss = estimate.mean();
     result.further.emplace_back("estimated_loss", estimate.mean());
     const std::string error = estimate.error_text();
@@ -287,7 +287,7 @@ Json LanguageTask::conclude(Progress& progress) {
   }
   if (plan_.end_batches > 0) {
     // The same batches as in `evaluate`.
-    const EstimatedLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress, {}, ranks());
+    const EstimatedLoss estimate = measure_.estimate(model_, plan_.end_batches, progress, {}, ranks());
     result["best_estimated_loss"] = estimate.mean();
     said += format("{}estimated from {} {:.4f}{}", said.empty() ? "" : "; ",
                    number_of(plan_.end_batches, "batch", "batches"), estimate.mean(), estimate.error_text());

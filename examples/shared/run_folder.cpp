@@ -20,7 +20,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -322,9 +321,8 @@ void RunFolder::load_average(Index count, Module& model) const {
   const std::vector<Index> kept = steps_of(kKeptWeights);
   if (static_cast<Index>(kept.size()) < count) {
     throw Error(
-        format("--average {} is more than the {} weights that {} keeps; train with "
-               "--keep-checkpoints",
-               count, kept.size(), path_));
+        format("--average {} is more than the {} weights that {} keeps; train with --keep-checkpoints", count,
+               kept.size(), path_));
   }
   std::vector<std::string> files;
   for (Index i = 0; i < count; ++i)
@@ -358,7 +356,7 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
     for (std::string line; std::getline(text, line);) use(line, has(line, "\"validation_loss\"") ? 1 : 0);
-    // A file that is there and cannot be read must not pass for an empty one, which cut_metrics() would write.
+    // An unreadable file must not pass for an empty one, which cut_metrics() would write.
     if (text.bad() || (!text.is_open() && !missing)) refuse(file(kMetrics), "cannot be read", errno);
   };
   std::size_t counts[2] = {}, read[2] = {}, best = 0;  // best: the number of the line with the best loss
@@ -386,9 +384,9 @@ double RunFolder::elapsed() const {
 }
 
 bool RunFolder::has_ending(Index step) const {
-  const std::vector<Json> lines = metric_lines();
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const Json& line) { return step_of(line, -1) == step && line.contains("seconds"); });
+  for (const Json& line : metric_lines())
+    if (step_of(line, -1) == step && line.contains("seconds")) return true;
+  return false;
 }
 
 void RunFolder::cut_metrics(Index step) const {

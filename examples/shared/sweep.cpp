@@ -24,18 +24,17 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kSweepHelp =
-    " sweep --runs runs/rates --vary learning-rate 1e-3 3e-3 --vary width 64 128 -- --steps 500\n\n"
-    "Everything after -- is passed to train: the data, the preset, the number of steps. Each combination "
-    "with\n"
-    "each seed is a run of its own in FOLDER/COMBINATION/seed-N, one after the other. Ctrl-C saves and "
-    "stops;\n"
-    "the same command continues, skips finished runs, and adds runs if --seeds is higher.\n\n"
-    "The table has the loss of the best weights (mean and standard error over the seeds), the time of a "
-    "run,\n"
-    "and p: how likely it is that two equal combinations differ as much as this one does from the first\n"
-    "(Welch's t test). With p above 0.05 a difference may be luck. Compare at equal cost: with the same "
-    "--steps,\n"
-    "or the same --time-budget.\n";
+    R"( sweep --runs runs/rates --vary learning-rate 1e-3 3e-3 --vary width 64 128 -- --steps 500
+
+Everything after -- is passed to train: the data, the preset, the number of steps. Each combination with
+each seed is a run of its own in FOLDER/COMBINATION/seed-N, one after the other. Ctrl-C saves and stops;
+the same command continues, skips finished runs, and adds runs if --seeds is higher.
+
+The table has the loss of the best weights (mean and standard error over the seeds), the time of a run,
+and p: how likely it is that two equal combinations differ as much as this one does from the first
+(Welch's t test). With p above 0.05 a difference may be luck. Compare at equal cost: with the same --steps,
+or the same --time-budget.
+)";
 
 /// One run of `train`.
 struct SweepRun {

@@ -106,11 +106,10 @@ void check(const Tensor& weights, std::size_t rows, std::size_t columns) {
   const bool fits = (rank == 2 || rank == 3) && weights.size(-2) == static_cast<Index>(rows) &&
                     weights.size(-1) == static_cast<Index>(columns) && weights.elements() > 0;
   if (!fits) {
-    throw ShapeError(
-        format("[heat_map] weights must be [T, S] or [H, T, S] and not empty, with T row and S "
-               "column labels; got weights={} with {} and {} labels; try one sentence of the "
-               "batch",
-               weights.describe(), rows, columns));
+    throw ShapeError(format(
+        "[heat_map] weights must be [T, S] or [H, T, S] and not empty, with T row and S column labels; got "
+        "weights={} with {} and {} labels; try one sentence of the batch",
+        weights.describe(), rows, columns));
   }
   for (Index i = 0; i < weights.elements(); ++i) {
     if (weights.at(i) >= 0 && std::isfinite(weights.at(i))) continue;
@@ -181,8 +180,7 @@ class Picture {
   void begin(int width, int height, const Label& title) {
     svg_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
            format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} "
-               "{}\" "
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
                "font-family=\"'DejaVu Sans', Verdana, sans-serif\" font-size=\"{}\" fill=\"#222\">\n",
                width, height, width, height, font_);
     if (!title.text.empty()) svg_ += "<title>" + title.whole + "</title>\n";

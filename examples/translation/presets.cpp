@@ -42,8 +42,7 @@ const std::vector<Preset>& translation_presets() {
        {{12000, R"({"dropout": 0.25, "label_smoothing": 0.2, "vocabulary": 2000})"}}},
       {"translation-marian",
        "the built-in corpus with a model that `export` writes for transformers: 2 layers per side, 4 heads, "
-       "width "
-       "128, 2500 steps",
+       "width 128, 2500 steps",
        {R"({"tokenizer": "marian", "vocabulary": 2000, "shared_vocabulary": true, "post_norm": true,
            "positions": "sinusoidal_halves", "activation": "silu"})"}},
   };

@@ -145,20 +145,6 @@ TEST_CASE_FIXTURE(Logged, "a file that cannot be written is named with its path"
         temporary.file("exported/model.safetensors: cannot be written: File too large"));
 }
 
-TEST_CASE("a model that cannot be exported leaves nothing, and an existing folder empty") {
-  const CapturedLog log, output(stdout);
-  const TemporaryFolder temporary;
-  LanguageOptions options = tiny_options(temporary);
-  options.model.prefix = true;
-  trained(temporary, options);
-  const ExportOptions asked = exported(temporary);
-  CHECK_THROWS_AS(export_model(asked), CheckpointError);
-  CHECK_FALSE(std::filesystem::exists(asked.output));
-  std::filesystem::create_directory(asked.output);
-  CHECK_THROWS_AS(export_model(asked), CheckpointError);
-  CHECK(std::filesystem::is_empty(asked.output));
-}
-
 TEST_CASE("statements and advice on a model's exports are true, for every preset and kind") {
   const CapturedLog log, output(stdout);
   std::vector<std::vector<std::string>> models = {

@@ -48,16 +48,13 @@ TEST_CASE("a long curve keeps its extremes, its gaps and its order, in few point
 TEST_CASE("a curve has the values of the metrics, and null where they lack one") {
   const TemporaryFolder temporary;
   const std::string folder = run_folder(temporary, "run", R"({"layers": 2, "training": {}})",
-                                        R"({"step":1,"train_loss":2.5,"elapsed":0.5,"tokens":64})"
-                                        "\n"
-                                        R"({"step":2,"train_loss":null})"
-                                        "\n"
-                                        R"({"step":2,"bad_step":"the loss is nan","update":"skipped"})"
-                                        "\n"
-                                        R"({"train_loss":7})"
-                                        "\n"
-                                        R"({"step":3,"validation_loss":"none","samples":["x"]})"
-                                        "\ndamaged\n");
+                                        R"({"step":1,"train_loss":2.5,"elapsed":0.5,"tokens":64}
+{"step":2,"train_loss":null}
+{"step":2,"bad_step":"the loss is nan","update":"skipped"}
+{"train_loss":7}
+{"step":3,"validation_loss":"none","samples":["x"]}
+damaged
+)");
   const Json run = report_data({read_run(folder)}).at("runs").at(0);
   CHECK(run.at("name") == "run");
   const Json& curve = run.at("curves").at("train_loss");

@@ -77,8 +77,7 @@ TEST_CASE("a rank that was started with other options is refused by the differen
   CHECK_THROWS_WITH_AS(
       as_ranks(3, [&](Communicator& ranks) { require_same_training(ranks, state_of(ranks.rank())); }),
       "rank 2 has a different options/batch than rank 0: 16 instead of 12; all processes need the same "
-      "command, "
-      "version and data, and see the same run folder",
+      "command, version and data, and see the same run folder",
       CommunicationError);
   CHECK_THROWS_WITH_AS(as_ranks(2,
                                 [&](Communicator& ranks) {
@@ -96,8 +95,7 @@ TEST_CASE("every rank's share of waiting is known") {
     CHECK(shares == std::vector<double>{0, 0.25, 0.5});
     CHECK(communication_text({2, 0.5}, shares) ==
           "communication: 2.00 s, 75 % of it during the computation; the processes waited for 0.0, 25.0, "
-          "50.0 % of "
-          "the time");
+          "50.0 % of the time");
     CHECK(communication_text({2, 3}, shares).find("2.00 s, 0 % of it") != std::string::npos);
   });
 }

@@ -103,35 +103,6 @@ TEST_CASE_FIXTURE(RunCase, "a run that ran out of patience is resumed with fresh
   CHECK(folder.checkpoint_state().at("step") == 10);
 }
 
-TEST_CASE_FIXTURE(RunCase, "the number of steps can be changed on resuming, and must exceed the steps done") {
-  class OptionTask : public ToyTask {
-   public:
-    explicit OptionTask(const Json* checkpoint) {
-      if (checkpoint != nullptr) training.steps = checkpoint->at("options").at("steps").get<Index>();
-    }
-    void save_state(Json& state) const override {
-      ToyTask::save_state(state);
-      state["options"] = {{"steps", training.steps}};
-    }
-  };
-  const MakeTask make_task = [&](const Json* checkpoint, Progress&) {
-    return std::make_unique<OptionTask>(checkpoint);
-  };
-  CHECK(start_training(folder, {}, make_task) == kExitSuccess);
-  TrainingControl control;
-  for (const Index steps : {-1, 5, 12}) {
-    control.steps = steps;
-    CHECK(message_of<Error>([&] { resume_training(folder, control, make_task); }) ==
-          "--steps must be above 12, the step that the run has reached; got " + std::to_string(steps));
-  }
-  control.steps = 15;
-  CHECK(resume_training(folder, control, make_task) == kExitSuccess);
-  CHECK(folder.checkpoint_state().at("step") == 15);
-  CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
-  CHECK(log.says("this run is finished; the best weights are in " + folder.path() +
-                 "/weights.safetensors; continue it with a larger --steps"));
-}
-
 TEST_CASE_FIXTURE(Logged, "earlier checkpoints are kept on request, and a run can be resumed from them") {
   const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
   const auto task = [](Index earlier) {

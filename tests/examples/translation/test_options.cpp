@@ -60,16 +60,6 @@ TEST_CASE("a preset chooses by the number of pairs to train on, and all its choi
     }
 }
 
-TEST_CASE("each kind of attention is a flag away, and reaches the model") {
-  for (const char* kind : {"mha", "gqa", "mqa", "mla", "additive"}) {
-    const TranslationOptions options = parsed<TranslationOptions>({"--attention", kind});
-    CHECK_NOTHROW(options.check());
-    CHECK(options.model_config(10, 10).layer.attention.kind == kind);
-  }
-  CHECK(parsed<TranslationOptions>({}).model_config(10, 10).layer.attention.kind == "mha");
-  CHECK(parsed<TranslationOptions>({}).model_config(10, 10).layer.attention.packed);
-}
-
 TEST_CASE("options that contradict each other are refused by name") {
   check_refused(
       {{"--groups 2", "[attention] groups is for gqa"},
