@@ -132,7 +132,7 @@ struct EvaluateOptions {
         .not_empty();
     command.option("--target", text.target, "their translations, one per line (with --source)").not_empty();
     command.flag("--swap", swap, "the second column of --pairs is the source");
-    command.option("--output", output, "write the translations here, one per line");
+    command.option("--output", output, "write the translations here, one per line").not_empty();
     search.add_to(command);
   }
   /// Throws: Error that names contradicting options, or a given option without effect

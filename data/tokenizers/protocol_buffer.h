@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <string_view>
 
 namespace tapeformer {
 
-/// Steps through the fields of a protocol buffer that another library has already parsed.
+/// Steps through the fields of a protocol buffer, which has no groups.
+/// Throws:  std::runtime_error if it is damaged
 class ProtocolBufferFields {
  public:
   explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
@@ -16,6 +18,7 @@ class ProtocolBufferFields {
     const std::uint64_t tag = varint(), form = tag & 7;
     number = tag >> 3;
     value = form == 0 ? varint() : 0;
+    if (form > 5 || form == 3 || form == 4) throw std::runtime_error("a field has an unknown form");
     content = take(form == 1 ? 8 : form == 2 ? varint() : form == 5 ? 4 : 0);
     return true;
   }
@@ -25,17 +28,19 @@ class ProtocolBufferFields {
 
  private:
   std::string_view take(std::uint64_t count) {
+    if (count > bytes_.size()) throw std::runtime_error("a field is cut off");
     const std::string_view taken = bytes_.substr(0, count);
     bytes_.remove_prefix(taken.size());
     return taken;
   }
   std::uint64_t varint() {
     std::uint64_t bits = 0;
-    for (int shift = 0;; shift += 7) {
+    for (int shift = 0; shift < 64; shift += 7) {
       const std::uint64_t byte = static_cast<unsigned char>(take(1)[0]);
       bits |= (byte & 0x7f) << shift;
       if (byte < 0x80) return bits;
     }
+    throw std::runtime_error("a number is too long");
   }
 
   std::string_view bytes_;

@@ -43,11 +43,13 @@ void check_maps(std::string_view model) {
 SentencePieceModel::SentencePieceModel(std::string content, const std::string& name)
     : content_(std::move(content)) {
   try {
+    check_maps(content_);
     const auto status = library_.LoadFromSerializedProto(content_);
     if (!status.ok()) throw std::runtime_error(status.ToString());
-    check_maps(content_);
   } catch (const tokenizer_json::UnsupportedPart& part) {
     throw DataError(name, 0, "is not a SentencePiece model: it has " + part.what);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {  // of the library, which uses others
     throw DataError(name, 0, std::string("is not a SentencePiece model: ") + error.what());
   }

@@ -30,7 +30,7 @@ class ControlledTokenizer : public Tokenizer {
       if (is_taken)
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {} of another token", token.content, token.id)};
-      if (token.id >= plain_->vocabulary_size() + kMostGaps)
+      if (token.id >= plain_->vocabulary_size() + static_cast<Index>(added_.tokens().size()) + kMostGaps)
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {}, far from the others", token.content, token.id)};
       texts_[token.id] = token.is_special ? "" : token.content;

@@ -44,9 +44,10 @@ void add_report_commands(CommandLine& line) {
   const Command reporting =
       line.command("report", "draw runs side by side in one HTML file, to open in a browser", report);
   reporting.option("RUN", options->runs, "run folders").required();
-  reporting.option(
-      "--output", options->output,
-      "the file to write [report.html in the run folder; for several runs, in the current folder]");
+  reporting
+      .option("--output", options->output,
+              "the file to write [report.html in the run folder; for several runs, in the current folder]")
+      .not_empty();
   const Command comparing =
       line.command("compare", "print the results of runs, and the options in which they differ", compare);
   comparing.option("RUN", options->runs, "run folders").required();

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -92,12 +93,14 @@ void answer(const sigset_t& signals) {
   }
 }
 
-/// Throws: DataError if some of the output is lost; a reader that has gone is not an error
+/// Throws: DataError if some of the output is lost, but for a pipe whose reader has gone
 void flush_output() {
   errno = 0;
   const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   const int error = errno;
-  if (!is_whole && error != EPIPE)
+  struct stat output {};
+  const bool is_pipe = fstat(STDOUT_FILENO, &output) == 0 && S_ISFIFO(output.st_mode);
+  if (!is_whole && !is_pipe && error != EPIPE)
     throw DataError("standard output", 0,
                     "cannot be written" + (error == 0 ? "" : ": " + system_error_text(error)));
 }

@@ -200,13 +200,13 @@ int SweepCommand::execute() const {
   const std::vector<SweepCase> cases = sweep_cases(words_);
   for (const std::string& word : options_)
     require(find_invalid_utf8(word) == word.npos, "options of a sweep must be in UTF-8; got " + word);
-  for (const std::string& word : options_)
+  std::vector<std::string> given = options_;
+  for (const SweepCase& combination : cases)
+    given.insert(given.end(), combination.options.begin(), combination.options.end());
+  for (const std::string& word : given)
     for (const char* own : {"--run", "--seed", "--resume", "--summary", "--dry-run"})
       require(word.substr(0, word.find('=')) != own,
-              format("{} has no place after -- of a sweep, which chooses run folders and --seeds", own));
-  for (const SweepCase& combination : cases)
-    require(combination.name.find("seed=") != 0 && combination.name.find(",seed=") == std::string::npos,
-            "--vary seed has no place in a sweep: every combination gets each of --seeds");
+              format("{} has no place in a sweep, which trains each of --seeds in a folder of its own", own));
   make_folder(runs_);
   const std::string known = runs_ + "/options.json", options = Json(options_).dump();
   if (!std::filesystem::exists(known)) write_atomically(known, options);

@@ -52,21 +52,23 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, c
 }
 
 void TranslationHeatMap::add_to(const Command& command) {
-  const CommandOption wanted = command.option(
-      "--heatmap", file,
-      "draw what the decoder attends to in line 1 into this SVG file, in line n into FILE-n.svg");
+  const CommandOption wanted =
+      command
+          .option("--heatmap", file,
+                  "draw what the decoder attends to in line 1 into this SVG file, in line n into FILE-n.svg")
+          .not_empty();
   command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last").needs(wanted);
   command.option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each").needs(wanted);
 }
 
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
-  if (file.empty()) return check_writable(file);
+  if (file.empty()) return;
   if (layer < -1 || layer >= model.decoder_layers) {
     throw Error(format("--heatmap-layer must be a decoder layer, 0 to {}, or -1 for the last; got {}",
                        model.decoder_layers - 1, layer));
   }
   const Index number = head_number(head), heads = model.decoder_layer().attention.heads;
-  if (head == "averaged" || head == "all" || (number >= 0 && number < heads)) return;
+  if (head == "averaged" || head == "all" || (number >= 0 && number < heads)) return check_writable(file);
   throw Error(format("--heatmap-head must be 0 to {}, averaged or all; got {}", heads - 1, head));
 }
 

@@ -237,9 +237,9 @@ sweeps() {
   refuses "a sweep of what is not an option" "unknown option --learning-rat" \
     sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
   refuses "a sweep of an option without values" "--vary needs an option and its values" sweep --runs "$work/mistaken" --vary dropout
-  refuses "seeds in the options of a sweep" "--seed has no place after -- of a sweep" \
+  refuses "seeds in the options of a sweep" "--seed has no place in a sweep" \
     sweep --runs "$work/mistaken" --vary dropout 0 0.1 -- --seed 3
-  refuses "a sweep of seeds" "--vary seed has no place in a sweep" sweep --runs "$work/mistaken" --vary seed 1 2
+  refuses "a sweep of seeds" "--seed has no place in a sweep" sweep --runs "$work/mistaken" --vary seed 1 2
   refuses "a sweep in a file" "err: cannot be made" sweep --runs "$work/err" --vary dropout 0 0.1
 }
 

@@ -69,9 +69,8 @@ class TokenizerJson : public Tokenizer {
       tokens_[static_cast<std::size_t>(id)] = {decode(token, true), decode(token, false)};
     }
     for (const AddedToken& token : added_.tokens()) {
-      const bool is_silent = token.is_special && token.text == token.content;  // as in the package
       tokens_[static_cast<std::size_t>(token.id)] =
-          is_silent ? Token{{}, {}, true} : Token{decode(token.text, true), decode(token.text, false)};
+          token.is_special ? Token{{}, {}, true} : Token{decode(token.text, true), decode(token.text, false)};
     }
     const Ends ends = ends_of(part_of(file, "post_processor"));
     begin_ = find(ends.begin);

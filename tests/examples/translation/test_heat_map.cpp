@@ -103,7 +103,10 @@ TEST_CASE("layers and heads that do not exist are refused") {
     return message_of<Error>([&] { heat_map.check(model.config()); });
   };
   CHECK(says(7, "none") == "nothing was thrown");  // no picture was asked for
-  heat_map.file = "map.svg";
+  const TemporaryFolder folder;
+  heat_map.file = folder.file("nowhere/map.svg");
+  CHECK(says(-1, "all").find("nowhere/map.svg: cannot be written") != std::string::npos);
+  heat_map.file = folder.file("map.svg");
   for (const char* head : {"0", "3", "all", "averaged"}) CHECK(says(-1, head) == "nothing was thrown");
   CHECK(says(2, "all") == "--heatmap-layer must be a decoder layer, 0 to 1, or -1 for the last; got 2");
   for (const char* head : {"4", "-1", "1x", ""}) {
