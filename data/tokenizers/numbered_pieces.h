@@ -39,6 +39,7 @@ class NumberedPieces : public Tokenizer {
   const char* kind() const override { return "pieces"; }
   std::string serialize() const override { return {}; }  // files hold it as a part of other kinds
 
+  /// The pieces by their ids.
   const Vocabulary& vocabulary() const { return words_; }
   /// The content of the model's file.
   const std::string& model() const { return model_.content(); }

@@ -10,6 +10,7 @@ namespace tapeformer {
 /// Throws:  std::runtime_error if it is damaged
 class ProtocolBufferFields {
  public:
+  /// The fields of a whole message.
   explicit ProtocolBufferFields(std::string_view bytes) : bytes_(bytes) {}
 
   /// Steps to the next field; false at the end.

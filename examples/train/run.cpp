@@ -44,14 +44,14 @@ int TrainingRun::train() {
   s.first_step = s.step;
   s.started = now_seconds();
   const bool is_over = checkpointer.is_finished;
-  if (is_over && s.folder.has_ending(s.step)) {
+  if (is_over && s.folder.has_ending(s.step) && report_.is_whole()) {
     s.progress.log("this run is finished; the best weights are in " + s.folder.file(kBestWeights) +
                    "; continue it with a larger --steps");
     return kExitSuccess;
   }
   log_.begin();
   report_.begin();
-  if (is_over) return finish();  // stopped during its final evaluation
+  if (is_over) return finish();  // stopped during its final evaluation or report
   s.task.model().train();
   say_at_interrupt(s.options.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   while (true) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -126,6 +127,14 @@ void RunReport::show_attention() {
   if (example.is_null()) return;
   example["step"] = session_.step;
   (*report_)["attention"] = std::move(example);
+}
+
+bool RunReport::is_whole() const {
+  const auto exists = [&](const std::string& name) {
+    return std::filesystem::exists(session_.folder.file(name));
+  };
+  const std::string facts = kReportFile, page = kReportPage;
+  return exists(page) && !exists(facts + ".partial") && !exists(page + ".partial");
 }
 
 void RunReport::write() {

@@ -16,6 +16,8 @@ class RunReport {
   /// Records the model's present attention weights.
   void show_attention();
   void write();
+  /// False if a process was killed while it wrote the report, or before.
+  bool is_whole() const;
 
  private:
   Session& session_;
