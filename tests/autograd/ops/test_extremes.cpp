@@ -87,7 +87,7 @@ Tensor function(const std::string& name, const Tensor& x) {
   for (const Unary f : kUnaries) {
     if (name == name_of(f)) return unary(f, x);
   }
-  throw ShapeError("there is no function " + name);
+  throw ShapeError("no function has the name " + name);
 }
 
 /// Both NaN, both the same infinity, or equal apart from rounding, `slack` and numbers below the type's
