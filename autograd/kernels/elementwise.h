@@ -62,6 +62,8 @@ TAPEFORMER_KERNEL(binary, Binary f, const Broadcast& sizes, const T* a, const T*
 /// y = factor * x + offset.
 TAPEFORMER_KERNEL(affine, Index count, double factor, double offset, const T* x, T* y);
 TAPEFORMER_KERNEL(power, Index count, double exponent, const T* x, T* y);
+/// y = min(max(x, low), high); a NaN stays one.
+TAPEFORMER_KERNEL(clamp, Index count, double low, double high, const T* x, T* y);
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
 TAPEFORMER_KERNEL(where, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
 TAPEFORMER_KERNEL(equal, const Broadcast& sizes, const T* a, const T* b, bool* y);

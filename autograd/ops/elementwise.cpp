@@ -1,4 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
@@ -123,6 +125,17 @@ Tensor pow(const Tensor& x, double exponent) {
   return record("pow", {x}, {x}, y, [x, exponent](const Tensor& dy, const Gradients& into) {
     // 0 * x^-1 would be a NaN at 0.
     into[0] += exponent == 0 ? affine(dy, 0, 0) : exponent * (dy * pow(x, exponent - 1));
+  });
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  if (!(low <= high)) throw Error(format("[clamp] low must be at most high; got low={}, high={}", low, high));
+  const Tensor y = Tensor::empty_like(x);
+  const Index count = x.elements();
+  dispatch("clamp", operands(x, y),
+           [&](auto on, auto* from, auto* to) { kernels::clamp(on, count, low, high, from, to); });
+  return record("clamp", {x}, {x, y}, y, [x, y](const Tensor& dy, const Gradients& into) {
+    into[0] += where(equal(x, y), dy, Tensor::scalar_like(dy, 0));
   });
 }
 

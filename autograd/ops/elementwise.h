@@ -45,6 +45,12 @@ Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights)
 /// Grad:    dx = dy * exponent * x^(exponent - 1)
 Tensor pow(const Tensor& x, double exponent);
 
+/// Math:    y = min(max(x, low), high); a NaN stays one
+/// Grad:    dx = dy where low <= x <= high, else exactly zero
+/// Saves:   x, y
+/// Throws:  Error unless low <= high
+Tensor clamp(const Tensor& x, double low, double high);
+
 /// Elementwise functions.
 /// Math:    relu = max(x, 0); relu_squared = relu(x)^2; gelu = x Phi(x);
 ///          gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu = x sigmoid(x);

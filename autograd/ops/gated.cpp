@@ -6,6 +6,8 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
+#include <limits>
+
 namespace tapeformer {
 namespace {
 
@@ -13,12 +15,6 @@ Index width_of_half(const char* op, const Tensor& x) {
   require(x.rank() > 0 && x.size(-1) % 2 == 0, op, "the last axis must hold two halves of equal size",
           {{"x", x}});
   return x.size(-1) / 2;
-}
-
-/// min(x, most), to the last bit; a NaN stays one, and a value at the bound is within it.
-Tensor at_most(const Tensor& x, double most) {
-  const Tensor fixed = x.detach(), within = equal(relu(fixed - most), Tensor::scalar_like(x, 0));
-  return where(within, x, where(equal(fixed, fixed), Tensor::scalar_like(x, most), fixed));
 }
 
 }  // namespace
@@ -43,7 +39,7 @@ Tensor gated(Unary f, const Tensor& x) {
 Tensor gated_within(double limit, double alpha, const Tensor& x) {
   const Index width = width_of_half("gated_within", x);
   const Tensor a = slice(x, -1, 0, width), b = slice(x, -1, width, width);
-  const Tensor gate = at_most(a, limit), up = -at_most(-at_most(b, limit), limit);
+  const Tensor gate = clamp(a, -std::numeric_limits<double>::infinity(), limit), up = clamp(b, -limit, limit);
   return (up + 1) * gate * sigmoid(gate * alpha);
 }
 

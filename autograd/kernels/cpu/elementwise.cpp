@@ -130,6 +130,15 @@ void power(Cpu, Index count, double exponent, const T* x, T* y) {
 }
 
 template <class T>
+void clamp(Cpu, Index count, double low, double high, const T* x, T* y) {
+  const T least = static_cast<T>(low), most = static_cast<T>(high);
+  parallel_ranges(count, 1, [&](Index from, Index to) {
+#pragma omp simd
+    for (Index i = from; i < to; ++i) y[i] = x[i] < least ? least : x[i] > most ? most : x[i];
+  });
+}
+
+template <class T>
 void where(Cpu, const Broadcast& s, const bool* condition, const T* a, const T* b, T* y) {
   const int last = s.axes - 1;
   const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
@@ -243,6 +252,7 @@ TAPEFORMER_CPU_KERNEL(unary_backward);
 TAPEFORMER_CPU_KERNEL(binary);
 TAPEFORMER_CPU_KERNEL(affine);
 TAPEFORMER_CPU_KERNEL(power);
+TAPEFORMER_CPU_KERNEL(clamp);
 TAPEFORMER_CPU_KERNEL(where);
 TAPEFORMER_CPU_KERNEL(equal);
 TAPEFORMER_CPU_KERNEL(weighted_sum_forward);

@@ -31,6 +31,11 @@ struct Power {
   T exponent;
   __device__ T operator()(T x) const { return pow(x, exponent); }
 };
+template <class T>
+struct Clamp {
+  T low, high;
+  __device__ T operator()(T x) const { return x < low ? low : x > high ? high : x; }
+};
 
 /// The offsets of the operands of the i-th result.
 __device__ Broadcast::Offsets offsets_at(const Broadcast& s, Index i) {
@@ -197,6 +202,12 @@ void power(Cuda on, Index count, double exponent, const T* x, T* y) {
 }
 
 template <class T>
+void clamp(Cuda on, Index count, double low, double high, const T* x, T* y) {
+  using W = Wide<T>;
+  map(on, "clamp", count, Clamp<W>{static_cast<W>(low), static_cast<W>(high)}, Write<T>{y, false}, x);
+}
+
+template <class T>
 void where(Cuda on, const Broadcast& s, const bool* condition, const T* a, const T* b, T* y) {
   broadcast(on, "where", s, Choose{}, a, b, condition, y);
 }
@@ -249,6 +260,7 @@ TAPEFORMER_CUDA_KERNEL(unary_backward);
 TAPEFORMER_CUDA_KERNEL(binary);
 TAPEFORMER_CUDA_KERNEL(affine);
 TAPEFORMER_CUDA_KERNEL(power);
+TAPEFORMER_CUDA_KERNEL(clamp);
 TAPEFORMER_CUDA_KERNEL(where);
 TAPEFORMER_CUDA_KERNEL(equal);
 TAPEFORMER_CUDA_KERNEL(weighted_sum_forward);

@@ -283,6 +283,7 @@ TEST_CASE("arithmetic, choices, comparisons and a search for values that are not
     };
     CHECK(same_values(same(Device::cuda()), same(Device::cpu())));
   }
+  check_gpu([](const auto& in) { return clamp(in[0], 0.75, 1.25); }, {uniform({150, 41})}, random);
   for (const Index columns : {40, 33, 7}) {
     const std::vector<Tensor> x{uniform({150, 40}), uniform({150, columns}), uniform({2})};
     check_gpu([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, x, random);

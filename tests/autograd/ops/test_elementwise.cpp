@@ -92,6 +92,11 @@ TEST_CASE("functions have their known values") {
   CHECK(pow(values({2}), 3).item() == 8);
   CHECK_BELOW(deviation(pow(values({2}), 1.1).item(), std::pow(2.0, 1.1)), 1e-14);
   CHECK(affine(values({2}), 3, 4).item() == 10);
+  CHECK(clamp(values({-kInfinity, -3, -2, 0.5, 1, 2}), -2, 1).to_vector<double>() ==
+        std::vector<double>{-2, -2, -2, 0.5, 1, 1});
+  CHECK(std::isnan(clamp(values({kNan}), -2, 1).item()));
+  CHECK(message_of<Error>([] { clamp(values({1}), 2, 1); }) ==
+        "[clamp] low must be at most high; got low=2, high=1");
 }
 
 TEST_CASE("functions agree with their formula at every size, wherever a vector ends") {
@@ -159,13 +164,19 @@ TEST_CASE("a weighted sum of two operands has learned weights, in all columns or
   CHECK_THROWS_WITH_AS(weighted_sum(x, x, other), doctest::Contains("weights=f64[2,3,2]"), ShapeError);
 }
 
-TEST_CASE("powers and affine maps pass the gradient check") {
+TEST_CASE("powers, bounds and affine maps pass the gradient check") {
   Generator random(test_seed(6));
   const Tensor positive = random_uniform({2, 17}, 0.5, 2, random), any = random_normal({2, 17}, random);
   for (const double exponent : {-1.5, 0.5, 2.0})
     check_both_orders("pow", [&] { return pow(positive, exponent); }, {{"x", positive}});
   check_both_orders("pow", [&] { return pow(any, 3); }, {{"x", any}});
   check_both_orders("affine", [&] { return affine(any, -2.5, 0.7); }, {{"x", any}});
+  // No element is at a bound, where the function has a corner.
+  check_both_orders("clamp", [&] { return clamp(positive, 0.1, 3) * positive; }, {{"x", positive}});
+  check_both_orders("clamp", [&] { return clamp(positive, 2.5, 3); }, {{"x", positive}});
+  const Tensor all = values({-4, -2, 0, 1, 4}), dy = values({1, 2, 3, 4, 5});
+  const OpResult got = run_op([](const auto& in) { return clamp(in[0], -2, 1); }, {all}, dy);
+  CHECK(got.gradients[0].to_vector<double>() == std::vector<double>{0, 2, 3, 4, 0});
 }
 
 TEST_CASE("whole powers have finite derivatives of every order at zero") {
