@@ -60,7 +60,7 @@ Tensor outer_by_expert(const Tensor& a, const Tensor& b, const Tensor& starts) {
   write_outer(a, b, starts, y);
   return record("expert_outer", {a, b}, {a, b, starts}, y,
                 [a, b, starts](const Tensor& dy, const Gradients& into) {
-                  const Tensor d = dy.to(a.dtype());
+                  const Tensor d = cast(dy, a.dtype());
                   if (into[0]) into[0] += multiply_by_expert(b, d, starts, true);
                   if (into[1]) into[1] += multiply_by_expert(a, d, starts, false);
                 });

@@ -1,6 +1,8 @@
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/experts.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
@@ -109,6 +111,24 @@ TEST_CASE("gradients of both orders") {
                starts = starts_of({2, 0, 3});
   check_both_orders("expert_linear", [&] { return expert_linear(x, weight, starts); },
                     {{"x", x}, {"weight", weight}});
+}
+
+TEST_CASE("gradients of the third order are those of products with each matrix alone") {
+  Generator random(test_seed(5));
+  const std::vector<std::int32_t> rows{2, 0, 3};
+  const Tensor x = random_normal({5, 3}, random), weight = random_normal({3, 2, 3}, random),
+               dy = random_normal({5, 2}, random), starts = starts_of(rows);
+  const auto third = [&](const std::function<Tensor()>& product) {
+    Tape tape;
+    tape.watch(x);
+    tape.watch(weight);
+    const Tensor first = tape.gradients(product(), {weight}, dy, true)[0];
+    const Tensor second = tape.gradients(sum(first * first), {x}, {}, true)[0];
+    return tape.gradients(sum(second * second), {x})[0];
+  };
+  CHECK_BELOW(relative_error(third([&] { return expert_linear(x, weight, starts); }),
+                             third([&] { return apart(x, weight, rows); })),
+              1e-13);
 }
 
 TEST_CASE("shapes that do not fit are refused") {
