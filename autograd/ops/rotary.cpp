@@ -151,6 +151,8 @@ RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, const T
                            DType type) {
   check_config(config);
   require_i32("rotary", "positions", positions);
+  require(positions.rank() == 1 || positions.rank() == 2, "rotary", "positions must be [T] or [B, T]",
+          {{"positions", positions}});
   check_limit(positions, config.max_positions);
   const kernels::TokenPositions at{positions.elements(), positions.address<std::int32_t>()};
   return angles_at(config, head_width, at, positions.shape(), type, positions.device());

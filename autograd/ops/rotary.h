@@ -36,8 +36,8 @@ struct RotaryAngles {
   RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
 };
 /// The angles for heads of `head_width` components of type `type`, at positions i32 [T] or [B, T].
-/// Throws:  ShapeError if the width is odd, a position is beyond the limit or base, factor and the two
-///          frequencies make no angle; DTypeError unless positions are i32
+/// Throws:  ShapeError if the width is odd, positions have another rank, one is beyond the limit, or base,
+///          factor and the two frequencies make no angle; DTypeError unless positions are i32
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, const Tensor& positions, DType type);
 /// The angles of positions first, first + 1 ..., `length` of them; on a GPU nothing is read from the host.
 RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index first, Index length,

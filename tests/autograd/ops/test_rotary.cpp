@@ -316,6 +316,9 @@ TEST_CASE("angles of other tokens, of too many pairs and beyond the limit are re
   CHECK(message_of<ShapeError>([&] {
           packed_rotary(Tensor::zeros({2, 4, 6}), 2, 2, longer);
         }).find("[packed_rotary] the angles must be") == 0);
+  CHECK(message_of<ShapeError>([&] {
+          rotary_angles({}, 4, integers({0, 1}, {1, 2, 1}), x.dtype());
+        }) == "[rotary] positions must be [T] or [B, T]; got positions=i32[1,2,1]");
   RotaryConfig config;
   config.max_positions = 8;
   CHECK_NOTHROW(rotary_angles(config, 4, 6, 2, DType::f32, Device::cpu()));
