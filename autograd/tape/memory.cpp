@@ -20,9 +20,9 @@ TapeMemory Tape::memory() const {
   for (const Storage* storage : storages) memory.saved_bytes += static_cast<Index>(storage->bytes);
   for (const Slot& slot : slots_) {
     if (slot.parameter.get() == nullptr) continue;
-    const Storage* value = slot.parameter->value.state()->storage.get();
-    if (std::binary_search(storages.begin(), storages.end(), value)) {
-      memory.parameter_bytes += static_cast<Index>(value->bytes);
+    const Storage* used = slot.leaf.state()->storage.get();  // the value, or its shadow
+    if (std::binary_search(storages.begin(), storages.end(), used)) {
+      memory.parameter_bytes += static_cast<Index>(used->bytes);
     }
   }
   return memory;

@@ -61,6 +61,15 @@ TEST_CASE("memory() counts parameters apart, and frozen ones not at all") {
   CHECK(x.gradient().to_vector<double>() == std::vector<double>{4, 5, 6});
 }
 
+TEST_CASE("memory() counts the bf16 copy of a parameter that operations read as the parameter") {
+  Parameter x(Tensor::zeros({3}));
+  x.set_shadow(DType::bf16);
+  Tape tape;
+  record("copy", {x}, {x}, Tensor::zeros({3}), [](const Tensor&, const Gradients&) {});
+  CHECK(tape.memory().saved_bytes == 6);
+  CHECK(tape.memory().parameter_bytes == 6);
+}
+
 TEST_CASE("print shows a line per node: its operation, its inputs, and the bytes it keeps") {
   Parameter x(Tensor::zeros({2, 3}));
   x.set_name("encoder.weight");
