@@ -35,6 +35,10 @@ CostSum::CostSum(const AttentionCall& of_call)
       element_(static_cast<double>(bytes_of(call.type))),
       wide_(static_cast<double>(bytes_of(wide(call.type)))) {}
 
+void CostSum::keeps_angles(const AttentionConfig& config, Index width) {
+  keeps_wide(static_cast<double>(call.queries * or_else(config.rotations.width, width)));
+}
+
 void CostSum::keeps_distances(const AttentionConfig& config, bool is_learned) {
   const double H = config.heads, distances = 2 * std::max(call.queries, call.keys) - 1;
   if (!has_distances_) {

@@ -57,7 +57,7 @@ class CostSum {
   void attention(double H, double D, double E, double backward_key_products = 3) {
     multiply_adds(visible_ * H * D, 1, backward_key_products);
     multiply_adds(visible_ * H * E, 1, 2);
-    keeps(N * H);
+    keeps_wide(N * H);
     if (call.causal) keeps_ids(2 * N);
   }
   /// Multiply-adds of a choice, which has no gradient.
@@ -78,6 +78,8 @@ class CostSum {
   /// Values in f32, next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }
   void keeps_ids(double count) { activation_bytes_ += count * static_cast<double>(bytes_of(DType::i32)); }
+  /// The cosines and sines by which heads, or parts of heads, of this width rotate.
+  void keeps_angles(const AttentionConfig& config, Index width);
   /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The
   /// gradient of a learned one takes a pass of its own over scores and weights.
   void keeps_distances(const AttentionConfig& config, bool is_learned);

@@ -142,10 +142,10 @@ void DifferentialAttention::add_cost(const AttentionConfig& config, CostSum& sum
   sum.attention(2 * H, D, E);
   sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
   if (sum.call.keys > 0) sum.keeps(M * config.memory_width);
-  if (config.rotary) sum.keeps(sum.call.queries * 2 * std::floor(D / 4));
+  if (config.rotary) sum.keeps_angles(config, config.key_width / 4 * 2);
   sum.keeps(N * H * E);  // the factor of lambda
   sum.parameters(2 * D + (config.head_norm_gain ? E : 0));
-  sum.keeps(N * H * (E + 1) + 2 * D + 3);
+  sum.keeps(N * H * E + 2 * D + 3), sum.keeps_wide(N * H);
   sum.caches(G * (D + E));
 }
 

@@ -203,7 +203,7 @@ void LatentAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
     sum.keeps(rows * width);
     if (!config.norm) return;
     sum.parameters(width);
-    sum.keeps(rows * width + rows);
+    sum.keeps(rows * width), sum.keeps_wide(rows);
   };
   if (config.query_latent_width > 0) latents(N, C, I);
   latents(M, memory, L);
@@ -211,8 +211,8 @@ void LatentAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
   sum.projection(M, C, R, false);
   sum.projection(N, H * E, config.output_width, false);
   sum.parameters(L * H * (D + E));
-  sum.keeps(N * C + (sum.call.keys > 0 ? M * memory : 0) +
-            (config.shared_key_rotation ? sum.call.queries * R : 0));
+  sum.keeps(N * C + (sum.call.keys > 0 ? M * memory : 0));
+  if (R > 0 && config.shared_key_rotation) sum.keeps_angles(config, config.rotary_width);
 
   const bool decodes = config.form == LatentForm::automatic && sum.call.cached > 0;
   if (config.index_top_k > 0 && sum.choose_keys(config)) {

@@ -224,7 +224,7 @@ void NativeSparseAttention::add_cost(const AttentionConfig& config, CostSum& sum
   sum.projection(N, C, 3 * H, config.bias);
   sum.projection(N, H * E, config.output_width, *config.output_bias);
   sum.keeps(N * (C + (config.rotary ? 2 : 1) * H * D + 4 * H * E + 6 * H + 2 * G * (D + E)));
-  if (config.rotary) sum.keeps(sum.call.queries * or_else(config.rotations.width, config.key_width));
+  if (config.rotary) sum.keeps_angles(config, config.key_width);
   const auto blocks = static_cast<double>(spans(S)), parts = blocks + count - 1;
   for (const double width : {D, E}) {
     const double up = static_cast<double>(n.span) * width * width;

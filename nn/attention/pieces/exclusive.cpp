@@ -51,7 +51,8 @@ MadePiece Exclusive::make(const AttentionConfig& config, Generator& /*random*/) 
 void Exclusive::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (!config.exclusive) return;
   const double H = config.heads, G = config.key_heads(), E = config.value_width;
-  sum.keeps(sum.N * (H * E + H + G * E + G) + (sum.packed ? sum.N * G * E : 0));
+  sum.keeps(sum.N * (H * E + H + G * E) + (sum.packed ? sum.N * G * E : 0));
+  sum.keeps_wide(sum.N * G);
 }
 
 PieceCases Exclusive::cases() {

@@ -80,17 +80,18 @@ void HeadNorms::add_cost(const AttentionConfig& config, CostSum& sum) {
   const bool has_keys = !config.shared_keys;
   const double H = config.heads, D = config.key_width, G = has_keys ? config.key_heads() : 0;
   const double queries = sum.N * H, keys = sum.M * G;
+  const bool joint = config.qk_norm == QkNorm::joint;
   sum.keeps((queries + keys) * D);
+  sum.keeps_wide(joint ? sum.N + (has_keys ? sum.M : 0) : queries + keys);
   if (config.qk_norm == QkNorm::rms) {
     sum.parameters(has_keys ? 2 * D : D);
-    sum.keeps(queries + keys + (sum.packed ? sum.N * G * config.value_width : 0));
+    if (sum.packed) sum.keeps(sum.N * G * config.value_width);
     return;
   }
   sum.packed = false;
-  if (config.qk_norm == QkNorm::plain) return sum.keeps(queries + keys);
-  const bool joint = config.qk_norm == QkNorm::joint;
+  if (config.qk_norm == QkNorm::plain) return;
   sum.parameters(joint ? (H + G) * D : H);
-  sum.keeps(joint ? sum.N + (has_keys ? sum.M : 0) : queries + keys + queries * D);
+  if (!joint) sum.keeps(queries * D);
 }
 
 PieceCases HeadNorms::cases() {

@@ -65,7 +65,7 @@ MadePiece RotaryHeads::make(const AttentionConfig& config, Generator& /*random*/
 }
 
 void RotaryHeads::add_cost(const AttentionConfig& config, CostSum& sum) {
-  if (config.rotary) sum.keeps(sum.call.queries * or_else(config.rotations.width, config.key_width));
+  if (config.rotary) sum.keeps_angles(config, config.key_width);
 }
 
 /// The second layout, on a part of each head, with Llama 3's frequencies.

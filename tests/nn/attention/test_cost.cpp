@@ -200,6 +200,26 @@ TEST_CASE("every formula says what module, profile, tape and cache measure") {
   for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
 }
 
+TEST_CASE("rotary positions of a few components keep as few cosines and sines") {
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (!(kind.can & kCanRotate)) continue;
+    AttentionConfig config = with_small_blocks(config_of(kind.name, 24, 2));
+    config.rotary = true, config.rotations.width = 2;
+    if (kind.uses("rotary_width")) config.rotary_width = 4;
+    check_config(config, self_calls()[2]);
+  }
+}
+
+TEST_CASE("next to bf16 the sums of rows and the cosines and sines of positions are kept in f32") {
+  AttentionConfig config = config_of("mha", 24, 4);
+  config.rotary = true;
+  AttentionCall call;
+  call.batch = 2, call.queries = 7;
+  const Index in_f32 = attention_cost(config, call).activation_bytes;
+  call.type = DType::bf16;
+  CHECK(2 * attention_cost(config, call).activation_bytes - in_f32 == 4 * (2 * 7 * 4 + 7 * 6));
+}
+
 TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {
   for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
     for (const Index query_latents : {0, 9}) {
