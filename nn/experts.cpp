@@ -8,6 +8,8 @@
 #include <tapeformer/nn/experts.h>
 #include <tapeformer/nn/initialization.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 
@@ -57,7 +59,7 @@ void ExpertsConfig::check() const {
   if (experts > 0 && active > experts)
     throw Error(format("[experts] active_experts must be at most experts; got active_experts={}, experts={}",
                        active, experts));
-  const Index in_group = experts / groups;
+  const Index in_group = experts / std::max<Index>(groups, 1);
   if (experts > 0 && (in_group * groups != experts || active_groups > groups ||
                       active_groups * in_group < active || (router == RouterScores::sigmoid && in_group < 2)))
     throw Error(

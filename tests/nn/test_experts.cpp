@@ -244,6 +244,8 @@ TEST_CASE("more experts for a token than there are, or than groups have, are ref
       "[experts] expert_groups must divide experts into active_groups of them or more, with active_experts "
       "in those "
       "(two in each with router=sigmoid); got experts=6, expert_groups=3, active_groups=4, active_experts=2");
+  config.groups = 0;
+  CHECK(message_of<Error>([&] { config.check(); }).find("[experts] expert_groups must divide experts") == 0);
 }
 
 TEST_CASE("the cost of a network counts its parameters and products") {
