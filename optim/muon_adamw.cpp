@@ -23,7 +23,7 @@ bool is_hidden_matrix(const Parameter& parameter) {
   if (parameter.value().rank() != 2) return false;
   std::istringstream path(parameter.name());
   for (std::string part; std::getline(path, part, '.');) {
-    for (const char* other : {"head", "positions", "relative_bias", "score"})
+    for (const char* other : {"head", "positions", "relative_bias", "score", "token_types"})
       if (part == other) return false;
     if (part.find("embedding") != std::string::npos) return false;
   }

@@ -26,8 +26,9 @@ TEST_CASE("hidden matrices are recognised by their shapes and names") {
   for (const char* name :
        {"layers.0.attention.query_key_value.weight", "0.feed_forward.up.weight", "header.weight"})
     CHECK(is_hidden_matrix(named(name, {2, 3})));
-  for (const char* name : {"embedding.weight", "encoder.embedding.weight", "positions.weight", "head.weight",
-                           "layers.0.attention.relative_bias.weight", "layers.0.attention.score"})
+  for (const char* name :
+       {"embedding.weight", "encoder.embedding.weight", "positions.weight", "token_types.weight",
+        "head.weight", "layers.0.attention.relative_bias.weight", "layers.0.attention.score"})
     CHECK_FALSE(is_hidden_matrix(named(name, {2, 3})));
   CHECK_FALSE(is_hidden_matrix(named("layers.0.feed_forward.up.bias", {3})));
   CHECK_FALSE(is_hidden_matrix(named("layers.0.stack", {2, 3, 4})));
