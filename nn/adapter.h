@@ -38,7 +38,9 @@ Model without_adapters(Model model) {
   config.adapter = {};
   Generator random = Generator::for_loading();
   Model plain(config, random);
-  plain.to(model.parameters().front().value().dtype());
+  const DType type = model.parameters().front().value().dtype();
+  plain.to(type);
+  model.compute_in(type);  // adapters change what operations read, which may be bf16 copies
   copy_weights(model, plain);
   plain.eval();
   return plain;

@@ -113,6 +113,15 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a model that computes in bf16 keeps the f32 weights when it loses its adapters") {
+  Generator random(test_seed(1));
+  DecoderOnly adapted(small_model("mha", {2, 16, {"*"}}), random);
+  const Tensor weight = parameter_of(adapted, "layers.1.feed_forward.up.weight").value().clone();
+  adapted.compute_in(DType::bf16);
+  DecoderOnly plain = without_adapters(std::move(adapted));
+  CHECK(same_bits(parameter_of(plain, "layers.1.feed_forward.up.weight").value(), weight));
+}
+
 TEST_CASE("a translation model with adapters translates as the one that has them in its weights") {
   EncoderDecoderConfig config;
   config.source_vocabulary = config.target_vocabulary = 11, config.encoder_layers = config.decoder_layers = 1;
