@@ -145,7 +145,10 @@ Tensor sparse_attention(const Tensor& query, const Tensor& latents, const Tensor
           kOp, "queries [B, T, H, N] and latents [B, S, N], whose first are values, must fit",
           {{"query", query}, {"latents", latents}, {"value_width", options.value_width}});
   check_chosen(kOp, chosen, query, latents);
-  if (options.weights != nullptr) return composed_sparse_attention(query, latents, chosen, options);
+  if (options.weights != nullptr) {
+    const Tensor composed_y = composed_sparse_attention(query, latents, chosen, options);
+    if (options.shares == nullptr) return composed_y;  // the kernel alone computes shares
+  }
   const Index B = query.size(0), T = query.size(1), S = latents.size(1);
   const kernels::SparseSizes sizes{query.size(2), query.size(3), options.value_width, options.scale};
   const Index products = operations_of(chosen, S) * sizes.heads;
@@ -159,7 +162,7 @@ Tensor sparse_attention(const Tensor& query, const Tensor& latents, const Tensor
              kernels::sparse_attention_forward(on, keys_in(chosen, S), sizes, pq, pl, py, ps);
            });
   SparseOptions plain = options;
-  plain.shares = nullptr;
+  plain.shares = plain.weights = nullptr;
   return record_fused(
       kOp, {query, latents}, {query, latents, chosen}, y,
       [=](const Tensor& dy, const Gradients& into) {

@@ -177,6 +177,12 @@ TEST_CASE("the loss is the divergence from attention's weights of the chosen key
   double gap = 0;
   const Tensor pairs = formula_choice(scores, config.index_top_k, gap);
   CHECK_BELOW(std::abs(loss_of().item() - 0.5 * formula_loss(scores, pairs, weights).item()), 1e-12);
+  AttentionContext inspected = causal_context();
+  LayerRecord record_with_weights;
+  inspected.record = &record_with_weights;
+  CHECK_BELOW(relative_error(weights_of(layer, x, inspected), weights), 1e-12);
+  REQUIRE(record_with_weights.index_losses.defined());
+  CHECK(same_bits(record_with_weights.index_losses, loss_of()));
 
   std::vector<Tensor> others{x}, indexer;
   for (const auto& [name, parameter] : layer.named_parameters())
