@@ -106,9 +106,9 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     context.new_kv = gives_values || gives_keys ? &new_kv : nullptr;
     DecoderOnlyContext own = context;
     if (has_keys) own.shared = {};
-    // Values that other layers read must outlive the layer's body.
+    // Values that other layers read, and records, must outlive the layer's body.
     run_layer(
-        stream, recomputes_layers_ && context.new_kv == nullptr,
+        stream, recomputes_layers_ && context.new_kv == nullptr && record == nullptr,
         [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first_values,
         own.shared.key_bsgd, own.shared.value_bsge);
     if (gives_values) context.first_values = new_kv.value_bsge;

@@ -69,6 +69,7 @@ class DecoderOnly : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
+  /// Calls that fill a LayerRecord keep everything.
   /// Throws:  Error for routers or indexers with losses of their own, which are not in the results
   void recompute_layers(bool recompute);
 

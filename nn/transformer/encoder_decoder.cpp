@@ -83,8 +83,9 @@ Tensor LayerStack::through_layers(const Tensor& embedded, const Tensor& memory,
                                   DecoderState* state) const {
   ResidualStream stream(embedded);
   if (cross_weights != nullptr) cross_weights->assign(layers_.size(), {});
-  // Weights and caches outlive a layer's body.
-  const bool recomputes = recomputes_layers_ && cross_weights == nullptr && state == nullptr;
+  // Weights, caches and records outlive a layer's body.
+  const bool recomputes =
+      recomputes_layers_ && cross_weights == nullptr && state == nullptr && context.record == nullptr;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ProfilePart part("", static_cast<Index>(i));
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];

@@ -114,6 +114,17 @@ TEST_CASE("losses of routers, which are not in the output of a layer, are refuse
         "router_z_loss=0; try 0 for both");
 }
 
+TEST_CASE("a record has each router once, after the backward pass too") {
+  DecoderOnlyConfig config = language_config({"mha", PositionKind::learned, false, "", 0, 3}, 9);
+  config.experts.balance_loss = 0;
+  DecoderOnly model = language_model(config);
+  model.recompute_layers(true);
+  LayerRecord record;
+  Tape tape;
+  tape.backward(sum(model.states(random_ids({2, 6}, config.vocabulary, 4), {}, {}, &record)));
+  CHECK(record.shares.size() == 2);
+}
+
 TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
   DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
   config.width = 136, config.feed_forward = 0, config.layers = 3;
