@@ -7,7 +7,7 @@ namespace tapeformer {
 /// Reductions over `axes`, or over all axes if none are given.
 /// Math:    sum x, sum x / n, sum (x - mean)^2 / (n - correction)
 /// Shapes:  x -> x without `axes`, or with size 1 there if keep_axes
-/// Saves:   nothing for sum and mean, x for var
+/// Saves:   nothing for sum and mean, x - mean for var
 /// Throws:  ShapeError if an axis is outside [-rank, rank)
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);

@@ -5,7 +5,7 @@
 namespace tapeformer {
 
 /// Rotary positions: pairs of components of queries and keys are rotated by angles that grow with the
-/// position. Latent and differential attention use it too.
+/// position. Latent, differential and native sparse attention use it too.
 /// Source:  Su et al. 2021, arXiv:2104.09864; see autograd/ops/rotary.h
 class Rotary : public AttentionPiece {
  public:
