@@ -24,7 +24,7 @@ Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
   const ProfilePart part("head");
   LinearCrossEntropyOptions in_chunks;
   static_cast<CrossEntropyOptions&>(in_chunks) = options;
-  in_chunks.softcap = head.softcap();
+  if (head.softcap() > 0) in_chunks.softcap = head.softcap();
   const Tensor weight = head.weight(), bias = head.used_bias();
   if (!config.fused && !states.device().is_cuda())
     return cross_entropy(linear(states, weight, bias), targets, in_chunks);

@@ -38,8 +38,8 @@ struct HeadLossConfig {
   Index chunk = 0;     ///< rows of a chunk when fused; 0 chooses
 };
 
-/// cross_entropy(head(states), targets). On a GPU, fused or not, the loss writes the gradient over the logits
-/// while it reads them.
+/// cross_entropy(head(states), targets, options); a softcap of the head replaces that of the options. On a
+/// GPU, fused or not, the loss writes the gradient over the logits while it reads them.
 /// Shapes:  states [..., C], targets i32 [...] -> []
 Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
                  const CrossEntropyOptions& options = {}, const HeadLossConfig& config = {});

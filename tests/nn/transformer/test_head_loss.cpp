@@ -60,6 +60,15 @@ TEST_CASE("loss and gradients are those of cross_entropy(head(states)), however 
   }
 }
 
+TEST_CASE("the softcap of the options counts where the head has none") {
+  const Head head = random_module<Head>(HeadConfig{5, 7});
+  CrossEntropyOptions capped = kOptions;
+  capped.softcap = 1.5;
+  const double expected = cross_entropy(head(states()), head_targets(), capped).item();
+  for (const HeadLossConfig& config : kConfigs)
+    CHECK_BELOW(deviation(head_loss(head, states(), head_targets(), capped, config).item(), expected), 1e-13);
+}
+
 TEST_CASE("logits are the projection, capped if requested") {
   for (const double cap : {0.0, 2.0}) {
     Head head = random_module<Head>(HeadConfig{5, 7, true, cap});
