@@ -55,8 +55,9 @@ Tensor Positions::operator()(const Tensor& x, Index first) const {
   const Index length = x.size(-2), most = table.size(0);
   if (first + length > most)
     throw ShapeError(
-        format("[positions] there are {} positions; got x={} from position {}; try a larger max_length", most,
-               x.describe(), first));
+        format("[positions] there are {} positions; got x={} from position {}; try a shorter sequence, or a "
+               "larger context (max_length of a translation model)",
+               most, x.describe(), first));
   const Tensor rows = slice(table, 0, first, length);
   return x + (weight_.defined() ? rows : rows.to(x.dtype()));
 }

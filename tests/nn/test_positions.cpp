@@ -92,6 +92,7 @@ TEST_CASE("a sequence that is too long is refused, and so is an unknown kind") {
     CHECK(message_of<ShapeError>([&] {
             positions(Tensor::zeros({1, 5, 4}), 2);
           }) ==
-          "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a larger max_length");
+          "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a shorter sequence, or a "
+          "larger context (max_length of a translation model)");
   }
 }
