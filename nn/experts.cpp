@@ -77,6 +77,7 @@ Experts::Experts(const FeedForwardConfig& expert, const ExpertsConfig& config, G
       down_(Tensor::empty({config.experts * expert.width, expert_.hidden})),
       dropout_({expert.dropout}, random) {
   config.check();
+  expert.swiglu.check(expert.activation, expert.gated);
   torch_linear_default(up_, expert.width, random);
   torch_linear_default(down_, expert_.hidden, random);
   if (expert.bias) {

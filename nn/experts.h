@@ -53,6 +53,7 @@ struct ExpertsConfig {
 ///          them with a bias of its rows or without, choice_bias [E]
 /// Initial: as FeedForward's; choice_bias 0
 /// Units:   the router's logits and scores are f32 next to bf16
+/// Throws:  Error, as ExpertsConfig::check() and FeedForward
 /// Source:  Shazeer et al. 2017, arXiv:1701.06538; balance: Fedus et al. 2021, arXiv:2101.03961, section 2.2;
 ///          z: Zoph et al. 2022, arXiv:2202.08906, section 3.2; shared: Dai et al. 2024, arXiv:2401.06066;
 ///          bias: Wang et al. 2024, arXiv:2408.15664; groups: DeepSeek-AI 2024, arXiv:2412.19437, 2.1.2;

@@ -51,7 +51,9 @@ FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)
            config.gated ? std::optional<Unary>() : config.activation},
           random),
       down_({config.hidden_width(), config.width, config.bias, {}}, random),
-      dropout_({config.dropout}, random) {}
+      dropout_({config.dropout}, random) {
+  config.swiglu.check(config.activation, config.gated);
+}
 
 Tensor FeedForward::operator()(const Tensor& x) const {
   const Tensor up = up_(x);

@@ -40,6 +40,7 @@ struct FeedForwardConfig {
 /// Math:    y = down(dropout(f(up(x)))); gated: y = down(dropout(f(a) * b)), [a, b] = up(x), or with a limit
 ///          gated_within() of them
 /// Shapes:  x [..., C] -> y [..., C]; up's weight is [F, C], or gated [2 F, C]
+/// Throws:  Error for a swiglu limit of a network without gated silu
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.3; gated (SwiGLU with f = silu): Shazeer 2020,
 ///          arXiv:2002.05202
 class FeedForward : public Module {
