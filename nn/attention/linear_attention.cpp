@@ -162,6 +162,7 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
   if (cache != nullptr) options.last_state = &last_bhde;
 
   Tensor packed_btn = query_key_value_(query);
+  if (cache != nullptr) StateCache::require_unrecorded(packed_btn);  // before the convolution's cache changes
   if (convolution_) {
     packed_btn = silu(cache != nullptr ? (*convolution_)(packed_btn, cache->convolution())
                                        : (*convolution_)(packed_btn));

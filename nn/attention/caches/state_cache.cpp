@@ -24,11 +24,14 @@ Tensor StateCache::state(Index rows_of_call) {
   return state_;
 }
 
+void StateCache::require_unrecorded(const Tensor& x) {
+  if (tape_for("state_cache", &x, 1) == nullptr) return;
+  throw TapeError("[state_cache] a cached state has no gradient; got x=" + x.describe() +
+                  "; try without a cache, or NoGradGuard");
+}
+
 void StateCache::advance(const Tensor& state, Index tokens) {
-  if (tape_for("state_cache", &state, 1) != nullptr) {
-    throw TapeError("[state_cache] a cached state has no gradient; got state=" + state.describe() +
-                    "; try without a cache, or NoGradGuard");
-  }
+  require_unrecorded(state);
   const bool fits = state_.defined() && state_.shape() == state.shape() && state_.dtype() == state.dtype();
   if (!fits) state_ = Tensor::empty_like(state);
   state_.copy_from(state);  // graphs of steps refer to its address

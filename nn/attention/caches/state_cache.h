@@ -27,6 +27,8 @@ class StateCache : public KvCache {
   /// The state before the next tokens of `rows` rows; undefined for zeros.
   /// Throws: ShapeError if the number of rows changes
   Tensor state(Index rows);
+  /// Throws: TapeError for a recorded tensor, of which no state can be made
+  static void require_unrecorded(const Tensor& x);
   /// Sets the state [R, widths.state] after `tokens` more tokens. Throws: TapeError for a recorded one
   void advance(const Tensor& state, Index tokens);
   /// The last inputs of the convolution of the tokens' projections.
