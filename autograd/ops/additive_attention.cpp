@@ -15,6 +15,8 @@ void check(const char* op, const Tensor& query, const Tensor& key, const Tensor&
           {{"weight", weight}, {"query", query}}, "one row for every head of the query");
   require(options.scale == 0, op, "additive scores have no scale", {{"scale", options.scale}},
           "0, or a larger weight");
+  require(options.block_size == 0, op, "additive attention has no blocks of keys",
+          {{"block_size", options.block_size}}, "0 for all keys");
 }
 
 /// weight_h . tanh(query_t + key_s)

@@ -153,6 +153,13 @@ TEST_CASE("inputs that do not fit are refused by name") {
         "every head of the query");
   CHECK(says(Tensor::zeros({4, 5}), 2).find("additive scores have no scale; got scale=2;") !=
         std::string::npos);
+  AttentionOptions blocks;
+  blocks.block_size = 2;
+  CHECK(
+      message_of<ShapeError>([&] {
+        additive_attention(query, key, key, Tensor::zeros({4, 5}), blocks);
+      }) ==
+      "[additive_attention] additive attention has no blocks of keys; got block_size=2; try 0 for all keys");
   CHECK(message_of<ShapeError>([&] {
           additive_attention(query, Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}),
                              Tensor::zeros({4, 5}));
