@@ -22,9 +22,10 @@ Tensor Linear::operator()(const Tensor& x) const {
 
 void Linear::adapt(Index rank, double scale, Generator& random) {
   const Tensor& weight = weight_.value();
-  adapter_a_ = Parameter(Tensor::empty({rank, weight.size(1)}));
+  adapter_a_ = Parameter(Tensor::empty({rank, weight.size(1)}, weight.dtype(), weight.device()));
   torch_linear_default(adapter_a_, weight.size(1), random);
-  adapter_b_ = Parameter(Tensor::zeros({weight.size(0), rank}));
+  adapter_b_ = Parameter(Tensor::zeros({weight.size(0), rank}, weight.dtype(), weight.device()));
+  for (Parameter* matrix : {&adapter_a_, &adapter_b_}) matrix->set_shadow(weight_.used().dtype());
   adapter_scale_ = scale;
 }
 

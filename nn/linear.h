@@ -33,7 +33,8 @@ class Linear : public Module {
   Tensor operator()(const Tensor& x) const;
   void visit(ParameterVisitor& visitor) override;
 
-  /// Adds an adapter, or replaces it, with a new A and a B of zeros. Add it once the layer has its values.
+  /// Adds an adapter, or replaces it, with a new A and a B of zeros, of the weight's type and on its device.
+  /// Add it once the layer has its values.
   void adapt(Index rank, double scale, Generator& random);
   /// True for a layer with an adapter.
   bool is_adapted() const { return adapter_a_.defined(); }

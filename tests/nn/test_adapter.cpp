@@ -40,8 +40,8 @@ TEST_CASE("an adapter adds a product of low rank to the weight, before the activ
   for (const std::optional<Unary> activation : {std::optional<Unary>(), std::optional(Unary::gelu)}) {
     Generator random(test_seed(1));
     Linear layer({5, 7, true, activation}, random);
-    layer.adapt(2, 1.5, random);
     layer.to(DType::f64);
+    layer.adapt(2, 1.5, random);
     randomise(layer, 2);
     const Tensor x = random_values({3, 5}, 4), weight = layer.weight().value();
     const Tensor a = parameter_of(layer, "lora_a").value(), b = parameter_of(layer, "lora_b").value();
