@@ -88,7 +88,9 @@ void copy_weights(Module& from, Module& into) {
   from.visit(weights);
   for (auto& [name, parameter] : into.named_parameters()) {
     const auto found = weights.found.find(name);
-    if (found != weights.found.end()) parameter.value().copy_from(found->second);
+    if (found == weights.found.end()) continue;
+    parameter.value().copy_from(found->second);
+    parameter.refresh_shadow();
   }
 }
 

@@ -120,6 +120,10 @@ TEST_CASE("a model that computes in bf16 keeps the f32 weights when it loses its
   adapted.compute_in(DType::bf16);
   DecoderOnly plain = without_adapters(std::move(adapted));
   CHECK(same_bits(parameter_of(plain, "layers.1.feed_forward.up.weight").value(), weight));
+  DecoderOnly other(small_model("mha", {}), random);
+  other.compute_in(DType::bf16);
+  copy_weights(plain, other);
+  CHECK(same_bits(parameter_of(other, "layers.1.feed_forward.up.weight").used(), weight.to(DType::bf16)));
 }
 
 TEST_CASE("a translation model with adapters translates as the one that has them in its weights") {
