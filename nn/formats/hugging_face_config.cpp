@@ -30,7 +30,7 @@ void pass_over(JsonFields& fields, bool is_encoder_decoder) {
                  "tokenizer_class", "prefix", "output_attentions", "output_hidden_states", "return_dict",
                  "torchscript", "use_bfloat16", "tf_legacy_loss", "attn_implementation",
                  "task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id",
-                 "num_labels", "transformers.js_config", "unsloth_fixed", "unsloth_version",
+                 "num_labels", "transformers.js_config", "unsloth_fixed", "unsloth_version", "output_past",
                  // Settings of generation, which older versions kept here.
                  "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
                  "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",

@@ -60,8 +60,9 @@ void describe_bart_sizes(TranslationMap& map, Index context, const char* activat
   if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", is_scaled) ? 0 : 1;
   if (map.writes) (*map.writes)["scale_embedding"] = model.embedding_scale == 0;
   if (map.fits && model.embedding_scale != 1) model.embedding_scale = 0;
-  // The deviation of initial weights, and heads for other tasks.
-  map.ignore({"init_std", "classif_dropout", "classifier_dropout"});
+  // The deviation of initial weights, heads for other tasks, and fields that transformers no longer reads.
+  map.ignore({"init_std", "classif_dropout", "classifier_dropout", "extra_pos_embeddings",
+              "force_bos_token_to_be_generated"});
 }
 
 void refuse_layer_drop(TranslationMap& map) {
@@ -86,6 +87,7 @@ void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embedding
   map.demand("normalize_embedding", of_embeddings);
   map.demand("add_final_layer_norm", norm_first);
   map.demand("add_bias_logits", false);
+  map.demand("do_blenderbot_90_layernorm", false);
 }
 
 void describe_bart(TranslationMap& map, bool norm_first) {
@@ -95,7 +97,6 @@ void describe_bart(TranslationMap& map, bool norm_first) {
   describe_bart_norms(map, norm_first, true);
   map.fixed("positions", std::string("learned"));
   map.demand("static_position_embeddings", false);
-  map.ignore({"extra_pos_embeddings", "force_bos_token_to_be_generated", "output_past"});
 }
 
 TensorNames bart_names() {

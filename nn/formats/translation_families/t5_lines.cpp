@@ -77,7 +77,7 @@ void describe_t5(TranslationMap& map, const char* feed_forward) {
   map.fixed("tie_embeddings", true);
   map.field("tie_word_embeddings", "tie_target_head", true);
   // The deviation of initial weights, a head for other tasks, and repetitions of the fields above.
-  map.ignore({"initializer_factor", "classifier_dropout", "output_past", "head_dim"});
+  map.ignore({"initializer_factor", "classifier_dropout", "head_dim"});
 }
 
 TensorNames t5_names() {

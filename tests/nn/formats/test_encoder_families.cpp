@@ -11,7 +11,7 @@ TEST_CASE("each family of encoders is read as what it is, and written as what wa
       {"bert",
        R"("max_position_embeddings": 77, "hidden_act": "relu", "layer_norm_eps": 0.5,
           "hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.5, "type_vocab_size": 3,
-          "pooler_type": "first_token_transform")",
+          "pooler_type": "first_token_transform", "output_past": true)",
        "context=77 attention_dropout=0.5 epsilon=0.5 sublayer_norms=sum activation=relu head_bias=true "
        "head_transform=true token_types=3 embedding_norm=true embedding_dropout=0.25 residual_dropout=0.25 "
        "bidirectional=true"},

@@ -236,6 +236,10 @@ TEST_CASE("MarianMT is read as what it is, and written as what was read") {
       {{{"share_encoder_decoder_embeddings", false}, {"tie_word_embeddings", false}},
        "tie_target_head=false tie_embeddings=false"},
       {{{"normalize_before", false}, {"num_hidden_layers", 12}, {"static_position_embeddings", true}}, ""},
+      {{{"extra_pos_embeddings", 30},
+        {"force_bos_token_to_be_generated", false},
+        {"do_blenderbot_90_layernorm", false}},
+       ""},
   };
   for (const auto& [more, expected] : readings) {
     INFO(more.dump());
@@ -287,6 +291,7 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
   const std::vector<std::tuple<const char*, Json, std::string>> refusals = {
       {"bart", {{"normalize_before", true}}, "normalize_before = true"},
       {"bart", {{"tie_word_embeddings", false}}, "tie_word_embeddings = false"},
+      {"bart", {{"do_blenderbot_90_layernorm", true}}, "do_blenderbot_90_layernorm = true"},
       {"mbart", {{"encoder_layerdrop", 0.1}}, "encoder_layerdrop = 0.1"},
       {"mbart", {{"normalize_embedding", false}}, "normalize_embedding = false"},
       {"m2m_100", {{"pad_token_id", 5}}, "pad_token_id = 5"},
