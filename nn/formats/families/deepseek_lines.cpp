@@ -35,14 +35,14 @@ void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double rout
   file["first_k_dense_replace"] = model.experts_from;
 }
 
-void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon) {
+void describe_deepseek(ConfigMap& map, Index context, double router_scale, Index dense, double epsilon) {
   describe_states(map, context);
   describe_llama_layers(map, epsilon);
   describe_latent_attention(map);
   describe_score_scale(map);
   if (map.reads) map.model.attention.rotations.layout = RotaryLayout::interleaved;
   describe_expert_sizes(map, {"n_routed_experts", "num_experts_per_tok", "n_shared_experts"}, router_scale,
-                        0);
+                        dense);
   map.field("tie_word_embeddings", "tie_head", false);
   // The loss that balances experts is for a trainer, and the rest has no effect on a model's arithmetic.
   map.ignore({"aux_loss_alpha", "seq_aux", "router_aux_loss_coef", "output_router_logits", "ep_size",

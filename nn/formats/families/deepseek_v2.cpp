@@ -24,7 +24,7 @@ void describe_groups(ConfigMap& map) {
 }
 
 void describe_deepseek_v2(ConfigMap& map) {
-  describe_deepseek(map, 2048, 1);
+  describe_deepseek(map, 2048, 1, 0);
   map.fixed("router", std::string("softmax"));
   map.fixed("balance", std::string("loss"));
   map.fixed("normalized_router", false);

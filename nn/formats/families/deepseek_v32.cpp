@@ -4,7 +4,7 @@ namespace tapeformer {
 
 Family deepseek_v32_family() {
   const auto describe = [](ConfigMap& map) {
-    describe_deepseek(map, 163840, 2.5, 1e-6);
+    describe_deepseek(map, 163840, 2.5, 3);
     describe_biased_choice(map, 8, 4);
     describe_indexer(map, RotaryLayout::half_split, 64);
   };

@@ -129,8 +129,10 @@ struct ExpertNames {
 /// The sizes of experts, the scale of their weights, and the first layers, which have none.
 void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense);
 /// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings,
-/// routed_scaling_factor and rms_norm_eps: all but the scores and the choice of experts.
-void describe_deepseek(ConfigMap& map, Index context, double router_scale, double epsilon = 1e-6);
+/// routed_scaling_factor, first_k_dense_replace and rms_norm_eps: all but the scores and the choice of
+/// experts.
+void describe_deepseek(ConfigMap& map, Index context, double router_scale, Index dense,
+                       double epsilon = 1e-6);
 /// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and
 /// topk_group.
 void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);

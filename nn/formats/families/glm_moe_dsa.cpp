@@ -4,7 +4,7 @@ namespace tapeformer {
 
 Family glm_moe_dsa_family() {
   const auto describe = [](ConfigMap& map) {
-    describe_deepseek(map, 202752, 2.5, 1e-5);
+    describe_deepseek(map, 202752, 2.5, 3, 1e-5);
     describe_biased_choice(map, 1, 1);
     describe_indexer(map, RotaryLayout::interleaved, 32);
   };

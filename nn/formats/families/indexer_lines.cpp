@@ -3,16 +3,16 @@
 namespace tapeformer {
 namespace {
 
-/// A list with an entry for each layer, which must be the expected one; it is not written.
+/// A list with an expected entry for each layer; it is not written.
 void demand_layers(ConfigMap& map, const char* name,
-                   const std::function<std::string(Index layer)>& expected) {
+                   const std::function<bool(Index layer, const std::string& type)>& is_expected) {
   if (!map.reads) return;
   const std::vector<std::string> types = map.reads->texts(name);
   if (types.empty()) return;
   if (static_cast<Index>(types.size()) != map.model.layers)
     map.reads->fail(name, "must have an entry for each layer");
   for (std::size_t i = 0; i < types.size(); ++i)
-    if (types[i] != expected(static_cast<Index>(i)))
+    if (!is_expected(static_cast<Index>(i), types[i]))
       map.reads->fail(name, "= " + types[i] + " in layer " + std::to_string(i) +
                                 " changes the arithmetic and is not implemented");
 }
@@ -41,10 +41,13 @@ void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads) {
     file["index_topk"] = full.index_top_k;
     file["index_n_heads"] = full.index_heads, file["index_head_dim"] = full.index_width;
   }
-  demand_layers(map, "layer_types", [](Index) { return "indexed_attention"; });
-  demand_layers(map, "mlp_layer_types",
-                [&](Index layer) { return layer < map.model.experts_from ? "dense" : "sparse"; });
-  demand_layers(map, "indexer_types", [](Index) { return "full"; });
+  demand_layers(map, "layer_types", [](Index, const std::string& type) {
+    return type == "indexed_attention" || type == "deepseek_sparse_attention";  // the older name
+  });
+  demand_layers(map, "mlp_layer_types", [&](Index layer, const std::string& type) {
+    return type == (layer < map.model.experts_from ? "dense" : "sparse");
+  });
+  demand_layers(map, "indexer_types", [](Index, const std::string& type) { return type == "full"; });
 }
 
 TensorNames sparse_deepseek_names() {

@@ -29,7 +29,8 @@ TEST_CASE("families with latent attention are read as what they are, and written
        "index_top_k=6 index_heads=3 index_width=8 index_loss=0 rotary_layout=interleaved head_width=3 "
        "experts=8 router=sigmoid shared_expert=18 balance_loss=0 balance=bias expert_width=9 "
        "router_scale=2.5 expert_groups=4 active_groups=2 experts_from=2"},
-      {"glm_moe_dsa", R"("q_lora_rank": 5, "indexer_types": ["full", "full", "full"])",
+      {"glm_moe_dsa", R"("q_lora_rank": 5, "indexer_types": ["full", "full", "full"],
+          "layer_types": ["deepseek_sparse_attention", "indexed_attention", "indexed_attention"])",
        "context=202752 attention=mla groups=0 latent_width=7 query_latent_width=5 rotary_width=4 "
        "index_top_k=2048 index_heads=32 index_width=128 index_loss=0 index_rotary_layout=interleaved "
        "rotary_layout=interleaved head_width=3 experts=8 router=sigmoid shared_expert=18 balance_loss=0 "
@@ -47,9 +48,10 @@ TEST_CASE("a DeepSeek whose rotary rows are not interleaved can be written") {
 }
 
 TEST_CASE("options of latent attention and its experts that are not implemented are refused by name") {
-  check_refusals({{"deepseek_v3", R"("first_k_dense_replace": 3)",
-                   "first_k_dense_replace must be below num_hidden_layers: models without experts are not "
-                   "implemented"}});
+  for (const char* const fields : {R"("first_k_dense_replace": 3)", R"("first_k_dense_replace": null)"})
+    check_refusals({{"deepseek_v3", fields,
+                     "first_k_dense_replace must be below num_hidden_layers: models without experts are not "
+                     "implemented"}});
   check_refusals({{"minicpm3", R"("v_head_dim": 5)", "v_head_dim = 5"},
                   {"minicpm3", R"("num_key_value_heads": 2)", "num_key_value_heads = 2"},
                   {"deepseek_v2", R"("topk_method": "noaux_tc")", "topk_method = noaux_tc"},
