@@ -21,9 +21,30 @@ void describe_optional_rotations(ConfigMap& map, PositionKind positions) {
   if (map.writes) (*map.writes)[kRotations] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
 }
 
+/// Layers of both kinds, without which transformers refuses a model; by default every fourth one has full
+/// attention, or the last of fewer.
+void describe_olmo_layers(ConfigMap& map) {
+  DecoderOnlyConfig& model = map.model;
+  describe_hybrid(
+      map, "gated_deltanet", [&] { describe_llama_base(map, 65536); },
+      [&] {
+        const Index last = model.layers < 4 ? model.layers - 1 : 3;
+        return hybrid_letters(map, [last](Index layer) { return layer % 4 == last ? 'F' : 'D'; });
+      });
+  const auto layers = static_cast<std::size_t>(model.layers);
+  if (!map.fits || layers < 2) return;
+  std::string letters = model.attention_pattern.substr(0, layers);
+  for (const char letter : {'D', 'F'}) {
+    if (letters.find(letter) != std::string::npos) continue;
+    if (letters.size() == layers) letters.pop_back();
+    letters += letter;
+    model.attention_pattern = letters;
+  }
+}
+
 void describe_olmo_hybrid(ConfigMap& map) {
   const PositionKind positions = map.reads ? PositionKind::rotary : map.model.positions;
-  describe_hybrid(map, [&] { describe_llama_base(map, 65536); });
+  describe_olmo_layers(map);
   describe_state_sizes(map, {});
   map.has({"beta_scale"});
   double& beta_scale = map.model.attention.own["beta_scale"];

@@ -32,12 +32,12 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
       {"olmo_hybrid", R"("rope_theta": null)",
        "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_layout=interleaved "
        "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
-       "convolution_taps=4 beta_scale=2 attention_pattern=DDD full_attention=gqa positions=none "
+       "convolution_taps=4 beta_scale=2 attention_pattern=DDF full_attention=gqa positions=none "
        "sublayer_norms=mixed"},
       {"olmo_hybrid", R"("rope_parameters": {"rope_type": "default", "rope_theta": null})",
        "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_layout=interleaved "
        "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
-       "convolution_taps=4 beta_scale=2 attention_pattern=DDD full_attention=gqa positions=none "
+       "convolution_taps=4 beta_scale=2 attention_pattern=DDF full_attention=gqa positions=none "
        "sublayer_norms=mixed"},
       {"olmo_hybrid",
        R"("rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 300},
@@ -45,7 +45,7 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
           "linear_dt_min": 0.01)",
        "context=65536 attention=gated_deltanet qk_norm=joint qk_norm_epsilon=0.25 rotary_base=300 "
        "state_heads=4 state_key_heads=2 state_key_width=5 state_value_width=7 state_norm_epsilon=1e-05 "
-       "convolution_taps=3 beta_scale=1 attention_pattern=DDD full_attention=gqa attention_bias=true "
+       "convolution_taps=3 beta_scale=1 attention_pattern=DDF full_attention=gqa attention_bias=true "
        "sublayer_norms=mixed"},
       {"kimi_linear",
        R"("mlp_layer_types": ["dense", "dense", "sparse"], "layer_types": ["linear_attention",
@@ -67,6 +67,14 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
        "shared_expert=18 balance_loss=0 balance=bias expert_width=9 router_scale=2.446 expert_groups=4 "
        "active_groups=2 experts_from=1"},
   });
+}
+
+TEST_CASE("an OLMo Hybrid has layers of both kinds, as transformers demands") {
+  DecoderOnlyConfig config = hugging_face_config(file_of("olmo_hybrid").dump());
+  config.attention_pattern = "DDDF";
+  CHECK(message_of<CheckpointError>([&] {
+          hugging_face_json(config);
+        }).find("; got attention_pattern=DDDF; try attention_pattern=DDF") != std::string::npos);
 }
 
 TEST_CASE("options of hybrids' files that are not implemented are refused by name") {
@@ -93,4 +101,5 @@ TEST_CASE("options of hybrids' files that are not implemented are refused by nam
        {"qwen3_5_text", R"("rope_parameters": {"rope_type": "yarn", "factor": 2})",
         "rope_parameters.rope_type = \"yarn\""}},
       kNotImplemented);
+  check_refusals({{"olmo_hybrid", R"("full_attention_interval": 2)", "full_attention_interval"}}, kUnknown);
 }
