@@ -146,10 +146,10 @@ void describe_gemma(ConfigMap& map);
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
 
 /// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of
-/// BART and its relatives, with the defaults of max_position_embeddings, activation_function and
-/// scale_embedding.
+/// BART and its relatives, with the defaults of max_position_embeddings, activation_function,
+/// scale_embedding and attention_dropout.
 void describe_bart_sizes(TranslationMap& map, Index context, const char* activation = "gelu",
-                         bool is_scaled = false);
+                         bool is_scaled = false, double attention_dropout = 0);
 /// Fits the heads of both sides, whose numbers must divide the width of the states.
 void fit_bart_heads(EncoderDecoderConfig& model);
 /// Refuses layers that are dropped at random in training.
@@ -160,8 +160,8 @@ void describe_one_vocabulary(TranslationMap& map);
 void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings);
 /// BART, or with norm_first mBART.
 void describe_bart(TranslationMap& map, bool norm_first);
-/// T5 or mT5, with the default of feed_forward_proj.
-void describe_t5(TranslationMap& map, const char* feed_forward);
+/// T5 or mT5, with the defaults of feed_forward_proj, num_heads, d_ff and num_layers.
+void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Index hidden, Index layers);
 
 /// The names of the tensors of BART and its relatives.
 TensorNames bart_names();

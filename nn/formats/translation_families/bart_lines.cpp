@@ -6,18 +6,18 @@ namespace tapeformer {
 namespace {
 
 /// A dropout rate, which is unset in our configuration if it equals `dropout`.
-void describe_share(TranslationMap& map, const char* theirs, std::optional<double>& ours) {
+void describe_share(TranslationMap& map, const char* theirs, std::optional<double>& ours, double otherwise) {
   const double dropout = map.model.layer.dropout;
-  if (map.reads) ours = map.reads->rate(theirs, 0);
+  if (map.reads) ours = map.reads->rate(theirs, otherwise);
   if (map.reads && ours == dropout) ours.reset();
   if (map.writes) (*map.writes)[theirs] = ours.value_or(dropout);
 }
 
-void describe_dropouts(TranslationMap& map) {
+void describe_dropouts(TranslationMap& map, double attention_dropout) {
   TransformerLayerConfig& layer = map.model.layer;
   map.field("dropout", "dropout", 0.1);
-  describe_share(map, "attention_dropout", layer.attention_dropout);
-  describe_share(map, "activation_dropout", layer.feed_forward_dropout);
+  describe_share(map, "attention_dropout", layer.attention_dropout, attention_dropout);
+  describe_share(map, "activation_dropout", layer.feed_forward_dropout, 0);
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ void fit_bart_heads(EncoderDecoderConfig& model) {
     if (*width * H != layer.width || H != decoder_heads) *width = 0;
 }
 
-void describe_bart_sizes(TranslationMap& map, Index context, const char* activation, bool is_scaled) {
+void describe_bart_sizes(TranslationMap& map, Index context, const char* activation, bool is_scaled,
+                         double attention_dropout) {
   EncoderDecoderConfig& model = map.model;
   const auto hidden = [](const TransformerLayerConfig& layer) {
     return layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
@@ -55,7 +56,7 @@ void describe_bart_sizes(TranslationMap& map, Index context, const char* activat
   if (map.reads && model.decoder_feed_forward == model.layer.feed_forward) model.decoder_feed_forward = 0;
   if (map.fits) fit_bart_heads(model);
   map.activation("activation_function", activation, false);
-  describe_dropouts(map);
+  describe_dropouts(map, attention_dropout);
   map.has({"embedding_scale"});
   if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", is_scaled) ? 0 : 1;
   if (map.writes) (*map.writes)["scale_embedding"] = model.embedding_scale == 0;

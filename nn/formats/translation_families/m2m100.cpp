@@ -4,7 +4,7 @@ namespace tapeformer {
 
 TranslationFamily m2m100_family() {
   const auto describe = [](TranslationMap& map) {
-    describe_bart_sizes(map, 1024, "relu", true);
+    describe_bart_sizes(map, 1024, "relu", true, 0.1);
     describe_one_vocabulary(map);
     describe_bart_norms(map, true, false);
     map.fixed("positions", std::string("sinusoidal_fairseq"));

@@ -8,7 +8,7 @@ TranslationFamily t5_family() {
   // T5 scales states before a head that is tied to the embeddings; T5 1.1 has neither scale nor tie, though
   // transformers 5 writes that it has the tie.
   const auto describe = [](TranslationMap& map) {
-    describe_t5(map, "relu");
+    describe_t5(map, "relu", 8, 2048, 6);
     EncoderDecoderConfig& model = map.model;
     const double width = static_cast<double>(model.layer.width);
     bool is_scaled = model.tie_target_head;

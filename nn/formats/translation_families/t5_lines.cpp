@@ -47,7 +47,7 @@ void describe_network(TranslationMap& map, const char* otherwise) {
 
 }  // namespace
 
-void describe_t5(TranslationMap& map, const char* feed_forward) {
+void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Index hidden, Index layers) {
   EncoderDecoderConfig& model = map.model;
   AttentionConfig& attention = model.layer.attention;
   map.field("vocab_size", "source_vocabulary");
@@ -56,12 +56,12 @@ void describe_t5(TranslationMap& map, const char* feed_forward) {
   if (map.fits && attention.kind != "mha") attention = attention.of_kind("mha");
   map.field("n_positions", "max_length", 512);
   map.field("d_model", "width", 512);
-  map.field("num_heads", "heads", 8);
+  map.field("num_heads", "heads", heads);
   map.size("d_kv", "key_width", map.reads ? 0 : model.layer.attention_config(false).resolved().key_width, 64);
   if (!map.writes) attention.value_width = attention.key_width;
   map.size("d_ff", "feed_forward",
-           model.layer.feed_forward > 0 ? model.layer.feed_forward : 4 * model.layer.width, 2048);
-  map.field("num_layers", "encoder_layers", 6);
+           model.layer.feed_forward > 0 ? model.layer.feed_forward : 4 * model.layer.width, hidden);
+  map.field("num_layers", "encoder_layers", layers);
   map.size("num_decoder_layers", "decoder_layers", model.decoder_layers, model.encoder_layers);
   describe_network(map, feed_forward);
   map.field("relative_attention_num_buckets", "bias_buckets", 32);

@@ -279,11 +279,15 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
                              t5 = read("t5", Json::object()), mt5 = read("mt5", Json::object());
   CHECK(m2m100.embedding_scale == 0);
   CHECK(m2m100.layer.activation == Unary::relu);
+  CHECK_FALSE(m2m100.layer.attention_dropout.has_value());  // as much as dropout
   CHECK(t5.head_scale == 1 / std::sqrt(512.0));
   CHECK_FALSE(t5.layer.gated);
   for (const char* field : {"tie_word_embeddings", "scale_decoder_outputs"})
     CHECK(read("t5", {{field, false}}).head_scale == 1);
   CHECK(mt5.head_scale == 1);
+  CHECK(mt5.encoder_layers == 8);
+  CHECK(mt5.layer.attention.heads == 6);
+  CHECK(mt5.layer.feed_forward == 1024);
   CHECK(mt5.layer.activation == Unary::gelu_tanh);
   CHECK(mt5.layer.gated);
   CHECK_THROWS_WITH_AS(hugging_face_json(m2m100, DType::f32, {2, {2}, 5}),
