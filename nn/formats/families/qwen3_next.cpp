@@ -9,7 +9,6 @@ void describe_qwen3_next(ConfigMap& map) {
   describe_experts(map, "num_experts", "num_local_experts", 0.001, "shared_expert_intermediate_size");
   map.field("norm_topk_prob", "normalized_router", true);
   map.demand("decoder_sparse_step", 1);
-  map.demand("mlp_only_layers", ConfigMap::Json::array());
 }
 
 /// Two matrices have the rows of all projections by head.

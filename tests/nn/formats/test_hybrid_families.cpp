@@ -24,7 +24,8 @@ TEST_CASE("families of hybrids are read as what they are, and written as what wa
        R"("num_key_value_heads": 4, "layer_types": ["full_attention", "linear_attention",
           "linear_attention"], "rope_parameters": {"rope_type": "default", "rope_theta": 300,
           "partial_rotary_factor": 0.5, "mrope_section": [11, 11, 10], "mrope_interleaved": true},
-          "attn_output_gate": true, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1)",
+          "attn_output_gate": true, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1,
+          "mlp_only_layers": [], "use_sliding_window": false)",
        "context=32768 attention=gated_deltanet groups=0 qk_norm=rms qk_norm_epsilon=0.25 "
        "output_gate=element rotary_base=300 rotary_components=128 state_heads=32 state_key_heads=16 "
        "state_key_width=128 state_value_width=128 state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 "
