@@ -11,7 +11,9 @@ void describe_heads(ConfigMap& map, Index key_heads) {
   AttentionConfig& attention = model.attention;
   if (map.reads) {
     attention.heads = map.reads->size("num_attention_heads");
-    const Index groups = map.reads->size("num_key_value_heads", key_heads > 0 ? key_heads : attention.heads);
+    const char* const name = "num_key_value_heads";  // null for as many as queries have
+    const bool has_usual = key_heads > 0 && !map.reads->is_null(name);
+    const Index groups = map.reads->size(name, has_usual ? key_heads : attention.heads);
     if (groups != attention.heads) attention.kind = groups == 1 ? "mqa" : "gqa";
     if (groups != attention.heads && groups > 1) attention.groups = groups;
   }

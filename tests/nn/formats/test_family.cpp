@@ -54,7 +54,8 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
        "context=32768 qk_norm=rms qk_norm_epsilon=0.25 experts=6 balance_loss=0"},
       {"olmoe", R"("num_experts": 6, "num_experts_per_tok": 2, "output_router_logits": true)",
        "context=4096 qk_norm=joint qk_norm_epsilon=0.25 experts=6 normalized_router=false balance_loss=0.02"},
-      {"qwen2", R"("sliding_window": 7)", "context=32768 attention_bias=true attention_output_bias=false"},
+      {"qwen2", R"("sliding_window": 7, "num_key_value_heads": null)",
+       "context=32768 attention=mha groups=0 attention_bias=true attention_output_bias=false"},
       {"qwen2", R"("use_sliding_window": true, "sliding_window": 7)",  // after 28 layers without one
        "context=32768 attention_bias=true attention_output_bias=false"},
       {"qwen2", R"("use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0)",

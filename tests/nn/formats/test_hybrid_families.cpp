@@ -4,7 +4,7 @@ using namespace tapeformer;
 
 TEST_CASE("families of hybrids are read as what they are, and written as what was read") {
   check_readings({
-      {"qwen3_next", R"("num_experts": 6, "num_experts_per_tok": 2, "num_key_value_heads": null)",
+      {"qwen3_next", R"("num_experts": 6, "num_experts_per_tok": 2)",
        "context=32768 attention=gated_deltanet qk_norm=rms qk_norm_epsilon=0.25 output_gate=element "
        "rotary_components=64 state_heads=32 state_key_heads=16 state_key_width=128 state_value_width=128 "
        "state_norm_epsilon=0.25 convolution_taps=4 beta_scale=1 attention_pattern=DDD full_attention=gqa "
