@@ -24,6 +24,7 @@ void describe_groups(ConfigMap& map) {
 }
 
 void describe_deepseek_v2(ConfigMap& map) {
+  if (map.fits) fit_width(map.model);  // as transformers demands
   describe_deepseek(map, 2048, 1, 0);
   map.fixed("router", std::string("softmax"));
   map.fixed("balance", std::string("loss"));

@@ -56,6 +56,8 @@ void describe_llama_base(ConfigMap& map, Index context, double epsilon = 1e-6, I
                          Index head_width = 0, bool tie_head = false);
 /// All layers get attention of this kind, without the fields that only the other kinds of the model use.
 void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
+/// Makes the width a multiple of the heads.
+void fit_width(DecoderOnlyConfig& model);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
 /// Multi-head attention whose heads divide the width, for which the file has no field.

@@ -27,7 +27,7 @@ void describe_heads(ConfigMap& map, Index key_heads) {
   };
   const bool is_hybrid = !model.attention_pattern.empty() && can_export(model.full_attention);
   fit_kind(model, can_export(attention.kind) ? attention.kind : is_hybrid ? model.full_attention : "mha");
-  model.width = (model.width + attention.heads - 1) / attention.heads * attention.heads;
+  fit_width(model);
 }
 
 /// The width of heads, which is even, as rotary positions rotate pairs of components.
@@ -47,6 +47,11 @@ void fit_kind(DecoderOnlyConfig& model, const std::string& kind) {
   attention = attention.of_kind(kind);
   attention.kind = model.full_attention;  // whose fields are there as well
   attention = attention.of_kind(kind);
+}
+
+void fit_width(DecoderOnlyConfig& model) {
+  const Index heads = model.attention.heads;
+  model.width = (model.width + heads - 1) / heads * heads;
 }
 
 Index head_width_of(const DecoderOnlyConfig& model) {
@@ -88,7 +93,7 @@ void fix_heads(ConfigMap& map) {
 void fix_head_width(ConfigMap& map) {
   if (!map.fits) return;
   AttentionConfig& attention = map.model.attention;
-  map.model.width = (map.model.width + attention.heads - 1) / attention.heads * attention.heads;
+  fit_width(map.model);
   if (attention.key_width * attention.heads != map.model.width) attention.key_width = 0;
 }
 

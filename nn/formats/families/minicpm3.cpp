@@ -29,6 +29,7 @@ void describe_multipliers(ConfigMap& map) {
 }
 
 void describe_minicpm3(ConfigMap& map) {
+  if (map.fits) fit_width(map.model);  // as transformers demands
   describe_states(map, 32768);
   describe_llama_layers(map, 1e-5);
   describe_latent_attention(map);

@@ -47,6 +47,14 @@ TEST_CASE("a DeepSeek whose rotary rows are not interleaved can be written") {
   CHECK(hugging_face_config(hugging_face_json(halves)).to_json() == pairs.to_json());
 }
 
+TEST_CASE("a DeepSeek V2 has a width that is a multiple of its heads, as transformers demands") {
+  DecoderOnlyConfig config = hugging_face_config(file_of("deepseek_v2").dump());
+  config.width = 26;
+  CHECK(message_of<CheckpointError>([&] {
+          hugging_face_json(config);
+        }).find("DeepSeek V2 differs least; got width=26; try width=28") != std::string::npos);
+}
+
 TEST_CASE("options of latent attention and its experts that are not implemented are refused by name") {
   for (const char* const fields : {R"("first_k_dense_replace": 3)", R"("first_k_dense_replace": null)"})
     check_refusals({{"deepseek_v3", fields,
