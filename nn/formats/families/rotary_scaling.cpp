@@ -6,6 +6,12 @@
 namespace tapeformer {
 namespace {
 
+/// Refuses rotations under both names, of which transformers reads one.
+void refuse_both(JsonFields& file) {
+  if (file.has("rope_scaling") && file.has("rope_parameters"))
+    file.fail("rope_scaling", "and rope_parameters are both present");
+}
+
 /// The rotations over the original context between which frequencies are blended.
 void read_frequencies(JsonFields& file, const char* low, const char* high, RotaryConfig& rotations) {
   rotations.low_frequency = file.number(low, rotations.yarn ? std::optional(1.0) : std::nullopt);
@@ -67,10 +73,9 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters) {
   if (map.fits && !rotations.yarn) rotations.attention_factor = 1, rotations.whole_pairs = true;
   if (map.reads) {
     rotations.layout = RotaryLayout::half_split;
-    const bool is_old = map.reads->has("rope_scaling"), is_new = map.reads->has("rope_parameters");
-    if (is_old && is_new) map.reads->fail("rope_scaling", "and rope_parameters are both present");
-    if (is_old) read_scaling(map.reads->object("rope_scaling"), map.model);
-    if (is_new) read_parameters(map.reads->object("rope_parameters"), map.model);
+    refuse_both(*map.reads);
+    if (map.reads->has("rope_scaling")) read_scaling(map.reads->object("rope_scaling"), map.model);
+    if (map.reads->has("rope_parameters")) read_parameters(map.reads->object("rope_parameters"), map.model);
   }
   if (read_parameters == read_both_scalings) {  // for which transformers passes over truncate
     if (map.reads && !rotations.whole_pairs)
@@ -132,6 +137,7 @@ void describe_partial_rotations(ConfigMap& map, double otherwise) {
   const Index head_width = head_width_of(map.model);
   const auto D = static_cast<double>(head_width);
   if (map.reads) {
+    refuse_both(*map.reads);
     double share = map.reads->number(name, otherwise);
     for (const char* const place : {"rope_scaling", "rope_parameters"}) {
       if (!map.reads->has(place)) continue;

@@ -180,6 +180,8 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
         "partial_rotary_factor must rotate an even number of a head's 6 components; got 0.5"},
        {"phi3", R"("rope_parameters": {"partial_rotary_factor": 1.5})",
         "partial_rotary_factor must rotate an even number of a head's 6 components; got 1.5"},
+       {"phi3", R"("rope_scaling": {"type": "default"}, "rope_parameters": {"rope_theta": 300})",
+        "rope_scaling and rope_parameters are both present"},
        {"smollm3", "", "no_rope_layers is missing"},
        {"smollm3", R"("no_rope_layers": [1, 0])", "no_rope_layers must have an entry for each layer"},
        {"smollm3", R"("no_rope_layers": [1, 0, true])",
