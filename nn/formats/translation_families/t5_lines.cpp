@@ -8,15 +8,17 @@ namespace {
 /// A value of feed_forward_proj.
 struct T5Network {
   const char* name;
+  const char* function;  ///< the part of it in dense_act_fn
   Unary activation;
   bool gated;
 };
-constexpr T5Network kT5Networks[] = {
-    {"relu", Unary::relu, false},          {"gated-gelu", Unary::gelu_tanh, true},
-    {"gated-silu", Unary::silu, true},     {"gated-relu", Unary::relu, true},
-    {"gelu_new", Unary::gelu_tanh, false}, {"gelu", Unary::gelu, false},
-    {"silu", Unary::silu, false},
-};
+constexpr T5Network kT5Networks[] = {{"relu", "relu", Unary::relu, false},
+                                     {"gated-gelu", "gelu_new", Unary::gelu_tanh, true},
+                                     {"gated-silu", "silu", Unary::silu, true},
+                                     {"gated-relu", "relu", Unary::relu, true},
+                                     {"gelu_new", "gelu_new", Unary::gelu_tanh, false},
+                                     {"gelu", "gelu", Unary::gelu, false},
+                                     {"silu", "silu", Unary::silu, false}};
 
 void describe_network(TranslationMap& map, const char* otherwise) {
   map.has({"activation", "gated"});
@@ -36,13 +38,14 @@ void describe_network(TranslationMap& map, const char* otherwise) {
     if (network == std::end(kT5Networks))
       map.reads->fail("feed_forward_proj", "= " + name + " changes the arithmetic and is not implemented");
     take(*network);
+    map.demand("dense_act_fn", network->function);
+    map.demand("is_gated_act", network->gated);
   }
   const auto now = found([&](const T5Network& network) {
     return network.activation == layer.activation && network.gated == layer.gated;
   });
   if (map.writes) (*map.writes)["feed_forward_proj"] = now->name;
   if (map.fits && now == std::end(kT5Networks)) take(*named(layer.gated ? "gated-gelu" : "relu"));
-  map.ignore({"dense_act_fn", "is_gated_act"});  // parts of it
 }
 
 }  // namespace
@@ -58,6 +61,7 @@ void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Ind
   map.field("d_model", "width", 512);
   map.field("num_heads", "heads", heads);
   map.size("d_kv", "key_width", map.reads ? 0 : model.layer.attention_config(false).resolved().key_width, 64);
+  map.demand("head_dim", attention.key_width);  // another name
   if (!map.writes) attention.value_width = attention.key_width;
   map.size("d_ff", "feed_forward",
            model.layer.feed_forward > 0 ? model.layer.feed_forward : 4 * model.layer.width, hidden);
@@ -76,8 +80,7 @@ void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Ind
   for (const char* const scale : {"score_scale", "embedding_scale"}) map.fixed(scale, 1.0);
   map.fixed("tie_embeddings", true);
   map.field("tie_word_embeddings", "tie_target_head", true);
-  // The deviation of initial weights, a head for other tasks, and repetitions of the fields above.
-  map.ignore({"initializer_factor", "classifier_dropout", "head_dim"});
+  map.ignore({"initializer_factor", "classifier_dropout"});  // of initial weights, and heads for other tasks
 }
 
 TensorNames t5_names() {

@@ -300,6 +300,9 @@ TEST_CASE("other families have their own defaults, and refuse their own fields b
       {"mbart", {{"normalize_embedding", false}}, "normalize_embedding = false"},
       {"m2m_100", {{"pad_token_id", 5}}, "pad_token_id = 5"},
       {"t5", {{"feed_forward_proj", "gated-tanh"}}, "feed_forward_proj = gated-tanh"},
+      {"t5", {{"head_dim", 32}}, "head_dim = 32"},
+      {"mt5", {{"dense_act_fn", "gelu"}}, "dense_act_fn = \"gelu\""},
+      {"mt5", {{"is_gated_act", false}}, "is_gated_act = false"},
   };
   for (const auto& [type, more, expected] : refusals) {
     const auto refused = [&, type = type, &more = more] { read(type, more); };
