@@ -34,7 +34,7 @@ std::uint64_t hash_word(std::string_view word) {
 
 BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)), merges_(std::move(vocabulary_.merges)) {
-  std::int32_t highest = 255;
+  std::int32_t highest = *std::max_element(vocabulary_.bytes.begin(), vocabulary_.bytes.end());
   for (const BytePairMerge& merge : merges_.list()) highest = std::max(highest, merge.result);
   for (const auto& [id, name] : vocabulary_.controls) highest = std::max(highest, id);
   tokens_.resize(static_cast<std::size_t>(highest) + 1);

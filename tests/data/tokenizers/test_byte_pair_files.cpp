@@ -54,6 +54,9 @@ TEST_CASE("ids need not be in the order of the merges, and names of controls may
   CHECK(json::parse(files.vocabulary) == vocabulary);
   CHECK(files.merges == "#version: 0.2\na b\n");
   CHECK(parse_tokenizer(text_tokenizers(), tokenizer.serialize(), "t")->vocabulary_size() == 259);
+  vocabulary = json::parse(vocabulary_with({"ab"}));
+  std::swap(vocabulary["ab"], vocabulary["!"]);
+  CHECK(BytePairTokenizer(parse_byte_pair_files(vocabulary.dump(), "v", "a b", "m")).bytes_of(256) == "!");
 }
 
 TEST_CASE("a first merge may begin with a number sign") {
