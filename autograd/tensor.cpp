@@ -25,7 +25,7 @@ void with_elements(const Tensor& x, Use&& use) {
 }
 
 void require_memory(const Tensor& x) {
-  if (x.state()->storage->data != nullptr || x.elements() == 0) return;
+  if (!x.defined() || x.state()->storage->data != nullptr || x.elements() == 0) return;
   throw Error(
       format("[data] the elements must be in this process' memory; got x={}, which is divided between "
              "processes; try DataParallel::with_whole_values()",

@@ -148,8 +148,8 @@ using TensorList = PooledVector<Tensor>;
 
 template <class T>
 Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
-  const Tensor x = empty(shape, dtype_of<T>(), Device::cpu());
   require_elements(shape, values.size());
+  const Tensor x = empty(shape, dtype_of<T>(), Device::cpu());
   std::copy(values.begin(), values.end(), x.data<T>());
   return x.to(default_device());
 }

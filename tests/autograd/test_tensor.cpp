@@ -101,8 +101,11 @@ TEST_CASE("misuse is refused with the tensor's type and shape") {
         }) == "[reshape] the number of elements must stay the same; got x=f64[3], shape=[2,2]");
   CHECK_THROWS_WITH_AS(Tensor::from<float>({1, 2}, {3}),
                        "[from] the number of values must be the shape's; got 2 values for [3]", ShapeError);
+  CHECK_THROWS_AS(Tensor::from<float>({1, 2}, {Index{1} << 50}), ShapeError);
   CHECK(message_of<ShapeError>([] { Tensor().shape(); }) ==
         "[tensor] the tensor is undefined; try Tensor::zeros or another constructor first");
+  CHECK_THROWS_AS(Tensor().data<float>(), ShapeError);
+  CHECK_THROWS_AS(Tensor().address<float>(), ShapeError);
   CHECK(Tensor().describe() == "undefined");
 }
 
