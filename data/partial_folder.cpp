@@ -36,8 +36,10 @@ PartialFolder::PartialFolder(const std::string& folder, std::vector<std::string>
   const bool is_made = files::create_directory(partial_, error);
   if (error || !is_made) {
     close(lock_);
-    if (error) fail(folder_, error);
-    throw DataError(folder_, 0, "cannot be made: its " + partial_.string() + " holds other files");
+    if (error && error != std::errc::file_exists) fail(folder_, error);
+    throw DataError(
+        folder_, 0,
+        "cannot be made: " + partial_.string() + " is in the way; try another folder, or move it");
   }
   lock();
 }
@@ -81,7 +83,7 @@ void PartialFolder::remove() {
     files::remove(partial_ / name, ignored);
     files::remove(partial_ / (name + ".partial"), ignored);
   }
-  files::remove(partial_, ignored);
+  rmdir(partial_.c_str());  // leaves a file or a link of that name
 }
 
 }  // namespace tapeformer

@@ -44,8 +44,14 @@ TEST_CASE_FIXTURE(InFolder, "a killed process's remains are removed, and other f
   }
   fs::create_directory(path + ".partial");
   write_bytes(path + ".partial/precious", "data");
-  CHECK(refusal(path) == path + ": cannot be made: its " + path + ".partial holds other files");
+  const std::string refused =
+      path + ": cannot be made: " + path + ".partial is in the way; try another folder, or move it";
+  CHECK(refusal(path) == refused);
   CHECK(read_bytes(path + ".partial/precious") == "data");
+  fs::remove_all(path + ".partial");
+  write_bytes(path + ".partial", "data");
+  CHECK(refusal(path) == refused);
+  CHECK(read_bytes(path + ".partial") == "data");
 }
 
 TEST_CASE_FIXTURE(InFolder, "a folder that holds something, or is being made, is refused") {
