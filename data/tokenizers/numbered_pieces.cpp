@@ -28,6 +28,7 @@ NumberedPieces::NumberedPieces(Vocabulary vocabulary, std::string model, const s
 }
 
 void NumberedPieces::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+  check_utf8(text, "SentencePiece");
   controls_->encode(text, ids, [&](const std::string& part, bool) { append_pieces(part, ids); });
 }
 

@@ -77,6 +77,7 @@ class PieceTokenizer : public Tokenizer {
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text, kind());
     if (text.empty()) return;
     form_.split(text, [&](std::string_view piece) {
       const auto known = ids_.find(piece);

@@ -20,6 +20,7 @@ class SubwordTokenizer : public Tokenizer {
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text, "SentencePiece");
     for (const std::int32_t id : model_.encode(text)) ids.push_back(ids_[static_cast<std::size_t>(id)]);
   }
   using Tokenizer::encode;

@@ -13,6 +13,7 @@ TEST_CASE("pieces have the ids of a vocabulary, and names of control tokens are 
   const std::vector<std::int32_t> cat = pieces.encode("the cat");
   CHECK(cat.front() == 5);
   CHECK(pieces.encode("Z").back() == 3);
+  CHECK_THROWS_AS(pieces.encode("a\xc3"), DataError);
   std::vector<std::int32_t> ids = pieces.encode("<x>the cat");
   CHECK(ids.front() == 4);
   CHECK(pieces.decode(ids) == "the cat");

@@ -38,6 +38,7 @@ TEST_CASE("decoding returns every text that the vocabulary covers") {
     }
     CHECK(tokenizer->encode("").empty());
     CHECK(tokenizer->decode({}).empty());
+    CHECK_THROWS_AS(tokenizer->encode("a\xc3"), DataError);
   }
 }
 
