@@ -37,7 +37,7 @@ class ControlledTokenizer : public Tokenizer {
       size_ = std::max<Index>(size_, token.id + Index{1});
     }
     if (controls_.begin) check_token(*controls_.begin, size_);
-    const auto is_ours = [&](std::int32_t id) { return id < size_; };
+    const auto is_ours = [&](std::int32_t id) { return id >= 0 && id < size_; };
     const auto end = std::find_if(controls_.ends.begin(), controls_.ends.end(), is_ours);
     end_ = end == controls_.ends.end() ? plain_->end() : *end;
     if (end == controls_.ends.end() && end_) controls_.ends.push_back(*end_);

@@ -88,6 +88,7 @@ TEST_CASE("begin and ends are those given; an end outside the vocabulary ends no
   CHECK(make(1, {900, 7})->end() == 7);
   CHECK(make(1, {900})->ends() == Ids{900, 2});
   CHECK(make(1, {900})->end() == 2);
+  CHECK(make(1, {-1})->end() == 2);
   CHECK_THROWS_AS(make(900, {2}), DataError);
   CHECK(make({}, {9})->safe_cut("the\ncat") == 4);
   CHECK(make_byte_tokenizer()->ends().empty());
