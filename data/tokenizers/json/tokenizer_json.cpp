@@ -73,8 +73,8 @@ class TokenizerJson : public Tokenizer {
           token.is_special ? Token{{}, {}, true} : Token{decode(token.text, true), decode(token.text, false)};
     }
     const Ends ends = ends_of(part_of(file, "post_processor"));
-    begin_ = find(ends.begin);
-    end_ = find(ends.end);
+    if (!ends.begin.empty()) begin_ = find(ends.begin);
+    if (!ends.end.empty()) end_ = find(ends.end);
     for (const char* usual : {kEndOfText, "<|end_of_text|>"})
       if (!end_) end_ = find(usual);
   }

@@ -56,6 +56,10 @@ TEST_CASE("a template's tokens begin and end a document, and special ones decode
   const auto llama = parse_tokenizer_json(file_of("BPE with byte_fallback, Llama 2's").dump(), "t.json");
   CHECK(llama->begin() == std::optional<std::int32_t>(1));
   CHECK_FALSE(llama->end());
+  const auto plain =
+      parse_tokenizer_json(R"({"model": {"type": "BPE", "vocab": {"": 0, "a": 1}, "merges": []}})", "t.json");
+  CHECK_FALSE(plain->begin());
+  CHECK_FALSE(plain->end());
   CHECK(llama->bytes_of(3 + '\n') == "\n");
   CHECK(llama->safe_cut("a text\n") == 0);
   CHECK_THROWS_AS(llama->bytes_of(static_cast<std::int32_t>(llama->vocabulary_size())), DataError);
