@@ -25,7 +25,10 @@ std::string from_byte_characters(const std::string& token) {
 std::string from_byte_token(const std::string& token, bool) {
   if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || token[5] != '>') return token;
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
   };
   const int high = digit(token[3]), low = digit(token[4]);
   return high < 0 || low < 0 ? token : std::string(1, static_cast<char>(16 * high + low));
@@ -68,6 +71,7 @@ Decoder strip(const Json& part, bool after_join) {
   const auto content = part.at("content").get<std::string>();
   const auto start = part.at("start").get<std::size_t>(), stop = part.at("stop").get<std::size_t>();
   if (stop > 0) throw UnsupportedPart{"a decoder that strips the end of a text"};
+  if (content.empty()) throw UnsupportedPart{"an empty pattern"};
   return [=](const std::string& token, bool is_first) {
     std::size_t begin = 0;
     for (std::size_t i = 0; i < start && token.compare(begin, content.size(), content) == 0; ++i)

@@ -178,6 +178,7 @@ TEST_CASE("decoders give the text that a token adds") {
   CHECK(decoded({{"type", "ByteLevel"}}, "\u0120a\u00ff", false) == " a\xff");
   CHECK(decoded({{"type", "ByteLevel"}}, "\u4e00", false) == "\u4e00");
   CHECK(decoded({{"type", "ByteFallback"}}, "<0x0A>", false) == "\n");
+  CHECK(decoded({{"type", "ByteFallback"}}, "<0xe9>", false) == "\xe9");
   CHECK(decoded({{"type", "ByteFallback"}}, "<0x0g>", false) == "<0x0g>");
   const Json metaspace = {{"type", "Metaspace"}, {"replacement", "_"}};
   CHECK(decoded(metaspace, "_a", true) == "a");
@@ -191,6 +192,9 @@ TEST_CASE("decoders give the text that a token adds") {
   const Json marked = {{"type", "Sequence"}, {"decoders", {{{"type", "ByteLevel"}}, metaspace}}};
   CHECK_THROWS_AS(make_decoder(marked), UnsupportedPart);
   CHECK(decoded(strip, "  a", false) == " a");
+  Json endless = strip;
+  endless["content"] = "";
+  CHECK_THROWS_AS(make_decoder(endless), UnsupportedPart);
   CHECK(decoded(joined, "  a", false) == "  a");
   CHECK(decoded(joined, "  a", true) == " a");
 }
