@@ -160,10 +160,15 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
 }
 
 std::string vocabulary_json(const MarianVocabulary& words) {
-  nlohmann::ordered_json ids = nlohmann::ordered_json::object();
-  for (std::size_t id = 0; id < words.pieces.size(); ++id)
-    if (!words.pieces[id].empty()) ids[words.pieces[id]] = id;
-  return ids.dump(1) + "\n";
+  std::unordered_map<std::string_view, std::size_t> ids;  // of equal pieces the last counts
+  for (std::size_t id = 0; id < words.pieces.size(); ++id) ids[words.pieces[id]] = id;
+  std::string text;  // as by an ordered_json, which would search all pieces for each
+  for (std::size_t id = 0; id < words.pieces.size(); ++id) {
+    const std::string& piece = words.pieces[id];
+    if (piece.empty() || ids[piece] != id) continue;
+    text += (text.empty() ? "{\n " : ",\n ") + nlohmann::json(piece).dump() + ": " + std::to_string(id);
+  }
+  return text + "\n}\n";
 }
 
 }  // namespace
