@@ -57,8 +57,9 @@ nlohmann::ordered_json parse_yaml(const std::string& path, std::string text) {
   for (const yaml_node_pair_t* pair = pairs.start; pair != pairs.top; ++pair) {
     const yaml_node_t &key = document.node(pair->key), &value = document.node(pair->value);
     const std::string name = text_of(key);
-    if (key.type != YAML_SCALAR_NODE || object.contains(name))
-      throw DataError(path, static_cast<std::int64_t>(key.start_mark.line) + 1, "repeats a name");
+    const auto line = static_cast<std::int64_t>(key.start_mark.line) + 1;
+    if (key.type != YAML_SCALAR_NODE) throw DataError(path, line, "is not a name");
+    if (object.contains(name)) throw DataError(path, line, "repeats a name");
     if (value.type == YAML_SEQUENCE_NODE) {
       Json& list = object[name] = Json::array();
       const auto& items = value.data.sequence.items;

@@ -24,6 +24,7 @@ TEST_CASE("other YAML is refused with its line") {
   CHECK(refusal("a: {b: 1}") == "x.yml:1: is not a value");
   CHECK(refusal("a: &all\n  - *all") == "x.yml:1: is not a value");
   CHECK(refusal("a: 1\na: 2") == "x.yml:2: repeats a name");
+  CHECK(refusal("a: 1\n[b]: 2") == "x.yml:2: is not a name");
   CHECK(refusal("a: 1\nb: [") == "x.yml:3: is not YAML: did not find expected node content");
   CHECK(refusal("[1]") == "x.yml: is not a mapping of names to values");
   CHECK(refusal("a: 1" + std::string(1 << 16, '\n')) == "x.yml: is too long for options");
