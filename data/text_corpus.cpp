@@ -1,14 +1,12 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace tapeformer {
 namespace {
@@ -69,16 +67,14 @@ std::string count_text(std::vector<std::string> names, const char* one, const ch
 void TextDocument::read(const std::function<void(std::string_view piece)>& reader) const {
   if (memory.data() != nullptr)
     return reader(memory.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes)));
-  std::ifstream file(name, std::ios::binary);
-  if (!file) throw DataError(name, 0, std::string("cannot be opened: ") + std::strerror(errno));
-  file.seekg(first);
+  const OpenedFile<> file(name);
   std::string piece;
   for (Index left = bytes; left > 0;) {
     const std::size_t begun = piece.size();  // bytes of a code point begun in the previous piece
-    const Index count = std::min(left, kBytesAtOnce);
-    piece.resize(begun + static_cast<std::size_t>(count));
-    if (!file.read(&piece[begun], count)) throw DataError(name, 0, "cannot be read, or has become shorter");
-    left -= count;
+    const auto count = static_cast<std::size_t>(std::min(left, kBytesAtOnce));
+    piece.resize(begun + count);
+    file.read(static_cast<std::uint64_t>(first + bytes - left), count, &piece[begun]);
+    left -= static_cast<Index>(count);
     const std::size_t unfinished = left > 0 ? unfinished_utf8(piece) : 0;
     const std::size_t whole = piece.size() - unfinished;
     reader(std::string_view(piece).substr(0, whole));

@@ -110,7 +110,7 @@ TEST_CASE_FIXTURE(InFolder, "errors name the path that cannot be read") {
   write_bytes(empty, "some");
   const TextCorpus corpus = TextCorpus::open({empty});
   write_bytes(empty, "som");
-  CHECK_THROWS_WITH_AS(text_of(corpus), (empty + ": cannot be read, or has become shorter").c_str(),
+  CHECK_THROWS_WITH_AS(text_of(corpus), (empty + ": became shorter while it was being read").c_str(),
                        DataError);
   std::filesystem::remove(empty);
   CHECK_THROWS_WITH_AS(text_of(corpus), (empty + ": cannot be opened: No such file or directory").c_str(),
