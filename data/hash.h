@@ -32,14 +32,15 @@ constexpr std::uint64_t bounded(std::uint64_t bits, std::uint64_t size) {
 /// The place of `index` in a shuffled [0, size), without a table: a Feistel network permutes the next power
 /// of four, and is applied again to results outside [0, size).
 /// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
-constexpr Index shuffled(Index index, Index size, std::uint64_t seed, int rounds) {
+constexpr Index shuffled(Index index, Index size, std::uint64_t seed) {
+  constexpr int kRounds = 8;
   int half = 0;
   while ((Index{1} << (2 * half)) < size) ++half;
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
   do {
     std::uint64_t left = static_cast<std::uint64_t>(index) >> half,
                   right = static_cast<std::uint64_t>(index) & mask;
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < kRounds; ++round) {
       const std::uint64_t mixed = left ^ (mix_bits(seed + static_cast<std::uint64_t>(round), right) & mask);
       left = right;
       right = mixed;

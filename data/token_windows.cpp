@@ -55,8 +55,7 @@ Index TokenWindows::sequential_start(Index window) const {
   const Index epoch = window / windows(), place = window % windows();
   const std::uint64_t seed = mix_bits(seed_, static_cast<std::uint64_t>(epoch));
   const Index first = draw(seed, 0, file_.size() - windows() * length_);
-  constexpr int kRounds = 8;
-  return first + shuffled(place, windows(), seed, kRounds) * length_;
+  return first + shuffled(place, windows(), seed) * length_;
 }
 
 TokenBatch TokenWindows::batch(Index number, Index rows, Share share) const {
