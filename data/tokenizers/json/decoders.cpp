@@ -2,6 +2,8 @@
 #include <tapeformer/data/tokenizers/json/parts.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
+#include <cctype>
+
 namespace tapeformer::tokenizer_json {
 namespace {
 
@@ -23,15 +25,10 @@ std::string from_byte_characters(const std::string& token) {
 }
 
 std::string from_byte_token(const std::string& token, bool) {
+  const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
   if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || token[5] != '>') return token;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-  };
-  const int high = digit(token[3]), low = digit(token[4]);
-  return high < 0 || low < 0 ? token : std::string(1, static_cast<char>(16 * high + low));
+  if (!is_digit(token[3]) || !is_digit(token[4])) return token;
+  return std::string(1, static_cast<char>(std::stoi(token.substr(3, 2), nullptr, 16)));
 }
 
 Decoder word_piece(const Json& part) {

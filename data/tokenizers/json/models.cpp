@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 
@@ -140,9 +140,7 @@ class WordPieceModel : public Model {
 
 void Model::fall_back_to_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
-    char name[8];
-    std::snprintf(name, sizeof name, "<0x%02X>", byte);
-    const auto found = vocabulary_.find(name);
+    const auto found = vocabulary_.find(format("<0x{:02X}>", byte));
     bytes_.push_back(found == vocabulary_.end() ? -1 : found->second);
   }
 }
