@@ -218,7 +218,7 @@ class TransformersTokenizer : public Tokenizer {
                decoder = options_.value("added_tokens_decoder", Json::object());
     for (const auto& [token, id] : added.items()) ids[token] = id.get<std::int32_t>();
     for (const auto& [id, token] : decoder.items())
-      ids[token_text(token)] = parse_json<Json>(id).get<std::int32_t>();
+      ids[token_text(token)] = parse_json<Json>(id, "the id " + id).get<std::int32_t>();
     std::vector<std::string> listed;
     for (const Json& file : {options_, object_in(kSpecialFile)})
       for (const char* list : {"additional_special_tokens", "extra_special_tokens"})
@@ -305,11 +305,9 @@ std::shared_ptr<const Tokenizer> load_transformers_tokenizer(const std::string& 
   Files files;
   for (const char* name : kAllFiles)
     if (std::filesystem::exists(folder + "/" + name)) files[name] = read_file(folder + "/" + name);
-  try {
+  return reading_json(folder, "has a damaged tokenizer", [&] {
     return std::make_shared<const TransformersTokenizer>(std::move(files), folder);
-  } catch (const Json::exception& error) {
-    throw DataError(folder, 0, "has a damaged tokenizer: " + reason_of(error));
-  }
+  });
 }
 
 SentenceFrame frame_of(const Tokenizer& source, const Tokenizer& target, const Languages& languages) {

@@ -139,7 +139,11 @@ TEST_CASE("unknown or absent languages are refused, and the chosen ones are save
 TEST_CASE("folders and files that lack something are refused by name") {
   CHECK(ChangedFolder("t5", {{"tokenizer.json", ""}}).refusal().find("has no tokenizer: none of") !=
         std::string::npos);
-  CHECK(ChangedFolder("t5", {{"tokenizer.json", "{"}}).refusal() != "nothing was thrown");
+  for (const auto& [name, file, content] :
+       {std::tuple("t5", "tokenizer.json", "{"),
+        {"m2m100", "tokenizer_config.json", R"({"added_tokens_decoder": {"x": "<y>"}})"}})
+    CHECK(ChangedFolder(name, {{file, content}}).refusal().find("/.: has a damaged tokenizer: ") !=
+          std::string::npos);
   CHECK(ChangedFolder("mbart", {{"config.json", R"({"model_type": 5})"}}).refusal().find("damaged") !=
         std::string::npos);
   CHECK(ChangedFolder("t5", {{"tokenizer_config.json", R"({"eos_token": "<end>"})"}})
