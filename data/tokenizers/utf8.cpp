@@ -54,6 +54,7 @@ std::string no_text_message(char found, Index number, const char* of) {
 
 char32_t decode_code_point(std::string_view text) {
   const std::size_t length = code_point_length(text);
+  if (length > text.size()) return 0xfffd;
   if (length == 1) return byte_at(text, 0);
   char32_t point = byte_at(text, 0) & (0x7fu >> length);
   for (std::size_t k = 1; k < length; ++k) point = (point << 6) | (byte_at(text, k) & 0x3fu);

@@ -99,6 +99,7 @@ TEST_CASE("text splits into code points that decode to their numbers") {
   CHECK(decode_code_point(points[1]) == U'é');
   CHECK(decode_code_point(points[2]) == U'€');
   CHECK(decode_code_point(points[3]) == U'😀');
+  CHECK(decode_code_point("\xe2\x80") == U'\ufffd');
 }
 
 TEST_CASE("words lie between white space of any kind, no-break spaces included") {
