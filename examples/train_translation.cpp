@@ -91,12 +91,13 @@ int translate(const TranslateOptions& options, SearchOptions search) {
       if (given > 0) line = options.sentences[static_cast<std::size_t>(number)];
       source = source_of_line(words, line);
     } catch (const DataError& error) {
-      if (lines.number() == number) {  // no line can be read
+      if (given == 0 && lines.number() == number) {  // no line can be read
         translate_sources();
         throw;
       }
       // One that is not text takes no other with it.
-      std::fprintf(stderr, "%s; its translation is empty\n", error.what());
+      const std::string where = given > 0 ? format("{}{}: ", place, number + 1) : "";
+      std::fprintf(stderr, "%s%s; its translation is empty\n", where.c_str(), error.what());
       code = kExitBadInput;
     }
     ++number;

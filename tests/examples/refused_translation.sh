@@ -72,6 +72,8 @@ printf 'the cat sleeps .\n%s\nbad \xff\nthe cat sleeps .\n' "$words" | "$program
 check "a line that is not text ends translate with 2" test $? = 2
 check "after the others have been translated" test "$(wc -l <"$work/out")$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 41
 check "and one that is too long is cut with a note" grep -q 'note: standard input:2: has 801 tokens, and only the first 127 are' "$work/err"
+"$program" translate --run "$work/whole" $'bad \xff' 'the cat sleeps .' >"$work/out" 2>"$work/err"
+check "a given sentence that is not text has an empty translation" test "$?$(wc -l <"$work/out")$(head -c 1 "$work/out" | wc -l)" = 221
 
 # --- a full disk --------------------------------------------------------------------------------------------
 fills_the_disk "${tiny[@]}"
