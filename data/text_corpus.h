@@ -50,7 +50,8 @@ class TextCorpus {
   TextSource source() const;
 
   /// Splits into the first floor((1 - validation_fraction) * code points) code points and the rest. Bytes
-  /// that are not UTF-8 are cut before one that does not continue a code point. Reads the text once.
+  /// that are not UTF-8 are cut before one that does not continue a code point. Reads the text once, and one
+  /// document again up to the cut.
   /// Throws: DataError if a part is empty
   TextSplit split(double validation_fraction) const;
 

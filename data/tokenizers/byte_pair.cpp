@@ -47,8 +47,8 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary)
   for (std::int32_t id = 0; id <= highest; ++id) {
     if (token(id).empty()) continue;
     ids.clear();
-    encode_word(token(id), ids);                  // by merges, as it is not yet in words_
-    if (ids.size() == 1) words_[token(id)] = id;  // the last of equal tokens, which training may make
+    encode_word(token(id), ids);  // by merges, as it is not yet in words_
+    if (ids.size() == 1) words_[token(id)] = id;
   }
   end_ = find(kEndOfText);
   seen_.resize(kSeenWords);

@@ -91,7 +91,7 @@ struct TokenizerKind {
 using TokenizerKinds = std::vector<TokenizerKind>;
 
 /// The kinds for sentences, in translation: word, space (for text already cut), character, bpe, unigram,
-/// marian.
+/// marian; transformers, which is only read.
 const TokenizerKinds& sentence_tokenizers();
 /// The kinds for text, in language models: character, byte, bpe (GPT-2's), sentencepiece, tokenizer_json.
 const TokenizerKinds& text_tokenizers();

@@ -16,7 +16,7 @@ struct Languages {
 
 /// The tokenizer of BART, mBART, M2M100, NLLB, T5 or mT5: tokenizer.json or a SentencePiece model, and the
 /// other files of a transformers folder that say how sentences are cut and framed. A vocabulary file holds
-/// them all unchanged.
+/// them all unchanged. Decoding drops control tokens, and does not stop at the end.
 TokenizerKind transformers_files();
 
 /// Reads the files of a folder. Throws: DataError naming a missing or unsupported file
