@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/utf8.h>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <tuple>
 
 namespace tapeformer {
@@ -46,7 +46,7 @@ bool is_first(const std::vector<Source>& sources, std::size_t i) {
 LineReader::LineReader(const std::string& path)
     : name_(name_of(path)),
       file_(path == kStandardInput ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (file_ < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  if (file_ < 0) throw DataError(name_, 0, "cannot be opened: " + system_error_text(errno));
 }
 
 LineReader::~LineReader() {
@@ -87,7 +87,7 @@ bool LineReader::read() {
   ssize_t count;
   while ((count = ::read(file_, buffer_.data(), buffer_.size())) < 0 && errno == EINTR) {
   }
-  if (count < 0) throw DataError(name_, 0, "cannot be read (is it a folder?)");
+  if (count < 0) throw DataError(name_, 0, "cannot be read: " + system_error_text(errno));
   rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(count));
   return count > 0;
 }

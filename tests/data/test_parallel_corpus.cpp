@@ -71,7 +71,7 @@ TEST_CASE("a tab-separated file that cannot be used is refused with its line") {
   CHECK(message_of<DataError>(missing) ==
         "/nonexistent/pairs.tsv: cannot be opened: No such file or directory");
   const auto folder = [] { read_tab_separated("/tmp"); };
-  CHECK(message_of<DataError>(folder) == "/tmp: cannot be read (is it a folder?)");
+  CHECK(message_of<DataError>(folder) == "/tmp: cannot be read: Is a directory");
 }
 
 TEST_CASE("lines of any length are read") {
