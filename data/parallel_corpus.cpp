@@ -101,22 +101,23 @@ std::vector<std::string> read_lines(const std::string& path) {
 }
 
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap) {
-  const std::vector<std::string> lines = read_lines(path);
   std::vector<TextPair> pairs;
-  pairs.reserve(lines.size());
-  for (const std::string& line : lines) {
-    const Index number = static_cast<Index>(pairs.size()) + 1;
+  LineReader lines(path);
+  for (std::string line; lines.next(line);) {
     const std::size_t tab = line.find('\t');
     if (tab == std::string::npos) {
-      throw DataError(name_of(path), number,
-                      "no tab between source and target; found \"" + line.substr(0, 60) + "\"");
+      line.resize(std::min<std::size_t>(line.size(), 60));
+      line.resize(line.size() - unfinished_utf8(line));
+      throw DataError(name_of(path), lines.number(),
+                      "no tab between source and target; found \"" + line + "\"");
     }
     const std::size_t end = line.find('\t', tab + 1);
     TextPair pair{line.substr(0, tab), line.substr(tab + 1, end == std::string::npos ? end : end - tab - 1)};
     if (swap) std::swap(pair.source, pair.target);
-    check_sides(pair, name_of(path), number);
+    check_sides(pair, name_of(path), lines.number());
     pairs.push_back(std::move(pair));
   }
+  if (pairs.empty()) throw DataError(name_of(path), 0, "is empty");
   return pairs;
 }
 

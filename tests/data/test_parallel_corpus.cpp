@@ -60,6 +60,8 @@ TEST_CASE("tab-separated pairs lose their mark, carriage returns and extra colum
 TEST_CASE("a tab-separated file that cannot be used is refused with its line") {
   CHECK(tsv_error("") == ": is empty");
   CHECK(tsv_error("a\tb\nno tab here\n") == ":2: no tab between source and target; found \"no tab here\"");
+  const std::string long_line(59, 'a');  // and then half of a character
+  CHECK(tsv_error(long_line + "é") == ":1: no tab between source and target; found \"" + long_line + "\"");
   CHECK(tsv_error("a\tb\n\nc\td\n") == ":2: no tab between source and target; found \"\"");
   CHECK(tsv_error("a\tb\nok\t\xc3(\n") ==
         ":2: invalid UTF-8 at byte 4 of the line: 0xc3; if it is LATIN1, try iconv -f LATIN1 -t UTF-8");
