@@ -1,6 +1,5 @@
 # The library, the emulated device and the programs' common code, compiled once more with the address and undefined-behaviour
-# sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`, or
-# `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
+# sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`.
 file(GLOB program_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*/*.cpp)
 list(FILTER program_sources EXCLUDE REGEX "/(guide|python)/")
 file(GLOB embedded ${PROJECT_BINARY_DIR}/embedded/*.cpp)  # the report's page; the library's are in its list
@@ -32,7 +31,6 @@ foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
   target_include_directories(${part} SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
   target_link_libraries(${part} PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json CLI11::CLI11)
 endforeach()
-set_source_files_properties(${TAPEFORMER_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(TAPEFORMER_MPI)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/autograd/communication/mpi.cpp
     ${PROJECT_SOURCE_DIR}/autograd/communication/mpi_collectives.cpp PROPERTIES INCLUDE_DIRECTORIES "${MPI_CXX_INCLUDE_DIRS}")

@@ -1,4 +1,4 @@
-# Code for several threads, and all work of OpenMP's threads in a training, with the thread sanitizer: for a build by
+# Code for several threads, and all work of OpenMP's threads in a run, with the thread sanitizer: for a build by
 # clang with libomp, whose libarcher.so tells the sanitizer what its threads wait for. The preset thread-sanitized has
 # all of that: `tests/run.sh --tsan`.
 file(GLOB thread_sources CONFIGURE_DEPENDS autograd/communication/test_communicator.cpp autograd/communication/test_rank_sums.cpp

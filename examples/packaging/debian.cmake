@@ -36,7 +36,7 @@ else()
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS libopenblas0-openmp)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
   set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Attention models, trained from scratch in C++ (shared library)
- What programs need that are linked with Tapeformer.")
+ Needed by programs that are linked with Tapeformer.")
 endif()
 list(JOIN needed ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 
