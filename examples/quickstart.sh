@@ -12,13 +12,14 @@ if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
 fi
 
 examples/setup.sh
-echo "Compiling the library and train_translation (about 2 minutes on two cores)"
+echo "Compiling the library and train_translation (a minute or two on two cores)"
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 cmake --preset release --log-level=WARNING >/dev/null
 cmake --build --preset release -j "$(nproc)" --target train_translation
 
 program=build/release/examples/train_translation
 if [ -e "$run/checkpoint.safetensors" ]; then
+  [ $# -eq 0 ] || echo "$run goes on with its own options; not used: $*" >&2
   "$program" train --run "$run" --resume  # a second call goes on, or finds the training finished
 else
   "$program" train --run "$run" --preset quickstart "$@"

@@ -2,12 +2,12 @@
 # Builds the library, the programs and the tests, and runs the tests that show that this machine computes right, on its GPU
 # too if it has one.
 # Usage: tests/run.sh [--everything] [--asan] [--tsan] [--slow] [--cuda]
-#   --everything  the rest instead: what plays a GPU, checks documents and packaging, needs several ranks, kills programs or
-#                 opens a browser, then what --asan does, other_machines.sh --quick and --cuda
-#   --asan        the tests again over a library with the address and undefined-behaviour sanitizers, the CUDA kernels under
-#                 the emulator's race detector, and the programs on an emulated GPU
-#   --tsan        what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
-#   --slow        what takes minutes to hours too, and every random case instead of a third
+#   --everything  the rest instead: an emulated GPU, documents, packages, several ranks, killed programs, a browser; then
+#                 --asan, other_machines.sh --quick and --cuda
+#   --asan        instead: the tests with the address and undefined-behaviour sanitizers, the CUDA kernels under the emulator's
+#                 race detector, and the programs on an emulated GPU
+#   --tsan        instead: the work of several threads, with the thread sanitizer (build/thread-sanitized)
+#   --slow        also the tests that take minutes to hours, and every random case instead of a third
 #   --cuda        builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Where CI is set, warnings are errors and the library is for any AVX2 machine; --everything also tests its kernels natively
 # and with vectors of 128 bits.
@@ -54,7 +54,7 @@ fi
 # What needs MPI is built where everything is: the other sources are compiled alike.
 mpi=()
 if [ ${#packages[@]} -gt 0 ] && [ "$preset" = release ] && command -v mpirun >/dev/null; then mpi=(-DTAPEFORMER_MPI=ON); fi
-cmake --preset "$preset" --log-level=WARNING "${mpi[@]}" ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_NATIVE=OFF} >/dev/null
+cmake --preset "$preset" --log-level=WARNING -DTAPEFORMER_TESTS=ON "${mpi[@]}" ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_NATIVE=OFF} >/dev/null
 cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
 
 status=0
