@@ -2,7 +2,7 @@
 # The guide shows its programs and their output: each block marked cpp, of any document, occurs in a source; each block
 # marked text, of a page with a program of its name, is a part of its output, numbers to one unit of their last digit.
 # Pictures are those that the programs draw, there and in nn/attention, weights to a hundredth, and links between documents
-# have targets.
+# have targets. The README counts the lines of its reading path right.
 # Usage: guide.sh GUIDE_PROGRAMS_FOLDER TRAIN_TRANSLATION
 set -u
 programs=$(realpath "$1") train=$(realpath "$2")
@@ -91,6 +91,17 @@ for document in $(find . -name '*.md' -not -path './build/*' -not -path './runs/
   dead=$(links "$document")
   check "${dead:-links of $document}" test -z "$dead"
 done
+
+# The lines of the files in the README's reading path, to a twentieth.
+while IFS='|' read -r _ _ files lines _; do
+  folder= paths=()
+  for file in $(grep -oE '`[^`]+`' <<<"$files" | tr -d '`'); do
+    case $file in */*) folder=${file%/*} ;; *) file=$folder/$file ;; esac
+    paths+=("$file")
+  done
+  counted=$(cat "${paths[@]}" | wc -l)
+  check "the README says that$files has$lines lines; it has $counted" test $((20 * (counted > lines ? counted - lines : lines - counted))) -le "$counted"
+done < <(grep -E '^\| [0-9]\. ' README.md)
 
 cd examples/guide || exit 1
 mkdir "$work/folder"
