@@ -7,6 +7,7 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/guide/show.h>
 #include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 
 using namespace tapeformer;
 
@@ -52,9 +53,8 @@ int main() {
   const Tensor x_btc = Tensor::randn({2, 4, 8}, random, DType::f64);
   AttentionContext context;
   context.causal = true;
-  std::vector<std::pair<std::string, Tensor>> inputs = {{"x", x_btc}};
-  for (const auto& [name, parameter] : attention.named_parameters())
-    inputs.emplace_back(name, parameter.value());
+  auto inputs = weights_of(attention);
+  inputs.emplace(inputs.begin(), "x", x_btc);
   GradcheckOptions options;
   options.second_order = true;
   const GradcheckReport report = gradcheck([&] { return attention(x_btc, x_btc, context); }, inputs, options);

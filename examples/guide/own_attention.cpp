@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
@@ -90,9 +91,8 @@ bool gradients_are_right() {
   const Tensor x_btc = Tensor::randn({1, 4, 4}, random, DType::f64);
   AttentionContext context;
   context.causal = true;
-  std::vector<std::pair<std::string, Tensor>> inputs = {{"x", x_btc}};
-  for (const auto& [name, parameter] : attention->named_parameters())
-    inputs.emplace_back(name, parameter.value());
+  auto inputs = weights_of(*attention);
+  inputs.emplace_back("x", x_btc);
   return gradcheck([&] { return (*attention)(x_btc, x_btc, context); }, inputs).passed();
 }
 

@@ -47,8 +47,8 @@ bool gradients_are_right() {
   Highway layer(4, random);
   layer.to(DType::f64);
   const Tensor x_bc = Tensor::randn({3, 4}, random, DType::f64);
-  std::vector<std::pair<std::string, Tensor>> inputs = {{"x", x_bc}};
-  for (const auto& [name, parameter] : layer.named_parameters()) inputs.emplace_back(name, parameter.value());
+  auto inputs = weights_of(layer);  // each parameter by its name
+  inputs.emplace_back("x", x_bc);
   return gradcheck([&] { return layer(x_bc); }, inputs).passed();
 }
 
