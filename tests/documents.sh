@@ -32,7 +32,7 @@ examples/DISTRIBUTED.md mpirun -n 2
 examples/DISTRIBUTED.md mpirun --hostfile
 examples/DISTRIBUTED.md srun
 examples/DISTRIBUTED.md docker run
-examples/packaging/README.md cmake --preset debian
+examples/packaging/README.md cmake --preset
 examples/python/README.md pip install
 examples/python/README.md cmake -S examples/python
 tests/README.md TAPEFORMER_ATTENTION_CASE=

@@ -25,12 +25,14 @@ violations() {
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
-  'error|format|bfloat16|system'
-  'dtype|shape|config'
+  'error|format|bfloat16'
+  'system'
+  'dtype|shape'
+  'config'
   'device|profile'
   'cuda'
   'kernels'
-  'storage|storage_limit|storage_watch|draws|leaf_table|pooled_function'
+  'storage|storage_limit|storage_watch|draws|pooled_function'
   'tensor|xtensor|async_readback|random'
   'dispatch|parameter'
   'tape'

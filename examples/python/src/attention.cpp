@@ -33,6 +33,9 @@ void for_each_mask(AttentionMasks& masks, const F& f) {
   f("key_starts", masks.key_starts);
 }
 
+const std::string kArray = "Tensor | numpy.typing.ArrayLike", kOptionalArray = kArray + " | None = None",
+                  kResult = ") -> Tensor | tuple[Tensor, Tensor]";
+
 const char* const kMaskHelp =
     "In every boolean mask True means: may attend. All masks apply together:\n"
     "    mask: bool, or a number added to the scores; broadcasts to [B, H, T, S]\n"
@@ -51,7 +54,7 @@ std::string masks_text() {
   std::string text;
   for_each_mask(defaults, [&](const char* name, const auto& member) {
     if constexpr (std::is_same_v<std::decay_t<decltype(member)>, Tensor>) {
-      text += std::string(", ") + name + ": Tensor | numpy.typing.ArrayLike | None = None";
+      text += std::string(", ") + name + ": " + kOptionalArray;
     } else {
       text += ", " + parameter_text(name, member);
     }
@@ -160,13 +163,9 @@ void bind_kind(nb::module_& module, const char* name, const char* kind, const st
 
 void bind_attention(nb::module_& module) {
   const std::string masks = masks_text();
-  const std::string call_signature =
-      "def __call__(self, query: Tensor | numpy.typing.ArrayLike, memory: Tensor | numpy.typing.ArrayLike | "
-      "None = "
-      "None, value: Tensor | numpy.typing.ArrayLike | None = None, *, positions: Tensor | "
-      "numpy.typing.ArrayLike | "
-      "None = None, return_weights: bool = False" +
-      masks + ") -> Tensor | tuple[Tensor, Tensor]";
+  const std::string call_signature = "def __call__(self, query: " + kArray + ", memory: " + kOptionalArray +
+                                     ", value: " + kOptionalArray + ", *, positions: " + kOptionalArray +
+                                     ", return_weights: bool = False" + masks + kResult;
   const std::string call_help =
       std::string(
           "Self-attention, or attention to a memory [B, S, memory_width]. With return_weights also the "
@@ -213,11 +212,8 @@ void bind_attention(nb::module_& module) {
   module.def(
       "self_attention", [](const Input& x, double scale) { return self_attention(x, scale); }, "x"_a,
       "scale"_a = 1.0, Unlocked(), "softmax(scale x x^T) x, without weights.");
-  const std::string options =
-      ", return_weights: bool = False" + masks + ") -> Tensor | tuple[Tensor, Tensor]";
-  const std::string of_heads =
-      "query: Tensor | numpy.typing.ArrayLike, key: Tensor | numpy.typing.ArrayLike, value: Tensor | "
-      "numpy.typing.ArrayLike";
+  const std::string options = ", return_weights: bool = False" + masks + kResult;
+  const std::string of_heads = "query: " + kArray + ", key: " + kArray + ", value: " + kArray;
   module.def(
       "attention",
       [](const Input& query, const Input& key, const Input& value, double scale, bool return_weights,
@@ -241,9 +237,7 @@ void bind_attention(nb::module_& module) {
             0, return_weights, given);
       },
       "query"_a, "key"_a, "value"_a, "weight"_a, nb::kw_only(), "return_weights"_a = false, "masks"_a,
-      nb::sig(
-          ("def additive_attention(" + of_heads + ", weight: Tensor | numpy.typing.ArrayLike, *" + options)
-              .c_str()),
+      nb::sig(("def additive_attention(" + of_heads + ", weight: " + kArray + ", *" + options).c_str()),
       (std::string("The same with the scores weight_h . tanh(query_t + key_s), weight [H, D].\n") + kMaskHelp)
           .c_str());
 }
