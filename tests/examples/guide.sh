@@ -66,10 +66,14 @@ in_a_source() {  # in_a_source BLOCK: first where it may be, for speed
   done
   return 1
 }
-# links DOCUMENT: its links to files that do not exist
+# links DOCUMENT: its links to files or headings that do not exist
 links() {
-  { sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^)#: ]+' || true; } | cut -c 3- | while read -r link; do
-    [ -e "$(dirname "$1")/$link" ] || echo "$1 links to $link"
+  { sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^): ]+' || true; } | cut -c 3- | while IFS='#' read -r file heading; do
+    file=$(dirname "$1")/$file
+    if [ ! -e "$file" ]; then echo "$1 links to $file"; fi
+    if [ -n "$heading" ]; then
+      sed -n 's/^#* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qx "$heading" || echo "$1 links to $file#$heading"
+    fi
   done
 }
 # A picture without its colours. On another processor a training rounds differently, and its weights differ
