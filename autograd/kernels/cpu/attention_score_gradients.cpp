@@ -113,7 +113,7 @@ class AttentionScoreSums {
     T* sums = memory + at_rows_;
     std::fill(sums, sums + (to - from) * kKeyBlock, T(0));
     DropoutWords words(s_);
-    for (Index key = 0; key < s_.keys; key += kKeyBlock) {
+    for (Index key = 0; key == 0 || key < s_.keys; key += kKeyBlock) {  // without keys, zeros
       for (Index b = batch.from; b < batch.to; ++b) {
         for (Index head = heads.from; head < heads.to; ++head) {
           each_tile(b, head, from, to, key, words, memory, [&](const Tile& tile, const T*) {

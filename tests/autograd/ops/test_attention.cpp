@@ -101,6 +101,14 @@ TEST_CASE("nothing in, nothing out; no keys give zeros") {
       CHECK(largest(no_keys.gradients[0]) == 0);
     }
   }
+  const AttentionInputs no_keys = random_inputs(2, 9, 0, 2, 1, 3, 2, random);
+  const Tensor bias = random_normal({9, 1}, random), seed = random_normal({2, 9, 2, 2}, random);
+  const auto biased = [&](const std::vector<Tensor>& x) {
+    AttentionOptions options;
+    options.mask = x[0];
+    return scaled_dot_product_attention(no_keys.query, no_keys.key, no_keys.value, options);
+  };
+  CHECK(largest(run_op(biased, {bias}, seed).gradients[0]) == 0);
   const AttentionInputs in = random_inputs(1, 2, 4, 1, 1, 0, 3, random);  // no width: equal weights
   for (const AttentionFunction path : kAttentionPaths) {
     CHECK_BELOW(relative_error(path(in.query, in.key, in.value, {}),
