@@ -1,30 +1,17 @@
 #include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <type_traits>
 
 namespace tapeformer::kernels {
 namespace {
 
-/// The shared memory of a block, by compute capability; 0 without tensor cores for bf16.
+/// The shared memory of a block, by compute capability, which is 8.0 or higher.
 /// Source:  CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability"
 int shared_kib(int major, int minor) {
-  if (major < 8) return 0;
   if (major == 8) return minor == 0 || minor == 7 ? 163 : 99;
   return major < 12 ? 227 : 99;
-}
-
-/// By the usual schedule.
-bool hopper_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, BFloat16* y,
-                    float* log_sum) {
-  return hopper_attention_forward(on, s, x, y, log_sum);
-}
-bool hopper_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
-                     const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                     const AttentionGradients<BFloat16>& to) {
-  return hopper_attention_backward(on, s, x, y, log_sum, dy, to);
 }
 
 /// The fastest level allowed, as named by TAPEFORMER_ATTENTION.
@@ -46,7 +33,8 @@ const std::vector<Path<T>>& paths() {
     if constexpr (std::is_same_v<T, BFloat16>) {
       return std::vector<Path<T>>{
           {Level::tensor_cores, split_attention_forward<T>, nullptr},
-          {Level::hopper, hopper_forward, hopper_backward},
+          {Level::hopper, [](auto... in) { return hopper_attention_forward(in...); },
+           [](auto... in) { return hopper_attention_backward(in...); }},
           {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
           {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
     } else {
@@ -72,16 +60,11 @@ Level fastest_allowed(const AttentionOperands<T>& x) {
 }  // namespace
 
 std::size_t shared_room(Cuda on) {
-  constexpr int kOfAll = 48;
   const cudaDeviceProp& device = cuda::device_state(on.device).properties;
-  return static_cast<std::size_t>(std::max(shared_kib(device.major, device.minor), kOfAll)) * 1024;
+  return static_cast<std::size_t>(shared_kib(device.major, device.minor)) * 1024;
 }
 
-bool has_tensor_cores(Cuda on, std::size_t shared_bytes) {
-  const cudaDeviceProp& device = cuda::device_state(on.device).properties;
-  const int kib = shared_kib(device.major, device.minor);
-  return kib > 0 && shared_bytes <= static_cast<std::size_t>(kib) * 1024;
-}
+bool has_tensor_cores(Cuda on, std::size_t shared_bytes) { return shared_bytes <= shared_room(on); }
 
 template <class T>
 void attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
@@ -113,13 +96,8 @@ void attention_score_gradients(Cuda on, const AttentionShape& s, const Attention
     plain_attention_score_gradients(on, s, x, y, log_sum, dy, rest);
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*); \
-  template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*,     \
-                                   const Wide<T>*, const T*, const AttentionGradients<T>&);                \
-  template void attention_score_gradients(Cuda, const AttentionShape&, const AttentionOperands<T>&,        \
-                                          const T*, const Wide<T>*, const T*,                              \
-                                          const AttentionScoreGradients<T>&);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(attention_forward);
+TAPEFORMER_CUDA_KERNEL(attention_backward);
+TAPEFORMER_CUDA_KERNEL(attention_score_gradients);
 
 }  // namespace tapeformer::kernels
