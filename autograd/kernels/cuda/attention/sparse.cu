@@ -115,9 +115,6 @@ __global__ void pairs_of_keys_kernel(KeysOfQueries keys, bool* pairs) {
     if (own < keys.all_keys()) pairs[row * keys.keys + own - row / keys.queries * keys.keys] = true;
   });
 }
-__global__ void no_pairs_kernel(Index count, bool* pairs) {
-  for_each_index(count, [&](Index i) { pairs[i] = false; });
-}
 
 }  // namespace
 
@@ -154,8 +151,7 @@ void sparse_attention_backward(Cuda on, const KeysOfQueries& keys, const SparseS
 }
 
 void write_pairs_of_keys(Cuda on, const KeysOfQueries& keys, bool* pairs) {
-  const Index count = keys.rows() * keys.keys;
-  launch(on, "no_pairs", no_pairs_kernel, blocks_for(count), count, pairs);
+  cuda::fill(on.device, DType::boolean, keys.rows() * keys.keys, 0, pairs);
   launch(on, "pairs_of_keys", pairs_of_keys_kernel, blocks_for(keys.rows() * keys.top_k), keys, pairs);
 }
 

@@ -85,18 +85,14 @@ __device__ void find_scores(const T* queries, const T* keys, int chunks, int row
   }
 }
 
-/// A thread's sums of the outputs: a quarter of the columns, as fragments, or columns of all rows.
+/// A thread's sums of the outputs: columns of all rows, or of bf16 a quarter of the columns, as fragments.
 template <class T, int kColumns>
 struct SplitSums {
+  T of[kColumns / kSplitThreads][kSplitRows];
+};
+template <int kColumns>
+struct SplitSums<BFloat16, kColumns> {
   float of[kColumns / kSplitWarps / 8][4];
-};
-template <int kColumns>
-struct SplitSums<float, kColumns> {
-  float of[kColumns / kSplitThreads][kSplitRows];
-};
-template <int kColumns>
-struct SplitSums<double, kColumns> {
-  double of[kColumns / kSplitThreads][kSplitRows];
 };
 
 /// Calls f(sum, row, column) for this thread's sums.
