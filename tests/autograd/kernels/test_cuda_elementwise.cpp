@@ -139,11 +139,11 @@ TEST_CASE("gated units of widths that packs divide, and whose gradients are adde
 
 TEST_CASE("dropout in packs: the CPU's elements, forward and backward, added too") {
   Generator random(test_seed(4));
-  for (const Index n : {1, 3, 4, 5, 63, 64, 65, 127, 128, 131, 1024, 5000}) {
+  for (const Index n : {0, 1, 3, 4, 5, 31, 32, 33, 63, 64, 65, 127, 128, 131, 1024, 5000, 40001}) {
     CAPTURE(n);
     const Tensor x = whole({n}, random), dy = whole({n}, random);
-    const DropoutKey key{7, 1, 3};
-    check_packs([&](const auto& in) { return dropout(in[0], 0.5, key); }, {x}, dy);
+    const DropoutKey key{7, static_cast<std::uint64_t>(n), 3};
+    check_packs([&](const auto& in) { return dropout(in[0], 0.1, key); }, {x}, dy);
     check_packs([&](const auto& in) { return dropout(in[0], 0.5, key) + in[0]; }, {x}, dy);
   }
 }

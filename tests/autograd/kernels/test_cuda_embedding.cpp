@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/shape.h>
-#include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/loss.h>
@@ -154,26 +153,6 @@ TEST_CASE(
           check_bf16(turn, {}, {x}, dy, 1);
         }
       }
-    }
-  }
-}
-
-TEST_CASE("the same elements stay as on the CPU") {
-  Generator random(test_seed(5));
-  for (const Index count : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 40001}) {
-    for (const double probability : {0.1, 0.5}) {
-      CAPTURE(count);
-      const DropoutKey key{7, static_cast<std::uint64_t>(count), 3};
-      const Function drop = [&](const auto& in) { return dropout(in[0], probability, key); };
-      const Tensor x = host_normal({count}, random, DType::f32),
-                   dy = host_normal({count}, random, DType::f32);
-      const auto expected = with_gradients(drop, {x}, dy),
-                 got = with_gradients(drop, {on_gpu(x, 1)}, on_gpu(dy, 1));
-      CHECK(same_values(got[0], expected[0]));
-      CHECK(same_values(got[1], expected[1]));
-      const Tensor narrow = on_gpu(x.to(DType::bf16));
-      CHECK(same_values(dropout(narrow, probability, key),
-                        dropout(readable(narrow).to(DType::f32), probability, key).to(DType::bf16)));
     }
   }
 }
