@@ -89,7 +89,7 @@ void Checkpointer::change_steps(Index before) {
   old.steps = before;
   std::string text =
       format("continues to step {}, with the {} schedule of {} steps: the learning rate is {:.2e} at step {}",
-             s.options.steps, s.options.schedule, s.options.steps, s.schedule(s.step), s.step + 1);
+             s.options.steps, s.options.schedule, s.options.steps, s.learning_rate(s.step), s.step + 1);
   if (s.step > 0)
     text += format(", and was {:.2e} at step {}", Schedule(old.schedule_config())(s.step - 1), s.step);
   s.progress.log(text);

@@ -14,7 +14,7 @@ constexpr const char* kFinishingBatch =
 constexpr const char* kMeasuring =
     "measuring the best weights; Ctrl-C again quits at once, and --resume measures them";
 
-TrainingRun::TrainingRun(Session& session, TimePlan plan)
+TrainingRun::TrainingRun(Session& session, const TimePlan& plan)
     : session_(session),
       passes_(session_),
       guard_(session_, passes_),
@@ -22,7 +22,7 @@ TrainingRun::TrainingRun(Session& session, TimePlan plan)
       report_(session_, passes_),
       validator_(session_, guard_, log_, report_),
       profile_(session.control.profile),
-      budget_(session_, std::move(plan)),
+      budget_(session_, plan),
       checkpointer(session_, guard_, log_, validator_) {}
 
 int TrainingRun::run() {
@@ -100,7 +100,7 @@ bool TrainingRun::train_step() {
   }
   if (!step.is_left_out) {
     if (step.counted > 0) gradient_watch_.see(s);
-    step.norm = AsyncReadback(s.update(s.schedule(s.step), share));
+    step.norm = AsyncReadback(s.update(s.learning_rate(s.step), share));
   }
   ++s.step;
   if (s.step < s.options.steps) {

@@ -10,7 +10,7 @@ namespace tapeformer {
 class TrainingRun {
  public:
   /// With a plan, its number of steps is corrected once.
-  explicit TrainingRun(Session& session, TimePlan plan = {});
+  explicit TrainingRun(Session& session, const TimePlan& plan = {});
 
   /// Runs to the end, a limit or Ctrl-C, once `checkpointer` has started or resumed the run; returns the exit
   /// code.

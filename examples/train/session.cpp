@@ -31,8 +31,7 @@ Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask&
       optimizer(options.optimizer.make(trainable(what.model().parameters()), what.model().row_parts())),
       average(options.average_decay > 0 ? std::make_unique<MovingAverage>(
                                               trainable(what.model().parameters()), options.average_decay)
-                                        : nullptr),
-      schedule(options.schedule_config()) {
+                                        : nullptr) {
   optimizer->set_shards(parallel);
   if (average) average->set_shards(parallel);
   CountBytes state;
@@ -42,11 +41,6 @@ Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask&
 
 bool Session::is_time_up() const {
   return control.max_minutes > 0 && now_seconds() - started > 60 * control.max_minutes;
-}
-
-void Session::take_steps() {
-  options = task.options();
-  schedule = Schedule(options.schedule_config());
 }
 
 std::vector<std::uint64_t> Session::draws() const {

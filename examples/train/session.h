@@ -22,8 +22,8 @@ struct Session {
   /// sum_over_ranks(), at the end of each step.
   bool is_late() const { return is_alone() ? is_time_up() : all_late_; }
   bool stops() const { return is_alone() ? control.stops() : all_stop_; }
-  /// Adopts the task's number of steps, which changes the schedule.
-  void take_steps();
+  /// The learning rate of a step, from 0.
+  double learning_rate(Index number) const { return Schedule(options.schedule_config())(number); }
   /// The state of the model's random draws.
   std::vector<std::uint64_t> draws() const;
   void set_draws(const std::vector<std::uint64_t>& values) const;
@@ -49,13 +49,12 @@ struct Session {
   Progress& progress;
   PhaseClock clock;
   Compute compute;
-  TrainingOptions options;
+  const TrainingOptions& options;  ///< the task's
   Communicator& ranks;
   DataParallel parallel;
   const std::unique_ptr<Optimizer> optimizer;
   const std::unique_ptr<MovingAverage> average;  ///< null if options.average_decay is 0
   Index state_bytes = 0;                         ///< of optimizer and average on one rank, at the beginning
-  Schedule schedule;
   double started = now_seconds();
   Index first_step = 0;          ///< of this session, from 0
   Index step = 0;                ///< steps done

@@ -90,9 +90,10 @@ Index trial_step(Session& s, Passes& passes, Index first_batch) {
   return tokens;
 }
 
-/// Measures TimePlan::step_seconds in about `longest` seconds, and adds the tokens in these steps to
-/// `tokens`. Several shapes of batches are measured in turn, and the median turn counts: a moment in which
-/// the machine does something else slows down only a few turns. Collective.
+/// Measures the seconds of a step from 0 on, and from each of batch_changes() on, in about `longest` seconds,
+/// and adds the tokens in these steps to `tokens`. Several shapes of batches are measured in turn, and the
+/// median turn counts: a moment in which the machine does something else slows down only a few turns.
+/// Collective.
 std::vector<double> measured_steps(Session& s, Passes& passes, double longest, Index& tokens) {
   s.progress.status("measuring how fast steps are");
   s.task.model().train();
@@ -134,20 +135,24 @@ double average_over_run(const TrainingTask& task, const std::vector<double>& sec
 void fit_steps(Session& session, double seconds, double per_step, double per_validation_token,
                bool is_begun) {
   TrainingTask& task = session.task;
+  Index least = session.step + 1;
+  if (is_begun && has_end(task.options().schedule)) least = std::max(least, task.options().warmup + 1);
+  // The present step and the next one, whose batch is made ahead, must keep the shape of their batches.
+  if (const std::vector<Index> changes = task.batch_changes(); is_begun && !changes.empty()) {
+    const Index first = changes.front();
+    least = std::max(least, ((session.step + 1) * task.options().steps + first - 1) / first);
+  }
   const auto fitting = [&] {  // depends on the validations, and these on the number of steps
     const double validation = per_validation_token * static_cast<double>(task.validation_tokens(false));
     const double ending = per_validation_token * static_cast<double>(task.validation_tokens(true));
     const double whole_step = per_step + validation / static_cast<double>(task.options().validate_every);
     const double steps = std::min(kMostSteps, (seconds - validation - ending) / whole_step);
-    const bool warms_up = is_begun && has_end(task.options().schedule);  // which its end must not precede
-    const Index least = std::max(session.step, warms_up ? task.options().warmup : 0) + 1;
     return std::max(least, static_cast<Index>(steps));
   };
   task.set_steps(fitting(), is_begun);
   task.set_steps(fitting(), is_begun);
   if (fitting() < task.options().steps) task.set_steps(fitting(), is_begun);
   task.options().check();  // the warm-up may have been given
-  session.take_steps();
 }
 
 }  // namespace
@@ -159,24 +164,26 @@ TimePlan fit_time_budget(Session& session) {
   Passes passes(s);
   TimePlan plan;
   Index tokens = 0;
-  plan.step_seconds = measured_steps(s, passes, std::min(kLongestTrial, kTrialShare * budget), tokens);
+  const std::vector<double> seconds =
+      measured_steps(s, passes, std::min(kLongestTrial, kTrialShare * budget), tokens);
+  plan.first_step_seconds = seconds.front();
+  plan.mean_step_seconds = average_over_run(s.task, seconds);
   const double validation_begun = now_seconds();
   s.task.validate(s.progress);
   plan.seconds_per_validation_token = mean_of(s.ranks, now_seconds() - validation_begun) /
                                       static_cast<double>(s.task.validation_tokens(false));
   restore();
   s.parallel.gather_for_another();
-  const double per_step = average_over_run(s.task, plan.step_seconds);
-  fit_steps(s, (1 - kReserve) * budget - mean_of(s.ranks, s.clock.total()), per_step,
+  fit_steps(s, (1 - kReserve) * budget - mean_of(s.ranks, s.clock.total()), plan.mean_step_seconds,
             plan.seconds_per_validation_token, false);
   s.progress.log(format("{:g} min are enough for ", s.options.time_budget) +
-                 number_of(s.options.steps, "step") + " of " + short_duration_text(per_step) +
+                 number_of(s.options.steps, "step") + " of " + short_duration_text(plan.mean_step_seconds) +
                  repeat_text(s.options));
   return plan;
 }
 
-TimeBudget::TimeBudget(Session& session, TimePlan plan) : session_(session), plan_(std::move(plan)) {
-  if (!plan_.step_seconds.empty() && first_steps(session) >= kFewestFirstSteps)
+TimeBudget::TimeBudget(Session& session, const TimePlan& plan) : session_(session), plan_(plan) {
+  if (plan_.first_step_seconds > 0 && first_steps(session) >= kFewestFirstSteps)
     corrects_at_ = first_steps(session);
 }
 
@@ -189,8 +196,7 @@ void TimeBudget::correct(const std::function<void()>& save) {
   Session& s = session_;
   const auto done = static_cast<double>(s.step);
   const double taken = mean_of(s.ranks, (now_seconds() - first_step_end_) / (done - 1));
-  const double tried = plan_.step_seconds.front();
-  const double per_step = average_over_run(s.task, plan_.step_seconds) * taken / tried;
+  const double tried = plan_.first_step_seconds, per_step = plan_.mean_step_seconds * taken / tried;
   const double left = (1 - kReserve) * 60 * s.options.time_budget - mean_of(s.ranks, s.clock.total());
   const Index before = s.options.steps;
   fit_steps(s, left + done * taken, per_step, plan_.seconds_per_validation_token, true);

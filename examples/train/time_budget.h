@@ -6,7 +6,8 @@ namespace tapeformer {
 
 /// The measurements by which a number of steps is chosen.
 struct TimePlan {
-  std::vector<double> step_seconds;  ///< of a step from 0 on, and from each of batch_changes() on
+  double first_step_seconds = 0;  ///< of a step before any of batch_changes(); 0 without a measurement
+  double mean_step_seconds = 0;   ///< of a step, over the run
   double seconds_per_validation_token = 0;
 };
 
@@ -17,7 +18,7 @@ TimePlan fit_time_budget(Session& session);
 /// The single correction of that number, once the first steps have shown the speed of the run.
 class TimeBudget {
  public:
-  TimeBudget(Session& session, TimePlan plan);
+  TimeBudget(Session& session, const TimePlan& plan);
 
   /// To be called after every step: whether to correct the number now.
   bool is_due();

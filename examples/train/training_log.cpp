@@ -70,7 +70,7 @@ std::string TrainingLog::text(Index step, double loss) const {
   const double left = per_step * static_cast<double>(session_.options.steps - step);
   const double speed = static_cast<double>(line_tokens_) / std::max(1e-9, now - line_started_);
   return format("step {}/{}  loss {:.4f}  rate {:.2e}  {} tokens/s  {} left", step, session_.options.steps,
-                loss, session_.schedule(step - 1), count_text(speed), duration_text(left));
+                loss, session_.learning_rate(step - 1), count_text(speed), duration_text(left));
 }
 
 /// Logs the step if a line is due. Its loss counts in the mean if it is good.
@@ -90,7 +90,7 @@ void TrainingLog::add(QueuedStep& step, bool is_good) {
   const double seconds = now_seconds() - line_started_;
   Json metrics = {{"step", step.number},
                   {"train_loss", mean},
-                  {"learning_rate", s.schedule(step.number - 1)},
+                  {"learning_rate", s.learning_rate(step.number - 1)},
                   {"gradient_norm", step.is_left_out ? Json() : Json(step.norm.item())},
                   {"tokens_per_second", std::round(static_cast<double>(line_tokens_) / seconds)},
                   {"tokens", tokens_},

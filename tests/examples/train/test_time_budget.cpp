@@ -123,13 +123,22 @@ TEST_CASE_FIXTURE(Logged, "the number of steps is corrected while the first step
   CHECK(given.weights == corrected.weights);
 }
 
-TEST_CASE_FIXTURE(Logged, "a warm-up that has begun ends, however slow the steps turn out to be") {
-  const Ending slow = trained(RunFolder(temporary.file("slow")), [](TimedToy& task) {
-    task.training.time_budget = 0.01, task.training.steps = 200, task.training.warmup = 50;
-    task.training.validate_every = 12;
-    task.run_takes = 0.1;
-  });
-  CHECK(slow.steps == 51);
+TEST_CASE_FIXTURE(
+    Logged,
+    "a warm-up that has begun ends, and batches keep their shape so far, however slow the steps are") {
+  const auto steps = [&](const char* name, Index warmup, Index validate_every) {
+    return trained(RunFolder(temporary.file(name)),
+                   [&](TimedToy& task) {
+                     task.training.time_budget = 0.01, task.training.steps = 200,
+                     task.training.warmup = warmup;
+                     task.training.validate_every = validate_every;
+                     task.run_takes = 0.1;
+                   })
+        .steps;
+  };
+  CHECK(steps("warm-up", 50, 12) == 51);
+  const Index after_twelve = steps("shapes", 12, 1000);  // which is when the number is corrected
+  CHECK(after_twelve / 4 == 13);
 }
 
 TEST_CASE_FIXTURE(RunCase, "checkpoints follow the validations of the corrected number of steps") {
