@@ -77,7 +77,7 @@ bool Guard::is_good(QueuedStep& step) {
     handle_bad_step(
         options.loss_spike, step.number,
         format("the loss is {:.4f}, far above the last ones' mean of {:.4f}", loss, step.mean_before));
-    return options.loss_spike == "note";
+    if (options.loss_spike != "note") return false;
   }
   bad_in_a_row_ = 0;
   return true;
