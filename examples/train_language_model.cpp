@@ -144,7 +144,7 @@ int run(int argc, char** argv) {
                                      }));
 
   add_report_commands(line);
-  SweepCommand sweep(line, argc, argv);
+  SweepCommand sweep(line, argc, argv, train);
   line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {
     const DecoderOnlyConfig model;
     print("{}", fields_document("train_language_model", fields_of(model), fields_of(LanguageOptions())));

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/examples/report/report_commands.h>
-#include <tapeformer/examples/report/run_record.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/summary.h>
@@ -335,7 +334,7 @@ int run(int argc, char** argv) {
                                      [&](const Command&) { return export_translation(export_options); }));
 
   add_report_commands(line);
-  SweepCommand sweep(line, argc, argv);
+  SweepCommand sweep(line, argc, argv, train);
   line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {
     const EncoderDecoderConfig model;
     print("{}", fields_document("train_translation", fields_of(model), fields_of(TranslationOptions())));

@@ -257,11 +257,14 @@ CommandOption Command::find(const std::string& name) const { return CommandOptio
 
 std::vector<std::string> Command::given_of(std::initializer_list<const char*> groups) const {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app_->get_options()) {
-    if (option->count() > 0 && std::find(groups.begin(), groups.end(), option->get_group()) != groups.end())
-      names.push_back(option->get_name());
-  }
+  for (const CLI::Option* option : app_->get_options())
+    if (option->count() > 0 && has(option->get_name(), groups)) names.push_back(option->get_name());
   return names;
+}
+
+bool Command::has(const std::string& name, std::initializer_list<const char*> groups) const {
+  const CLI::Option* const option = app_->get_option_no_throw(name);
+  return option != nullptr && std::find(groups.begin(), groups.end(), option->get_group()) != groups.end();
 }
 
 void Command::refuse(std::initializer_list<const char*> names, const std::string& when) const {

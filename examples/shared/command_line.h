@@ -82,6 +82,8 @@ class Command {
   CommandOption find(const std::string& name) const;
   /// The names of given options in these groups.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
+  /// Whether there is an option with that name in one of these groups.
+  bool has(const std::string& name, std::initializer_list<const char*> groups) const;
   /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
   void refuse(std::initializer_list<const char*> names, const std::string& when) const;
   /// Throws: the same if any other option was given

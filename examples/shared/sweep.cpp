@@ -18,6 +18,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <thread>
 
 namespace tapeformer {
@@ -134,6 +135,7 @@ std::pair<std::string, const SweepCase*> table_of(const std::vector<SweepCase>& 
 
 std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
   std::vector<SweepCase> cases(1);
+  std::set<std::string> names;
   for (auto word = words.begin(); word != words.end();) {
     if (word->rfind("--vary=", 0) == 0)
       throw Error("--vary needs a space after it; try --vary learning-rate 1e-3 3e-3");
@@ -142,6 +144,7 @@ std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
         std::find_if(word, words.end(), [](const std::string& text) { return text.rfind("--", 0) == 0; });
     if (end - word < 2)
       throw Error("--vary needs an option and its values; try --vary learning-rate 1e-3 3e-3");
+    if (!names.insert(*word).second) throw Error("--vary " + *word + " is given twice; join their values");
     std::vector<SweepCase> longer;
     for (const SweepCase& begun : cases) {
       for (auto value = word + 1; value != end; ++value) {
@@ -176,7 +179,8 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
   return std::min(1.0, 2 * scale * tail);
 }
 
-SweepCommand::SweepCommand(CommandLine& line, int argc, const char* const* argv) {
+SweepCommand::SweepCommand(CommandLine& line, int argc, const char* const* argv, const TrainCommand& train)
+    : train_(train) {
   const char* const* const all = argv + argc;
   const bool is_chosen = argc > 1 && argv[1] == std::string("sweep");
   const char* const* const end = is_chosen ? std::find(argv, all, std::string("--")) : all;
@@ -228,13 +232,13 @@ int SweepCommand::execute() const {
   bool has_failed = false;  // such as at too high a learning rate; the others continue
   for (SweepRun& run : runs) {
     if (!run.has_ended() && !interrupted()) {
-      std::vector<std::string> words = {words_.front(), "train", "--run", run.folder};
-      if (RunFolder(run.folder).has_checkpoint()) {
-        words.push_back("--resume");
-      } else {
-        for (const std::vector<std::string>& more : {{"--seed", run.seed}, options_, run.combination.options})
-          words.insert(words.end(), more.begin(), more.end());
-      }
+      std::vector<std::string> words = {"--seed", run.seed};
+      for (const auto& more : {options_, run.combination.options})
+        words.insert(words.end(), more.begin(), more.end());
+      const bool resumes = RunFolder(run.folder).has_checkpoint();
+      if (resumes) words = train_.for_resuming(words);
+      words.insert(words.begin(), {words_.front(), "train", "--run", run.folder});
+      if (resumes) words.push_back("--resume");
       make_folder(std::filesystem::path(run.folder).parent_path());
       const int code = run_again(words, run.log);
       if (code != kExitSuccess && code != kExitInterrupted) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/train_command.h>
 
 namespace tapeformer {
 
@@ -12,7 +12,7 @@ struct SweepCase {
 
 /// Every combination of the values in the words, where each "--vary" is followed by the name of an option
 /// and its values. The last option varies fastest.
-/// Throws: Error if an option has no value, or a value twice
+/// Throws: Error if an option has no value, or a value twice, or comes twice
 std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words);
 
 /// Welch's t test, two-sided: the probability that two samples of one normal distribution have means at least
@@ -26,7 +26,7 @@ double welch_probability(const std::vector<double>& first, const std::vector<dou
 class SweepCommand {
  public:
   /// Adds the command to the line, whose options refer to this object.
-  SweepCommand(CommandLine& line, int argc, const char* const* argv);
+  SweepCommand(CommandLine& line, int argc, const char* const* argv, const TrainCommand& train);
   SweepCommand(const SweepCommand&) = delete;
   SweepCommand& operator=(const SweepCommand&) = delete;
   /// The number of the command line's words that are its own: those up to "--" in a sweep, else all.
@@ -35,6 +35,7 @@ class SweepCommand {
  private:
   int execute() const;
 
+  const TrainCommand& train_;
   int own_words_;
   std::vector<std::string> words_, options_;  // up to "--", and after it
   std::string runs_;

@@ -12,6 +12,10 @@
 namespace tapeformer {
 namespace {
 
+/// The groups of options that determine a run's results.
+constexpr std::initializer_list<const char*> kGroupsOfRun = {"Preset", "Data", "Vocabulary", "Model",
+                                                             "Training"};
+
 /// Starts in a temporary folder: the data of a corpus are written there.
 int start_dry(const TrainIn& start_in, const std::string& run, const TrainingControl& joined) {
   if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave out mpirun or --dry-run");
@@ -63,6 +67,16 @@ TrainCommand::TrainCommand(CommandLine& line, int argc, const char* const* argv,
   control_.compute.add_to(command_, true, ", or on resuming as before");
 }
 
+std::vector<std::string> TrainCommand::for_resuming(const std::vector<std::string>& words) const {
+  std::vector<std::string> kept;
+  bool is_kept = false;
+  for (const std::string& word : words) {
+    if (word.rfind("--", 0) == 0) is_kept = !command_.has(word.substr(0, word.find('=')), kGroupsOfRun);
+    if (is_kept) kept.push_back(word);
+  }
+  return kept;
+}
+
 int TrainCommand::execute() const {
   remember_interrupts();
   TrainingControl joined = control_;
@@ -75,7 +89,7 @@ int TrainCommand::execute() const {
   RunFolder folder(run_, is_first, lock);
   if (tensorboard_ && is_first) folder.write_events(std::make_shared<TensorBoardLog>(run_));
   if (!resume_) return start_in_(folder, joined);
-  for (const std::string& name : command_.given_of({"Preset", "Data", "Vocabulary", "Model", "Training"}))
+  for (const std::string& name : command_.given_of(kGroupsOfRun))
     if (name != "--steps")
       throw Error("--resume continues with the options of the run; " + name +
                   " cannot be changed, only --steps: start again in another folder");

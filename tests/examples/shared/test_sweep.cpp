@@ -1,8 +1,7 @@
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/shared/sweep.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/check_below.h>
-
-#include <doctest/doctest.h>
 
 #include <cmath>
 
@@ -23,6 +22,20 @@ TEST_CASE("an option without values, or with one twice, is refused") {
                        "--vary needs an option and its values; try --vary learning-rate 1e-3 3e-3", Error);
   CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "1", "2", "1"}),
                        "--vary rate has the value 1 twice; leave one out", Error);
+  CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "1", "--vary", "rate", "2"}),
+                       "--vary rate is given twice; join their values", Error);
+}
+
+TEST_CASE("a run that a sweep resumes gets the options again that are not the run's own") {
+  const char* const name = "program";
+  CommandLine line;
+  LanguageOptions options;
+  const TrainIn never = [](const RunFolder&, const TrainingControl&) { return 1; };
+  const TrainCommand train(line, 1, &name, options.training, never, never);
+  options.add_to(train.command());
+  CHECK(train.for_resuming(
+            words_of("--seed 1 --tensorboard --corpus a b --device=cpu --threads 2 --width=8")) ==
+        words_of("--tensorboard --device=cpu --threads 2"));
 }
 
 TEST_CASE("Welch's probability by hand, and where it is undefined") {
