@@ -31,11 +31,6 @@ TextCorpus corpus_of(const std::vector<std::string>& paths) {
   return TextCorpus::in_memory(text, "English and French sentences");
 }
 
-TextSplit split_corpus(const LanguageDataOptions& options, const TextCorpus& corpus) {
-  if (options.validation.empty()) return corpus.split(options.validation_fraction);
-  return {corpus, TextCorpus::open(options.validation)};
-}
-
 /// The text that a tokenizer is trained on; shows the progress of reading it.
 TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progress) {
   return [parts, &progress](const std::function<void(std::string_view)>& reader) {
@@ -129,8 +124,10 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
   progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
   check_text({&corpus}, kind, progress);  // before anything else reads all of it
-  const TextSplit parts = split_corpus(options, corpus);
-  if (!options.validation.empty()) check_text({&parts.validation}, kind, progress);
+  const bool has_own = !options.validation.empty();
+  const TextSplit parts = has_own ? TextSplit{corpus, TextCorpus::open(options.validation)}
+                                  : corpus.split(options.validation_fraction);
+  if (has_own) check_text({&parts.validation}, kind, progress);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
   LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();
@@ -165,6 +162,10 @@ TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& to
   const TextSplit parts{corpus, TextCorpus::in_memory(least, "nothing")};
   LanguageData result = prepare_tokens(parts, tokenizer, folder, shown(progress));
   progress.clear();
+  if (result.train.size() < 2)
+    throw DataError(joined(paths, ", "), 0,
+                    format("holds {}, and only a token after another is measured; try a longer text",
+                           number_of(result.train.size(), "token")));
   return result.train;
 }
 

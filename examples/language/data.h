@@ -27,7 +27,7 @@ using LanguageData = PreparedTokens;
 LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
                             const std::string& folder, Progress& progress);
 
-/// Writes the tokens of a text to a new folder. Throws: as prepare_corpus
+/// Writes the tokens of a text, at least two, to a new folder. Throws: as prepare_corpus
 TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 

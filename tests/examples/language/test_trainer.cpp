@@ -86,6 +86,9 @@ TEST_CASE_FIXTURE(LanguageCase,
   asked.part = "validation", asked.corpus = {temporary.file("short")};
   write_bytes(asked.corpus[0], "abc");
   CHECK(evaluated(asked).find("from 5 random batches of 6 x 2)") != std::string::npos);
+  write_bytes(asked.corpus[0], "a");
+  CHECK(message_of<DataError>([&] { evaluate(asked); }) ==
+        asked.corpus[0] + ": holds 1 token, and only a token after another is measured; try a longer text");
 }
 
 TEST_CASE(
