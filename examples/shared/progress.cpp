@@ -59,14 +59,16 @@ std::string number_text(double number) {
 }
 
 std::string count_text(double count) {
-  if (count < 1000) return format("{:.0f}", count);
-  return count < 1e6 ? format("{:.1f}k", count / 1e3) : format("{:.2f}M", count / 1e6);
+  if (count < 999.5) return format("{:.0f}", count);
+  if (count < 999.95e3) return format("{:.1f}k", count / 1e3);
+  if (count < 999.995e6) return format("{:.2f}M", count / 1e6);
+  return count < 999.995e9 ? format("{:.2f}G", count / 1e9) : format("{:.2f}T", count / 1e12);
 }
 
 std::string bytes_text(double bytes) {
   const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  for (; bytes >= 1023.95 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
   return format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", bytes, units[unit]);
 }
 
@@ -89,7 +91,7 @@ void Progress::status(const std::string& line) {
 }
 
 void Progress::log(const std::string& line) {
-  if (interrupted()) end_drawing();  // the message of Ctrl-C is printed below it
+  if (interrupted()) drawn_.clear();  // they stay: the message of Ctrl-C is printed below it
   const std::vector<std::string> lines = drawn_;
   erase_drawing();
   if (!silent_) std::fprintf(stderr, "%s\n", line.c_str());

@@ -23,7 +23,7 @@ std::string duration_text(double seconds);
 std::string number_text(double number);
 /// To three digits: "13.1 ms", "1.31 s", "2 min 11 s".
 std::string short_duration_text(double seconds);
-/// 12345 as "12.3k".
+/// "999", "12.3k", "4.56M", "7.00G", "8.90T".
 std::string count_text(double count);
 inline std::string count_text(Index count) { return count_text(static_cast<double>(count)); }
 /// "1.5 GiB".
@@ -53,8 +53,6 @@ class Progress {
   /// Draws lines on a terminal below the permanent ones, in place of those drawn before. They must be
   /// narrower than the terminal.
   void draw(const std::vector<std::string>& lines);
-  /// Keeps the drawn lines where they are.
-  void end_drawing() { drawn_.clear(); }
   /// Erases the line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }

@@ -29,6 +29,14 @@ TEST_CASE("numbers and times are written without powers of ten") {
   CHECK(short_duration_text(0.9996) == "1 s");
   CHECK(short_duration_text(1.31) == "1.31 s");
   CHECK(short_duration_text(99.96) == "1 min 40 s");
+  CHECK(count_text(999.4) == "999");
+  CHECK(count_text(999.6) == "1.0k");
+  CHECK(count_text(999'960.0) == "1.00M");
+  CHECK(count_text(124'439'808.0) == "124.44M");
+  CHECK(count_text(999'996'000.0) == "1.00G");
+  CHECK(count_text(1.5e15) == "1500.00T");
+  CHECK(bytes_text(1023) == "1023 bytes");
+  CHECK(bytes_text((1 << 20) - 1) == "1.0 MiB");
   CHECK(duration_text(1e300) == "2500000000000000 h 00 min");
 }
 
