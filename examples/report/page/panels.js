@@ -193,7 +193,8 @@ function addFacts() {
       const heading = session.from_step > 0 ? `resumed at step ${session.from_step}` : "began";
       card.append(make("h3", {}, heading), list([
         ["when", session.began], ["command", make("code", {}, session.command || "")],
-        ["processor", session.processor], ["cores", session.cores], ["threads", session.threads],
+        ["processor", session.processor], ["cores", session.cores], ["processes", session.processes],
+        ["threads", session.threads],
         ["memory", session.memory_bytes && `${(session.memory_bytes / 2 ** 30).toFixed(1)} GiB`],
         ["device", session.device], ["precision", session.precision], ["host", session.host],
         ["version", session.version], ["compiler", session.compiler]]));
