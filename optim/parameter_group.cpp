@@ -104,13 +104,11 @@ std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parame
   return parts;
 }
 
-Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns) {
-  Index frozen = 0;
+void freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     bool has_match = false;
     for (Parameter parameter : parameters) {
       if (!ParameterGroup{pattern}.matches(parameter)) continue;
-      if (parameter.trainable()) frozen += parameter.value().elements();
       parameter.set_trainable(false);
       has_match = true;
     }
@@ -120,7 +118,6 @@ Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::st
   }
   if (!patterns.empty() && trainable(parameters).empty())
     throw Error("[freeze] some parameters must be left to train; got patterns that match all; try fewer");
-  return frozen;
 }
 
 std::vector<Parameter> trainable(std::vector<Parameter> parameters) {

@@ -32,9 +32,9 @@ std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parame
                                             const std::vector<ParameterGroup>& groups);
 
 /// Freezes the parameters whose names match one of `patterns`, written as in ParameterGroup: they get no
-/// gradients, and keep their values. Returns the number of frozen values.
+/// gradients, and keep their values.
 /// Throws: Error that lists names if a pattern matches none, Error if nothing is left to train
-Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns);
+void freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns);
 /// The parameters that are not frozen, for an optimizer.
 std::vector<Parameter> trainable(std::vector<Parameter> parameters);
 

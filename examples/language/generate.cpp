@@ -8,7 +8,6 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
-#include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/family.h>
 
 #include <unistd.h>

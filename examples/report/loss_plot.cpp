@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/report/loss_plot.h>
-#include <tapeformer/examples/shared/progress.h>
 
 #include <algorithm>
 #include <cmath>

@@ -27,10 +27,6 @@ std::string allowed_processors() {
   return text.substr(0, text.rfind('1') + 1);
 }
 
-Index count_of(const std::vector<std::string>& texts, const std::string& text) {
-  return std::count(texts.begin(), texts.end(), text);
-}
-
 }  // namespace
 
 void first_rank_first(Communicator& ranks, const std::function<void()>& body) {
@@ -49,7 +45,8 @@ std::string share_machine(Communicator& ranks, Compute& compute) {
     compute.device.index = static_cast<int>(on_this_machine % std::max(1, cuda::device_count()));
     return {};
   }
-  const Index together = count_of(ranks.gather(host + " " + processors), host + " " + processors);
+  const std::vector<std::string> places = ranks.gather(host + " " + processors);
+  const Index together = std::count(places.begin(), places.end(), host + " " + processors);
   const int quota = processor_quota();
   const Index allowed = std::count(processors.begin(), processors.end(), '1');
   const Index usable = quota > 0 ? std::min<Index>(quota, allowed) : allowed;

@@ -5,7 +5,6 @@
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/safetensors.h>
 

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape/anomalies.h>
 #include <tapeformer/autograd/tape/tape.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
-#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 
 #include <algorithm>

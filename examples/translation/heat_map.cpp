@@ -44,13 +44,6 @@ std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const I
   return weights;
 }
 
-Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target, Index layer,
-                               std::int32_t begin) {
-  const Tensor weights_bhts =
-      cross_attention_weights(model, source, target, begin).at(static_cast<std::size_t>(layer));
-  return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
-}
-
 void TranslationHeatMap::add_to(const Command& command) {
   const CommandOption wanted =
       command
@@ -86,7 +79,9 @@ void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& 
   const Ids read = words.frame.source(source);
   Ids written = target;
   written.push_back(words.frame.end);
-  Tensor weights = cross_attention_weights(model, read, written, shown, words.frame.begin);
+  const Tensor of_heads =
+      cross_attention_weights(model, read, written, words.frame.begin).at(static_cast<std::size_t>(shown));
+  Tensor weights = of_heads.alias({of_heads.size(1), of_heads.size(2), of_heads.size(3)});
   written.resize(static_cast<std::size_t>(weights.size(1)));
   const Index number = head_number(head);
   if (number >= 0) weights = slice(weights, 0, number, 1);

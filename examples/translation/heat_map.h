@@ -18,9 +18,6 @@ std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
                                             const std::vector<std::int32_t>& source,
                                             std::vector<std::int32_t> target, std::int32_t begin);
-/// The weights of a decoder layer. Shapes:  weights [H, T, S]
-Tensor cross_attention_weights(const EncoderDecoder& model, const std::vector<std::int32_t>& source,
-                               const std::vector<std::int32_t>& target, Index layer, std::int32_t begin);
 
 /// Pictures of the decoder's attention to the source, with the options of `translate --heatmap`.
 struct TranslationHeatMap {

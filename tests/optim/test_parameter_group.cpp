@@ -52,9 +52,9 @@ TEST_CASE("a parameter belongs to the first group that matches, and the rest to 
 
 TEST_CASE("parameters are frozen by patterns, each of which must match, and some are left") {
   const std::vector<Parameter> all = three();
-  CHECK(freeze(all, {}) == 0);
+  freeze(all, {});
   CHECK(trainable(all) == all);
-  CHECK(freeze(all, {"*.weight", "layers.*.weigh[t]"}) == 2);
+  freeze(all, {"*.weight", "layers.*.weigh[t]"});
   CHECK(trainable(all) == std::vector<Parameter>{all[2]});
   CHECK(message_of<Error>([&] { freeze(all, {"*.bia"}); }) ==
         "[freeze] a pattern must match a parameter; got *.bia; the names are embedding.weight, "

@@ -8,8 +8,6 @@
 #include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
-#include <cstdint>
-
 using namespace tapeformer;
 using reference::as_ranks;
 

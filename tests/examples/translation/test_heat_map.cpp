@@ -36,23 +36,23 @@ TEST_CASE("the weights are the layer's own, whatever the kind of attention") {
   for (const char* kind : {"mha", "mla", "additive"}) {
     CAPTURE(kind);
     const EncoderDecoder model = model_of(kind, 9);
-    const Tensor weights = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 1, kBegin);
-    REQUIRE(weights.shape() == Shape{4, 3, 4});
+    const auto layers = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, kBegin);
+    const Tensor& weights = layers.at(1);
+    REQUIRE(weights.shape() == Shape{1, 4, 3, 4});
     std::vector<Tensor> expected;
     const Tensor memory = model.encode(ids_of({4, 5, 6, kEnd}, {1, 4}), {});
     model.decode(ids_of({kBegin, 7, 8}, {1, 3}), memory, {}, &expected);
-    CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
-    CHECK(absolute_error(weights, cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, kEnd}, 0, kBegin)) >
-          1e-4);
+    CHECK(same_bits(weights, expected.at(1)));
+    CHECK(absolute_error(weights, layers.at(0)) > 1e-4);
     // Causal: the first rows do not depend on later tokens.
-    const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, 1, kBegin);
+    const Tensor longer = cross_attention_weights(model, {4, 5, 6, kEnd}, {7, 8, 4, kEnd}, kBegin).at(1);
     for (Index i = 0; i < 12; ++i) CHECK_BELOW(deviation(longer.at(i), weights.at(i)), 1e-5);
   }
 }
 
 TEST_CASE("a translation longer than the model's context is drawn as far as that goes") {
   const EncoderDecoder model = model_of("mha", 9);
-  CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), 0, kBegin).size(1) == 12);
+  CHECK(cross_attention_weights(model, {4}, std::vector<std::int32_t>(30, 5), kBegin).at(0).size(2) == 12);
 }
 
 TEST_CASE("the picture has pieces on both axes, end tokens included; further lines get their own files") {

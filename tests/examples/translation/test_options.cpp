@@ -146,15 +146,3 @@ TEST_CASE("fine-tuning takes the run's model and vocabularies, and refuses contr
   CHECK(message_of<Error>([&] { tuned({"--post-norm"}); }) ==
         "--post-norm true contradicts --from runs/old, which has false; leave it out");
 }
-
-TEST_CASE("a small learning rate lowers a preset's minimum") {
-  for (const Preset& preset : translation_presets()) {
-    TranslationOptions options(preset.name);
-    const CommandLine line;
-    options.add_to(line);
-    read(line, {"--learning-rate", "5e-6"});
-    options.training.adapt(line);
-    CHECK_NOTHROW(options.check());
-    CHECK(options.training.minimum_learning_rate <= 5e-6 / 10);
-  }
-}
