@@ -94,9 +94,10 @@ def main():
     ]
     tokenizer = Tokenizer13a()
     tokens = [{"line": line, "tokens": tokenizer(line.rstrip()).split()} for line in sum(map(list, AWKWARD), [])]
-    content = {"sacrebleu": sacrebleu.__version__, "cases": cases, "tokens": tokens}
+    listed = lambda entries: "[\n" + ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "\n]"
+    text = f'{{\n"sacrebleu": "{sacrebleu.__version__}",\n"cases": {listed(cases)},\n"tokens": {listed(tokens)}\n}}\n'
     path = pathlib.Path(__file__).with_name("metrics.json")
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
