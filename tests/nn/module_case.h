@@ -7,9 +7,9 @@
 #include <tapeformer/nn/transformer/transformer_layer.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstring>
@@ -86,15 +86,8 @@ inline TransformerLayerConfig golden_layer_config(const std::string& place, cons
 }
 
 /// One thread until the end of the scope: for models so small that two would mostly wait for each other.
-class SingleThread {
- public:
-  SingleThread() { omp_set_num_threads(1); }
-  ~SingleThread() { omp_set_num_threads(before_); }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
-
- private:
-  int before_ = omp_get_max_threads();
+struct SingleThread : Threads {
+  SingleThread() : Threads(1) {}
 };
 
 /// The next draws of every dropout are the first ones again.

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
-#include <omp.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,12 +12,6 @@
 using namespace tapeformer;
 
 namespace {
-
-struct Threads {
-  explicit Threads(int count) { omp_set_num_threads(count); }
-  ~Threads() { omp_set_num_threads(before); }
-  int before = omp_get_max_threads();
-};
 
 struct RoundedFactors {
   RoundedFactors() { set_matmul_precision(MatmulPrecision::bf16); }

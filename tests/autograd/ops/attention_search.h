@@ -3,8 +3,7 @@
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/autograd/ops/attention_rounding.h>
 #include <tapeformer/tests/reference/check_below.h>
-
-#include <omp.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -56,11 +55,8 @@ inline OpResult run_problem(const AttentionProblem& problem, const Op& op, std::
                             Device device) {
   for (Tensor& x : inputs) x = x.to(type).to(device);
   for (const Tensor& x : modifiers) inputs.push_back(x.to(wide(type)).to(device));
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(static_cast<int>(problem.threads));
-  const OpResult result = run_op(op, inputs, seed.to(type).to(device));
-  omp_set_num_threads(before);
-  return result;
+  const Threads set(static_cast<int>(problem.threads));
+  return run_op(op, inputs, seed.to(type).to(device));
 }
 
 inline AttentionPath path_by(const std::string& name, DType type, Device device, AttentionFunction function) {

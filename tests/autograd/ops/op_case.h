@@ -7,8 +7,7 @@
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
-
-#include <omp.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <functional>
 #include <limits>
@@ -91,13 +90,11 @@ inline void check_as_exact_as(const OpResult& plain, const OpResult& got, const 
 /// run() gives the same bits on one thread, on two and on five.
 template <class Run>
 void check_on_any_threads(const Run& run) {
-  const int usual = omp_get_max_threads();
   std::vector<OpResult> results;
   for (const int threads : {1, 2, 5}) {
-    omp_set_num_threads(threads);
+    const Threads set(threads);
     results.push_back(run());
   }
-  omp_set_num_threads(usual);
   for (const OpResult& other : results) check_same_bits(other, results[0]);
 }
 
