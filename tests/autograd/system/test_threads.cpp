@@ -1,12 +1,11 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/system/threads.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <doctest/doctest.h>
 #include <omp.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <new>
 #include <string>
 
@@ -14,26 +13,17 @@ using namespace tapeformer;
 
 namespace {
 
-/// During its lifetime, replaces the files that describe the system.
-class SystemFiles {
- public:
+/// Files that describe the system, in place of its own.
+struct SystemFiles : TemporaryFolder {
   /// With /proc/self/cgroup.
   explicit SystemFiles(const std::string& groups) { write("/proc/self/cgroup", groups); }
-  ~SystemFiles() { std::filesystem::remove_all(root_); }
-  SystemFiles(const SystemFiles&) = delete;
-  SystemFiles& operator=(const SystemFiles&) = delete;
-
   SystemFiles& write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
+    const std::filesystem::path to = file("") + path;
+    std::filesystem::create_directories(to.parent_path());
+    write_bytes(to, text + "\n");
     return *this;
   }
-  int quota() const { return processor_quota(root_); }
-
- private:
-  std::string root_ =
-      std::filesystem::temp_directory_path() / ("tapeformer_system_" + std::to_string(getpid()));
+  int quota() const { return processor_quota(file("")); }
 };
 
 }  // namespace
@@ -70,7 +60,7 @@ TEST_CASE("in a container that sees its own group as the root, by a path of the 
 }
 
 TEST_CASE("an exception in a parallel region reaches the thread that entered it") {
-  const int before = omp_get_max_threads();
+  const Threads restored(1);
   use_threads(2);
   CHECK(omp_get_max_threads() == 2);
   use_threads(0);
@@ -81,5 +71,4 @@ TEST_CASE("an exception in a parallel region reaches the thread that entered it"
     };
     CHECK_THROWS_AS(kernels::parallel_ranges(kernels::kParallelWork, 1, body), std::bad_alloc);
   }
-  use_threads(before);
 }

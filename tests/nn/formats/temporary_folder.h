@@ -1,11 +1,10 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 namespace tapeformer {
@@ -14,10 +13,9 @@ namespace tapeformer {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    static std::atomic<int> count{0};
-    const std::string name = "tapeformer_folder_" + std::to_string(getpid()) + "_" + std::to_string(count++);
-    path_ = std::filesystem::temp_directory_path() / name;
-    std::filesystem::create_directory(path_);
+    std::string name = std::filesystem::temp_directory_path() / "tapeformer_folder_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error(name + " cannot be made");
+    path_ = name;
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   TemporaryFolder(const TemporaryFolder&) = delete;
