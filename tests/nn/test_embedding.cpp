@@ -1,5 +1,6 @@
 #include <tapeformer/nn/embedding.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/normal_case.h>
 
 using namespace tapeformer;
 
@@ -18,9 +19,6 @@ TEST_CASE("every id becomes its row, and a row's gradient is the sum over its pl
 TEST_CASE("rows start normal with the requested standard deviation") {
   Generator random(test_seed(1));
   Embedding embedding({500, 40, 0.25}, random);
-  double squares = 0;
-  const Tensor table = embedding.weight().value();
-  for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
-  CHECK_BELOW(deviation(std::sqrt(squares / 20000), 0.25), 0.02);
+  check_normal(embedding.weight().value(), 0.25);
   CHECK(embedding.parameter_count() == 20000);
 }

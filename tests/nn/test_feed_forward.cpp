@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -27,11 +28,12 @@ TEST_CASE("halves have a limit, which is for gated silu") {
   Generator random(test_seed(1));
   FeedForwardConfig config{3, 4, Unary::silu, 0, false, true, {0.5, 1.3}};
   FeedForward layer(config, random);
-  const Tensor x = random_values({5, 3}, 4, DType::f32);
+  layer.to(DType::f64);
+  const Tensor x = random_values({5, 3}, 4);
   const Tensor up = matmul(x, transposed(parameter_of(layer, "up.weight").value()));
   CHECK_BELOW(relative_error(layer(x), matmul(gated_within(0.5, 1.3, up),
                                               transposed(parameter_of(layer, "down.weight").value()))),
-              1e-6);
+              1e-13);
   CHECK_NOTHROW(config.swiglu.check(Unary::silu, true));
   CHECK_NOTHROW(SwigluLimit().check(Unary::gelu, false));
   config.gated = false;

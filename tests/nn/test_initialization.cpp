@@ -1,5 +1,6 @@
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/normal_case.h>
 
 #include <algorithm>
 
@@ -24,20 +25,6 @@ void check_uniform(const Tensor& x, double bound) {
               kDeviations * std::sqrt(0.8 / count));  // kurtosis 9/5
   CHECK(largest <= bound * (1 + 1e-6));
   CHECK(largest > bound * 0.999);
-}
-
-void check_normal(const Tensor& x, double deviation) {
-  const auto count = static_cast<double>(x.elements());
-  double total = 0, squares = 0, fourths = 0;
-  for (Index i = 0; i < x.elements(); ++i) {
-    const double z = x.at(i) / deviation;
-    total += z;
-    squares += z * z;
-    fourths += z * z * z * z;
-  }
-  CHECK_BELOW(std::fabs(total / count), kDeviations / std::sqrt(count));
-  CHECK_BELOW(std::fabs(squares / count - 1), kDeviations * std::sqrt(2 / count));
-  CHECK_BELOW(std::fabs(fourths / count - 3), kDeviations * std::sqrt(96 / count));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <tapeformer/nn/positions.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/normal_case.h>
+#include <tapeformer/tests/reference/rounding.h>
 
 using namespace tapeformer;
 
@@ -18,14 +20,14 @@ TEST_CASE("sinusoids worked by hand, odd widths included") {
   for (Index t = 0; t < 3; ++t) {
     const auto at = static_cast<double>(t);
     const double expected[] = {std::sin(at), std::cos(at), std::sin(at / 100), std::cos(at / 100)};
-    for (Index i = 0; i < 4; ++i) CHECK_BELOW(deviation(y.at(4 * t + i), expected[i]), 1e-15);
+    for (Index i = 0; i < 4; ++i) CHECK_BELOW(deviation(y.at(4 * t + i), expected[i]), kFewRoundings);
   }
 
   const Tensor fairseq =
       positions_of(PositionKind::sinusoidal_fairseq, 5, 10)(Tensor::zeros({1, 2, 5}, DType::f64));
   const std::vector<double> second = {std::sin(3.0), std::sin(3e-4), std::cos(3.0), std::cos(3e-4), 0};
   for (Index i = 0; i < 5; ++i)
-    CHECK_BELOW(deviation(fairseq.at(5 + i), second[static_cast<std::size_t>(i)]), 1e-15);
+    CHECK_BELOW(deviation(fairseq.at(5 + i), second[static_cast<std::size_t>(i)]), kFewRoundings);
 
   const Tensor odd = positions_of(PositionKind::sinusoidal, 3, 10)(Tensor::zeros({1, 2, 3}, DType::f64));
   CHECK_BELOW(deviation(odd.at(5), std::sin(std::pow(10000, -2.0 / 3))), 1e-14);
@@ -42,7 +44,7 @@ TEST_CASE("positions are added to every sequence of the batch, from the first po
     const Tensor table = positions(from_start), y = positions(x, 5);
     for (Index b = 0; b < 2; ++b) {
       for (Index i = 0; i < 12; ++i)
-        CHECK_BELOW(deviation(y.at(b * 12 + i), x.at(b * 12 + i) + table.at(20 + i)), 1e-15);
+        CHECK_BELOW(deviation(y.at(b * 12 + i), x.at(b * 12 + i) + table.at(20 + i)), kFewRoundings);
     }
   }
 }
@@ -57,9 +59,7 @@ TEST_CASE("sinusoids are constants; learned positions are a small random paramet
   CHECK(learned.named_parameters()[0].first == "weight");
   const Tensor weight = learned.named_parameters()[0].second;
   CHECK(weight.shape() == Shape{100, 40});
-  double squares = 0;
-  for (Index i = 0; i < weight.elements(); ++i) squares += weight.at(i) * weight.at(i);
-  CHECK_BELOW(deviation(std::sqrt(squares / 4000), 0.02), 0.05);
+  check_normal(weight, 0.02);
 }
 
 TEST_CASE("rotary positions add nothing, hold nothing and have no limit") {

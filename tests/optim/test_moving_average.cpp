@@ -5,6 +5,7 @@
 #include <tapeformer/optim/moving_average.h>
 #include <tapeformer/tests/autograd/communication/ranks_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
@@ -34,7 +35,8 @@ TEST_CASE("the average follows the formula, its decay rising from 0, at every si
         expected = decay * expected + (1 - decay) * value;
       }
       CHECK(average.exchange_weights());
-      const double bound = type == DType::f64 ? 1e-15 : 1e-6;  // a few roundings, each fading by 0.75
+      // Each step has four roundings of numbers below 1, which fade by 0.75, and as many of the formula.
+      const double bound = 2 * 2 * 4 / (1 - 0.75) * unit_roundoff(type);
       for (Index i = 0; i < size; ++i) REQUIRE_BELOW(std::abs(x.value().at(i) - expected), bound);
     }
   }

@@ -16,6 +16,10 @@ double unit_roundoff(DType type);
 /// products is off by at most gamma_n sum |a b|, in any order.
 double gamma_of(Index roundings, DType type);
 
+/// The largest relative error in f64 of a value that takes a few operations: 32 roundings. Functions such as
+/// exp() are off by one to four, with some libraries and instructions more than with others.
+constexpr double kFewRoundings = 0x1p-48;
+
 /// max |a - b| / bound over the elements: at most 1 where `bound` [the shape of b] holds. 0 where a and b are
 /// equal; NaN where one of them is. Throws: ShapeError if the shapes differ.
 double over_bound(const Tensor& a, const Tensor& b, const Tensor& bound);

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
+#include <tapeformer/tests/reference/rounding.h>
 
 #include <nlohmann/json.hpp>
 
@@ -36,17 +37,17 @@ TEST_CASE("one query worked by hand: scores ln 3 and 0 give weights 3/4 and 1/4"
   AttentionOptions options;
   options.weights = &weights;
   additive_attention(in[0], in[1], in[2], in[3], options);
-  CHECK_BELOW(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})), 1e-15);
+  CHECK_BELOW(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})), kFewRoundings);
   for (const Function path : kPaths) {
     const OpResult got = run_op(additive_by(path, {}), in, values({1}, {1, 1, 1, 1}));
-    CHECK_BELOW(deviation(got.y.item(), 5), 1e-15);
+    CHECK_BELOW(deviation(got.y.item(), 5), kFewRoundings);
     // dscores = w (v - 5) = (-3/4, 3/4); 1 - u^2 = (3/4, 1) and (1, 1)
     // The sums of terms as large as 3/4 7, which cancel.
     CHECK_BELOW(absolute_error(got.gradients[0], values({0.75 * (1 - 0.75) * w, 0}, {1, 1, 1, 2})), 1e-14);
     CHECK_BELOW(relative_error(got.gradients[1],
                                values({-0.75 * 0.75 * w, -0.75 * 7, 0.75 * w, 0.75 * 7}, {1, 2, 1, 2})),
                 1e-14);
-    CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})), 1e-15);
+    CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})), kFewRoundings);
     CHECK_BELOW(relative_error(got.gradients[3], values({-0.375, 0}, {1, 2})), 1e-14);
   }
 }

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
-#include <omp.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/autograd/ops/matmul_case.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,10 +9,10 @@ using namespace tapeformer;
 
 namespace {
 
-/// The largest error of a product in f32 of rounded factors: gamma sum |a b|, of a rounding for each product,
-/// and those of the factors and the scale.
-Tensor product_rounding(const Tensor& a, const Tensor& b, double scale = 1) {
-  return affine(oracle(magnitude(a), magnitude(b), scale), gamma_of(a.size(-1) + 4, DType::f32), 0);
+/// The largest error of a product of rounded factors: gamma sum |a b|, of a rounding for each product, and
+/// those of the factors and the scale.
+Tensor product_rounding(const Tensor& a, const Tensor& b, double scale = 1, DType type = DType::f32) {
+  return affine(oracle(magnitude(a), magnitude(b), scale), gamma_of(a.size(-1) + 4, type), 0);
 }
 
 }  // namespace
@@ -39,13 +39,13 @@ TEST_CASE("products agree with plain loops at every size, transposed or not") {
         const Tensor a = random_normal(transpose_a ? Shape{k, m} : Shape{m, k}, random);
         const Tensor b = random_normal(transpose_b ? Shape{n, k} : Shape{k, n}, random);
         const Tensor expected = oracle(factor(a, transpose_a), factor(b, transpose_b), 0.3);
-        CHECK_BELOW(relative_error(matmul(factor(a, transpose_a), factor(b, transpose_b), 0.3), expected),
-                    1e-14);
-        const Tensor a32 = a.to(DType::f32), b32 = b.to(DType::f32);
-        CHECK_BELOW(
-            over_bound(matmul(factor(a32, transpose_a), factor(b32, transpose_b), 0.3), expected,
-                       product_rounding(plain(factor(a, transpose_a)), plain(factor(b, transpose_b)), 0.3)),
-            2);  // few roundings may well add up
+        for (const DType type : {DType::f64, DType::f32}) {
+          const Tensor got = matmul(factor(a.to(type), transpose_a), factor(b.to(type), transpose_b), 0.3);
+          CHECK_BELOW(over_bound(got, expected,
+                                 product_rounding(plain(factor(a, transpose_a)),
+                                                  plain(factor(b, transpose_b)), 0.3, type)),
+                      2);  // few roundings may well add up, and in f64 both sides have them
+        }
       }
     }
   }
@@ -134,13 +134,11 @@ TEST_CASE("many small products share the threads and give what one thread gives"
   Generator random(test_seed(6));
   const Tensor a = random_normal({64, 9, 33}, random), b = random_normal({64, 33, 17}, random);
   const Tensor expected = oracle(a, b);
-  const int most = omp_get_max_threads();
   for (const int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
+    const Threads set(threads);
     CHECK_BELOW(relative_error(matmul(a, b), expected), 1e-14);
     CHECK_BELOW(over_bound(matmul(a.to(DType::f32), b.to(DType::f32)), expected, product_rounding(a, b)), 1);
   }
-  omp_set_num_threads(most);
 }
 
 TEST_CASE("errors name the rule and the factors") {

@@ -89,6 +89,11 @@ inline Tensor step_of(const Tensor& batches, Index step) {
   return ids;
 }
 
+/// The error of logits in f32, in that of PyTorch. In effect it is made of some twenty roundings, so that one
+/// processor has up to twice that of another, and 1.4 times that where products are rounded before they are
+/// added.
+constexpr double kMostTimesPyTorch = 6;
+
 /// A third of the rows or steps where everything takes long: on an emulated GPU, or under the sanitizers.
 inline Index third_if_slow(Index all) {
   return default_device().is_cuda() || is_sanitized() ? (all + 2) / 3 : all;
@@ -114,7 +119,8 @@ void check_fine_tuning(const Golden& golden, const std::string& name, Model& mod
     optimizer.step(options.at("learning_rate"));
     worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
   }
-  CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 2e-5);
+  // In ten steps of AdamW, which divides gradients by their size, roundings of f32 grow a hundredfold.
+  CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 1e-4);
 }
 
 /// A folder has the tensors of another, in f32; those that differ from ours by 1, to half a unit in the last

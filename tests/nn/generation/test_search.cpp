@@ -132,8 +132,8 @@ TEST_CASE("samples come as often as their probability says, whole outputs includ
                    if (drawn.tokens == TokenIds{4})
                      CHECK_BELOW(deviation(drawn.log_probability, std::log(0.18)), 1e-6);
                  });
-  CHECK_BELOW(deviation(ends_at_b, 0.4), 0.05);
-  CHECK_BELOW(deviation(ends_at_a, 0.18), 0.07);
+  CHECK_BELOW(std::abs(ends_at_b - 0.4), kDeviations * std::sqrt(0.4 * 0.6 / kCount));
+  CHECK_BELOW(std::abs(ends_at_a - 0.18), kDeviations * std::sqrt(0.18 * 0.82 / kCount));
 }
 
 TEST_CASE("samples take the likeliest at temperature 0, and refuse a repetition penalty") {

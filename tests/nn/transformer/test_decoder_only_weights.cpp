@@ -1,5 +1,6 @@
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/nn/normal_case.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <cmath>
@@ -7,18 +8,6 @@
 using namespace tapeformer;
 
 namespace {
-
-struct Moments {
-  double mean = 0, deviation = 0;
-};
-Moments moments_of(const Tensor& x) {
-  Moments m;
-  const auto n = static_cast<double>(x.elements());
-  for (Index i = 0; i < x.elements(); ++i) m.mean += x.at(i) / n;
-  for (Index i = 0; i < x.elements(); ++i) m.deviation += std::pow(x.at(i) - m.mean, 2) / n;
-  m.deviation = std::sqrt(m.deviation);
-  return m;
-}
 
 bool has_end(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
@@ -45,10 +34,7 @@ void check_initial_values(const DecoderOnlyConfig& config) {
     const bool is_table = name == "embedding.weight" && config.positions == PositionKind::sinusoidal;
     const double expected =
         is_table ? 1 / std::sqrt(static_cast<double>(config.width)) : (writes ? residual : 0.02);
-    const Moments moments = moments_of(value);
-    const double spread = kDeviations / std::sqrt(static_cast<double>(value.elements()));
-    CHECK_BELOW(std::fabs(moments.mean), expected * spread);
-    CHECK_BELOW(std::fabs(moments.deviation / expected - 1), spread);
+    check_normal(value, expected);
   }
   CHECK(residual_matrices == 2 * config.layers);
 }

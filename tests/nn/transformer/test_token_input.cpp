@@ -1,4 +1,5 @@
 #include <tapeformer/nn/transformer/token_input.h>
+#include <tapeformer/tests/nn/normal_case.h>
 #include <tapeformer/tests/reference/check_below.h>
 #include <tapeformer/tests/reference/seed.h>
 
@@ -24,19 +25,14 @@ TEST_CASE("a token enters as sqrt(C) times its embedding plus its sinusoid") {
 TEST_CASE("embeddings start with standard deviation 1/sqrt(C)") {
   Generator random(test_seed(3));
   TokenInput input({400, 64, 0, PositionKind::sinusoidal, 8}, random);
-  double squares = 0;
-  const Tensor table = input.embedding().weight().value();
-  for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
-  CHECK_BELOW(deviation(squares / static_cast<double>(table.elements()), 1.0 / 64), 0.02);
+  check_normal(input.embedding().weight().value(), 1.0 / 8);
 }
 
 TEST_CASE("a given scale replaces sqrt(C), in the sum and in the initial values") {
   Generator random(test_seed(3));
   TokenInput input({500, 16, 0, PositionKind::learned, 8, 4}, random);
   const Tensor table = input.embedding().weight().value();
-  double squares = 0;
-  for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
-  CHECK_BELOW(deviation(squares / static_cast<double>(table.elements()), 1.0 / 16), 0.03);
+  check_normal(table, 1.0 / 4);
   const Tensor positions = input.named_parameters()[1].second.value();
   const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 1}, {1, 2}), 5);
   for (Index i = 0; i < 16; ++i) {

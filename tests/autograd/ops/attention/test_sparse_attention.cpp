@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
+#include <tapeformer/tests/reference/rounding.h>
 
 #include <algorithm>
 #include <cmath>
@@ -198,8 +199,8 @@ TEST_CASE("the two best of four keys, worked by hand") {
   const Tensor y =
       sparse_attention(values({1}, {1, 1, 1, 1}), values({5, 9, 1, 0}, {1, 4, 1}), chosen, options);
   const double e = std::exp(1.0);
-  CHECK_BELOW(std::abs(y.to_vector<double>()[0] - e / (e + 1)), 1e-15);
-  CHECK_BELOW(std::abs(shares.to_vector<double>()[0] - e / (e + 1)), 1e-15);
+  CHECK_BELOW(std::abs(y.to_vector<double>()[0] - e / (e + 1)), kFewRoundings);
+  CHECK_BELOW(std::abs(shares.to_vector<double>()[0] - e / (e + 1)), kFewRoundings);
 }
 
 TEST_CASE("of equal scores the first are chosen, in order, zeros of both signs and NaN among them") {
