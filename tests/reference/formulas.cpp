@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/xtensor.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 #include <tapeformer/tests/reference/formulas.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <xtensor-blas/xlinalg.hpp>
 #include <xtensor/xmath.hpp>
@@ -67,6 +68,7 @@ Tensor reduction_formula(const std::string& name, const Tensor& x, const std::ve
 }
 
 Tensor with_singular_values(const Tensor& x, const std::function<double(double)>& f) {
+  const Threads one(1);  // for LAPACK, as for products: see kernels/cpu/matmul.cpp
   const auto [u, s, vt] = xt::linalg::svd(as_xtensor<double>(x), /*full_matrices=*/false);
   const Array scaled = u * xt::vectorize(f)(s);
   return from_xtensor(xt::linalg::dot(scaled, vt));

@@ -46,6 +46,15 @@ void check_fits_blas(const Gemm& s) {
       std::to_string(largest) + "; try f32, or parts of the tensors");
 }
 
+/// Libraries divide a product among omp_get_max_threads() threads. If they get fewer, as OMP_THREAD_LIMIT and
+/// OMP_DYNAMIC may have it, oneDNN leaves parts out and OpenBLAS waits forever: then a product has one.
+struct OneIfFewerMayCome {
+  OneIfFewerMayCome() {
+    if (omp_get_dynamic() != 0 || omp_get_max_threads() > omp_get_thread_limit()) one.emplace();
+  }
+  std::optional<OneThread> one;
+};
+
 /// One product on BLAS through xtensor-blas. Inside a parallel region it stays on the calling thread.
 template <class T>
 void blas_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
@@ -56,10 +65,12 @@ void blas_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
 }
 
 void one_gemm(const Gemm& s, const double* a, const double* b, double beta, double* c) {
+  const OneIfFewerMayCome threads;
   blas_gemm(s, a, b, beta, c);
 }
 
 void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* c) {
+  const OneIfFewerMayCome threads;
 #if defined(TAPEFORMER_ONEDNN)
   const dnnl_status_t status = dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k,
                                           static_cast<float>(s.scale), a, s.lda, b, s.ldb, beta, c, s.ldc);
