@@ -56,9 +56,9 @@ TEST_CASE("values and gradients are those of plain loops, in f32 as far as its r
         const OpResult expected = loops(x, weight, seed), sizes = loops(x, weight, seed, true);
         check_within(run_op(convolved, {x, weight}, seed), expected,
                      {1e-14 * sizes.y, {1e-14 * sizes.gradients[0], 1e-13 * sizes.gradients[1]}});
-        // Three roundings of the operands, and a product and a sum for each term.
+        // Operands and products are rounded, and every sum; twice that, as few roundings may well add up.
         const double u = std::ldexp(1, -24);
-        const auto terms = static_cast<double>(taps + 5), rows = static_cast<double>(3 * length + 5);
+        const auto terms = 2 * static_cast<double>(taps + 3), rows = 2 * static_cast<double>(3 * length + 3);
         check_within(run_op(convolved, {x.to(DType::f32), weight.to(DType::f32)}, seed), expected,
                      {terms * u * sizes.y, {terms * u * sizes.gradients[0], rows * u * sizes.gradients[1]}});
       }
