@@ -46,7 +46,7 @@ Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights)
 Tensor pow(const Tensor& x, double exponent);
 
 /// Math:    y = min(max(x, low), high); a NaN stays one
-/// Grad:    dx = dy where low <= x <= high, else exactly zero
+/// Grad:    dx = dy where y = x, else exactly zero
 /// Saves:   x, y
 /// Throws:  Error unless low <= high
 Tensor clamp(const Tensor& x, double low, double high);

@@ -23,7 +23,7 @@ void execute_again() {
   std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  file.close();               // execv() leaves it open
+  file.close();               // execv() would leave it open
   if (words.empty()) return;  // without /proc the arguments would be lost
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

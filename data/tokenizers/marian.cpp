@@ -162,11 +162,11 @@ std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer
 std::string vocabulary_json(const MarianVocabulary& words) {
   std::unordered_map<std::string_view, std::size_t> ids;  // of equal pieces the last counts
   for (std::size_t id = 0; id < words.pieces.size(); ++id) ids[words.pieces[id]] = id;
-  std::string text;  // as by an ordered_json, which would search all pieces for each
+  std::string text = "{";  // an ordered_json would search all pieces for each
   for (std::size_t id = 0; id < words.pieces.size(); ++id) {
     const std::string& piece = words.pieces[id];
     if (piece.empty() || ids[piece] != id) continue;
-    text += (text.empty() ? "{\n " : ",\n ") + nlohmann::json(piece).dump() + ": " + std::to_string(id);
+    text += (text.size() == 1 ? "\n " : ",\n ") + nlohmann::json(piece).dump() + ": " + std::to_string(id);
   }
   return text + "\n}\n";
 }

@@ -43,8 +43,8 @@ inline std::size_t code_point_length(std::string_view text) {
   return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/// The code point at the start of `text`, which must be valid UTF-8 and not empty; U+FFFD for one that is cut
-/// off, as at the end of what a model writes byte by byte.
+/// The code point at the start of `text`, which must be UTF-8 and not empty. Its last code point may be cut
+/// off, as where a model writes byte by byte: it counts as U+FFFD.
 char32_t decode_code_point(std::string_view text);
 
 /// The code points of valid UTF-8, as views into it.

@@ -69,10 +69,10 @@ in_a_source() {  # in_a_source BLOCK: first where it may be, for speed
 # links DOCUMENT: its links to files or headings that do not exist
 links() {
   { sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^): ]+' || true; } | cut -c 3- | while IFS='#' read -r file heading; do
-    file=$(dirname "$1")/$file
+    if [ -z "$file" ]; then file=$1; else file=$(dirname "$1")/$file; fi
     if [ ! -e "$file" ]; then echo "$1 links to $file"; fi
     if [ -n "$heading" ]; then
-      sed -n 's/^#* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qx "$heading" || echo "$1 links to $file#$heading"
+      sed -n '/^```/,/^```/d; s/^##* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qx "$heading" || echo "$1 links to $file#$heading"
     fi
   done
 }

@@ -3,6 +3,20 @@
 #include <algorithm>
 
 namespace tapeformer {
+namespace {
+
+/// The number of the first layers without experts from a list, in place of the field for it.
+void read_dense_layers(ConfigMap& map, const std::vector<std::string>& types) {
+  Index& first = map.model.experts_from;
+  if (types.empty()) return;
+  first = std::find(types.begin(), types.end(), "sparse") - types.begin();
+  const bool fits = static_cast<Index>(types.size()) == map.model.layers && first < map.model.layers &&
+                    std::count(types.begin(), types.end(), "dense") == first &&
+                    std::count(types.begin() + first, types.end(), "sparse") == map.model.layers - first;
+  if (!fits) map.reads->fail("mlp_layer_types", "must be dense in the first layers and sparse in the others");
+}
+
+}  // namespace
 
 // The network that all tokens pass is as wide as some experts.
 void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense) {
@@ -18,6 +32,7 @@ void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double rout
     experts.shared = file.size(names.shared) * width();
     experts.balance_loss = 0;
     model.experts_from = file.count("first_k_dense_replace", dense);
+    read_dense_layers(map, file.texts("mlp_layer_types"));
     if (model.experts_from >= model.layers)
       file.fail("first_k_dense_replace",
                 "must be below num_hidden_layers: models without experts are not implemented");

@@ -74,7 +74,8 @@ void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
   map.fixed("output_gate", std::string("element"));
   map.demand("attention_bias", false);
   fix_biases(map, false, false);
-  refuse_window(map);
+  map.demand("use_sliding_window", false);
+  map.ignore({"sliding_window"});
   map.demand("mlp_only_layers", ConfigMap::Json::array());
   describe_partial_rotations(map, 0.25);
 }

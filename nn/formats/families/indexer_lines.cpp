@@ -5,14 +5,14 @@ namespace {
 
 /// A list with an expected entry for each layer; it is not written.
 void demand_layers(ConfigMap& map, const char* name,
-                   const std::function<bool(Index layer, const std::string& type)>& is_expected) {
+                   const std::function<bool(const std::string& type)>& is_expected) {
   if (!map.reads) return;
   const std::vector<std::string> types = map.reads->texts(name);
   if (types.empty()) return;
   if (static_cast<Index>(types.size()) != map.model.layers)
     map.reads->fail(name, "must have an entry for each layer");
   for (std::size_t i = 0; i < types.size(); ++i)
-    if (!is_expected(static_cast<Index>(i), types[i]))
+    if (!is_expected(types[i]))
       map.reads->fail(name, "= " + types[i] + " in layer " + std::to_string(i) +
                                 " changes the arithmetic and is not implemented");
 }
@@ -41,13 +41,10 @@ void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads) {
     file["index_topk"] = full.index_top_k;
     file["index_n_heads"] = full.index_heads, file["index_head_dim"] = full.index_width;
   }
-  demand_layers(map, "layer_types", [](Index, const std::string& type) {
+  demand_layers(map, "layer_types", [](const std::string& type) {
     return type == "indexed_attention" || type == "deepseek_sparse_attention";  // the older name
   });
-  demand_layers(map, "mlp_layer_types", [&](Index layer, const std::string& type) {
-    return type == (layer < map.model.experts_from ? "dense" : "sparse");
-  });
-  demand_layers(map, "indexer_types", [](Index, const std::string& type) { return type == "full"; });
+  demand_layers(map, "indexer_types", [](const std::string& type) { return type == "full"; });
 }
 
 TensorNames sparse_deepseek_names() {

@@ -63,17 +63,6 @@ void describe_layers(ConfigMap& map) {
   file["linear_conv_kernel_dim"] = static_cast<Index>(state.own.at("convolution_taps"));
 }
 
-/// The first layers without experts, as transformers lists them, or by their number.
-void read_dense_layers(ConfigMap& map, const std::vector<std::string>& types) {
-  Index& first = map.model.experts_from;
-  if (types.empty()) return;
-  first = std::find(types.begin(), types.end(), "sparse") - types.begin();
-  const bool fits = static_cast<Index>(types.size()) == map.model.layers && first < map.model.layers &&
-                    std::count(types.begin(), types.end(), "dense") == first &&
-                    std::count(types.begin() + first, types.end(), "sparse") == map.model.layers - first;
-  if (!fits) map.reads->fail("mlp_layer_types", "must be dense in the first layers and sparse in the others");
-}
-
 void describe_kimi_linear(ConfigMap& map) {
   map.field("vocab_size", "vocabulary");
   map.field("model_max_length", "context", 1048576);
@@ -95,7 +84,6 @@ void describe_kimi_linear(ConfigMap& map) {
   map.fixed("router", std::string("sigmoid"));
   map.fixed("balance", std::string("bias"));
   describe_expert_sizes(map, {"num_experts", "num_experts_per_token", "num_shared_experts"}, 2.446, 1);
-  if (map.reads) read_dense_layers(map, map.reads->texts("mlp_layer_types"));
   map.field("moe_renormalize", "normalized_router", true);
   map.field("num_expert_group", "expert_groups", 1);
   map.field("topk_group", "active_groups", 1);

@@ -80,7 +80,8 @@ void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Ind
   for (const char* const scale : {"score_scale", "embedding_scale"}) map.fixed(scale, 1.0);
   map.fixed("tie_embeddings", true);
   map.field("tie_word_embeddings", "tie_target_head", true);
-  map.ignore({"initializer_factor", "classifier_dropout"});  // of initial weights, and heads for other tasks
+  // The deviation of initial weights, and heads for other tasks.
+  map.ignore({"initializer_factor", "classifier_dropout"});
 }
 
 TensorNames t5_names() {

@@ -77,7 +77,7 @@ TEST_CASE("in bf16, with decays and states in f32, as near as plain operations")
     Tensor last;  // of a call that nothing records, as decoding makes it
     LinearAttentionOptions options;
     options.last_state = &last;
-    linear_attention(there[0], there[1], there[2], options);
+    CHECK(linear_attention(there[0], there[1], there[2], options).dtype() == DType::bf16);
     CHECK(last.dtype() == DType::f32);
   }
 }

@@ -89,9 +89,9 @@ inline Tensor step_of(const Tensor& batches, Index step) {
   return ids;
 }
 
-/// The error of logits in f32, in that of PyTorch. In effect it is made of some twenty roundings, so that one
-/// processor has up to twice that of another, and 1.4 times that where products are rounded before they are
-/// added.
+/// The largest error of f32 logits, as a multiple of PyTorch's. It consists of about twenty roundings, so
+/// that one processor has up to twice that of another, and 1.4 times that where products are rounded before
+/// they are added.
 constexpr double kMostTimesPyTorch = 6;
 
 /// A third of the rows or steps where everything takes long: on an emulated GPU, or under the sanitizers.

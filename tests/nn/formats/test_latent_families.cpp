@@ -65,8 +65,12 @@ TEST_CASE("options of latent attention and its experts that are not implemented 
                   {"deepseek_v2", R"("topk_method": "noaux_tc")", "topk_method = noaux_tc"},
                   {"glm_moe_dsa", R"("q_lora_rank": 5, "indexer_types": ["full", "shared", "full"])",
                    "indexer_types = shared in layer 1"},
-                  {"deepseek_v32", R"("q_lora_rank": 5, "mlp_layer_types": ["dense", "sparse", "sparse"])",
-                   "mlp_layer_types = sparse in layer 1"},
                   {"deepseek_v3", R"("scoring_func": "softmax")", "scoring_func = \"softmax\""}},
                  kNotImplemented);
+}
+
+TEST_CASE("a list of the layers with experts counts before their number") {
+  const auto file = file_of("deepseek_v32", R"("q_lora_rank": 5, "first_k_dense_replace": 1,
+    "mlp_layer_types": ["dense", "dense", "sparse"])");
+  CHECK(hugging_face_config(file.dump()).experts_from == 2);
 }
