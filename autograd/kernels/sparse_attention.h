@@ -48,6 +48,10 @@ constexpr double kNoScore = -1e30;
 TAPEFORMER_KERNEL(choose_keys, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
                   const T* key, const T* weights);
 
+/// keys.chosen: the K keys with the largest scores [B, T, S], the first of equal ones; NaN counts as
+/// infinity. K is at most S.
+TAPEFORMER_KERNEL(choose_largest, const KeysOfQueries& keys, const T* scores);
+
 /// scores [B, T, K] of the chosen keys; kNoScore in places that are left.
 TAPEFORMER_KERNEL(index_scores_forward, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
                   const T* key, const T* weights, Wide<T>* scores);

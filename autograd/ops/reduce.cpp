@@ -1,11 +1,14 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/reduce.h>
+#include <tapeformer/autograd/kernels/sparse_attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape/tape.h>
 
 #include <array>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -94,6 +97,19 @@ Tensor var(const Tensor& x, const Axes& axes, bool keep_axes, double correction)
   const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
   const Tensor centred = x - mean(x, axes, true);
   return affine(sum(centred * centred, axes, keep_axes), 1 / (count - correction), 0);
+}
+
+Tensor largest_places(const Tensor& x, Index count) {
+  require(x.rank() == 2 && count > 0 && count <= x.size(1) &&
+              x.elements() <= std::numeric_limits<std::int32_t>::max(),
+          "largest_places", "x must be a matrix, with 1 to N of N columns chosen, and places fit in 32 bits",
+          {{"x", x}, {"count", count}});
+  const Tensor scores = x.to(wide(x.dtype())),
+               places = Tensor::empty({x.size(0), count}, DType::i32, x.device());
+  const kernels::KeysOfQueries chosen{x.size(0), 1, x.size(1), count, places.address<std::int32_t>()};
+  dispatch("largest_places", operands(wide(scores)),
+           [&](auto on, auto* from) { kernels::choose_largest(on, chosen, from); });
+  return places;
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

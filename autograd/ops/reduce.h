@@ -14,6 +14,13 @@ Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 /// `correction` 1 is the unbiased estimate (PyTorch's default), 0 is the population's variance.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, double correction = 1);
 
+/// The places of the `count` largest numbers of each row, the first of equal ones; NaN counts as infinity.
+/// Not recorded.
+/// Shapes:  x [R, N] -> i32 [R, K]: r N + n, ascending, where K = count; an embedding() of the places from x
+///          as [R N, 1] has the numbers
+/// Throws:  ShapeError unless x is a matrix with K columns or more whose places fit in 32 bits
+Tensor largest_places(const Tensor& x, Index count);
+
 /// Sums over the axes along which `shape` is broadcast to x's shape; the gradient of broadcast_to.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 

@@ -59,17 +59,19 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
     TokenIds tokens;
     std::vector<Sample> still_active;
     rows.clear();
-    const Tensor here = logits.to(Device::cpu()).to(DType::f64);
-    double* const values = here.data<double>();
-    const Index vocabulary = logits.size(1);
+    const NextTokens likely =
+        read_next_tokens(logits, penalty.changes() ? 0 : likeliest_needed(config.sampling));
+    const Tensor wide = likely.values.to(DType::f64);
+    double* const values = wide.data<double>();
+    const Index count = likely.count();
     TokenIds next(active.size());
-    kernels::parallel_ranges(static_cast<Index>(active.size()), vocabulary, [&](Index from, Index to) {
+    kernels::parallel_ranges(likely.rows(), count, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) {
         Sample& sample = active[static_cast<std::size_t>(i)];
-        double* const row = values + i * vocabulary;
+        double* const row = values + i * count;
         sample.penalty.apply(row);
         next[static_cast<std::size_t>(i)] =
-            static_cast<std::int32_t>(sample_token(row, vocabulary, config.sampling, sample.random));
+            likely.token(i, sample_token(row, count, config.sampling, sample.random));
       }
     });
     for (std::size_t i = 0; i < active.size(); ++i) {

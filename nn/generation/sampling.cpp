@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/generation/sampling.h>
 
 #include <algorithm>
@@ -105,6 +107,33 @@ void SamplingConfig::check() const {
   // A penalty far outside this range makes many logits 0 or infinite.
   require(repetition_penalty >= 1e-6 && repetition_penalty <= 1e6,
           "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
+}
+
+std::int32_t NextTokens::token(Index row, Index place) const {
+  return tokens.defined() ? tokens.data<std::int32_t>()[row * count() + place]
+                          : static_cast<std::int32_t>(place);
+}
+
+Index NextTokens::place(Index row, std::int32_t token) const {
+  if (!tokens.defined()) return token >= 0 && token < count() ? token : -1;
+  const std::int32_t *const from = tokens.data<std::int32_t>() + row * count(), *const to = from + count(),
+                            *const at = std::lower_bound(from, to, token);
+  return at != to && *at == token ? at - from : -1;
+}
+
+NextTokens read_next_tokens(const Tensor& logits, Index count) {
+  constexpr Index kFew = Index{1} << 15;  // numbers that are copied as fast as they are chosen from
+  const Index rows = logits.size(0), vocabulary = logits.size(1);
+  const Tensor all = logits.to(wide(logits.dtype()));
+  if (!logits.device().is_cuda() || count == 0 || 4 * count > vocabulary || all.elements() < kFew ||
+      all.elements() > std::numeric_limits<std::int32_t>::max())
+    return {all.to(Device::cpu()), {}};
+  const Tensor places = largest_places(all, count);
+  const Tensor values = embedding(all.alias({all.elements(), 1}), places).alias(places.shape());
+  NextTokens next{values.to(Device::cpu()), places.to(Device::cpu())};
+  auto* const token = next.tokens.data<std::int32_t>();
+  for (Index i = 0; i < rows * count; ++i) token[i] -= static_cast<std::int32_t>(i / count * vocabulary);
+  return next;
 }
 
 template <class T>

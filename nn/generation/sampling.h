@@ -21,6 +21,24 @@ struct SamplingConfig {
   void check() const;
 };
 
+/// Numbers of the next token of each row, on the CPU: of every token, or of some of the likeliest.
+struct NextTokens {
+  Tensor values;  ///< [R, K]: logits or log probabilities, f32 or f64
+  Tensor tokens;  ///< i32 [R, K], ascending in a row; undefined if K is the vocabulary
+
+  Index rows() const { return values.size(0); }
+  Index count() const { return values.size(1); }
+  /// The token at a place of a row.
+  std::int32_t token(Index row, Index place) const;
+  /// The place of a token in a row; -1 if it is not there.
+  Index place(Index row, std::int32_t token) const;
+};
+
+/// Reads logits or log probabilities. On a GPU the `count` likeliest tokens of a large vocabulary are chosen
+/// there; elsewhere, and with a count of 0, rows are whole. A row with NaN keeps one.
+/// Shapes:  logits [R, V]
+NextTokens read_next_tokens(const Tensor& logits, Index count);
+
 /// The highest logit of the next token, in f32 or f64.
 /// Throws:  Error in the name of `op` if one is NaN, or the highest is not finite
 template <class T>
@@ -41,6 +59,11 @@ PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count);
 ///          min-p: Nguyen et al. 2024, arXiv:2407.01082
 Index sample_token(const double* logits, Index vocabulary, const SamplingConfig& config, Generator& random);
 
+/// The number of the likeliest tokens that sample_token() draws from; 0 for all.
+inline Index likeliest_needed(const SamplingConfig& config) {
+  return config.temperature == 0 ? 1 : config.top_k;
+}
+
 /// Makes tokens less likely that are already in the text.
 /// Math:    logit / penalty if it is positive, else logit * penalty, once for every token seen
 /// Source:  Keskar et al. 2019, arXiv:1909.05858, section 4.1
@@ -48,6 +71,7 @@ class RepetitionPenalty {
  public:
   /// A penalty of 1 changes nothing.
   explicit RepetitionPenalty(double penalty) : penalty_(penalty) {}
+  bool changes() const { return penalty_ != 1; }
   /// Counts a token as seen.
   void see(std::int32_t token);
   /// The token numbers seen must be within the logits.

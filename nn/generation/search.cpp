@@ -62,13 +62,15 @@ struct Candidate {
   }
 };
 
-/// The log probabilities of a row's next tokens.
+/// The log probabilities of a row's next tokens, by their places.
 template <class T>
 struct Row {
-  const T* values;
-  Index vocabulary;
+  const NextTokens& next;
+  Index row;
+  T* values;
   double removed = 0;  // from all of them
-  double operator[](Index token) const { return values[token] - removed; }
+  double operator[](Index place) const { return values[place] - removed; }
+  std::int32_t token(Index place) const { return next.token(row, place); }
 };
 
 /// The `count` best continuations of all beams, which have a row each.
@@ -78,10 +80,11 @@ std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const Row
   std::vector<Candidate> best;
   for (std::size_t beam = 0; beam < beams.size(); ++beam) {
     const Row<T>& row = rows[beam];
-    const auto tokens = likeliest(row.values, row.vocabulary, static_cast<Index>(count));
-    if (tokens.empty()) highest_logit("beam_search", row.values, row.vocabulary);  // which throws
-    for (const Index token : tokens)
-      best.push_back({beams[beam].log_probability + row[token], beam, static_cast<std::int32_t>(token)});
+    const T* const values = row.values;
+    const auto places = likeliest(values, row.next.count(), static_cast<Index>(count));
+    if (places.empty()) highest_logit("beam_search", values, row.next.count());  // which throws
+    for (const Index place : places)
+      best.push_back({beams[beam].log_probability + row[place], beam, row.token(place)});
   }
   std::sort(best.begin(), best.end());
   best.resize(std::min(best.size(), count));
@@ -165,22 +168,31 @@ double log_sum(const T* log_p, Index count) {
 
 /// A row of log probabilities without the tokens that may not follow a beam.
 template <class T>
-Row<T> allowed(const Beam& beam, const SearchConfig& config, T* values, Index vocabulary) {
+Row<T> allowed(const Beam& beam, const SearchConfig& config, const NextTokens& next, Index row) {
+  T* const values = next.values.data<T>() + row * next.count();
   double share = 0;
   for (const std::int32_t token : forbidden_after(beam.tokens, config)) {
-    if (token < 0 || token >= vocabulary) continue;  // from a tokenizer with more tokens than the model
-    share += std::exp(static_cast<double>(values[token]));
-    values[token] = -std::numeric_limits<T>::infinity();
+    const Index place = next.place(row, token);
+    if (place < 0) continue;  // unlikely, or from a tokenizer with more tokens than the model
+    share += std::exp(static_cast<double>(values[place]));
+    values[place] = -std::numeric_limits<T>::infinity();
   }
-  if (!config.renormalize) return {values, vocabulary};
-  return {values, vocabulary, share < 0.5 ? std::log1p(-share) : log_sum(values, vocabulary)};
+  if (!config.renormalize) return {next, row, values};
+  return {next, row, values, share < 0.5 ? std::log1p(-share) : log_sum(values, next.count())};
+}
+
+/// The number of a step's likeliest tokens among which are the `count` likeliest allowed ones; 0 for all.
+Index likeliest_with_forbidden(Index count, std::size_t length, const SearchConfig& config) {
+  if (count == 0 || config.renormalize) return 0;
+  return count + static_cast<Index>(config.never.size() + 1 + (config.no_repeat_ngram > 0 ? length : 0));
 }
 
 /// Runs the model until no sentence is active. advance_one(search, row of its first beam) extends a
-/// sentence's beams, on any thread, and returns whether it continues.
+/// sentence's beams by `count` of their likeliest tokens at most, or by any if it is 0, on any thread, and returns
+/// whether it continues.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
-                  const Finished& finished, const Advance& advance_one) {
+                  const Finished& finished, Index count, const Advance& advance_one) {
   std::vector<Search> active(limits.size());
   TokenIds begun = config.forced;
   begun.insert(begun.begin(), config.begin);
@@ -195,18 +207,16 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
     tokens.assign(active.size(), token);
   }
   std::vector<std::int32_t> rows;
-  const auto advance_all = [&](auto* log_p, Index vocabulary) {
-    std::vector<Row<std::remove_pointer_t<decltype(log_p)>>> of_beams;
+  const auto advance_all = [&](const NextTokens& next, auto zero) {
+    std::vector<Row<decltype(zero)>> of_beams;
     std::vector<std::size_t> first;  // row of each sentence's first beam
     for (const Search& search : active) {
       first.push_back(of_beams.size());
-      for (const Beam& beam : search.beams) {
-        of_beams.push_back(allowed(beam, config, log_p, vocabulary));
-        log_p += vocabulary;
-      }
+      for (const Beam& beam : search.beams)
+        of_beams.push_back(allowed<decltype(zero)>(beam, config, next, static_cast<Index>(of_beams.size())));
     }
     std::vector<char> goes_on(active.size());
-    kernels::parallel_ranges(static_cast<Index>(active.size()), vocabulary, [&](Index from, Index to) {
+    kernels::parallel_ranges(static_cast<Index>(active.size()), next.count(), [&](Index from, Index to) {
       for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i)
         goes_on[i] = advance_one(active[i], of_beams.data() + first[i]);
     });
@@ -229,11 +239,13 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
   };
   while (!active.empty()) {
     const Tensor logits = model.step(tokens);
-    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu());
-    if (log_p.dtype() == DType::f32)
-      advance_all(log_p.data<float>(), log_p.size(-1));
+    const std::size_t length = active.front().beams.front().tokens.size();
+    const NextTokens next = read_next_tokens(log_softmax(logits.to(wide(logits.dtype()))),
+                                             likeliest_with_forbidden(count, length, config));
+    if (next.values.dtype() == DType::f32)
+      advance_all(next, float{});
     else
-      advance_all(log_p.data<double>(), log_p.size(-1));
+      advance_all(next, double{});
     if (!active.empty()) model.reorder(rows);
   }
 }
@@ -242,7 +254,7 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
 
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished) {
-  run_searches(model, limits, config, finished,
+  run_searches(model, limits, config, finished, 2 * config.beam,
                [&](Search& search, const auto* rows) { return advance(search, rows, config); });
 }
 
@@ -253,19 +265,22 @@ void search_samples(NextTokenModel& model, const std::vector<Index>& limits, con
   if (sampling.repetition_penalty != 1)
     throw Error(format("[sample] a repetition_penalty is for continuing texts; got {}; try 1",
                        sampling.repetition_penalty));
-  run_searches(model, limits, config, finished, [&](Search& search, const auto* of_beam) {
+  const auto draw = [&](Search& search, const auto* of_beam) {
     const auto& row = *of_beam;
-    PooledVector<double> values(static_cast<std::size_t>(row.vocabulary));
-    for (Index i = 0; i < row.vocabulary; ++i) values[static_cast<std::size_t>(i)] = row[i];
-    const Index token = sample_token(values.data(), row.vocabulary, sampling, randoms[search.sentence]);
+    const Index count = row.next.count();
+    PooledVector<double> values(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = row[i];
+    const Index place = sample_token(values.data(), count, sampling, randoms[search.sentence]);
     Beam& beam = search.beams.front();
-    beam.log_probability += row[token];
+    beam.log_probability += row[place];
+    const std::int32_t token = row.token(place);
     const bool has_ended = token == config.end;
-    if (!has_ended) beam.tokens.push_back(static_cast<std::int32_t>(token));
+    if (!has_ended) beam.tokens.push_back(token);
     if (!has_ended && !search.at_limit()) return true;
     search.finish(beam, beam.tokens.size() - (has_ended ? 0 : 1), config);
     return false;
-  });
+  };
+  run_searches(model, limits, config, finished, likeliest_needed(sampling), draw);
 }
 
 }  // namespace tapeformer

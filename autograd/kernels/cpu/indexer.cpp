@@ -21,19 +21,20 @@ void weigh_products(const IndexSizes& s, Index columns, const T* products, Index
   }
 }
 
-/// Writes the places of the `top_k` largest of scores [count] that may be seen, ascending, the first of equal
-/// ones first, and returns their number. `values` is memory for as many.
 template <class T>
-Index choose_largest(Index count, const T* scores, const bool* may, Index top_k, T* values,
-                     std::int32_t* places) {
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+
+/// Writes the places of the `top_k` largest of scores [count] that may be seen, ascending, the first of equal
+/// ones first, and returns their number. NaN counts as `nan`. `values` is memory for as many.
+template <class T>
+Index write_largest(Index count, const T* scores, const bool* may, T nan, Index top_k, T* values,
+                    std::int32_t* places) {
   const auto is_seen = [&](Index i) { return may == nullptr || may[i]; };
-  const auto value = [&](Index i) {
-    return scores[i] == scores[i] ? scores[i] : -std::numeric_limits<T>::infinity();
-  };
+  const auto value = [&](Index i) { return scores[i] == scores[i] ? scores[i] : nan; };
   Index seen = 0, chosen = 0;
   for (Index i = 0; i < count; ++i)
     if (is_seen(i)) values[seen++] = value(i);
-  T least = -std::numeric_limits<T>::infinity();
+  T least = -kInfinity<T>;
   Index equal = top_k;  // places for scores that equal the least chosen one
   if (seen > top_k) {
     std::nth_element(values, values + top_k - 1, values + seen, std::greater<T>());
@@ -99,8 +100,8 @@ class ChoiceBlock {
       const KeyRange own = range(row + i);
       std::int32_t* const chosen = keys_.chosen + (row + i) * keys_.top_k;
       const bool* const may = s_.key_mask != nullptr ? s_.key_mask + b * keys_.keys + own.from : nullptr;
-      const Index count = choose_largest(own.size(), memory + scores_ + i * score_row_ + own.from, may,
-                                         keys_.top_k, memory + values_, chosen);
+      const Index count = write_largest(own.size(), memory + scores_ + i * score_row_ + own.from, may,
+                                        -kInfinity<T>, keys_.top_k, memory + values_, chosen);
       const Index start = b * keys_.keys + own.from;
       for (Index j = 0; j < count; ++j) chosen[j] += static_cast<std::int32_t>(start);
       std::fill(chosen + count, chosen + keys_.top_k, static_cast<std::int32_t>(keys_.all_keys()));
@@ -218,6 +219,21 @@ void choose_keys(Cpu, const KeysOfQueries& keys, const IndexSizes& sizes, const 
 }
 
 template <class T>
+void choose_largest(Cpu, const KeysOfQueries& keys, const T* scores) {
+  struct Values {};
+  const Index S = keys.keys;
+  parallel_ranges(keys.rows(), S, [&](Index from, Index to) {
+    T* const values = thread_memory<Values, T>(S);
+    for (Index row = from; row < to; ++row) {
+      const Index start = row / keys.queries * S;
+      std::int32_t* const chosen = keys.chosen + row * keys.top_k;
+      write_largest(S, scores + row * S, nullptr, kInfinity<T>, keys.top_k, values, chosen);
+      for (Index i = 0; i < keys.top_k; ++i) chosen[i] += static_cast<std::int32_t>(start);
+    }
+  });
+}
+
+template <class T>
 void index_scores_forward(Cpu, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
                           const T* key, const T* weights, Wide<T>* scores) {
   const IndexQuery<T> one(keys, sizes);
@@ -239,6 +255,7 @@ void index_scores_backward(Cpu, const KeysOfQueries& keys, const IndexSizes& siz
 }
 
 TAPEFORMER_CPU_KERNEL(choose_keys);
+TAPEFORMER_CPU_KERNEL(choose_largest);
 TAPEFORMER_CPU_KERNEL(index_scores_forward);
 TAPEFORMER_CPU_KERNEL(index_scores_backward);
 

@@ -4,7 +4,10 @@
 #include <tapeformer/tests/reference/formulas.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 using namespace tapeformer;
 
@@ -142,4 +145,33 @@ TEST_CASE("values and gradients agree with PyTorch") {
     };
     check_golden(golden, name, {"x"}, function, 5e-15, 1e-6);
   }
+}
+
+TEST_CASE("the places of the largest numbers are those of a stable sort") {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  CHECK(largest_places(values({1, 3, 3, -infinity, 3, 0, nan, -infinity, infinity, 0}, {2, 5}), 2)
+            .to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 2, 6, 8});
+  Generator random(test_seed(5));
+  for (const DType type : {DType::f32, DType::f64})
+    for (const Index columns : {1, 255, 256, 257, 1000}) {
+      std::vector<double> numbers(static_cast<std::size_t>(3 * columns));
+      for (double& number : numbers) number = static_cast<double>(random.below(50)) - 25;  // ties
+      const Tensor x = Tensor::from(numbers, {3, columns}).to(type);
+      for (const Index count : {Index{1}, std::min<Index>(7, columns), columns}) {
+        std::vector<std::int32_t> expected;
+        for (std::int32_t row = 0; row < 3; ++row) {
+          std::vector<std::int32_t> order(static_cast<std::size_t>(columns));
+          std::iota(order.begin(), order.end(), row * static_cast<std::int32_t>(columns));
+          std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+            return numbers[static_cast<std::size_t>(a)] > numbers[static_cast<std::size_t>(b)];
+          });
+          std::sort(order.begin(), order.begin() + count);
+          expected.insert(expected.end(), order.begin(), order.begin() + count);
+        }
+        CHECK(largest_places(x, count).to_vector<std::int32_t>() == expected);
+      }
+    }
+  CHECK(message_of<ShapeError>([&] {
+          largest_places(values({1, 2}, {1, 2}), 3);
+        }).find("1 to N of N columns") != std::string::npos);
 }

@@ -83,6 +83,35 @@ TEST_CASE("the likeliest tokens are the first of the sorted ones, whatever the v
   }
 }
 
+TEST_CASE("next tokens read from a device are all, or on a GPU the likeliest of many") {
+  Generator random(test_seed(13));
+  const Index vocabulary = 40000;
+  const Tensor logits = random_normal({4, vocabulary}, random);
+  logits.data<double>()[2 * vocabulary - 1] = std::nan("");
+  for (const Index count : {0, 5, 10001}) {
+    CAPTURE(count);
+    const NextTokens next = read_next_tokens(logits.to(default_device()), count);
+    const bool is_chosen = default_device().is_cuda() && count == 5;
+    REQUIRE(next.values.shape() == Shape{4, is_chosen ? count : vocabulary});
+    for (Index row = 0; row < 4; ++row) {
+      const double* const of_row = logits.data<double>() + row * vocabulary;
+      if (row == 1) {
+        CHECK(std::isnan(next.values.at((row + 1) * next.count() - 1)));
+        continue;
+      }
+      const auto likely = likeliest(of_row, vocabulary, 5);
+      for (const Index token : likely) {
+        const Index place = next.place(row, static_cast<std::int32_t>(token));
+        REQUIRE(place >= 0);
+        CHECK(next.token(row, place) == token);
+        CHECK(next.values.at(row * next.count() + place) == of_row[token]);
+      }
+    }
+    CHECK(next.place(0, static_cast<std::int32_t>(vocabulary)) == -1);
+    CHECK(next.place(0, -1) == -1);
+  }
+}
+
 TEST_CASE("a token with a logit of minus infinity is never drawn, and large logits do not overflow") {
   const double never = -std::numeric_limits<double>::infinity();
   check_shares(shares(std::vector<double>{never, 1e5, never, 1e5}, config_of(1, 0, 1)), {0, 0.5, 0, 0.5});

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/config/json.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/nn/generation/search.h>
 #include <tapeformer/tests/nn/module_case.h>
@@ -80,6 +81,22 @@ class PlacedTableModel : public NextTokenModel {
   std::ptrdiff_t place_ = 0;
 };
 
+/// A large vocabulary on a device. The next token depends on the last one, by a table of four rows.
+class WideModel : public NextTokenModel {
+ public:
+  explicit WideModel(Tensor logits) : logits_(std::move(logits)) {}
+
+  Tensor step(const TokenIds& tokens) override {
+    std::vector<std::int32_t> rows;
+    for (const std::int32_t token : tokens) rows.push_back(token % 4);
+    return picked_rows(logits_, rows);
+  }
+  void reorder(const std::vector<std::int32_t>&) override {}
+
+ private:
+  Tensor logits_;
+};
+
 SearchConfig config_of(Index beam) {
   SearchConfig config;
   config.beam = beam;
@@ -151,6 +168,50 @@ TEST_CASE("samples take the likeliest at temperature 0, and refuse a repetition 
   CHECK(drawn.tokens == found(same, {3}, config_of(1))[0].tokens);
   sampling.repetition_penalty = 1.5;
   CHECK(message_of<Error>(draw) == "[sample] a repetition_penalty is for continuing texts; got 1.5; try 1");
+}
+
+TEST_CASE(
+    "on a GPU a search reads a large vocabulary's likeliest tokens alone, and finds what it finds on the "
+    "CPU") {
+  constexpr Index kVocabulary = 40000;
+  Generator random(test_seed(3));
+  const Tensor here = Tensor::empty({4, kVocabulary}, DType::f64, Device::cpu());
+  for (Index i = 0; i < here.elements(); ++i)
+    here.data<double>()[i] = static_cast<double>(random.below(500));  // some 80 are the largest
+  const Tensor there = here.to(default_device());
+  std::vector<SearchConfig> configs(5, config_of(3));
+  configs[1].never = {11, 5000, 39999, 50000};
+  for (Index token = 0; token < kVocabulary; ++token)  // most of the likeliest
+    if (here.data<double>()[token] > 497 && configs[2].never.size() < 300)
+      configs[2].never.push_back(static_cast<std::int32_t>(token));
+  configs[3].no_repeat_ngram = 1, configs[3].min_tokens = 2;
+  configs[4].renormalize = true, configs[4].never = configs[1].never;
+  for (const SearchConfig& config : configs) {
+    CAPTURE(&config - configs.data());
+    WideModel on_cpu(here), on_device(there);
+    const auto expected = found(on_cpu, {3, 2}, config), got = found(on_device, {3, 2}, config);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CHECK(got[i].tokens == expected[i].tokens);
+      CHECK_BELOW(deviation(got[i].log_probability, expected[i].log_probability), 1e-12);
+    }
+  }
+  SamplingConfig sampling;
+  for (const Index top_k : {0, 1, 40}) {
+    CAPTURE(sampling.top_k = top_k);
+    std::vector<TokenIds> drawn[2];
+    for (const bool is_here : {true, false}) {
+      WideModel model(is_here ? here : there);
+      std::vector<Generator> randoms(4, Generator(test_seed(9)));
+      search_samples(model, {2, 2, 2, 2}, configs[1], sampling, randoms,
+                     [&](std::size_t, const Hypothesis& one) { drawn[is_here].push_back(one.tokens); });
+    }
+    CHECK(drawn[0] == drawn[1]);
+  }
+  here.data<double>()[3 * kVocabulary - 1] = std::nan("");
+  WideModel diverged(here.to(default_device()));
+  CHECK(message_of<Error>([&] {
+          found(diverged, {3, 3}, configs[0]);
+        }).find("must be a finite number; got nan") != std::string::npos);
 }
 
 TEST_CASE("logits that are not numbers, or of which none is finite, are refused by every search") {

@@ -34,11 +34,10 @@ __global__ void all_index_scores_kernel(KeysOfQueries keys, IndexSizes s, Index 
 template <class W>
 using OrderedBits = std::conditional_t<sizeof(W) == 4, std::uint32_t, std::uint64_t>;
 
-/// The bits of a number of the same size, in the order of the numbers; NaN is minus infinity, and both zeros
-/// are one.
+/// The bits of a number of the same size, in the order of the numbers; NaN is `nan`, and both zeros are one.
 template <class W>
-__device__ OrderedBits<W> ordered_bits(W x) {
-  const W number = x != x ? kMinusInfinity<W> : x == W(0) ? W(0) : x;
+__device__ OrderedBits<W> ordered_bits(W x, W nan) {
+  const W number = x != x ? nan : x == W(0) ? W(0) : x;
   OrderedBits<W> bits;
   memcpy(&bits, &number, sizeof bits);
   constexpr auto kSign = static_cast<OrderedBits<W>>(OrderedBits<W>{1} << (8 * sizeof(W) - 1));
@@ -46,9 +45,9 @@ __device__ OrderedBits<W> ordered_bits(W x) {
 }
 
 /// A block chooses for each row: it finds the least chosen score digit by digit, and then writes keys in
-/// order.
+/// order. NaN counts as `nan`.
 template <class W>
-__global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first, const W* scores) {
+__global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first, const W* scores, W nan) {
   __shared__ Index before[kSparseWarps][2];
   const Index row = first + blockIdx.x, start = row / keys.queries * keys.keys;
   const W* const own = scores + Index{blockIdx.x} * keys.keys;
@@ -65,7 +64,7 @@ __global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first
     of_digits[thread] = 0;
     __syncthreads();
     for (Index i = from + thread; i < to; i += kBlock) {
-      const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i]) : 0;
+      const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i], nan) : 0;
       const bool is_candidate =
           shift == kBits - kDigit || bits >> shift >> kDigit == least >> shift >> kDigit;
       if (is_seen(i) && is_candidate) atomicAdd(&of_digits[bits >> shift & (kBlock - 1)], 1);
@@ -85,7 +84,7 @@ __global__ void choose_keys_kernel(KeysOfQueries keys, IndexSizes s, Index first
   std::int32_t* const places = keys.chosen + row * keys.top_k;
   for (Index tile = from; tile < to; tile += kBlock) {
     const Index i = tile + threadIdx.x;
-    const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i]) : 0;
+    const OrderedBits<W> bits = is_seen(i) ? ordered_bits(own[i], nan) : 0;
     const bool is_equal = is_seen(i) && bits == least, is_larger = is_seen(i) && bits > least;
     const unsigned lanes_before = (1U << own_lane()) - 1, equal_votes = __ballot_sync(kAllLanes, is_equal);
     if (own_lane() == 0) before[own_warp()][0] = __popc(equal_votes);
@@ -189,8 +188,14 @@ void choose_keys(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, co
       launch(on, "all_index_scores", all_index_scores_kernel<T>, blocks_for(rows * keys.keys), keys, sizes,
              first, rows, query, key, weights, scores.data());
     launch(on, "choose_keys", choose_keys_kernel<Wide<T>>, rows, keys, sizes, first,
-           static_cast<const Wide<T>*>(scores.data()));
+           static_cast<const Wide<T>*>(scores.data()), kMinusInfinity<Wide<T>>);
   }
+}
+
+template <class T>
+void choose_largest(Cuda on, const KeysOfQueries& keys, const T* scores) {
+  launch(on, "choose_largest", choose_keys_kernel<T>, keys.rows(), keys, IndexSizes{}, Index{0}, scores,
+         -kMinusInfinity<T>);
 }
 
 template <class T>
@@ -222,6 +227,8 @@ void index_scores_backward(Cuda on, const KeysOfQueries& keys, const IndexSizes&
 }
 
 TAPEFORMER_CUDA_KERNEL(choose_keys);
+template choose_largest_on<Cuda, float> choose_largest<float>;
+template choose_largest_on<Cuda, double> choose_largest<double>;
 TAPEFORMER_CUDA_KERNEL(index_scores_forward);
 TAPEFORMER_CUDA_KERNEL(index_scores_backward);
 
