@@ -188,8 +188,8 @@ Index likeliest_with_forbidden(Index count, std::size_t length, const SearchConf
 }
 
 /// Runs the model until no sentence is active. advance_one(search, row of its first beam) extends a
-/// sentence's beams by `count` of their likeliest tokens at most, or by any if it is 0, on any thread, and returns
-/// whether it continues.
+/// sentence's beams by one of their `count` likeliest tokens, or by any if it is 0, on any thread, and
+/// returns whether it continues.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished, Index count, const Advance& advance_one) {

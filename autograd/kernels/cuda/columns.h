@@ -81,9 +81,9 @@ void reduce_columns(Cuda on, const char* name, Index outer, Index n, Index inner
                     const Source& source, Write<W> y) {
   constexpr Index kBlocks = 1536;    // a few times what a large GPU runs at once
   constexpr Index kInTurn = 64;      // values that a thread adds in sequence, so that errors grow slowly
-  constexpr Index kOneStep = 512;    // rows that are not worth a second step
+  constexpr Index kOneStep = 1024;   // rows that are not worth a second step
   constexpr Index kManyRows = 4096;  // enough to keep a GPU busy with blocks that take 512 bytes of a row
-  const int widest = n < kManyRows ? 8 : kWarp;
+  const int widest = n <= kOneStep ? 4 : n < kManyRows ? 8 : kWarp;
   int width = 1;
   while (width < widest && width * N < inner) width *= 2;
   const Index lanes = kBlock / width, teams = outer * tiles_of(inner, width * N);

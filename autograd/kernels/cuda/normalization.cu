@@ -99,40 +99,7 @@ __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide
   });
 }
 
-/// One warp per head, and for every n of the numbers behind the heads.
-template <class T>
-__global__ void head_norms_forward_kernel(HeadNorms s, Index items, const T* x, const T* query_weight,
-                                          const T* key_weight, T* y, Wide<T>* rstd) {
-  using W = Wide<T>;
-  for_each_row<WarpTeam>(s.rows * items, [&](Index i) {
-    const Index row = i / items, item = i % items, start = row * s.width + item * s.n;
-    if (item >= s.heads()) {
-      const Index left = s.width - item * s.n, count = left < s.n ? left : s.n;
-      for (Index k = WarpTeam::lane(); k < count; k += WarpTeam::kThreads) y[start + k] = x[start + k];
-      return;
-    }
-    const auto square = [&](Index k) {
-      const W value = static_cast<W>(x[start + k]);
-      return value * value;
-    };
-    const W squares = reduce_row<WarpTeam>(s.n, W(0), square, std::plus<>{});
-    const W scale = W(1) / sqrt(squares / static_cast<W>(s.n) + static_cast<W>(s.epsilon));
-    if (WarpTeam::lane() == 0) rstd[row * s.heads() + item] = scale;
-    const T* const weight = item < s.queries ? query_weight : key_weight;
-    for (Index k = WarpTeam::lane(); k < s.n; k += WarpTeam::kThreads)
-      y[start + k] = static_cast<T>(static_cast<W>(x[start + k]) * scale * static_cast<W>(weight[k]));
-  });
-}
-
 }  // namespace
-
-template <class T>
-void head_norms_forward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
-                        T* y, Wide<T>* rstd) {
-  const Index items = tiles_of(s.width, s.n);
-  launch(on, "head_norms_forward", head_norms_forward_kernel<T>, row_blocks(s.rows * items), s, items, x,
-         query_weight, key_weight, y, rstd);
-}
 
 template <class T>
 void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilon, const T* x,
@@ -153,6 +120,5 @@ void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilo
 }
 
 TAPEFORMER_CUDA_KERNEL(normalize_forward);
-TAPEFORMER_CUDA_KERNEL(head_norms_forward);
 
 }  // namespace tapeformer::kernels

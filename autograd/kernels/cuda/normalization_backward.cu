@@ -220,69 +220,7 @@ __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Writ
   if (dbias) dbias.put(column, sum);
 }
 
-/// dx alone: one warp per head, and for every n of the numbers behind the heads.
-template <class T>
-__global__ void head_norms_backward_kernel(HeadNorms s, Index items, const T* x, const T* query_weight,
-                                           const T* key_weight, const Wide<T>* rstd, const T* dy,
-                                           Write<T> dx) {
-  using W = Wide<T>;
-  for_each_row<WarpTeam>(s.rows * items, [&](Index i) {
-    const Index row = i / items, item = i % items, start = row * s.width + item * s.n;
-    if (item >= s.heads()) {
-      const Index left = s.width - item * s.n, count = left < s.n ? left : s.n;
-      for (Index k = WarpTeam::lane(); k < count; k += WarpTeam::kThreads)
-        dx.put(start + k, static_cast<W>(dy[start + k]));
-      return;
-    }
-    const T* const weight = item < s.queries ? query_weight : key_weight;
-    const W scale = rstd[row * s.heads() + item];
-    const auto gradient = [&](Index k) { return static_cast<W>(dy[start + k]) * static_cast<W>(weight[k]); };
-    const auto normal = [&](Index k) { return static_cast<W>(x[start + k]) * scale; };
-    const auto product = [&](Index k) { return gradient(k) * normal(k); };
-    const W mean_product = reduce_row<WarpTeam>(s.n, W(0), product, std::plus<>{}) / static_cast<W>(s.n);
-    for (Index k = WarpTeam::lane(); k < s.n; k += WarpTeam::kThreads)
-      dx.put(start + k, scale * (gradient(k) - normal(k) * mean_product));
-  });
-}
-
-/// One block for a strip of columns and a part of the rows: partials[part] gets the sums of dy * xhat over
-/// the heads of queries (z = 0), then of keys (z = 1).
-template <class T>
-__global__ void head_parts_kernel(HeadNorms s, const T* x, const Wide<T>* rstd, const T* dy,
-                                  Wide<T>* partials) {
-  using W = Wide<T>;
-  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const Index column = Index{blockIdx.x} * kColumns + lane, part = blockIdx.y, parts = gridDim.y;
-  const bool of_keys = blockIdx.z == 1;
-  const Index first = of_keys ? s.queries : 0, heads = of_keys ? s.keys : s.queries;
-  W product(0), unused(0);
-  for (Index i = s.rows * part / parts * heads + warp;
-       column < s.n && i < s.rows * (part + 1) / parts * heads; i += kRowThreads) {
-    const Index row = i / heads, head = first + i % heads, at = row * s.width + head * s.n + column;
-    product += static_cast<W>(dy[at]) * (static_cast<W>(x[at]) * rstd[row * s.heads() + head]);
-  }
-  if (!join_warps<kRowThreads>(product, unused) || column >= s.n) return;
-  partials[part * 2 * s.n + (of_keys ? s.n : 0) + column] = product;
-}
-
 }  // namespace
-
-template <class T>
-void head_norms_backward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
-                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight) {
-  const Index items = tiles_of(s.width, s.n);
-  if (dx)
-    launch(on, "head_norms_backward", head_norms_backward_kernel<T>, row_blocks(s.rows * items), s, items, x,
-           query_weight, key_weight, rstd, dy, dx);
-  if (partials == nullptr) return;
-  const Index strips = tiles_of(s.n, kColumns);
-  const Index parts = normalize_parts(on, s.rows, s.width);
-  launch(on, "head_norms_backward", head_parts_kernel<T>, {strips, parts, 2, dim3(kColumns, kRowThreads)}, s,
-         x, rstd, dy, partials);
-  launch(on, "head_norms_backward", column_sums_kernel<Wide<T>>, {strips, 1, 1, dim3(kColumns, kPartThreads)},
-         s.n, parts, static_cast<const Wide<T>*>(partials), dquery_weight, dkey_weight);
-}
 
 Index normalize_parts(Cuda, Index rows, Index) {
   const Index shortest = tiles_of(rows, kPartRows), longest = tiles_of(rows, kMostRows);
@@ -319,6 +257,5 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
 }
 
 TAPEFORMER_CUDA_KERNEL(normalize_backward);
-TAPEFORMER_CUDA_KERNEL(head_norms_backward);
 
 }  // namespace tapeformer::kernels
