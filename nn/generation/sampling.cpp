@@ -122,7 +122,7 @@ Index NextTokens::place(Index row, std::int32_t token) const {
 }
 
 NextTokens read_next_tokens(const Tensor& logits, Index count) {
-  constexpr Index kFew = Index{1} << 15;  // numbers that are copied as fast as they are chosen from
+  constexpr Index kFew = Index{1} << 17;  // numbers that are copied as fast as they are chosen from
   const Index rows = logits.size(0), vocabulary = logits.size(1);
   const Tensor all = logits.to(wide(logits.dtype()));
   if (!logits.device().is_cuda() || count == 0 || 4 * count > vocabulary || all.elements() < kFew ||
