@@ -14,6 +14,7 @@ constexpr Index kTileRows = 128;
 struct HopperCase {
   Index B, T, S, H, G, D, E;
   std::string ranges = "none";
+  double dropout = 0;
 };
 
 /// With `lengths` some queries see nothing, with `gaps` unseen keys lie between seen ones; with `documents`,
@@ -23,6 +24,7 @@ AttentionCase case_of(const HopperCase& c, std::uint64_t seed) {
   Generator random(test_seed(seed));
   AttentionCase made = simple_case(c.B, c.T, c.S, c.H, c.G, c.D, c.E, random);
   AttentionOptions& options = made.options;
+  options.dropout = c.dropout;
   const auto third = static_cast<std::int32_t>(c.S / 3);
   options.causal = c.ranges != "none" && c.ranges != "lengths" && c.ranges != "gaps";
   if (c.ranges == "window") options.window_before = 150;
@@ -47,6 +49,7 @@ AttentionCase case_of(const HopperCase& c, std::uint64_t seed) {
 void check_case(const HopperCase& c, std::uint64_t seed) {
   CAPTURE(c.T);
   CAPTURE(c.ranges);
+  CAPTURE(c.dropout);
   Generator random(test_seed(seed));
   const AttentionCase made = case_of(c, seed);
   CHECK(KernelCase(made).hopper_forward());
@@ -82,21 +85,36 @@ bool backward_in(const KernelCase& c, const kernels::HopperSchedule& schedule) {
 
 TEST_CASE("any lengths, widths and groups: as the definition has it") {
   const HopperCase cases[] = {
-      {1, 128, 128, 1, 1, 64, 64},   {1, 128, 128, 1, 1, 128, 128}, {2, 131, 290, 2, 1, 64, 64},
-      {2, 64, 70, 4, 2, 128, 128},   {1, 200, 1, 1, 1, 128, 64},    {2, 65, 513, 1, 1, 72, 104},
-      {1, 129, 200, 1, 1, 256, 256}, {1, 70, 333, 2, 1, 192, 40},   {3, 64, 129, 1, 1, 8, 40},
-      {1, 300, 700, 1, 1, 64, 64},   {1, 400, 140, 1, 1, 64, 128},
+      {1, 128, 128, 1, 1, 64, 64},
+      {1, 128, 128, 1, 1, 128, 128},
+      {2, 131, 290, 2, 1, 64, 64},
+      {2, 64, 70, 4, 2, 128, 128},
+      {1, 200, 1, 1, 1, 128, 64},
+      {2, 65, 513, 1, 1, 72, 104},
+      {1, 129, 200, 1, 1, 256, 256},
+      {1, 70, 333, 2, 1, 192, 40},
+      {3, 64, 129, 1, 1, 8, 40},
+      {1, 300, 700, 1, 1, 64, 64},
+      {1, 400, 140, 1, 1, 64, 128},
+      {1, 128, 128, 1, 1, 64, 64, "none", 0.5},
+      {2, 131, 290, 2, 1, 64, 64, "none", 0.3},
+      {1, 200, 192, 2, 2, 128, 128, "none", 0.3},
+      {1, 129, 65, 4, 2, 128, 72, "none", 0.9},
+      {1, 129, 200, 1, 1, 256, 256, "none", 0.3},
   };
   for (const HopperCase& c : cases) check_case(c, 1);
 }
 
 TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
   const HopperCase cases[] = {
-      {1, 256, 256, 1, 1, 64, 64, "causal"},    {2, 200, 333, 2, 1, 64, 64, "causal"},
-      {1, 300, 170, 1, 1, 128, 128, "causal"},  {3, 140, 301, 1, 1, 128, 128, "lengths"},
-      {1, 260, 400, 2, 2, 64, 64, "gaps"},      {1, 190, 280, 1, 1, 256, 256, "causal"},
-      {1, 130, 260, 1, 1, 256, 128, "gaps"},    {1, 300, 350, 1, 1, 128, 128, "window"},
-      {1, 260, 260, 2, 2, 64, 64, "documents"}, {2, 2050, 130, 1, 1, 8, 40, "late"},
+      {1, 256, 256, 1, 1, 64, 64, "causal"},         {2, 200, 333, 2, 1, 64, 64, "causal"},
+      {1, 300, 170, 1, 1, 128, 128, "causal"},       {3, 140, 301, 1, 1, 128, 128, "lengths"},
+      {1, 260, 400, 2, 2, 64, 64, "gaps"},           {1, 190, 280, 1, 1, 256, 256, "causal"},
+      {1, 130, 260, 1, 1, 256, 128, "gaps"},         {1, 300, 350, 1, 1, 128, 128, "window"},
+      {1, 260, 260, 2, 2, 64, 64, "documents"},      {2, 2050, 130, 1, 1, 8, 40, "late"},
+      {2, 256, 256, 2, 1, 64, 64, "causal", 0.2},    {1, 300, 300, 2, 1, 128, 128, "causal", 0.2},
+      {3, 140, 301, 1, 1, 128, 128, "lengths", 0.5}, {1, 260, 400, 2, 2, 64, 64, "gaps", 0.1},
+      {1, 190, 320, 1, 1, 256, 256, "window", 0.3},  {1, 260, 260, 2, 2, 64, 64, "documents", 0.3},
   };
   for (const HopperCase& c : cases) check_case(c, 2);
 }
@@ -129,7 +147,8 @@ TEST_CASE("inputs that the kernels do not support are left alone") {
   CHECK(!takes([](auto&, auto& s) { s.scale = -1; }));
   CHECK(!takes([&](auto&, auto& s) { s.mask = &flag; }));
   CHECK(!takes([&](auto&, auto& s) { s.key_mask = &flag; }));
-  CHECK(!takes([](auto&, auto& s) { s.drops = true; }));
+  CHECK(takes([](auto&, auto& s) { s.drops = true; }));
+  CHECK(!takes([](auto&, auto& s) { s.drops = true, s.keys = Index{1} << 26; }));
   CHECK(!takes([](auto&, auto& s) { s.weighting = AttentionWeighting::sigmoid; }));
   CHECK(!takes([](auto&, auto& s) { s.queries = 63; }));
   CHECK(!takes([](auto&, auto& s) { s.key_width = 60; }));
@@ -204,7 +223,7 @@ TEST_CASE("blocks that process many tiles or one, in one section or several: the
       {1, 260, 260, 3, 3, 64, 64, "documents"},  {1, 300, 350, 2, 1, 128, 128, "window"},
       {1, 260, 260, 3, 3, 128, 72, "documents"}, {3, 140, 201, 1, 1, 128, 128, "lengths"},
       {1, 140, 200, 4, 2, 256, 256, "causal"},   {1, 260, 260, 2, 1, 256, 256, "documents"},
-      {1, 200, 130, 2, 2, 256, 128, "gaps"},
+      {1, 200, 130, 2, 2, 256, 128, "gaps"},     {1, 260, 200, 2, 2, 64, 64, "causal", 0.3},
   };
   for (const HopperCase& c : cases) {
     if (!is_tried(static_cast<std::size_t>(&c - cases))) continue;

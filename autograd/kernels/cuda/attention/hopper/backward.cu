@@ -62,10 +62,10 @@ __device__ void stage_gradient(const Gradient& gradient, const HopperPlace& firs
 /// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys. This is
 /// the block's n-th tile, with `i` steps before its own; returns their number with its own.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
-template <int kWidth, bool kOfKeys>
-__device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles, int n, int i,
-                             const CUtensorMap* dfirst, const CUtensorMap* dsecond) {
-  using Tiles = BackwardTiles<kWidth>;
+template <int kWidth, bool kOfKeys, bool kDrops>
+__device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth, kDrops>& tiles, int n, int i,
+                             const CUtensorMap* dfirst, const CUtensorMap* dsecond, float kept_scale) {
+  using Tiles = BackwardTiles<kWidth, kDrops>;
   constexpr int kPairs = kStepRows / 2, kSums = kWidth / 2, kSteps = kStepRows / 16;
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
   const int thread = static_cast<int>(threadIdx.x % kWarpgroup), lane = thread % kWarp;
@@ -169,13 +169,29 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
       scores[j] = exp2_approx(fmaf(scores[j], c.sizes.factor, -of_query(log_sum, own.log_sum, j)));
     if (!step.is_whole) mask_weights(step, facts);
     read(facts.delta, delta);
+    // Volatile: each test of the bits comes from a word read for it, or their results would fill registers.
+    const auto read_kept = [&] {
+      return kDrops ? *const_cast<volatile unsigned*>(tiles.kept(stage) + threadIdx.x - kWarpgroup) : 0u;
+    };
+    const unsigned kept = read_kept();
     wgmma_wait<others>();
     hold(slopes);
+    const auto slope = [&](int j) {
+      const float own_delta = of_query(delta, own.delta, j);
+      if (!kDrops) return slopes[j] - own_delta;
+      return fmaf(kept_scale, (kept >> j & 1u) != 0 ? slopes[j] : 0.0f, -own_delta);
+    };
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] * (slopes[j] - of_query(delta, own.delta, j));
-    if (step.is_whole) return;
+    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] * slope(j);
+    if (!step.is_whole) {
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] != 0.0f ? slopes[j] : 0.0f;  // else maybe NaN
+      for (int j = 0; j < kPairs; ++j) slopes[j] = scores[j] != 0.0f ? slopes[j] : 0.0f;  // else maybe NaN
+    }
+    if constexpr (kOfKeys && kDrops) {
+      const unsigned of_weights = read_kept();
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) scores[j] = (of_weights >> j & 1u) != 0 ? scores[j] : 0.0f;
+    }
   };
 
   // The last products of a step run during the exponentials of the next, where there are registers for that.
@@ -238,7 +254,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>&
 
 /// At most one block for each multiprocessor, which works off its share of the tiles. The gradients do not
 /// depend on which block has which tile.
-template <int kWidth, bool kOfKeys>
+template <int kWidth, bool kOfKeys, bool kDrops>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_attention_backward_kernel(BackwardCase c, TileOrder order,
                                      const __grid_constant__ CUtensorMap own_first,
@@ -246,8 +262,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                                      const __grid_constant__ CUtensorMap step_first,
                                      const __grid_constant__ CUtensorMap step_second,
                                      const __grid_constant__ CUtensorMap dfirst,
-                                     const __grid_constant__ CUtensorMap dsecond) {
-  using Tiles = BackwardTiles<kWidth>;
+                                     const __grid_constant__ CUtensorMap dsecond, KeptWeights dropout) {
+  using Tiles = BackwardTiles<kWidth, kDrops>;
   const Tiles tiles(dynamic_shared<char>());
   if (threadIdx.x == 0) {
     for (int own = 0; own < Tiles::kOwns; ++own) {
@@ -264,24 +280,26 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < kWarpgroup) {
     give_up_registers<kLoaderRegisters>();
     if (threadIdx.x < kWarp)
-      load_tiles<kWidth, kOfKeys>(c, order, tiles, {{&own_first, &own_second}, {&step_first, &step_second}});
+      load_tiles<kWidth, kOfKeys>(c, order, tiles, {{&own_first, &own_second}, {&step_first, &step_second}},
+                                  dropout);
   } else {
     take_registers<kConsumerRegisters>();
     for (int n = 0, i = 0; own_position(n) < order.size(); ++n)
-      i = sum_gradients<kWidth, kOfKeys>(c, tiles, n, i, &dfirst, &dsecond);
+      i = sum_gradients<kWidth, kOfKeys>(c, tiles, n, i, &dfirst, &dsecond, dropout.scale);
   }
 }
 
-template <int kWidth>
+template <int kWidth, bool kDrops>
 void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y,
          const float* log_sum, const BFloat16* dy, const AttentionGradients<BFloat16>& gradients,
          const HopperSchedule& schedule) {
-  using Tiles = BackwardTiles<kWidth>;
+  using Tiles = BackwardTiles<kWidth, kDrops>;
   const Scratch<QueryFacts> facts(on, s.batch * s.heads * tiles_of(s.queries, kGroupRows));
   const Spans spans(on, s);
   BackwardCase c{
       case_of(s, &spans, const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
   find_query_facts(on, c.sizes, s, y, dy, facts.data());
+  const Dropout dropout(on, c.sizes, s, gradients.dquery.to != nullptr, gradients.dkey || gradients.dvalue);
   const auto queries = [&](const BFloat16* from, int box) {
     return box_map(from, s.query, s.batch, s.queries, s.heads, s.key_width, box);
   };
@@ -304,21 +322,23 @@ void run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   const auto key_width = static_cast<int>(s.key_width), value_width = static_cast<int>(s.value_width);
   if (gradients.dkey || gradients.dvalue) {
     c.gradients[0] = {gradients.dkey, s.key, key_width, scale};
-    c.gradients[1] = {gradients.dvalue, s.value, value_width, 1.0f};
+    c.gradients[1] = {gradients.dvalue, s.value, value_width,
+                      kDrops ? static_cast<float>(s.kept_scale) : 1.0f};
     AttentionShape of_keys = s;
     of_keys.queries = s.keys, of_keys.keys = s.queries, of_keys.heads = s.groups, of_keys.groups = s.heads;
     launch_in(order_of(of_keys, kOwnRows, schedule.cached_bytes), "hopper_attention_dkey",
-              hopper_attention_backward_kernel<kWidth, true>, keys(x.key, kOwnRows),
+              hopper_attention_backward_kernel<kWidth, true, kDrops>, keys(x.key, kOwnRows),
               values(x.value, kOwnRows), queries(x.query, kStepRows), dys(kStepRows),
               keys(gradients.dkey ? gradients.dkey.to : x.key, kGroupRows),
-              values(gradients.dvalue ? gradients.dvalue.to : x.value, kGroupRows));
+              values(gradients.dvalue ? gradients.dvalue.to : x.value, kGroupRows), dropout.of_keys());
   }
   if (gradients.dquery) {
     c.gradients[0] = {gradients.dquery, s.query, key_width, scale};
     const CUtensorMap dquery = queries(gradients.dquery.to, kGroupRows);
     launch_in(order_of(s, kOwnRows, schedule.cached_bytes), "hopper_attention_dquery",
-              hopper_attention_backward_kernel<kWidth, false>, queries(x.query, kOwnRows), dys(kOwnRows),
-              keys(x.key, kStepRows), values(x.value, kStepRows), dquery, dquery);
+              hopper_attention_backward_kernel<kWidth, false, kDrops>, queries(x.query, kOwnRows),
+              dys(kOwnRows), keys(x.key, kStepRows), values(x.value, kStepRows), dquery, dquery,
+              dropout.of_queries());
   }
 }
 
@@ -333,7 +353,10 @@ bool hopper_attention_backward(Cuda on, const AttentionShape& s, const Attention
   for (const BFloat16* gradient : {to.dquery.to, to.dkey.to, to.dvalue.to}) {
     if (reinterpret_cast<std::uintptr_t>(gradient) % 16 != 0) return false;
   }
-  (width <= 64 ? run<64> : run<128>)(on, s, x, y, log_sum, dy, to, schedule);
+  const auto run_for = [&](auto drops) {
+    (width <= 64 ? run<64, drops> : run<128, drops>)(on, s, x, y, log_sum, dy, to, schedule);
+  };
+  s.drops ? run_for(std::true_type()) : run_for(std::false_type());
   return true;
 }
 

@@ -33,13 +33,14 @@ struct alignas(8) Step {
 };
 
 /// A block's shared memory: its own two tiles, and those of the next where there is room, with the work on
-/// them; and tiles of kStages steps with the facts of their queries.
-template <int kWidth>
+/// them; and tiles of kStages steps with the facts of their queries, and the weights that dropout keeps.
+template <int kWidth, bool kDrops = false>
 struct BackwardTiles {
   static constexpr int kStages = 4, kOwns = kWidth <= 64 ? 2 : 1, kBoxes = kWidth / kBoxColumns;
   static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kStepBox = kStepRows * kBoxRowBytes;
   static constexpr int kOwnBytes = kBoxes * kOwnBox, kStepBytes = kBoxes * kStepBox;
-  static constexpr int kOfStage = static_cast<int>(sizeof(QueryFacts) + sizeof(Step)) + 2 * 8;
+  static constexpr int kKept = kDrops ? kConsumers : 0;
+  static constexpr int kOfStage = static_cast<int>(sizeof(QueryFacts) + sizeof(Step)) + 2 * 8 + 4 * kKept;
   static constexpr int kOfOwn = 2 * kOwnBytes + 2 * 8 + static_cast<int>(sizeof(Work));
   static constexpr int kBytes = kSwizzleBytes + kOwns * kOfOwn + kStages * (2 * kStepBytes + kOfStage);
 
@@ -51,7 +52,10 @@ struct BackwardTiles {
   __device__ QueryFacts* facts(int stage) const {
     return reinterpret_cast<QueryFacts*>(tile(kStages, 0)) + stage;
   }
-  __device__ Step* step(int stage) const { return reinterpret_cast<Step*>(facts(kStages)) + stage; }
+  __device__ unsigned* kept(int stage) const {
+    return reinterpret_cast<unsigned*>(facts(kStages)) + stage * kKept;
+  }
+  __device__ Step* step(int stage) const { return reinterpret_cast<Step*>(kept(kStages)) + stage; }
   __device__ std::uint64_t* there(int stage) const {
     return reinterpret_cast<std::uint64_t*>(step(kStages)) + stage;
   }
@@ -122,10 +126,11 @@ struct Sources {
 };
 
 /// Loads all tiles of this block; all lanes of a warp call it.
-template <int kWidth, bool kOfKeys>
-__device__ void load_tiles(const BackwardCase& c, const TileOrder& order, const BackwardTiles<kWidth>& tiles,
-                           const Sources& from) {
-  using Tiles = BackwardTiles<kWidth>;
+template <int kWidth, bool kOfKeys, bool kDrops>
+__device__ void load_tiles(const BackwardCase& c, const TileOrder& order,
+                           const BackwardTiles<kWidth, kDrops>& tiles, const Sources& from,
+                           const KeptWeights& dropout) {
+  using Tiles = BackwardTiles<kWidth, kDrops>;
   constexpr int kPieces = static_cast<int>(sizeof(QueryFacts) / sizeof(uint4)) / kWarp;  // of each lane
   const int lane = own_lane(), of_head = (c.sizes.queries + kGroupRows - 1) / kGroupRows;
   int i = 0;
@@ -152,6 +157,15 @@ __device__ void load_tiles(const BackwardCase& c, const TileOrder& order, const 
         for (int k = 0; k < kPieces; ++k)
           facts[k] = reinterpret_cast<const uint4*>(of_step)[k * kWarp + lane];
       }
+      uint4 kept[2];
+      static_assert(sizeof kept * kWarp == kConsumers * sizeof(unsigned), "a warp loads the words of a step");
+      if (kDrops && step.row >= 0) {
+        const unsigned* const of_step =
+            dropout.at(Index{place.b} * c.sizes.heads + (kOfKeys ? head : place.head), place.query / kOwnRows,
+                       step.row / kStepRows);
+#pragma unroll
+        for (int k = 0; k < 2; ++k) kept[k] = reinterpret_cast<const uint4*>(of_step)[k * kWarp + lane];
+      }
       wait(tiles.read(stage), Tiles::parity(i) ^ 1u);
       if (lane == 0) {
         *tiles.step(stage) = step;
@@ -165,6 +179,10 @@ __device__ void load_tiles(const BackwardCase& c, const TileOrder& order, const 
 #pragma unroll
         for (int k = 0; k < kPieces; ++k)
           reinterpret_cast<uint4*>(tiles.facts(stage))[k * kWarp + lane] = facts[k];
+      }
+      if (kDrops && step.row >= 0) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) reinterpret_cast<uint4*>(tiles.kept(stage))[k * kWarp + lane] = kept[k];
       }
       arrive(tiles.there(stage));
       ++i;

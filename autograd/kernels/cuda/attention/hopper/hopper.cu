@@ -76,9 +76,10 @@ __device__ void clear_unseen_values(const ForwardCase& c, const Work& work, int 
 
 /// Writes y and log_sum of 64 queries, through shared memory. Its stores may go on behind it; finish_stores()
 /// ends them.
-template <int kWidth, int kOutputs, int kSums>
+template <bool kDrops, int kWidth, int kOutputs, int kSums>
 __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
-                         const OwnRows& rows, const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
+                         const OwnRows& rows, const float (&sums)[kOutputs][kSums], const CUtensorMap* y,
+                         float kept_scale) {
   using Tiles = ForwardTiles<kWidth>;
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
@@ -92,6 +93,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
     float most = rows.largest[h] * c.scale, factor = 1.0f;
     if (c.sinks != nullptr)
       factor = add_sink(c.sinks[place.head], most, total, [](float exponent) { return expf(exponent); });
+    if constexpr (kDrops) factor *= kept_scale;
     factor /= total;
     if (lane % 4 == 0 && t < c.queries)
       c.log_sum[(Index{place.b} * c.heads + place.head) * c.queries + t] = most + logf(total);
@@ -123,9 +125,9 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
 /// turns, so that one multiplies while the other computes exponentials. This is the block's n-th tile of
 /// queries, with `begin` tiles of keys before it; returns their number with its own.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
-template <int kWidth>
+template <int kWidth, bool kDrops>
 __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, int n, int begin,
-                      const CUtensorMap* y) {
+                      const CUtensorMap* y, const KeptWeights& dropout) {
   using Tiles = ForwardTiles<kWidth>;
   constexpr int kOutputs = kWidth > 128 ? 2 : 1, kSums = kWidth / kOutputs / 2, kSteps = Tiles::kKeys / 16;
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
@@ -140,7 +142,12 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
     rows.from[h] = range.from, rows.to[h] = range.to;
   }
   float sums[kOutputs][kSums] = {}, scores[Tiles::kKeys / 2], shrink[2];
-  unsigned weights[kSteps][4];
+  unsigned weights[kSteps][4], kept[Tiles::kKeys / kGroupRows] = {};
+  const unsigned* own_kept = nullptr;
+  if constexpr (kDrops)
+    own_kept = dropout.at(Index{work.place.b} * c.heads + work.place.head, work.place.query / kQueries,
+                          first * (Tiles::kKeys / kGroupRows)) +
+               threadIdx.x - kWarpgroup;
 
   const std::uint64_t queries =
       matrix_at(tiles.queries + group * kGroupRows * kBoxRowBytes, 16, kSwizzleBytes);
@@ -169,11 +176,22 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
     if (!all_see(work.span, key_of(i), Tiles::kKeys)) leave_out(rows, key_of(i), scores);
     exponentiate(c.factor, rows, scores, shrink);
   };
+  // Called long before pack_weights(), which needs it.
+  const auto read_kept = [&](int i) {
+    if constexpr (kDrops) {
+#pragma unroll
+      for (int k = 0; k < Tiles::kKeys / kGroupRows; ++k)
+        kept[k] = own_kept[Index{i * Tiles::kKeys / kGroupRows + k} * kConsumers];
+    }
+  };
   const auto pack_weights = [&] {
+    const auto weight = [&](int j) {
+      return !kDrops || (kept[j / 32] >> j % 32 & 1u) != 0 ? scores[j] : 0.0f;
+    };
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) weights[k][j] = pack_bf16(scores[8 * k + 2 * j], scores[8 * k + 2 * j + 1]);
+      for (int j = 0; j < 4; ++j) weights[k][j] = pack_bf16(weight(8 * k + 2 * j), weight(8 * k + 2 * j + 1));
     }
   };
   const auto await_keys = [&](int i) {
@@ -193,6 +211,7 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
   };
 
   if (begin < end) {
+    read_kept(begin);
     await_keys(begin);
     wgmma_fence();
     multiply_keys(begin % Tiles::kStages);
@@ -205,6 +224,7 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
     for (int i = begin + 1; i < end; ++i) {
       const int before = (i - 1) % Tiles::kStages;
       await_values(i - 1);
+      read_kept(i);
       meet_at(kTurn + group, kConsumers);
       hold(weights), hold(sums);
       wgmma_fence();
@@ -240,18 +260,18 @@ __device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, i
     __syncwarp();  // all have seen that the queries are there
     if (lane == 0) arrive(tiles.queries_read());
   }
-  put_rows(c, tiles, work.place, rows, sums, y);
+  put_rows<kDrops>(c, tiles, work.place, rows, sums, y, dropout.scale);
   return end;
 }
 
 /// At most one block for each multiprocessor, which works off its share of the tiles of queries. The result
 /// does not depend on which block has which tile.
-template <int kWidth>
+template <int kWidth, bool kDrops>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_attention_forward_kernel(ForwardCase c, TileOrder order, const __grid_constant__ CUtensorMap query,
                                     const __grid_constant__ CUtensorMap key,
                                     const __grid_constant__ CUtensorMap value,
-                                    const __grid_constant__ CUtensorMap y) {
+                                    const __grid_constant__ CUtensorMap y, KeptWeights dropout) {
   const ForwardTiles<kWidth> tiles(dynamic_shared<char>());
   const ForwardSources from{&query, &key, &value};
   if (threadIdx.x == 0) {
@@ -266,7 +286,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     take_registers<kConsumerRegisters>();
     if (threadIdx.x < 2 * kWarpgroup) arrive_at(kTurn, kConsumers);  // theirs is the first turn
     for (int n = 0, begin = 0; own_position(n) < order.size(); ++n)
-      begin = attend<kWidth>(c, tiles, n, begin, &y);
+      begin = attend<kWidth, kDrops>(c, tiles, n, begin, &y, dropout);
     finish_stores();
   }
 }
@@ -275,12 +295,16 @@ template <int kWidth>
 void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const TileOrder& order, int blocks,
          const AttentionOperands<BFloat16>& x, BFloat16* y) {
   using Tiles = ForwardTiles<kWidth>;
-  launch(on, "hopper_attention_forward", hopper_attention_forward_kernel<kWidth>,
+  const Dropout dropout(on, c, s, true, false);
+  launch(on, "hopper_attention_forward",
+         s.drops ? hopper_attention_forward_kernel<kWidth, true>
+                 : hopper_attention_forward_kernel<kWidth, false>,
          {blocks, kThreads, Tiles::kBytes}, c, order,
          box_map(x.query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
          box_map(x.key, s.key, s.batch, s.keys, s.groups, s.key_width, Tiles::kKeys),
          box_map(x.value, s.value, s.batch, s.keys, s.groups, s.value_width, Tiles::kKeys),
-         box_map(y, output_strides(s), s.batch, s.queries, s.heads, s.value_width, kGroupRows));
+         box_map(y, output_strides(s), s.batch, s.queries, s.heads, s.value_width, kGroupRows),
+         dropout.of_queries());
 }
 
 }  // namespace

@@ -128,13 +128,39 @@ struct alignas(16) QueryFacts {
 void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& shape, const BFloat16* y,
                       const BFloat16* dy, QueryFacts* facts);
 
+/// The weights that dropout keeps, for kernels whose blocks have tiles of 2 kGroupRows rows and take steps of
+/// kGroupRows of the others: [B, H, tiles, steps, kConsumers]. Bit i of a word is for scores[i] of a thread.
+/// Where no query of a step sees a key, words may hold anything.
+struct KeptWeights {
+  unsigned* words;
+  int tiles, steps;
+  float scale;
+
+  /// The word of a block's first consumer. A step's are kConsumers apart.
+  __device__ unsigned* at(Index unit, int tile, int step) const {
+    return words + ((unit * tiles + tile) * steps + step) * kConsumers;
+  }
+};
+
+/// The kept weights of a case: queues drawing them for blocks of queries, of keys, or both.
+class Dropout {
+ public:
+  Dropout(Cuda on, const ForwardCase& c, const AttentionShape& shape, bool of_queries, bool of_keys);
+  KeptWeights of_queries() const { return of_queries_; }
+  KeptWeights of_keys() const { return of_keys_; }
+
+ private:
+  KeptWeights of_queries_, of_keys_;
+  Scratch<unsigned> queries_, keys_;
+};
+
 /// Describes a tensor [batch, rows, heads, width] to load_box() and store_box(): boxes of `box_rows` rows and
 /// 64 columns of one head. Columns are contiguous.
 /// Throws:  DeviceError if the driver refuses
 CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                     Index width, int box_rows);
-/// True if the device has compute capability 9.0 and the case suits these kernels: no masks but ranges, no
-/// dropout, rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].
+/// True if the device has compute capability 9.0 and the case suits these kernels: no masks but ranges,
+/// rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].
 bool hopper_takes(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
                   const BFloat16* y);
 

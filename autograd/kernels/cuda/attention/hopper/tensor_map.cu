@@ -37,6 +37,8 @@ std::uint64_t bytes_apart(Index stride, Index count, std::uint64_t bytes) {
 
 /// With smaller widths half of the products are of zeros; for few queries other kernels are faster.
 constexpr Index kLeastWidth = 40, kMostWidth = 256, kLeastQueries = 64;
+/// Bits of kept weights take 512 MiB at most, twice in a backward pass.
+constexpr Index kMostDropped = Index{1} << 32;
 
 /// True if box_map() can describe it: addresses and strides are multiples of 16 bytes.
 bool has_boxes(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
@@ -73,11 +75,11 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
 bool hopper_takes(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y) {
   const cudaDeviceProp& device = cuda::device_state(on.device).properties;
   if (device.major != 9 || device.minor != 0 || changes_pairs(s, x)) return false;
-  if (x.bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
-    return false;
+  if (x.bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || !(s.scale > 0)) return false;
   const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);
   if (least < 8 || width < kLeastWidth || width > kMostWidth || s.queries < kLeastQueries) return false;
   return s.batch * s.heads * std::max(s.queries, s.keys) < std::numeric_limits<int>::max() &&
+         (!s.drops || s.batch * s.heads * s.queries * s.keys <= kMostDropped) &&
          has_boxes(x.query, s.query, s.batch, s.queries, s.heads, s.key_width) &&
          has_boxes(x.key, s.key, s.batch, s.keys, s.groups, s.key_width) &&
          has_boxes(x.value, s.value, s.batch, s.keys, s.groups, s.value_width) &&
