@@ -122,8 +122,8 @@ inline Operation embedding_operation(Pass which) {
           }};
 }
 
-/// Modifiers of the scores of causal attention; sinks and a relative bias get a gradient.
-enum class Change { sinks, softcap, relative, sigmoid };
+/// Modifiers of the scores of causal attention, or dropout; sinks and a relative bias get a gradient.
+enum class Change { sinks, softcap, relative, sigmoid, dropout };
 
 /// Query, key and value packed in one tensor, as in layers.
 inline Operation attention_operation(Pass which, bool is_causal, std::optional<Change> change) {
@@ -143,6 +143,7 @@ inline Operation attention_operation(Pass which, bool is_causal, std::optional<C
             if (change == Change::relative)
               options.relative_bias = learned(random_tensor({n[1], 2 * n[2] - 1}, of_sums));
             if (change == Change::sigmoid) options.weighting = AttentionWeighting::sigmoid;
+            if (change == Change::dropout) options.dropout = 0.1;
             const Function f = [=] { return packed_attention(packed, heads, options); };
             const double flops = (is_causal ? 2 : 4) * product(n) * static_cast<double>(n[2]);
             return which == Pass::forward ? Work{flops, 4 * product(n), forward(f, inputs)}
@@ -291,6 +292,7 @@ inline const std::map<std::string, Operation>& operations() {
     both("softcap_attention", attention(Change::softcap));
     both("relative_attention", attention(Change::relative));
     both("sigmoid_attention", attention(Change::sigmoid));
+    both("dropout_attention", attention(Change::dropout));
     both("block_attention", block_attention_operation);
     both("latent_attention", latent_attention_operation);
     made["mha_layer"] = attention_layer_operation(false);

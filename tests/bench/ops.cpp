@@ -97,8 +97,9 @@ std::vector<std::string> usual_gpu_cases() {
   }
   for (const char* length : {"1024", "2048", "4096", "8192"})
     add("attention", std::string("4 48 ") + length + " 128");
-  for (const char* changed : {"sink", "softcap", "relative", "sigmoid"})
+  for (const char* changed : {"sink", "softcap", "relative", "sigmoid", "dropout"})
     add(std::string(changed) + "_attention", "16 32 1024 64");
+  add("dropout_attention", "64 6 256 64");
   return cases;
 }
 
