@@ -57,8 +57,9 @@ void synchronize(int device);
 }  // namespace cuda
 
 /// How products of f32 tensors are computed: in f32, or with rounded factors and sums in f32. On a GPU the
-/// factors may be rounded to TF32 (10 bits), on the CPU to bf16 (7 bits) in products of at least 32 rows,
-/// columns and terms; has_bf16_products() says where this saves time. A precision of the other device is f32.
+/// factors may be rounded to TF32 (10 bits), those of attention too; on the CPU to bf16 (7 bits) in products
+/// of at least 32 rows, columns and terms; has_bf16_products() says where this saves time. A precision of the
+/// other device is f32.
 enum class MatmulPrecision : std::uint8_t { f32, tf32, bf16 };
 /// For all devices and threads of this process.
 void set_matmul_precision(MatmulPrecision precision);

@@ -5,6 +5,8 @@
 #include <cuda_emulator.h>
 #include <tapeformer/autograd/bfloat16.h>
 
+inline unsigned __float_as_uint(float x) { return tapeformer::emulator::bit_cast<unsigned>(x); }
+
 namespace tapeformer::emulator {
 
 /// A lane's parts of the factors.
@@ -15,6 +17,8 @@ struct MmaFactors {
 const void* shared_pointer(const char* shared, unsigned lane);
 /// c of one lane, from what all lanes share.
 void add_products(float (&c)[4], const char* factors, unsigned lane);
+/// Of TF32. Throws: Fault unless all factors are rounded
+void add_products_tf32(float (&c)[4], const char* factors, unsigned lane);
 
 /// An asynchronous copy that waits to be done; without a source it writes zeros.
 struct PendingCopy {
@@ -41,6 +45,12 @@ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigne
                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const emulator::MmaFactors own{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   emulator::add_products(c, emulator::share(&own, sizeof own, file, line), emulator::own_lane());
+}
+
+inline void mma_tf32(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const emulator::MmaFactors own{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  emulator::add_products_tf32(c, emulator::share(&own, sizeof own, file, line), emulator::own_lane());
 }
 
 inline int least_of_warp(int x, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -95,6 +105,10 @@ inline void prefetch_line(const void*) {}
 
 inline unsigned pack_bf16(float low, float high) {
   return BFloat16(low).bits | static_cast<unsigned>(BFloat16(high).bits) << 16;
+}
+inline unsigned round_tf32(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return (std::isfinite(x) ? bits + 0x1000u : bits) & 0xFFFFE000u;
 }
 inline float exp2_approx(float x) { return exp2f(x); }
 

@@ -50,6 +50,21 @@ void add_products(float (&c)[4], const char* factors, unsigned lane) {
   }
 }
 
+void add_products_tf32(float (&c)[4], const char* factors, unsigned lane) {
+  const auto factor = [](unsigned bits) {
+    if ((bits & 0x1FFFu) != 0) throw Fault("a factor of TF32 must be rounded to it");
+    return bit_cast<float>(bits);
+  };
+  const auto of = [&](unsigned other) {
+    return reinterpret_cast<const MmaFactors*>(factors + other * kSharedStride);
+  };
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned group = lane / 4, column = lane % 4 * 2 + i % 2;
+    for (unsigned k = 0; k < 8; ++k)
+      c[i] += factor(of(group * 4 + k % 4)->a[k / 4 * 2 + i / 2]) * factor(of(column * 4 + k % 4)->b[k / 4]);
+  }
+}
+
 void begin_copy(const PendingCopy& copy) {
   Copies& own = copies_of[linear_thread()];
   own.copies.push_back(copy);

@@ -12,6 +12,8 @@
 ///   a [16 x 16]: rows g, g + 8, g, g + 8 for a[0..3], columns 2t, 2t + 1, and 8 more for a[2], a[3]
 ///   b [16 x 8]:  rows 2t, 2t + 1 for b0, and 8 more for b1, column g
 ///   c [16 x 8]:  row g for c[0], c[1], row g + 8 for c[2], c[3], columns 2t, 2t + 1
+/// A fragment of TF32, f32 with a significand of 11 bits, has one number where these have a pair, and so
+/// half as many terms: columns t and t + 4 of a [16 x 8], rows t and t + 4 of b [8 x 8].
 /// Source:  PTX ISA 8.7, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix", "cp.async"
 namespace tapeformer::kernels {
 
@@ -25,6 +27,15 @@ __device__ inline unsigned shared_address(const void* shared) {
 __device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// c += a b, TF32 factors, sums in f32.
+__device__ inline void mma_tf32(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -73,6 +84,13 @@ __device__ inline unsigned pack_bf16(float low, float high) {
   return packed;
 }
 
+/// Rounded to TF32, to the nearest number, and away from zero between two.
+__device__ inline unsigned round_tf32(float x) {
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+  return rounded;
+}
+
 /// The least and the greatest of the lanes' numbers. The compiler then knows that all lanes have the same.
 __device__ inline int least_of_warp(int x) { return __reduce_min_sync(kAllLanes, x); }
 __device__ inline int most_of_warp(int x) { return __reduce_max_sync(kAllLanes, x); }
@@ -101,13 +119,17 @@ __device__ T anew(T x) {
 /// - the a of a product whose rows are the tile's;
 /// - transposed, for a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and {b0,
 /// b1} of columns 8 to 15.
-__device__ inline const BFloat16* rows_by_16(const BFloat16* tile, int pitch) {
-  return tile + own_lane() % 16 * pitch + own_lane() / 16 * 8;
+/// Of TF32 it loads 16 x 8 numbers, never transposed.
+template <class T>
+__device__ const T* rows_by_16(const T* tile, int pitch) {
+  return tile + own_lane() % 16 * pitch + own_lane() / 16 * (16 / static_cast<int>(sizeof(T)));
 }
 /// As rows_by_16() for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of
 /// rows 8 to 15; or transposed, a of the transposed tile.
-__device__ inline const BFloat16* rows_by_8(const BFloat16* tile, int pitch) {
-  return tile + (own_lane() % 8 + own_lane() / 16 * 8) * pitch + own_lane() / 8 % 2 * 8;
+template <class T>
+__device__ const T* rows_by_8(const T* tile, int pitch) {
+  return tile + (own_lane() % 8 + own_lane() / 16 * 8) * pitch +
+         own_lane() / 8 % 2 * (16 / static_cast<int>(sizeof(T)));
 }
 
 /// The two values of a pair.

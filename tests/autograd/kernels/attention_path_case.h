@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 namespace tapeformer {
@@ -25,6 +26,18 @@ class AttentionBy {
 
  private:
   std::string before_;
+};
+
+/// Products of f32 in TF32 during its lifetime.
+class ByTf32 {
+ public:
+  ByTf32() { set_matmul_precision(MatmulPrecision::tf32); }
+  ~ByTf32() { set_matmul_precision(before_); }
+  ByTf32(const ByTf32&) = delete;
+  ByTf32& operator=(const ByTf32&) = delete;
+
+ private:
+  MatmulPrecision before_ = matmul_precision();
 };
 
 /// Random inputs without masks.
@@ -55,18 +68,23 @@ inline Tensor attention_by(const char* path, const AttentionInputs& in, const At
   return readable(scaled_dot_product_attention(there[0], there[1], there[2], options_on_gpu(options, type)));
 }
 
-/// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones.
+/// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones. "tf32" is
+/// f32 by tensor cores.
 inline AttentionPath gpu_path(const std::string& kind, DType type) {
-  const std::string chosen = kind == "split" ? "tensor_cores" : kind;
+  const bool is_tf32 = kind == "tf32";
+  const std::string chosen = kind == "split" || is_tf32 ? "tensor_cores" : kind;
   AttentionPath path =
       path_by(kind + " " + name_of(type), type, Device::cuda(), scaled_dot_product_attention);
   path.run = [=, run = path.run](const auto& c, const Tensor& seed, const auto& problem) {
     const AttentionBy by(chosen.c_str());
+    std::optional<ByTf32> tf32;
+    if (is_tf32) tf32.emplace();
     return run(c, seed, problem);
   };
+  if (is_tf32) path.rounded = {0x1p-11, 0x1p-11, 0, 0x1p-11};
   if (type == DType::bf16) {
     const double u = unit_roundoff(type);
-    path.rounded = kind == "plain" ? RoundedToBf16{0, 0, u} : RoundedToBf16{u, u, u};
+    path.rounded = kind == "plain" ? Roundings{0, 0, u} : Roundings{u, u, u};
   }
   return path;
 }

@@ -91,12 +91,13 @@ TEST_CASE("random attention on a GPU: masked values may hold anything") {
                                                  Device::cuda(), additive_attention);
     search(additive, kCases);
   }
-  AttentionPath tensor_cores = gpu_path("tensor_cores", DType::bf16);
-  tensor_cores.fit = [](AttentionProblem& p) {
-    limit_pairs(p, kMostPairs);
-    round_widths(p);
-  };
-  search(tensor_cores, kCases);
+  for (AttentionPath tensor_cores : {gpu_path("tensor_cores", DType::bf16), gpu_path("tf32", DType::f32)}) {
+    tensor_cores.fit = [](AttentionProblem& p) {
+      limit_pairs(p, kMostPairs);
+      round_widths(p);
+    };
+    search(tensor_cores, kCases);
+  }
   AttentionPath hopper = gpu_path("hopper", DType::bf16);
   hopper.fit = [](AttentionProblem& p) {
     limit_pairs(p, kMostPairs);
@@ -110,8 +111,9 @@ TEST_CASE("random attention on a GPU: masked values may hold anything") {
 }
 
 TEST_CASE("random attention on a GPU: ranges of keys that end one key from a tile's border") {
-  for (const bool is_hopper : {false, true}) {
-    const AttentionPath path = gpu_path(is_hopper ? "hopper" : "tensor_cores", DType::bf16);
+  for (const std::string kind : {"tensor_cores", "tf32", "hopper"}) {
+    const bool is_hopper = kind == "hopper";
+    const AttentionPath path = gpu_path(kind, kind == "tf32" ? DType::f32 : DType::bf16);
     const auto check = [&](const AttentionProblem& problem) {
       if (!wrong_with(path, problem).empty()) report_wrong(path, problem);
     };
@@ -151,7 +153,8 @@ TEST_CASE("gradients of score modifiers are added to existing ones") {
   Generator random(test_seed(47));
   const AttentionCase c = simple_case(2, 20, 70, 2, 1, 8, 8, random);
   AttentionOptions options = modified_options(20, 70, random);
-  for (const DType type : {DType::f64, DType::bf16}) {
+  const ByTf32 tf32;
+  for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
     // The mask of f64 by one block per tile.
     options.mask = random_normal(type == DType::f64 ? Shape{2, 2, 20, 70} : Shape{2, 1, 70}, random);
     const AttentionOptions there = options_on_gpu(options, type);
@@ -215,6 +218,8 @@ TEST_CASE("the same bits, run after run and in any order of blocks and threads")
                                                    {"split", DType::bf16, 3, 40},
                                                    {"tensor_cores", DType::bf16, 130, 64},
                                                    {"tensor_cores", DType::bf16, 130, 128},
+                                                   {"tf32", DType::f32, 130, 64},
+                                                   {"tf32", DType::f32, 130, 128},
                                                    {"hopper", DType::bf16, 130, 64}}) {
     const std::string name = kind;
     CAPTURE(name);

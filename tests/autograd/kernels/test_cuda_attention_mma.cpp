@@ -9,7 +9,7 @@
 using namespace tapeformer;
 
 const int kLongCases = random_cases(6);
-const AttentionPath kTensorCores = gpu_path("tensor_cores", DType::bf16);
+const AttentionPath kPaths[] = {gpu_path("tensor_cores", DType::bf16), gpu_path("tf32", DType::f32)};
 const std::vector<Index> kWidths =
     is_sanitized() ? std::vector<Index>{64, 256} : std::vector<Index>{32, 64, 128, 256};
 
@@ -22,6 +22,13 @@ Tensor thirds_covered(double by, Index queries, Index keys) {
   return mask;
 }
 
+/// By all of kPaths that support the widths.
+void check_paths(const AttentionCase& c, Generator& random) {
+  const Index width = std::max(c.in.query.size(3), c.in.value.size(3));
+  for (const AttentionPath& path : kPaths)
+    if (path.type == DType::bf16 || width <= 128) check_path(path, c, random);
+}
+
 }  // namespace
 
 TEST_CASE("any widths, of keys and of values, with masks and without") {
@@ -32,10 +39,10 @@ TEST_CASE("any widths, of keys and of values, with masks and without") {
     Generator random(test_seed(static_cast<std::uint64_t>(1000 * width[0] + width[1])));
     AttentionCase c = simple_case(1, 70, 131, 2, 1, width[0], width[1], random);
     c.options.causal = true;
-    check_path(kTensorCores, c, random);
+    check_paths(c, random);
     c.options.mask = host_normal({70, 131}, random);
     c.options.dropout = 0.25;
-    check_path(kTensorCores, c, random);
+    check_paths(c, random);
   }
 }
 
@@ -46,7 +53,7 @@ TEST_CASE("many tiles of queries and keys, any options") {
     AttentionCase c = case_of(random_problem(random, true));
     while (c.in.H() > 3) c = case_of(random_problem(random, true));
     const Index D = any_of({8, 32, 64, 128}, random), E = any_of({16, 32, 64, 72}, random);
-    check_path(kTensorCores, with_widths(c, D, E, random), random);
+    check_paths(with_widths(c, D, E, random), random);
   }
 }
 
@@ -58,10 +65,10 @@ TEST_CASE("tiles that every query sees whole, next to others, for each width") {
       AttentionCase c = simple_case(1, 193, 193, 1, 1, width, width, random);
       c.options.causal = kind == "causal";
       if (kind == "packed") c.options.query_starts = integers({0, 1, 191, 193}, {4});
-      check_path(kTensorCores, c, random);
+      check_paths(c, random);
       if (kind != "packed") continue;
       c.options.dropout = 0.25;
-      check_path(kTensorCores, c, random);
+      check_paths(c, random);
     }
   }
 }
@@ -81,11 +88,11 @@ TEST_CASE("changed scores, of whole tiles and next to pairs and rows that are hi
       if (change == "sigmoid") options.weighting = AttentionWeighting::sigmoid;
       if (change == "all" && width == 64)
         options.weighting = AttentionWeighting::sigmoid, options.sinks = Tensor();
-      check_path(kTensorCores, c, random);
+      check_paths(c, random);
       options.causal = true, options.window_before = 70;
       options.query_mask = random_mask({1, 70}, random), options.key_mask = random_mask({1, 133}, random);
       options.dropout = 0.25;
-      check_path(kTensorCores, c, random);
+      check_paths(c, random);
     }
   }
 }
@@ -98,12 +105,12 @@ TEST_CASE("relative biases of more distances than a block has, for each width") 
     AttentionCase far = simple_case(width == 64 ? 2 : 1, 20, 530, 2, 1, width, 16, random);
     far.options.relative_bias = random_normal({of_heads, 1059}, random);
     far.options.window_before = 300, far.options.dropout = width == 32 ? 0.25 : 0;
-    check_path(kTensorCores, far, random);
+    check_paths(far, random);
     AttentionCase packed = simple_case(1, 290, 290, 2, 1, width, 16, random);  // positions begin again
     packed.options.relative_bias = random_normal({of_heads, 579}, random);
     packed.options.query_starts = integers({0, 131, 133, 290}, {4});
     if (width == 256) packed.options.query_mask = random_mask({1, 290}, random);
-    check_path(kTensorCores, packed, random);
+    check_paths(packed, random);
   }
 }
 
@@ -112,33 +119,35 @@ TEST_CASE("large scores neither overflow nor vanish") {
   AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
   for (const double scale : {30.0, -30.0}) {
     c.options.scale = scale;
-    check_path(kTensorCores, c, random);
+    check_paths(c, random);
     AttentionCase changed = c;
     changed.options.weighting = AttentionWeighting::sigmoid;
-    check_path(kTensorCores, changed, random);
+    check_paths(changed, random);
     changed.options.weighting = AttentionWeighting::softmax;
     changed.options.score_function = ScoreFunction::softcap, changed.options.score_parameter = values({50});
-    check_path(kTensorCores, changed, random);
+    check_paths(changed, random);
   }
 }
 
 TEST_CASE("heads side by side in one projection are read, and get their gradients, where they lie") {
-  const double u = unit_roundoff(DType::bf16);
-  for (const char* kind : {"tensor_cores", "hopper"}) {
-    const AttentionBy path(kind);
+  const ByTf32 tf32;
+  for (const std::string kind : {"tensor_cores", "tf32", "hopper"}) {
+    const DType type = kind == "tf32" ? DType::f32 : DType::bf16;
+    const Roundings rounded = gpu_path(kind, type).rounded;
+    const AttentionBy path(kind == "hopper" ? "hopper" : "tensor_cores");
     Generator random(test_seed(6));
-    const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 48, 40, random), DType::bf16);
+    const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 48, 40, random), type);
     AttentionOptions options;
     options.causal = true;
     const Function packed = [&](const std::vector<Tensor>& x) {
       return packed_attention(x[0], heads_of(in), options);
     };
-    const Tensor dy = as_type(random_normal({2, 70, 4, 40}, random), DType::bf16);
+    const Tensor dy = as_type(random_normal({2, 70, 4, 40}, random), type);
     const AttentionOracle exact = attention_oracle(in, options, dy),
-                          bound = attention_rounding(in, options, dy, exact, DType::f32, {}, {u, u, u});
+                          bound = attention_rounding(in, options, dy, exact, DType::f32, {}, rounded);
     for (const Index shift : {0, 8, 1}) {  // elements; the last takes the general kernels
-      const std::vector<Tensor> got = with_gradients(
-          packed, {on_gpu(pack(on_cpu(in).list()).to(DType::bf16), shift)}, on_gpu(dy.to(DType::bf16)));
+      const std::vector<Tensor> got =
+          with_gradients(packed, {on_gpu(pack(on_cpu(in).list()).to(type), shift)}, on_gpu(dy.to(type)));
       CHECK_BELOW(over_bound(readable(got[0]), exact.y, bound.y), 1);
       CHECK_BELOW(over_bound(readable(got[1]), pack(exact.gradients), pack(bound.gradients)), 1);
     }
@@ -149,11 +158,11 @@ TEST_CASE("gradients are added or written, as requested") {
   Generator random(test_seed(5));
   const auto hopper = [](auto&&... in) { return kernels::hopper_attention_backward(in...); };
   struct Kind {
-    std::function<decltype(kernels::tensor_core_attention_backward)> run;
+    std::function<decltype(kernels::tensor_core_attention_backward<BFloat16>)> run;
     Index queries, width;
   };
-  for (const auto& [run, queries, width] : {Kind{kernels::tensor_core_attention_backward, 33, 24},
-                                            {kernels::tensor_core_attention_backward, 33, 136},
+  for (const auto& [run, queries, width] : {Kind{kernels::tensor_core_attention_backward<BFloat16>, 33, 24},
+                                            {kernels::tensor_core_attention_backward<BFloat16>, 33, 136},
                                             {hopper, 131, 64},
                                             {hopper, 70, 128}}) {
     CAPTURE(width);
@@ -187,7 +196,7 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
     KernelCase c(simple_case(1, 5, 6, 2, 1, key_width, value_width, random));
     c.plain_forward();
     change(c);
-    const bool taken = c.backward(kernels::tensor_core_attention_backward, false);
+    const bool taken = c.backward(kernels::tensor_core_attention_backward<BFloat16>, false);
     for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
     return taken;
   };
@@ -221,6 +230,22 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
   CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
 }
 
+TEST_CASE("f32 goes through tensor cores in TF32 alone, in rows of up to 128 aligned numbers") {
+  Generator random(test_seed(26));
+  const auto takes = [&](Index D, Index E, Index shift) {
+    const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
+    const auto by = [&](const char* path) { return attention_by(path, c.in, {}, DType::f32, shift); };
+    CHECK(same_values(by("tensor_cores"), by("plain")));
+    const ByTf32 tf32;
+    return !same_values(by("tensor_cores"), by("plain"));
+  };
+  CHECK(takes(64, 64, 0));
+  CHECK(takes(128, 4, 4));
+  CHECK_FALSE(takes(64, 64, 2));
+  CHECK_FALSE(takes(62, 64, 0));
+  CHECK_FALSE(takes(64, 132, 0));
+}
+
 TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
   Generator random(test_seed(25));
   const auto takes = [&](Index D, Index E, Index shift) {
@@ -248,6 +273,7 @@ TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others thr
 // The logarithm of a row's sum is rounded away.
 TEST_CASE("rows under a large finite mask have the gradients of the plain formula") {
   const AttentionBy path("tensor_cores");
+  const ByTf32 tf32;
   const Index keys = 150;
   constexpr double kLowest = std::numeric_limits<float>::lowest(), kLowestBf16 = -0x1.FEp127;
   const Index shapes[][2] = {{5, 16}, {40, 64}, {20, 136}};  // queries and width; few queries are split
@@ -276,11 +302,14 @@ TEST_CASE("rows under a large finite mask have the gradients of the plain formul
         const auto by_kernels = [&](const std::vector<Tensor>& x) {
           return scaled_dot_product_attention(x[0], x[1], x[2], options_on_gpu(options));
         };
-        const OpResult got = run_op(by_kernels, inputs_on_gpu(in, DType::bf16), on_gpu(seed.to(DType::bf16)));
-        CHECK_BELOW(relative_error(readable(got.y), expected.y), 0x1p-6);
-        for (std::size_t i = 0; i < 3; ++i) {
-          CAPTURE(i);
-          CHECK_BELOW(relative_error(readable(got.gradients[i]), expected.gradients[i]), 0x1p-6);
+        for (const DType type : {DType::bf16, DType::f32}) {  // the numbers of one are among those of TF32
+          CAPTURE(name_of(type));
+          const OpResult got = run_op(by_kernels, inputs_on_gpu(in, type), on_gpu(seed.to(type)));
+          CHECK_BELOW(relative_error(readable(got.y), expected.y), 0x1p-6);
+          for (std::size_t i = 0; i < 3; ++i) {
+            CAPTURE(i);
+            CHECK_BELOW(relative_error(readable(got.gradients[i]), expected.gradients[i]), 0x1p-6);
+          }
         }
       }
     }

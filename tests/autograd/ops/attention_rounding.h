@@ -8,11 +8,12 @@
 
 namespace tapeformer {
 
-/// Unit roundoffs where a kernel rounds values computed in `type` to bf16; 0 where it does not.
-struct RoundedToBf16 {
+/// Unit roundoffs where a kernel rounds values computed in `type` to bf16 or TF32; 0 where it does not.
+struct Roundings {
   double weights = 0;  ///< of the forward pass, before they are multiplied by values
   double factors = 0;  ///< weights and gradients of scores in the backward pass, before their products
   double results = 0;
+  double inputs = 0;  ///< query, key, value and the output's gradient, before their products
 };
 
 /// The largest errors, relative to the oracle, of outputs, gradients, weights and gradients of scores that
@@ -20,13 +21,13 @@ struct RoundedToBf16 {
 /// `raw` are scores that are not products; they may be off by another `of_scores` [B, H, T, S].
 ///
 /// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum by which it is
-/// divided; sums over weights add up their errors and their own roundings. Rounding a factor to bf16
-/// moves each product by its share: an output by sum w |v|, for example. The kernels take the row's sum of
-/// weights times their gradients as dy y, so the error of y carries over to that sum, and
-/// with it to each score's gradient.
+/// divided; sums over weights add up their errors and their own roundings. Rounding a factor to bf16 or TF32
+/// moves each product by its share, as rounding an input does: an output by sum w |v|, for example. The
+/// kernels take the row's sum of weights times their gradients as dy y, so the error of y carries over to
+/// that sum, and with it to each score's gradient.
 inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                           const Tensor& seed, const AttentionOracle& exact, DType type,
-                                          const Tensor& of_scores = {}, const RoundedToBf16& rounded = {},
+                                          const Tensor& of_scores = {}, const Roundings& rounded = {},
                                           const Tensor& raw = {}) {
   constexpr Index kFew = 8;  // of the inputs, the scale, dropout's factor, quotients
   const AttentionInputs in = on_cpu(inputs);
@@ -39,7 +40,8 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
   const double underflow =
       type == DType::f64 ? 0x1p-1020 : 0x1p-124;  // of weights, which may be flushed to 0
   const double product = gamma_of(D + kFew, type), output = gamma_of(S + kFew, type),
-               input = gamma_of(T * (H / G) + kFew, type), share = gamma_of(E + S + kFew, type);
+               input = gamma_of(T * (H / G) + kFew, type), share = gamma_of(E + S + kFew, type),
+               of_inputs = rounded.inputs * (2 + rounded.inputs);  // a product of two
   AttentionOracle bound;
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64, Device::cpu()); };
   bound.y = zeros({B, T, H, E}), bound.weights = zeros(scores), bound.dscores = zeros(scores);
@@ -76,7 +78,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
         score += term, size += std::fabs(term);
       }
       const double of_score =
-          (product + 4 * u) * size + (of_scores.defined() ? of_scores.at(row * S + s) : 0);
+          (product + 4 * u + of_inputs) * size + (of_scores.defined() ? of_scores.at(row * S + s) : 0);
       function[i] = score_value(options, h, score);
       function_error[i] = score_rounding(options, h, score, of_score, u);
       if (options.score_function != ScoreFunction::none) size = std::fabs(function[i].value);
@@ -101,8 +103,9 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       spread[i] = 0;  // sum |dy v|: the size of the terms of its dscore
       for (Index e = 0; e < E; ++e) {
         const double v = std::fabs(value[at_s(s, E) + e]), d = std::fabs(seed_at[at_t(E) + e]);
-        y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights) * w[s]);
-        dv[at_s(s, E) + e] += keep * d * (weight_error[i] + (input + rounded.factors) * w[s]);
+        y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights + rounded.inputs) * w[s]);
+        dv[at_s(s, E) + e] +=
+            keep * d * (weight_error[i] + (input + rounded.factors + rounded.inputs) * w[s]);
         spread[i] += keep * d * v;
       }
       of_product += (weight_error[i] + share * w[s]) * spread[i];
@@ -110,7 +113,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
     for (Index e = 0; e < E; ++e) {
       double& of_y = y[at_t(E) + e];
       of_y += rounded.results * (std::fabs(exact.y.at(at_t(E) + e)) + of_y);
-      if (rounded.results > 0) of_product += of_y * std::fabs(seed_at[at_t(E) + e]);
+      if (rounded.weights > 0 || rounded.results > 0) of_product += of_y * std::fabs(seed_at[at_t(E) + e]);
     }
     double total = 0;  // sum w |dy v|, an upper bound of their common part
     for (const Index s : seen) total += w[s] * spread[static_cast<std::size_t>(s)];
@@ -120,8 +123,9 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       // For a sigmoid's slope w (1 - w), in which 1 - w may be rounded.
       const double of_value =
           is_softmax
-              ? weight_error[i] * both + w[s] * (share * both + of_product)
-              : (w[s] * ((1 - w[s]) * (std::expm1(2 * off[i]) + share) + kFew * u) + underflow) * spread[i];
+              ? weight_error[i] * both + w[s] * (share * both + of_inputs * spread[i] + of_product)
+              : (w[s] * ((1 - w[s]) * (std::expm1(2 * off[i]) + share + of_inputs) + kFew * u) + underflow) *
+                    spread[i];
       const ScoreValue &f = function[i], &f_error = function_error[i];
       const double error = of_value * (std::fabs(f.by_score) + f_error.by_score) +
                            dz * (f_error.by_score + 2 * u * std::fabs(f.by_score));
@@ -133,8 +137,10 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       sizes.add(row * S + s, distance, dz, dz * std::fabs(f.by_parameter));
       counts.add(row * S + s, distance, 1, 1);
       for (Index d = 0; d < D; ++d) {
-        dq[at_t(D) + d] += std::fabs(scale * key[at_s(s, D) + d]) * (factor + output * std::fabs(ds[s]));
-        dk[at_s(s, D) + d] += std::fabs(scale * query[at_t(D) + d]) * (factor + input * std::fabs(ds[s]));
+        dq[at_t(D) + d] +=
+            std::fabs(scale * key[at_s(s, D) + d]) * (factor + (output + rounded.inputs) * std::fabs(ds[s]));
+        dk[at_s(s, D) + d] +=
+            std::fabs(scale * query[at_t(D) + d]) * (factor + (input + rounded.inputs) * std::fabs(ds[s]));
       }
     }
     if (seen.empty() || !options.sinks.defined()) continue;

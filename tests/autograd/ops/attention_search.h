@@ -25,7 +25,7 @@ struct ExpectedAttention {
 };
 
 inline ExpectedAttention expected_attention(const AttentionCase& c, const Tensor& seed, DType type,
-                                            const RoundedToBf16& rounded) {
+                                            const Roundings& rounded) {
   const AttentionOracle exact = attention_oracle(c.in, c.options, seed),
                         bound = attention_rounding(c.in, c.options, seed, exact, wide(type), {}, rounded);
   return {{exact.y, joined(exact.gradients, exact.modifiers)},
@@ -40,7 +40,7 @@ struct AttentionPath {
   std::function<OpResult(const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem)> run;
   /// Makes any problem one that this path supports, and leaves supported ones unchanged.
   std::function<void(AttentionProblem&)> fit = [](AttentionProblem&) {};
-  RoundedToBf16 rounded = {};
+  Roundings rounded = {};
   /// Whether it takes modifiers of the scores, as inputs after the others.
   bool modifies = false;
   /// Scores that are not products.

@@ -26,21 +26,26 @@ struct Path {
                    const T*, const AttentionGradients<T>&);
 };
 
+/// Whether tensor cores may take T, f32 as TF32.
+template <class T>
+bool may_round() {
+  return std::is_same_v<T, BFloat16> || matmul_precision() == MatmulPrecision::tf32;
+}
+
 /// In the order in which they are tried. The split kernels have no backward pass.
 template <class T>
 const std::vector<Path<T>>& paths() {
   static const std::vector<Path<T>> all = [] {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      return std::vector<Path<T>>{
-          {Level::tensor_cores, split_attention_forward<T>, nullptr},
-          {Level::hopper, [](auto... in) { return hopper_attention_forward(in...); },
-           [](auto... in) { return hopper_attention_backward(in...); }},
-          {Level::tensor_cores, tensor_core_attention_forward, tensor_core_attention_backward},
-          {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
-    } else {
-      return std::vector<Path<T>>{{Level::tensor_cores, split_attention_forward<T>, nullptr},
-                                  {Level::plain, plain_attention_forward<T>, plain_attention_backward<T>}};
-    }
+    std::vector<Path<T>> some{{Level::tensor_cores, split_attention_forward<T>, nullptr}};
+    if constexpr (std::is_same_v<T, BFloat16>)
+      some.push_back({Level::hopper, [](auto... in) { return hopper_attention_forward(in...); },
+                      [](auto... in) { return hopper_attention_backward(in...); }});
+    if constexpr (!std::is_same_v<T, double>)
+      some.push_back({Level::tensor_cores,
+                      [](auto... in) { return may_round<T>() && tensor_core_attention_forward<T>(in...); },
+                      [](auto... in) { return may_round<T>() && tensor_core_attention_backward<T>(in...); }});
+    some.push_back({Level::plain, plain_attention_forward<T>, plain_attention_backward<T>});
+    return some;
   }();
   return all;
 }
@@ -87,8 +92,8 @@ template <class T>
 void attention_score_gradients(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, const T* y,
                                const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to) {
   AttentionScoreGradients<T> rest = to;
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (to.drelative && fastest_allowed(x) >= Level::tensor_cores &&
+  if constexpr (!std::is_same_v<T, double>) {
+    if (to.drelative && may_round<T>() && fastest_allowed(x) >= Level::tensor_cores &&
         tensor_core_relative_gradient(on, s, x, y, log_sum, dy, to.drelative))
       rest.drelative = {};
   }

@@ -29,7 +29,7 @@ bool has_aligned_rows(const T* x, const HeadStrides& strides, Index width) {
 /// The dynamic shared memory that a block may have.
 std::size_t shared_room(Cuda on);
 
-/// True if the device has tensor cores for bf16, and this much shared memory for a block.
+/// True if the device has tensor cores for bf16 and TF32, and this much shared memory for a block.
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes);
 
 /// Few queries and many keys, as in decoding with a cache: several blocks share the keys of one head, and the
@@ -50,15 +50,17 @@ bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const Atten
                                const BFloat16* y, const float* log_sum, const BFloat16* dy,
                                const AttentionGradients<BFloat16>& to, const HopperSchedule& schedule = {});
 
-/// mma.sync, on GPUs of compute capability 8.0 and higher.
-bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
-                                   BFloat16* y, float* log_sum);
-bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape,
-                                    const AttentionOperands<BFloat16>& x, const BFloat16* y,
-                                    const float* log_sum, const BFloat16* dy,
-                                    const AttentionGradients<BFloat16>& to);
-bool tensor_core_relative_gradient(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
-                                   const BFloat16* y, const float* log_sum, const BFloat16* dy,
+/// mma.sync, on GPUs of compute capability 8.0 and higher. T is BFloat16, or float, which is rounded to TF32.
+template <class T>
+bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                                   float* log_sum);
+template <class T>
+bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x,
+                                    const T* y, const float* log_sum, const T* dy,
+                                    const AttentionGradients<T>& to);
+template <class T>
+bool tensor_core_relative_gradient(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x,
+                                   const T* y, const float* log_sum, const T* dy,
                                    const Write<float>& drelative);
 
 /// Any case on any device, additive attention too.

@@ -17,14 +17,16 @@ constexpr int kMoving = kKeyTile;      // rows in shared memory at a time
 constexpr Index kPaddedQueries = 128;  // facts of queries are padded to multiples of this
 
 /// The dimensions of a block of kernels for widths up to kWidth.
-template <int kWidth>
+template <class T, int kWidth>
 struct BackwardBlock {
+  static constexpr int kBytes = kWidth * sizeof(T);       // of a row
   static constexpr int kRowTiles = kWidth <= 64 ? 2 : 1;  // of 16 rows each, of a warp
   static constexpr int kWarps = kWidth == 128 ? 8 : 4, kThreads = kWarps * kWarp;
-  static constexpr int kOwn = kWarps * kRowTiles * 16;   // rows
-  static constexpr int kStages = kWidth == 256 ? 1 : 2;  // of moving rows; two while there is room
-  static constexpr int kAtOnce = kWidth <= 64 ? 2 : 1;   // blocks of a multiprocessor, by their registers
-  static constexpr int kStep = kWidth <= 64 ? 32 : 64;   // moving rows in registers at a time
+  static constexpr int kOwn = kWarps * kRowTiles * 16;  // rows
+  static constexpr int kStages =
+      kBytes <= (sizeof(T) == 2 ? 256 : 128) ? 2 : 1;   // of moving rows; two while there is room
+  static constexpr int kAtOnce = kWidth <= 64 ? 2 : 1;  // blocks of a multiprocessor, by their registers
+  static constexpr int kStep = kWidth <= 64 ? 32 : 64;  // moving rows in registers at a time
   static_assert(kStep * kRowTiles == 64, "a lane has 32 pairs of a moving row and an own one at a time");
   static_assert(kPaddedQueries % kOwn == 0 && kPaddedQueries % kMoving == 0, "whole tiles");
 };
@@ -45,32 +47,33 @@ struct PreparedQueries {
   JointRange* tiles;  // [B, padded / kMoving]
 };
 
-struct MmaGradient : AttentionOperands<BFloat16>, AttentionGradients<BFloat16> {
-  const BFloat16* dy;
+template <class T>
+struct MmaGradient : AttentionOperands<T>, AttentionGradients<T> {
+  const T* dy;
   HeadStrides dy_strides;
   PreparedQueries prepared;
 };
 
 /// A block's shared memory: two kinds of its own rows (queries and dy, or keys and values) and of the moving
 /// ones.
-template <int kWidth>
+template <class T, int kWidth>
 struct alignas(16) BackwardShared {
-  BFloat16 own[2][BackwardBlock<kWidth>::kOwn * kPitch<kWidth>];
+  T own[2][BackwardBlock<T, kWidth>::kOwn * kPitch<kWidth, T>];
   struct alignas(16) Stage {
-    BFloat16 rows[2][kMoving * kPitch<kWidth>];
+    T rows[2][kMoving * kPitch<kWidth, T>];
     float log_sums[kMoving], deltas[kMoving], shares[kMoving];  // these of moving queries
     SeenKeys ranges[kMoving];
     JointRange joint;
-  } stages[BackwardBlock<kWidth>::kStages];
-  std::uint16_t kept[kMoving][BackwardBlock<kWidth>::kOwn / kKeyTile][4];  // kept_bits() of moving queries
+  } stages[BackwardBlock<T, kWidth>::kStages];
+  std::uint16_t kept[kMoving][BackwardBlock<T, kWidth>::kOwn / kKeyTile][4];  // kept_bits() of moving queries
 };
 
 constexpr int kDistances = 512;  // neighbouring ones, of a block
 
 /// A block's shared memory for the gradient of a relative bias.
-template <int kWidth>
-struct RelativeShared : BackwardShared<kWidth> {
-  using Block = BackwardBlock<kWidth>;
+template <class T, int kWidth>
+struct RelativeShared : BackwardShared<T, kWidth> {
+  using Block = BackwardBlock<T, kWidth>;
   float dscores[Block::kWarps][Block::kRowTiles * 16][Block::kStep + 8];  // rows begin 8 banks apart
   float sums[Block::kWarps][kDistances];
   int positions[Block::kOwn];
@@ -80,42 +83,60 @@ __device__ inline JointRange of_both(const JointRange& x, const JointRange& y) {
   return {min(x.from, y.from), max(x.to, y.to), max(x.all_from, y.all_from), min(x.all_to, y.all_to)};
 }
 
+/// The lane's address of moving rows for add_products().
+template <int kWidth>
+__device__ const BFloat16* summed_rows(const BFloat16* rows) {
+  return rows_by_16(rows, kPitch<kWidth, BFloat16>);
+}
+template <int kWidth>
+__device__ const float* summed_rows(const float* rows) {
+  return rows + own_lane() % 4 * 2 * kPitch<kWidth, float> + own_lane() / 4 * 4;
+}
 /// sums[r][n] += factors of the warp's rows and 8 kFragments moving ones, times columns 8 n of the moving
-/// rows; `moving` comes from rows_by_16. With kHides, rows without their bit in `seen` count as zero.
-template <bool kHides, int kWidth, int kRowTiles, int kFragments>
+/// rows; `moving` comes from summed_rows(). With kHides, rows without their bit in `seen` count as zero.
+template <bool kHides, int kWidth, int kRowTiles, int kFragments, class T>
 __device__ void add_products(float (&sums)[kRowTiles][kWidth / 8][4],
-                             const float (&factors)[kRowTiles][kFragments][4], const BFloat16* moving,
+                             const float (&factors)[kRowTiles][kFragments][4], const T* moving,
                              unsigned seen) {
+  constexpr int kRowSize = kPitch<kWidth, T>, kStep = kTerms<T> / 8;  // fragments of a product
 #pragma unroll
-  for (int j = 0; j < kFragments; j += 2) {
-    unsigned a[kRowTiles][4];
+  for (int j = 0; j < kFragments; j += kStep) {
+    unsigned a[kRowTiles][1][4];
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[r][i] = pack_bf16(factors[r][j + i / 2][i % 2 * 2], factors[r][j + i / 2][i % 2 * 2 + 1]);
+      for (int i = 0; i < 2 * kStep; ++i)
+        put_pair<T>(a[r], i / 2, i % 2, factors[r][j + i / 2][i % 2 * 2],
+                    factors[r][j + i / 2][i % 2 * 2 + 1]);
     }
+    if constexpr (std::is_same_v<T, float>) {
+      const auto bits = [&](int c) { return !kHides || (seen >> (2 * j + c) & 1u) != 0 ? ~0u : 0u; };
+      const float* const low = moving + j * 8 * kRowSize;
+      add_rows_tf32(
+          sums, [&](int r) -> const auto& { return a[r][0]; }, low, low + kRowSize, bits(0), bits(1));
+    } else {
 #pragma unroll
-    for (int n = 0; n < kWidth / 8; n += 2) {
-      unsigned b[4];
-      load_matrix_x4_transposed(b, moving + j * 8 * kPitch<kWidth> + n * 8);
-      if (kHides) {
+      for (int n = 0; n < kWidth / 8; n += 2) {
+        unsigned b[4];
+        load_matrix_x4_transposed(b, moving + j * 8 * kRowSize + n * 8);
+        if (kHides) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) b[i] = seen_pair(b[i], seen >> (2 * (j + i % 2)));
-      }
+          for (int i = 0; i < 4; ++i) b[i] = seen_pair(b[i], seen >> (2 * (j + i % 2)));
+        }
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        mma_bf16(sums[r][n], a[r], b[0], b[1]);
-        mma_bf16(sums[r][n + 1], a[r], b[2], b[3]);
+        for (int r = 0; r < kRowTiles; ++r) {
+          mma_bf16(sums[r][n], a[r][0], b[0], b[1]);
+          mma_bf16(sums[r][n + 1], a[r][0], b[2], b[3]);
+        }
       }
     }
   }
 }
 
 /// As add_products(), hiding moving rows only if the warp does not see all of them.
-template <int kWidth, int kRowTiles, int kFragments>
+template <int kWidth, int kRowTiles, int kFragments, class T>
 __device__ void add_seen_products(float (&sums)[kRowTiles][kWidth / 8][4],
-                                  const float (&factors)[kRowTiles][kFragments][4], const BFloat16* moving,
+                                  const float (&factors)[kRowTiles][kFragments][4], const T* moving,
                                   unsigned seen) {
   constexpr unsigned kAll = (1u << (2 * kFragments)) - 1;
   if (__all_sync(kAllLanes, (seen & kAll) == kAll) != 0)
@@ -156,13 +177,23 @@ __device__ void multiply_weights(bool is_sigmoid, bool all_visible,
     replace([](float weight, float gradient) { return weight != 0 ? fabsf(weight) * gradient : 0.0f; });
 }
 
+/// Rounds what this thread has loaded, with round_tile(): a stage, and at first the block's own rows.
+template <class T, int kWidth>
+__device__ void round_loaded(BackwardShared<T, kWidth>& shared, int stage, bool is_first) {
+  using Block = BackwardBlock<T, kWidth>;
+  for (int i = 0; i < 2; ++i) {
+    if (is_first) round_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[i]);
+    round_tile<kMoving, kWidth, Block::kThreads>(shared.stages[stage].rows[i]);
+  }
+}
+
 /// The tiles of keys and values in [begin, end) that move past a block's queries. From its construction on,
 /// the first of them and the block's rows of queries and dy are loaded.
-template <int kWidth>
+template <class T, int kWidth>
 class MovingKeys {
  public:
-  __device__ MovingKeys(const AttentionShape& s, const MmaGradient& x, BackwardShared<kWidth>& shared, int b,
-                        int head, int query, int begin, int end)
+  __device__ MovingKeys(const AttentionShape& s, const MmaGradient<T>& x, BackwardShared<T, kWidth>& shared,
+                        int b, int head, int query, int begin, int end)
       : s_(s), shared_(shared), begin_(begin), end_(end) {
     const int group = head / static_cast<int>(s.heads / s.groups);
     const int queries = min(Block::kOwn, static_cast<int>(s.queries) - query);
@@ -182,6 +213,7 @@ class MovingKeys {
     int stage = 0;
     for (int key = begin_; key < end_; key += kMoving) {
       copy_async_wait<0>();
+      round_loaded<T, kWidth>(shared_, stage, key == begin_);
       __syncthreads();
       if (Block::kStages == 2 && key + kMoving < end_) load(key + kMoving, 1 - stage);
       f(key, shared_.stages[stage]);
@@ -196,7 +228,7 @@ class MovingKeys {
   }
 
  private:
-  using Block = BackwardBlock<kWidth>;
+  using Block = BackwardBlock<T, kWidth>;
   __device__ void load(int key, int stage) {
     const int keys = static_cast<int>(s_.keys);
     auto& to = shared_.stages[stage];
@@ -208,8 +240,8 @@ class MovingKeys {
   }
 
   const AttentionShape& s_;
-  BackwardShared<kWidth>& shared_;
-  const BFloat16 *key_, *value_;  // own places
+  BackwardShared<T, kWidth>& shared_;
+  const T *key_, *value_;  // own places
   int begin_, end_;
 };
 
@@ -222,8 +254,8 @@ struct OwnQueries {
 };
 
 /// range(t): the keys of query t to take into account.
-template <int kRows, MmaOptions kOptions, class RangeAt>
-__device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradient& x,
+template <int kRows, class T, MmaOptions kOptions, class RangeAt>
+__device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradient<T>& x,
                                          const ScoreFactors<kOptions>& by, int b, int head, int first,
                                          RangeAt&& range) {
   OwnQueries<kRows> own;
@@ -245,14 +277,15 @@ __device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradi
 /// For BackwardBlock's steps of a tile of moving keys, the first of them at `row`, calls add(row, dscores,
 /// seen): the gradients of scores, or of biases, and the bits of the keys that the warp's queries see.
 /// `of_own` are rows of queries and of dy, `of_moving` of keys and of values.
-template <GradientOf kOf, int kWidth, MmaOptions kOptions, int kRows, int kOwn, int kMove, class RangeAt,
-          class Add>
-__device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
+template <GradientOf kOf, int kWidth, class T, MmaOptions kOptions, int kRows, int kOwn, int kMove,
+          class RangeAt, class Add>
+__device__ void for_each_dscores(const AttentionShape& s, const MmaGradient<T>& x,
                                  const ScoreFactors<kOptions>& by, const OwnQueries<kRows>& own,
-                                 const BFloat16 (&of_own)[2][kOwn], const BFloat16 (&of_moving)[2][kMove],
-                                 int key, RangeAt&& range, Add&& add) {
+                                 const T (&of_own)[2][kOwn], const T (&of_moving)[2][kMove], int key,
+                                 RangeAt&& range, Add&& add) {
   constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
-  constexpr int kRowTiles = kRows / 2, kFragments = BackwardBlock<kWidth>::kStep / 8;
+  constexpr int kRowTiles = kRows / 2, kFragments = BackwardBlock<T, kWidth>::kStep / 8;
+  constexpr int kRowSize = kPitch<kWidth, T>;
   const int b = own.b, head = own.head, first_row = own_warp() * kRowTiles * 16;
   const bool is_whole = !by.has_masks && own.joint.sees_all(key, key + kMoving) &&
                         (!kModifies || own.first + 8 * kRows <= s.queries);  // all have positions
@@ -275,10 +308,10 @@ __device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
     float weights[kRowTiles][kFragments][4], dscores[kRowTiles][kFragments][4];
     const auto weight = [&](int i, int j, int c) -> float& { return weights[i / 2][j][i % 2 * 2 + c]; };
     const auto dscore = [&](int i, int j, int c) -> float& { return dscores[i / 2][j][i % 2 * 2 + c]; };
-    multiply_rows<kWidth>(weights, rows_by_16(of_own[0] + first_row * kPitch<kWidth>, kPitch<kWidth>),
-                          rows_by_8(of_moving[0] + row * kPitch<kWidth>, kPitch<kWidth>));
-    multiply_rows<kWidth>(dscores, rows_by_16(of_own[1] + first_row * kPitch<kWidth>, kPitch<kWidth>),
-                          rows_by_8(of_moving[1] + row * kPitch<kWidth>, kPitch<kWidth>));
+    multiply_rows<kWidth>(weights, rows_by_16(of_own[0] + first_row * kRowSize, kRowSize),
+                          rows_by_8(of_moving[0] + row * kRowSize, kRowSize));
+    multiply_rows<kWidth>(dscores, rows_by_16(of_own[1] + first_row * kRowSize, kRowSize),
+                          rows_by_8(of_moving[1] + row * kRowSize, kRowSize));
     const auto for_each = [&](const auto& f) {
 #pragma unroll
       for (int n = 0; n < kRows * kFragments * 2; ++n) f(n / (2 * kFragments), n / 2 % kFragments, n % 2);
@@ -315,29 +348,27 @@ __device__ void for_each_dscores(const AttentionShape& s, const MmaGradient& x,
 }
 
 /// Writes the warp's sums to `rows` rows that begin at `at`.
-template <int kWidth, int kRowTiles>
-__device__ void put_sums(const Write<BFloat16>& to, Index at, Index stride, int rows, Index width,
-                         float scale, const float (&sums)[kRowTiles][kWidth / 8][4]) {
+template <int kWidth, class T, int kRowTiles>
+__device__ void put_sums(const Write<T>& to, Index at, Index stride, int rows, Index width, float scale,
+                         const float (&sums)[kRowTiles][kWidth / 8][4]) {
   if (!to) return;
 #pragma unroll
   for (int i = 0; i < 2 * kRowTiles; ++i) {
     const int row = own_lane() / 4 + 8 * i;
     if (row >= rows) continue;
-    unsigned* const pairs = reinterpret_cast<unsigned*>(to.to + at + row * stride) + own_lane() % 4;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      if (8 * n >= width) continue;
-      float low = scale * sums[i / 2][n][i % 2 * 2], high = scale * sums[i / 2][n][i % 2 * 2 + 1];
-      if (to.add) low += low_bf16(pairs[4 * n]), high += high_bf16(pairs[4 * n]);
-      pairs[4 * n] = pack_bf16(low, high);
-    }
+    const Write<T> to_row{to.to + at + row * stride, to.add};
+    for_each_pack_of_sums<T>(sums[i / 2], i % 2, scale, static_cast<int>(width),
+                             [&](int column, const auto& values) { put_pack(to_row, column, values); });
   }
 }
 
 /// The requested gradients, from the prepared facts.
-void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient& x);
-void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient& x);
-void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient& x,
+template <class T>
+void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient<T>& x);
+template <class T>
+void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient<T>& x);
+template <class T>
+void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient<T>& x,
                              const Write<float>& drelative);
 
 }  // namespace tapeformer::kernels

@@ -102,9 +102,8 @@ __device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bi
 struct KeyPlace {
   int b, group, key;
 };
-template <int kWidth>
+template <int kOwn>
 __device__ KeyPlace place_of_keys(const AttentionShape& s) {
-  constexpr int kOwn = BackwardBlock<kWidth>::kOwn;
   const int block = static_cast<int>(anew(blockIdx.x)), groups = static_cast<int>(s.groups);
   const int tiles = (static_cast<int>(s.keys) + kOwn - 1) / kOwn, unit = block / tiles;
   return {unit / groups, unit % groups, block % tiles * kOwn};
@@ -113,17 +112,17 @@ __device__ KeyPlace place_of_keys(const AttentionShape& s) {
 /// A block has a tile of keys of one group and loops over the queries that see them, for one head after
 /// another. kKeys and kValues: the gradients that it sums; both if the registers suffice.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
-template <int kWidth, MmaOptions kOptions, bool kKeys, bool kValues>
-__global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
-    attention_mma_dkey_kernel(AttentionShape s, MmaGradient x) {
-  using Block = BackwardBlock<kWidth>;
+template <class T, int kWidth, MmaOptions kOptions, bool kKeys, bool kValues>
+__global__ void __launch_bounds__(BackwardBlock<T, kWidth>::kThreads, BackwardBlock<T, kWidth>::kAtOnce)
+    attention_mma_dkey_kernel(AttentionShape s, MmaGradient<T> x) {
+  using Block = BackwardBlock<T, kWidth>;
   constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   constexpr int kRowTiles = Block::kRowTiles, kRows = 2 * kRowTiles;
-  constexpr int kStep = Block::kStep, kFragments = kStep / 8;
-  BackwardShared<kWidth>& shared = *dynamic_shared<BackwardShared<kWidth>>();
+  constexpr int kStep = Block::kStep, kFragments = kStep / 8, kRowSize = kPitch<kWidth, T>;
+  auto& shared = *dynamic_shared<BackwardShared<T, kWidth>>();
   const int all_keys = static_cast<int>(s.keys), all_queries = static_cast<int>(s.queries);
   const int heads = static_cast<int>(s.heads) / static_cast<int>(s.groups);  // of a group
-  const KeyPlace start = place_of_keys<kWidth>(s);
+  const KeyPlace start = place_of_keys<Block::kOwn>(s);
   const int b = start.b, group = start.group, key = start.key;
   const int keys = min(Block::kOwn, all_keys - key);
   const ScoreFactors<kOptions> by(s, x.bias);
@@ -174,6 +173,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   int tile = first, head = group * heads;
   for (int left = steps, stage = 0; left > 0; --left) {
     copy_async_wait<0>();
+    round_loaded<T, kWidth>(shared, stage, left == steps);
     __syncthreads();
     const auto& moving = shared.stages[stage];
     if (Block::kStages == 2 && left > 1) load(1 - stage);
@@ -216,8 +216,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         return *reinterpret_cast<const float2*>(of_all + own_query + 8 * j);
       };
       const auto find_dweights = [&] {  // less delta
-        multiply_rows<kWidth>(dscores, rows_by_16(shared.own[1] + first_row * kPitch<kWidth>, kPitch<kWidth>),
-                              rows_by_8(moving.rows[1] + at * kPitch<kWidth>, kPitch<kWidth>));
+        multiply_rows<kWidth>(dscores, rows_by_16(shared.own[1] + first_row * kRowSize, kRowSize),
+                              rows_by_8(moving.rows[1] + at * kRowSize, kRowSize));
         if (by.drops) for_each_pair_without<kRows>(kept, [&](int j, int i, int c) { dscore(j, i, c) = 0; });
 #pragma unroll
         for (int j = 0; j < kFragments; ++j) {
@@ -229,8 +229,8 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           }
         }
       };
-      multiply_rows<kWidth>(weights, rows_by_16(shared.own[0] + first_row * kPitch<kWidth>, kPitch<kWidth>),
-                            rows_by_8(moving.rows[0] + at * kPitch<kWidth>, kPitch<kWidth>));
+      multiply_rows<kWidth>(weights, rows_by_16(shared.own[0] + first_row * kRowSize, kRowSize),
+                            rows_by_8(moving.rows[0] + at * kRowSize, kRowSize));
       if constexpr (kModifies) {
         const float parameter = parameter_of(s, x.parameter, head), scale = static_cast<float>(s.scale);
         if constexpr (kKeys)
@@ -283,14 +283,13 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           const int r = n / (kFragments * 4), j = n / 4 % kFragments;
           kept_weights[r][j][n % 4] = kMasks && weights[r][j][n % 4] < 0 ? 0.0f : weights[r][j][n % 4];
         }
-        add_seen_products<kWidth>(dvalues, kept_weights,
-                                  rows_by_16(moving.rows[1] + at * kPitch<kWidth>, kPitch<kWidth>), real);
+        add_seen_products<kWidth>(dvalues, kept_weights, summed_rows<kWidth>(moving.rows[1] + at * kRowSize),
+                                  real);
       }
       if constexpr (kKeys) {
         if (!kModifies) find_dweights();
         multiply_weights(by.is_sigmoid, is_whole && !kMasks, weights, dscores);
-        add_seen_products<kWidth>(dkeys, dscores,
-                                  rows_by_16(moving.rows[0] + at * kPitch<kWidth>, kPitch<kWidth>), real);
+        add_seen_products<kWidth>(dkeys, dscores, summed_rows<kWidth>(moving.rows[0] + at * kRowSize), real);
       }
     }
     if (kMasks && ++tile > last) tile = first, ++head;
@@ -303,7 +302,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   }
   copy_async_wait<0>();
 
-  const KeyPlace place = place_of_keys<kWidth>(s);
+  const KeyPlace place = place_of_keys<Block::kOwn>(s);
   const int row = place.key + anew(own_warp()) * kRowTiles * 16, rows = all_keys - row;
   if constexpr (kKeys)
     put_sums<kWidth>(x.dkey, s.key.at(place.b, row, place.group), s.key.row, rows, s.key_width,
@@ -313,20 +312,21 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
                      by.kept_scale, dvalues);
 }
 
-template <int kWidth, bool kKeys, bool kValues>
-void run(Cuda on, const char* name, const AttentionShape& s, const MmaGradient& x) {
-  using Block = BackwardBlock<kWidth>;
+template <int kWidth, bool kKeys, bool kValues, class T>
+void run(Cuda on, const char* name, const AttentionShape& s, const MmaGradient<T>& x) {
+  using Block = BackwardBlock<T, kWidth>;
   const Index blocks = s.batch * s.groups * tiles_of(s.keys, Block::kOwn);
   with_options(options_of(s, x), [&](auto options) {
-    launch(on, name, attention_mma_dkey_kernel<kWidth, decltype(options)::value, kKeys, kValues>,
-           {blocks, Block::kThreads, sizeof(BackwardShared<kWidth>)}, s, x);
+    launch(on, name, attention_mma_dkey_kernel<T, kWidth, decltype(options)::value, kKeys, kValues>,
+           {blocks, Block::kThreads, sizeof(BackwardShared<T, kWidth>)}, s, x);
   });
 }
 
 }  // namespace
 
-void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient& x) {
-  with_width(s, [&](auto width) {
+template <class T>
+void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient<T>& x) {
+  with_width<T>(s, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     if constexpr (kWidth < 256) {
       run<kWidth, true, true>(on, "attention_mma_dkey", s, x);
@@ -336,5 +336,8 @@ void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient& x) 
     }
   });
 }
+
+template void attention_mma_dkey(Cuda, const AttentionShape&, const MmaGradient<BFloat16>&);
+template void attention_mma_dkey(Cuda, const AttentionShape&, const MmaGradient<float>&);
 
 }  // namespace tapeformer::kernels

@@ -5,12 +5,12 @@ namespace {
 
 /// A block has a tile of queries of one head and loops over the keys. The last queries come first: with a
 /// causal mask they have the most work.
-template <int kWidth, MmaOptions kOptions>
-__global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
-    attention_mma_dquery_kernel(AttentionShape s, MmaGradient x) {
-  using Block = BackwardBlock<kWidth>;
+template <class T, int kWidth, MmaOptions kOptions>
+__global__ void __launch_bounds__(BackwardBlock<T, kWidth>::kThreads, BackwardBlock<T, kWidth>::kAtOnce)
+    attention_mma_dquery_kernel(AttentionShape s, MmaGradient<T> x) {
+  using Block = BackwardBlock<T, kWidth>;
   constexpr int kRowTiles = Block::kRowTiles, kRows = 2 * kRowTiles;
-  BackwardShared<kWidth>& shared = *dynamic_shared<BackwardShared<kWidth>>();
+  auto& shared = *dynamic_shared<BackwardShared<T, kWidth>>();
   const int all_queries = static_cast<int>(s.queries);
   const int heads = static_cast<int>(s.heads), tiles = (all_queries + Block::kOwn - 1) / Block::kOwn;
   const int unit = static_cast<int>(blockIdx.x) / tiles, head = unit % heads, b = unit / heads;
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   for (int i = 0; i < Block::kOwn / kMoving; ++i)
     of_block = of_both(of_block, x.prepared.tiles[(b * x.prepared.padded + query) / kMoving + i]);
   const int end = of_block.to, begin = of_block.from < end ? of_block.from / kMoving * kMoving : end;
-  MovingKeys<kWidth> keys(s, x, shared, b, head, query, begin, end);
+  MovingKeys<T, kWidth> keys(s, x, shared, b, head, query, begin, end);
   const SeenKeys* const ranges = x.prepared.ranges + b * x.prepared.padded;
   const auto range = [&](int t) { return ranges[t]; };
   const auto own = own_queries<kRows>(s, x, by, b, head, query + first_row, range);
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     for_each_dscores<GradientOf::score, kWidth>(
         s, x, by, own, shared.own, moving.rows, key, range, [&](int row, const auto& dscores, unsigned seen) {
           add_seen_products<kWidth>(sums, dscores,
-                                    rows_by_16(moving.rows[0] + row * kPitch<kWidth>, kPitch<kWidth>), seen);
+                                    summed_rows<kWidth>(moving.rows[0] + row * kPitch<kWidth, T>), seen);
         });
   });
 
@@ -42,20 +42,24 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
                    static_cast<float>(s.scale), sums);
 }
 
-template <int kWidth>
-void run(Cuda on, const AttentionShape& s, const MmaGradient& x) {
-  using Block = BackwardBlock<kWidth>;
+template <int kWidth, class T>
+void run(Cuda on, const AttentionShape& s, const MmaGradient<T>& x) {
+  using Block = BackwardBlock<T, kWidth>;
   const Index blocks = s.batch * s.heads * tiles_of(s.queries, Block::kOwn);
   with_options(options_of(s, x), [&](auto options) {
-    launch(on, "attention_mma_dquery", attention_mma_dquery_kernel<kWidth, decltype(options)::value>,
-           {blocks, Block::kThreads, sizeof(BackwardShared<kWidth>)}, s, x);
+    launch(on, "attention_mma_dquery", attention_mma_dquery_kernel<T, kWidth, decltype(options)::value>,
+           {blocks, Block::kThreads, sizeof(BackwardShared<T, kWidth>)}, s, x);
   });
 }
 
 }  // namespace
 
-void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient& x) {
-  with_width(s, [&](auto width) { run<decltype(width)::value>(on, s, x); });
+template <class T>
+void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient<T>& x) {
+  with_width<T>(s, [&](auto width) { run<decltype(width)::value>(on, s, x); });
 }
+
+template void attention_mma_dquery(Cuda, const AttentionShape&, const MmaGradient<BFloat16>&);
+template void attention_mma_dquery(Cuda, const AttentionShape&, const MmaGradient<float>&);
 
 }  // namespace tapeformer::kernels

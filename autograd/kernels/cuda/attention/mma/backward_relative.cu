@@ -31,12 +31,13 @@ __device__ void add_diagonals(const float (&dscores)[kRows][kColumns], const int
 /// A block has kDistances neighbouring distances of a head, or of all heads that share the bias, and sums
 /// over the tiles of queries that have keys this far away. Blocks with the longest distances after a query
 /// come first: a causal mask leaves them nothing, and the next ones the most pairs.
-template <int kWidth>
-__global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
-    attention_mma_drelative_kernel(AttentionShape s, MmaGradient x, int parts, int heads, Write<float> to) {
-  using Block = BackwardBlock<kWidth>;
+template <class T, int kWidth>
+__global__ void __launch_bounds__(BackwardBlock<T, kWidth>::kThreads, BackwardBlock<T, kWidth>::kAtOnce)
+    attention_mma_drelative_kernel(AttentionShape s, MmaGradient<T> x, int parts, int heads,
+                                   Write<float> to) {
+  using Block = BackwardBlock<T, kWidth>;
   constexpr int kRows = 2 * Block::kRowTiles, kRowsOfWarp = 8 * kRows;
-  RelativeShared<kWidth>& shared = *dynamic_shared<RelativeShared<kWidth>>();
+  auto& shared = *dynamic_shared<RelativeShared<T, kWidth>>();
   const int all_queries = static_cast<int>(s.queries), tiles = (all_queries + Block::kOwn - 1) / Block::kOwn;
   const int count = 2 * static_cast<int>(s.reach) + 1, summed_heads = static_cast<int>(s.heads) / heads;
   const int part = static_cast<int>(blockIdx.x) % parts, unit = static_cast<int>(blockIdx.x) / parts;
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     for (int t = own_lane(); t < queries; t += kWarp) of_block.add(range(query + t));
     of_block.join();
     if (of_block.from >= of_block.to) continue;
-    MovingKeys<kWidth> keys(s, x, shared, b, head, query, of_block.from, of_block.to);
+    MovingKeys<T, kWidth> keys(s, x, shared, b, head, query, of_block.from, of_block.to);
     const auto own = own_queries<kRows>(s, x, by, b, head, query + first_row, range);
     keys.for_each([&](int key, const auto& moving) {
       if (!own.joint.sees(key, key + kMoving)) return;
@@ -92,20 +93,27 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
 
 }  // namespace
 
-void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient& x,
+template <class T>
+void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient<T>& x,
                              const Write<float>& drelative) {
   const Index heads = s.relative_stride == 0 ? 1 : s.heads, count = 2 * s.reach + 1;
   const Index units = heads * tiles_of(count, kDistances);
-  with_width(s, [&](auto width) {
-    using Block = BackwardBlock<decltype(width)::value>;
+  with_width<T>(s, [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    using Block = BackwardBlock<T, kWidth>;
     const Index steps = s.batch * s.heads / heads * tiles_of(s.queries, Block::kOwn);
-    sum_in_parts(
-        on, units, steps, kEnoughBlocks, heads * count, drelative, [&](Index parts, Write<float> to) {
-          launch(on, "attention_mma_drelative", attention_mma_drelative_kernel<decltype(width)::value>,
-                 {units * parts, Block::kThreads, sizeof(RelativeShared<decltype(width)::value>)}, s, x,
-                 static_cast<int>(parts), static_cast<int>(heads), to);
-        });
+    sum_in_parts(on, units, steps, kEnoughBlocks, heads * count, drelative,
+                 [&](Index parts, Write<float> to) {
+                   launch(on, "attention_mma_drelative", attention_mma_drelative_kernel<T, kWidth>,
+                          {units * parts, Block::kThreads, sizeof(RelativeShared<T, kWidth>)}, s, x,
+                          static_cast<int>(parts), static_cast<int>(heads), to);
+                 });
   });
 }
+
+template void attention_mma_drelative(Cuda, const AttentionShape&, const MmaGradient<BFloat16>&,
+                                      const Write<float>&);
+template void attention_mma_drelative(Cuda, const AttentionShape&, const MmaGradient<float>&,
+                                      const Write<float>&);
 
 }  // namespace tapeformer::kernels

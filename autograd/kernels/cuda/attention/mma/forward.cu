@@ -7,17 +7,19 @@ namespace {
 
 /// A block's division of work: each warp has kFragments times 16 queries and the sums of their outputs in
 /// registers, so wide heads have fewer per warp. Narrow heads keep the queries in registers, too.
-template <int kWidthOfHeads, MmaOptions kOptions>
+template <class T, int kWidthOfHeads, MmaOptions kOptions>
 struct ForwardTiles {
+  using Number = T;
   static constexpr int kWidth = kWidthOfHeads;  // of keys and values; narrower ones are filled with zeros
   static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   static constexpr bool kTakesSinks = kOptions != MmaOptions::masks;  // one more value there would be spilled
-  static constexpr bool kHoldsQueries = kWidth <= 64;
-  static constexpr int kFragments = kWidth > 128 || (kMasks && kWidth > 32) ? 1 : 2;
+  static constexpr bool kHoldsQueries = kWidth * sizeof(T) <= 128;
+  static constexpr int kFragments = kWidth * sizeof(T) > 256 || (kMasks && kWidth > 32) ? 1 : 2;
   static constexpr int kWarps = kWidth > 128 ? 8 : 4;
   static constexpr int kThreads = kWarps * kWarp, kQueries = kWarps * kFragments * 16;
   static constexpr int kRowsOfTiles = kQueries + 2 * kKeyTile + 1;  // the last is zero
-  static constexpr std::size_t kBytes = sizeof(BFloat16) * kRowsOfTiles * kPitch<kWidth>;
+  static constexpr int kRowSize = kPitch<kWidth, T>;
+  static constexpr std::size_t kBytes = sizeof(T) * kRowsOfTiles * kRowSize;
 };
 
 /// A warp's part of the scores and of the outputs, and its rows: row g of fragment i is [i][0], row g + 8 is
@@ -30,25 +32,25 @@ struct ForwardState {
 };
 
 template <class Tiles>
-using QueryFragments = unsigned[Tiles::kWidth / 16][Tiles::kFragments][4];
+using QueryFragments = unsigned[Tiles::kWidth / kTerms<typename Tiles::Number>][Tiles::kFragments][4];
 
 /// scores = queries keys^T
-template <class Tiles>
-__device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<Tiles>& held,
-                              const BFloat16* key_tile, ForwardState<Tiles>& state) {
-  const BFloat16* const keys = rows_by_8(key_tile, kPitch<Tiles::kWidth>);
-  const BFloat16* const queries = rows_by_16(query_tile, kPitch<Tiles::kWidth>);
+template <class Tiles, class T>
+__device__ void multiply_keys(const T* query_tile, const QueryFragments<Tiles>& held, const T* key_tile,
+                              ForwardState<Tiles>& state) {
+  const T* const keys = rows_by_8(key_tile, Tiles::kRowSize);
+  const T* const queries = rows_by_16(query_tile, Tiles::kRowSize);
   if constexpr (Tiles::kHoldsQueries) {
     multiply_moving<Tiles::kWidth>(
-        state.scores, keys, [&](int at, const auto&) -> const auto& { return held[at / 16]; });
+        state.scores, keys, [&](int at, const auto&) -> const auto& { return held[at / kTerms<T>]; });
   } else {
     multiply_rows<Tiles::kWidth>(state.scores, queries, keys);
   }
 }
 
-/// The weights of a tile of keys in bf16, as a of products.
+/// The rounded weights of a tile of keys, as a of products.
 template <class Tiles>
-using Weights = unsigned[Tiles::kFragments][kKeyTile / 16][4];
+using Weights = unsigned[Tiles::kFragments][kKeyTile / kTerms<typename Tiles::Number>][4];
 
 /// Replaces scores, times `factor`, by their exponentials for the largest score so far; earlier sums shrink.
 /// With masks, only weights with a bit in `kept` are multiplied. One fragment after the other, to use fewer
@@ -76,7 +78,7 @@ __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tile
           total += scores[j][c] = exponential<Tiles::kMasks>(scores[j][c] * factor - shift);
           if (Tiles::kMasks && (kept >> (32 * i + 16 * h + 2 * j + c % 2) & 1u) == 0) scores[j][c] = 0;
         }
-        weights[i][j / 2][j % 2 * 2 + h] = pack_bf16(scores[j][2 * h], scores[j][2 * h + 1]);
+        put_pair<typename Tiles::Number>(weights[i], j, h, scores[j][2 * h], scores[j][2 * h + 1]);
       }
       state.largest[i][h] = most, state.totals[i][h] = total;
 #pragma unroll
@@ -99,7 +101,7 @@ __device__ void find_sigmoids(std::uint64_t kept, ForwardState<Tiles>& state, We
       state.largest[i][h] = max(state.largest[i][h], score);
       w[c] = (kept >> (32 * i + 16 * h + 2 * j + c) & 1u) != 0 ? sigmoid_approx(score) : 0.0f;
     }
-    weights[i][j / 2][j % 2 * 2 + h] = pack_bf16(w[0], w[1]);
+    put_pair<typename Tiles::Number>(weights[i], j, h, w[0], w[1]);
   }
 }
 
@@ -108,8 +110,8 @@ __device__ void find_sigmoids(std::uint64_t kept, ForwardState<Tiles>& state, We
 template <class Tiles>
 __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const Weights<Tiles>& weights,
                                 ForwardState<Tiles>& state) {
-  constexpr int kRowSize = kPitch<Tiles::kWidth>;
-  const BFloat16* const values = rows_by_16(value_tile, kPitch<Tiles::kWidth>);
+  constexpr int kRowSize = Tiles::kRowSize;
+  const BFloat16* const values = rows_by_16(value_tile, kRowSize);
   const BFloat16* const zeros = value_tile + kKeyTile * kRowSize + own_lane() / 16 * 8;
   // Row lane % 16 of each 16 is the key of another lane's t, whose bit is needed.
   const int row = own_lane() % 16;
@@ -130,13 +132,28 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const
   }
 }
 
+template <class Tiles>
+__device__ void multiply_values(const float* value_tile, unsigned seen, const Weights<Tiles>& weights,
+                                ForwardState<Tiles>& state) {
+  constexpr int kRowSize = Tiles::kRowSize;
+  const float* const values = value_tile + own_lane() % 4 * 2 * kRowSize + own_lane() / 4 * 4;
+  const float* const zeros = value_tile + kKeyTile * kRowSize + own_lane() / 4 * 4;
+#pragma unroll
+  for (int k = 0; k < kKeyFragments; ++k) {
+    const auto row = [&](int c) {
+      return (seen >> (2 * k + c) & 1u) != 0 ? values + (k * 8 + c) * kRowSize : zeros;
+    };
+    add_rows_tf32(
+        state.sums, [&](int i) -> const auto& { return weights[i][k]; }, row(0), row(1));
+  }
+}
+
 /// Joins the sums of a row, and its sink if there are any, and writes y, through the warp's own rows of a
 /// tile, and log_sum. Sigmoids have no sum: a row that sees a key counts as one of exp(0).
-template <class Tiles>
+template <class Tiles, class T>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
-                              const float* sinks, BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y,
-                              float* log_sum) {
-  constexpr int kRows = Tiles::kFragments * 16, kChunks = Tiles::kWidth / 8;
+                              const float* sinks, T* tile, ForwardState<Tiles>& state, T* y, float* log_sum) {
+  constexpr int kRows = Tiles::kFragments * 16, kChunks = Tiles::kWidth / kPackSize<T>;
   const int g = own_lane() / 4, t = own_lane() % 4, width = static_cast<int>(s.value_width);
   __syncwarp();  // the warp's queries are no longer needed
 #pragma unroll
@@ -157,19 +174,17 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
         log_sum[(Index{b} * s.heads + head) * s.queries + first + row] =
             most * kUnit<Tiles::kMasks> + logf(total);
       const float scale = total == 0.0f ? 0.0f : kept / total;
-#pragma unroll
-      for (int j = 0; j < kChunks; ++j)
-        *reinterpret_cast<unsigned*>(tile + row * kPitch<Tiles::kWidth> + 8 * j + 2 * t) =
-            pack_bf16(scale * state.sums[i][j][2 * h], scale * state.sums[i][j][2 * h + 1]);
+      for_each_pack_of_sums<T>(state.sums[i], h, scale, Tiles::kWidth, [&](int column, const auto& values) {
+        store_pack(tile + row * Tiles::kRowSize + column, narrowed<T>(values));
+      });
     }
   }
   __syncwarp();
   for (int i = own_lane(); i < kRows * kChunks; i += kWarp) {
-    const int row = i / kChunks, at = i % kChunks * 8;
+    const int row = i / kChunks, at = i % kChunks * kPackSize<T>;
     if (first + row >= s.queries || at >= width) continue;
     const Index to = ((Index{b} * s.queries + first + row) * s.heads + head) * width + at;
-    *reinterpret_cast<uint4*>(y + to) =
-        *reinterpret_cast<const uint4*>(tile + row * kPitch<Tiles::kWidth> + at);
+    *reinterpret_cast<uint4*>(y + to) = *reinterpret_cast<const uint4*>(tile + row * Tiles::kRowSize + at);
   }
 }
 
@@ -195,17 +210,18 @@ __device__ QueryPlace place_of_queries(const AttentionShape& s) {
 /// computed its values are loaded, and then the next keys. Blocks with the last queries come first: with a
 /// causal mask they have the most work. `scale` makes scores of products, in their unit.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
-template <class Tiles>
+template <class Tiles, class T = typename Tiles::Number>
 __global__ void __launch_bounds__(Tiles::kThreads)
-    attention_forward_mma_kernel(AttentionShape s, const BFloat16* query, const BFloat16* key,
-                                 const BFloat16* value, const float* bias, MmaModifiers modifiers,
-                                 BFloat16* y, float* log_sum, float scale) {
+    attention_forward_mma_kernel(AttentionShape s, const T* query, const T* key, const T* value,
+                                 const float* bias, MmaModifiers modifiers, T* y, float* log_sum,
+                                 float scale) {
   constexpr int kWidth = Tiles::kWidth, kFragments = Tiles::kFragments, kRows = 2 * kFragments;
-  BFloat16* const query_tile = dynamic_shared<BFloat16>();
-  BFloat16* const key_tile = query_tile + Tiles::kQueries * kPitch<kWidth>;
-  BFloat16* const value_tile = key_tile + kKeyTile * kPitch<kWidth>;
-  for (int i = static_cast<int>(threadIdx.x); i < kPitch<kWidth>; i += Tiles::kThreads)
-    value_tile[kKeyTile * kPitch<kWidth> + i] = BFloat16{};
+  constexpr int kRowSize = Tiles::kRowSize;
+  T* const query_tile = dynamic_shared<T>();
+  T* const key_tile = query_tile + Tiles::kQueries * kRowSize;
+  T* const value_tile = key_tile + kKeyTile * kRowSize;
+  for (int i = static_cast<int>(threadIdx.x); i < kRowSize; i += Tiles::kThreads)
+    value_tile[kKeyTile * kRowSize + i] = T{};
   const QueryPlace own = place_of_queries<Tiles>(s);
   const int b = own.b, head = own.head, first = own.first;
   const int group = head / static_cast<int>(s.heads / s.groups);
@@ -243,18 +259,20 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   of_warp.join();
   const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr);
   const float factor = Tiles::kMasks ? 1.0f : scale;
-  BFloat16* const own_queries = query_tile + own_warp() * kFragments * 16 * kPitch<kWidth>;
+  T* const own_queries = query_tile + own_warp() * kFragments * 16 * kRowSize;
   QueryFragments<Tiles> held;
   copy_async_wait<0>();
+  round_tile<Tiles::kQueries, kWidth, Tiles::kThreads>(query_tile);
   __syncthreads();
   if constexpr (Tiles::kHoldsQueries) {
 #pragma unroll
-    for (int k = 0; k < kWidth / 16; ++k)
-      load_rows_of_a<kWidth>(held[k], rows_by_16(own_queries, kPitch<kWidth>) + k * 16);
+    for (int k = 0; k < kWidth / kTerms<T>; ++k)
+      load_rows_of_a<kWidth>(held[k], rows_by_16(own_queries, kRowSize) + k * kTerms<T>);
   }
 
   for (; at < of_block.to; at += kKeyTile) {
     copy_async_wait<0>();
+    round_tile<kKeyTile, kWidth, Tiles::kThreads>(key_tile);
     __syncthreads();  // the keys are loaded, and the last values have been read
     load_tile<kKeyTile, kWidth, Tiles::kThreads>(value_tile, value + at * s.value.row, s.value.row, keys - at,
                                                  value_width);
@@ -269,6 +287,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
     if (sees) multiply_keys<Tiles>(own_queries, held, key_tile, state);
     copy_async_wait<0>();
+    round_tile<kKeyTile, kWidth, Tiles::kThreads>(value_tile);
     __syncthreads();  // the values are loaded, and the keys have been read
     if (at + kKeyTile < of_block.to) load_keys(at + kKeyTile);
     copy_async_commit();
@@ -316,9 +335,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
                 own_queries, state, y, log_sum);
 }
 
-template <class Tiles>
-bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, BFloat16* y,
-         float* log_sum) {
+template <class Tiles, class T>
+bool run(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y, float* log_sum) {
   if (!has_tensor_cores(on, Tiles::kBytes)) return false;
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
@@ -330,22 +348,28 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
 
 }  // namespace
 
-bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
-                                   BFloat16* y, float* log_sum) {
-  if (std::max(s.key_width, s.value_width) > 256 || !has_aligned_rows(x.query, s.query, s.key_width) ||
-      !has_aligned_rows(x.key, s.key, s.key_width) || !has_aligned_rows(x.value, s.value, s.value_width) ||
-      reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
+template <class T>
+bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
+                                   float* log_sum) {
+  if (std::max(s.key_width, s.value_width) > kWidestHead<T> ||
+      !has_aligned_rows(x.query, s.query, s.key_width) || !has_aligned_rows(x.key, s.key, s.key_width) ||
+      !has_aligned_rows(x.value, s.value, s.value_width) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
   // The largest score times a factor is the largest product only if the factor is positive.
   MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
   if (options == MmaOptions::masks && x.sinks != nullptr) options = MmaOptions::modifiers;
   bool is_done = false;
-  with_width(s, [&](auto width) {
+  with_width<T>(s, [&](auto width) {
     with_options(options, [&](auto with) {
-      is_done = run<ForwardTiles<decltype(width)::value, decltype(with)::value>>(on, s, x, y, log_sum);
+      is_done = run<ForwardTiles<T, decltype(width)::value, decltype(with)::value>>(on, s, x, y, log_sum);
     });
   });
   return is_done;
 }
+
+template bool tensor_core_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<BFloat16>&,
+                                            BFloat16*, float*);
+template bool tensor_core_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<float>&,
+                                            float*, float*);
 
 }  // namespace tapeformer::kernels

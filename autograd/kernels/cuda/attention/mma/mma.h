@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/cuda/attention/mma/tiles.h>
 #include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
 #include <tapeformer/autograd/kernels/dropout.h>
@@ -8,10 +9,10 @@
 
 namespace tapeformer::kernels {
 
-// Shared by attention on tensor cores, forward and backward. Tiles are rows of bf16 in shared memory. A row
-// of the scores belongs to the four lanes of a quad, which have the same g = lane / 4; of each 8 keys a lane
-// has two neighbours, t = lane % 4 (see tensor_core.h). Decisions about kKeyTile keys of a row are bits: bit
-// 2 j + c is for key 8 j + 2 t + c of the tile, which is element [j][c] of the row's fragments.
+// Shared by attention on tensor cores, forward and backward. A row of the scores belongs to the four lanes
+// of a quad, which have the same g = lane / 4; of each 8 keys a lane has two neighbours, t = lane % 4 (see
+// tensor_core.h). Decisions about kKeyTile keys of a row are bits: bit 2 j + c is for key 8 j + 2 t + c of
+// the tile, which is element [j][c] of the row's fragments.
 
 constexpr int kKeyTile = 64, kKeyFragments = kKeyTile / 8;
 constexpr unsigned kAllSeen = 0xFFFFu;
@@ -26,80 +27,6 @@ __device__ float exponential(float score) {
   return exp2_approx(kMasks ? score * kLog2E : score);
 }
 constexpr float kNothing = kMinusInfinity<float>;  // the score of a masked pair
-
-/// The distance of rows in a tile: an odd number of 16 bytes, so that eight rows are in different banks.
-template <int kWidth>
-constexpr int kPitch = kWidth + 8;
-
-/// The address that a thread reads for the first rows that load_tile() copies: `from` is the tile's first
-/// number.
-template <int kWidth>
-__device__ const BFloat16* own_place(const BFloat16* from, Index stride) {
-  constexpr unsigned kChunks = kWidth / 8;
-  return from + static_cast<int>(threadIdx.x / kChunks) * stride + threadIdx.x % kChunks * 8;
-}
-/// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile, with zeros next to them and
-/// after the first `rows`. `own` is own_place(), and afterwards that of the next rows. The caller commits.
-template <int kRows, int kWidth, int kThreads>
-__device__ void load_next_tile(BFloat16* tile, const BFloat16*& own, Index stride, int rows, int width) {
-  constexpr int kChunks = kWidth / 8, kStep = kThreads / kChunks;  // kStep rows at a time
-  static_assert(kThreads % kChunks == 0 && kRows % kStep == 0, "threads keep their columns");
-  const unsigned thread = anew(threadIdx.x);
-  const int row = static_cast<int>(thread / kChunks), at = static_cast<int>(thread % kChunks * 8);
-  const int count = at < width ? rows - row : 0;
-#pragma unroll
-  for (int i = 0; i < kRows; i += kStep) {
-    copy_async_16(tile + (row + i) * kPitch<kWidth> + at, own, i < count);  // missing rows are not read
-    own += kStep * stride;
-  }
-}
-template <int kRows, int kWidth, int kThreads>
-__device__ void load_tile(BFloat16* tile, const BFloat16* from, Index stride, int rows, int width) {
-  const BFloat16* own = own_place<kWidth>(from, stride);
-  load_next_tile<kRows, kWidth, kThreads>(tile, own, stride, rows, width);
-}
-
-/// Loads the factor `a` of 16 kRowTiles rows of a tile; `rows` comes from rows_by_16.
-template <int kWidth, int kRowTiles>
-__device__ void load_rows_of_a(unsigned (&a)[kRowTiles][4], const BFloat16* rows) {
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r) load_matrix_x4(a[r], rows + r * 16 * kPitch<kWidth>);
-}
-/// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. a_at(at, loaded) returns
-/// the factor `a` of the warp's rows and 16 columns from `at` on, perhaps in `loaded`; `moving` comes from
-/// rows_by_8.
-template <int kWidth, int kRowTiles, int kFragments, class Own>
-__device__ void multiply_moving(float (&products)[kRowTiles][kFragments][4], const BFloat16* moving,
-                                const Own& a_at) {
-#pragma unroll
-  for (int i = 0; i < kRowTiles * kFragments * 4; ++i)
-    products[i / (kFragments * 4)][i / 4 % kFragments][i % 4] = 0;
-#pragma unroll
-  for (int at = 0; at < kWidth; at += 16) {
-    unsigned loaded[kRowTiles][4];
-    const auto& a = a_at(at, loaded);
-#pragma unroll
-    for (int j = 0; j < kFragments; j += 2) {
-      unsigned b[4];
-      load_matrix_x4(b, moving + j * 8 * kPitch<kWidth> + at);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        mma_bf16(products[r][j], a[r], b[0], b[1]);
-        mma_bf16(products[r][j + 1], a[r], b[2], b[3]);
-      }
-    }
-  }
-}
-/// Multiplies rows of a tile; `own` comes from rows_by_16.
-template <int kWidth, int kRowTiles, int kFragments>
-__device__ void multiply_rows(float (&products)[kRowTiles][kFragments][4], const BFloat16* own,
-                              const BFloat16* moving) {
-  multiply_moving<kWidth>(
-      products, moving, [own](int at, unsigned(&loaded)[kRowTiles][4]) -> const auto& {
-        load_rows_of_a<kWidth>(loaded, own + at);
-        return loaded;
-      });
-}
 
 template <int kRowTiles, int kFragments>
 __device__ void scale_all(float (&scores)[kRowTiles][kFragments][4], float scale) {
@@ -307,7 +234,8 @@ __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
 /// or a function of the scores, a relative bias and sigmoid weights as well.
 enum class MmaOptions { none, masks, modifiers };
 
-inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
+template <class T>
+MmaOptions options_of(const AttentionShape& s, const AttentionOperands<T>& x) {
   if (changes_pairs(s, x)) return MmaOptions::modifiers;
   const bool masks = s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
   return masks ? MmaOptions::masks : MmaOptions::none;
@@ -341,7 +269,7 @@ void with_options(MmaOptions options, F&& f) {
 }
 
 /// Calls f(std::integral_constant<int, kWidth>) for the least kWidth that holds both widths.
-template <class F>
+template <class T, class F>
 void with_width(const AttentionShape& s, F&& f) {
   const Index width = std::max(s.key_width, s.value_width);
   if (width <= 32) {
@@ -350,7 +278,7 @@ void with_width(const AttentionShape& s, F&& f) {
     f(std::integral_constant<int, 64>{});
   } else if (width <= 128) {
     f(std::integral_constant<int, 128>{});
-  } else {
+  } else if constexpr (kWidestHead<T> > 128) {
     f(std::integral_constant<int, 256>{});
   }
 }
