@@ -15,7 +15,7 @@ Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, double correction = 1);
 
 /// The places of the `count` largest numbers of each row, the first of equal ones; NaN counts as infinity.
-/// Not recorded.
+/// The tape does not record it.
 /// Shapes:  x [R, N] -> i32 [R, K]: r N + n, ascending, where K = count; an embedding() of the places from x
 ///          as [R N, 1] has the numbers
 /// Throws:  ShapeError unless x is a matrix with K columns or more whose places fit in 32 bits

@@ -125,7 +125,7 @@ NextTokens read_next_tokens(const Tensor& logits, Index count) {
   constexpr Index kFew = Index{1} << 17;  // numbers that are copied as fast as they are chosen from
   const Index rows = logits.size(0), vocabulary = logits.size(1);
   const Tensor all = logits.to(wide(logits.dtype()));
-  if (!logits.device().is_cuda() || count == 0 || 4 * count > vocabulary || all.elements() < kFew ||
+  if (!logits.device().is_cuda() || count == 0 || count > vocabulary / 4 || all.elements() < kFew ||
       all.elements() > std::numeric_limits<std::int32_t>::max())
     return {all.to(Device::cpu()), {}};
   const Tensor places = largest_places(all, count);

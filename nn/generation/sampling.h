@@ -35,7 +35,8 @@ struct NextTokens {
 };
 
 /// Reads logits or log probabilities. On a GPU the `count` likeliest tokens of a large vocabulary are chosen
-/// there; elsewhere, and with a count of 0, rows are whole. A row with NaN keeps one.
+/// there; elsewhere, and with a count of 0, rows are whole. A row with NaN keeps one, or an infinity before
+/// it.
 /// Shapes:  logits [R, V]
 NextTokens read_next_tokens(const Tensor& logits, Index count);
 

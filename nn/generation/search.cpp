@@ -183,7 +183,7 @@ Row<T> allowed(const Beam& beam, const SearchConfig& config, const NextTokens& n
 
 /// The number of a step's likeliest tokens among which are the `count` likeliest allowed ones; 0 for all.
 Index likeliest_with_forbidden(Index count, std::size_t length, const SearchConfig& config) {
-  if (count == 0 || config.renormalize) return 0;
+  if (count == 0 || count > std::numeric_limits<std::int32_t>::max() || config.renormalize) return 0;
   return count + static_cast<Index>(config.never.size() + 1 + (config.no_repeat_ngram > 0 ? length : 0));
 }
 

@@ -17,7 +17,7 @@ struct MmaFactors {
 const void* shared_pointer(const char* shared, unsigned lane);
 /// c of one lane, from what all lanes share.
 void add_products(float (&c)[4], const char* factors, unsigned lane);
-/// Of TF32. Throws: Fault unless all factors are rounded
+/// add_products() in TF32. Throws: Fault unless all factors are rounded
 void add_products_tf32(float (&c)[4], const char* factors, unsigned lane);
 
 /// An asynchronous copy that waits to be done; without a source it writes zeros.
@@ -108,6 +108,7 @@ inline unsigned pack_bf16(float low, float high) {
 }
 inline unsigned round_tf32(float x) {
   const unsigned bits = __float_as_uint(x);
+  if (x != x) return 0x7FFFE000u;
   return (std::isfinite(x) ? bits + 0x1000u : bits) & 0xFFFFE000u;
 }
 inline float exp2_approx(float x) { return exp2f(x); }

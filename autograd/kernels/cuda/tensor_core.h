@@ -84,7 +84,7 @@ __device__ inline unsigned pack_bf16(float low, float high) {
   return packed;
 }
 
-/// Rounded to TF32, to the nearest number, and away from zero between two.
+/// x rounded to the nearest number of TF32, and away from zero between two.
 __device__ inline unsigned round_tf32(float x) {
   unsigned rounded;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));

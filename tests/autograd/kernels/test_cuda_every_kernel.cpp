@@ -116,7 +116,7 @@ TEST_CASE("norms") {
 
 TEST_CASE("norms of the heads in a packed projection") {
   Generator random(test_seed(3));
-  // In packs, one number at a time, with a part of a head behind, and in more packs than a warp has lanes.
+  // Packs, single numbers, a part of a head behind the others, and more packs than a warp has lanes.
   for (const auto& [n, rest] : {std::pair{40, 0}, {40, 5}, {40, 92}, {280, 8}}) {
     const std::vector<Tensor> x{host_normal({260, 3 * n + rest}, random), host_normal({n}, random),
                                 host_normal({n}, random)};

@@ -103,9 +103,10 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       spread[i] = 0;  // sum |dy v|: the size of the terms of its dscore
       for (Index e = 0; e < E; ++e) {
         const double v = std::fabs(value[at_s(s, E) + e]), d = std::fabs(seed_at[at_t(E) + e]);
-        y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights + rounded.inputs) * w[s]);
+        const double weight = w[s] + weight_error[i];
+        y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights + rounded.inputs) * weight);
         dv[at_s(s, E) + e] +=
-            keep * d * (weight_error[i] + (input + rounded.factors + rounded.inputs) * w[s]);
+            keep * d * (weight_error[i] + (input + rounded.factors + rounded.inputs) * weight);
         spread[i] += keep * d * v;
       }
       of_product += (weight_error[i] + share * w[s]) * spread[i];

@@ -195,9 +195,13 @@ TEST_CASE(
       CHECK_BELOW(deviation(got[i].log_probability, expected[i].log_probability), 1e-12);
     }
   }
-  SamplingConfig sampling;
-  for (const Index top_k : {0, 1, 40}) {
-    CAPTURE(sampling.top_k = top_k);
+  std::vector<SamplingConfig> samplings(5);
+  samplings[1].temperature = 0;
+  samplings[2].top_k = 40;
+  samplings[3].top_k = 40, samplings[3].top_p = 0.9, samplings[3].min_p = 0.01;
+  samplings[4].top_k = std::numeric_limits<Index>::max();
+  for (const SamplingConfig& sampling : samplings) {
+    CAPTURE(&sampling - samplings.data());
     std::vector<TokenIds> drawn[2];
     for (const bool is_here : {true, false}) {
       WideModel model(is_here ? here : there);

@@ -136,7 +136,7 @@ struct KeptWeights {
   int tiles, steps;
   float scale;
 
-  /// The word of a block's first consumer. A step's are kConsumers apart.
+  /// The word of a block's first consumer. Steps are kConsumers words apart.
   __device__ unsigned* at(Index unit, int tile, int step) const {
     return words + ((unit * tiles + tile) * steps + step) * kConsumers;
   }

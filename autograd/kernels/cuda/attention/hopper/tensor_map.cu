@@ -37,7 +37,7 @@ std::uint64_t bytes_apart(Index stride, Index count, std::uint64_t bytes) {
 
 /// With smaller widths half of the products are of zeros; for few queries other kernels are faster.
 constexpr Index kLeastWidth = 40, kMostWidth = 256, kLeastQueries = 64;
-/// Bits of kept weights take 512 MiB at most, twice in a backward pass.
+/// Bits of kept weights of whole tiles take 512 MiB at most, twice in a backward pass.
 constexpr Index kMostDropped = Index{1} << 32;
 
 /// True if box_map() can describe it: addresses and strides are multiples of 16 bytes.
