@@ -26,7 +26,9 @@ struct NextTokens {
   Tensor values;  ///< [R, K]: logits or log probabilities, f32 or f64
   Tensor tokens;  ///< i32 [R, K], ascending in a row; undefined if K is the vocabulary
 
+  /// R
   Index rows() const { return values.size(0); }
+  /// K
   Index count() const { return values.size(1); }
   /// The token at a place of a row.
   std::int32_t token(Index row, Index place) const;
@@ -72,6 +74,7 @@ class RepetitionPenalty {
  public:
   /// A penalty of 1 changes nothing.
   explicit RepetitionPenalty(double penalty) : penalty_(penalty) {}
+  /// False if apply() does nothing.
   bool changes() const { return penalty_ != 1; }
   /// Counts a token as seen.
   void see(std::int32_t token);
