@@ -118,9 +118,9 @@ TEST_CASE("norms of the heads in a packed projection") {
   Generator random(test_seed(3));
   // Packs, single numbers, a part of a head behind the others, and more packs than a warp has lanes.
   for (const auto& [n, rest] : {std::pair{40, 0}, {40, 5}, {40, 92}, {280, 8}}) {
-    const std::vector<Tensor> x{host_normal({260, 3 * n + rest}, random), host_normal({n}, random),
+    const std::vector<Tensor> x{host_normal({260, 4 * n + rest}, random), host_normal({n}, random),
                                 host_normal({n}, random)};
-    check_gpu([](const auto& in) { return packed_head_norms(in[0], 2, 1, in[1], in[2]); }, x, random);
+    check_gpu([](const auto& in) { return packed_head_norms(in[0], 3, 1, in[1], in[2]); }, x, random);
   }
 }
 
