@@ -9,6 +9,14 @@
 namespace tapeformer::kernels {
 namespace {
 
+/// A thread's share of an item: the packs at first, first + a step ... before `end`, from `start` on.
+struct HeadItem {
+  bool is_head;
+  Index number;  // among the heads of all rows
+  bool is_query;
+  Index start, first, end;
+};
+
 /// Teams of `lanes` threads, a power of two, which take a row's items one at a time: its heads, and for every
 /// n of the numbers behind them. A lane takes every lanes-th pack.
 struct HeadTeams {
@@ -16,18 +24,19 @@ struct HeadTeams {
   int lanes;
   Index items;
 
-  Index all() const { return s.rows * items; }
-  Index blocks() const { return row_blocks(tiles_of(all(), kBlock / lanes)); }
-  /// Calls use(row, item, lane) for this thread's items; while others of its warp still have one, also with
-  /// row = s.rows.
-  template <class Use>
+  Index blocks() const { return row_blocks(tiles_of(s.rows * items, kBlock / lanes)); }
+  /// Calls use(item) for this thread's items, and with empty ones while others of its warp still have one.
+  template <int N, class Use>
   __device__ void for_each(Use&& use) const {
     const Index teams = kBlock / lanes, count = s.rows * items;
     const int lane = static_cast<int>(threadIdx.x) % lanes, team = static_cast<int>(threadIdx.x) / lanes;
     const Index of_warp = kWarp / lanes, before = team % of_warp;
     for (Index i = blockIdx.x * teams + team; i - before < count; i += gridDim.x * teams) {
-      const Division place = divide(i < count ? i : 0, items);
-      use(i < count ? place.quotient : s.rows, place.remainder, lane);
+      const bool is_here = i < count;
+      const auto [row, at] = divide(is_here ? i : 0, items);
+      const Index left = is_here ? s.width - at * s.n : 0;
+      use(HeadItem{is_here && at < s.heads(), row * s.heads() + at, at < s.queries, row * s.width + at * s.n,
+                   lane * N, left < s.n ? left : s.n});
     }
   }
   /// The sum over the lanes of a team. All threads of a warp must call it.
@@ -58,23 +67,21 @@ __global__ void head_norms_forward_kernel(HeadTeams teams, const T* x, const T* 
                                           const T* key_weight, T* y, Wide<T>* rstd) {
   using W = Wide<T>;
   const HeadNorms& s = teams.s;
-  teams.for_each([&](Index row, Index item, int lane) {
-    const bool is_here = row < s.rows, is_head = is_here && item < s.heads();
-    const Index start = row * s.width + item * s.n, left = is_here ? s.width - item * s.n : 0;
-    const Index end = left < s.n ? left : s.n, first = lane * N, step = teams.lanes * N;
+  teams.for_each<N>([&](const HeadItem& item) {
+    const Index start = item.start, first = item.first, end = item.end;
     W squares(0);
-    for (Index k = is_head ? first : end; k < end; k += step) {
+    for (Index k = item.is_head ? first : end; k < end; k += teams.lanes * N) {
       const Pack<W, N> values = widened(load_pack<N>(x + start + k));
 #pragma unroll
       for (int j = 0; j < N; ++j) squares += values.of[j] * values.of[j];
     }
     squares = teams.sum(squares);
     const W scale = W(1) / sqrt(squares / static_cast<W>(s.n) + static_cast<W>(s.epsilon));
-    if (is_head && lane == 0) rstd[row * s.heads() + item] = scale;
-    const T* const weight = item < s.queries ? query_weight : key_weight;
-    for (Index k = first; k < end; k += step) {
+    if (item.is_head && first == 0) rstd[item.number] = scale;
+    const T* const weight = item.is_query ? query_weight : key_weight;
+    for (Index k = first; k < end; k += teams.lanes * N) {
       Pack<T, N> own = load_pack<N>(x + start + k);
-      if (is_head) {
+      if (item.is_head) {
         Pack<W, N> values = widened(own);
         const Pack<W, N> w = widened(load_pack<N>(weight + k));
 #pragma unroll
@@ -93,15 +100,13 @@ __global__ void head_norms_backward_kernel(HeadTeams teams, const T* x, const T*
                                            Write<T> dx) {
   using W = Wide<T>;
   const HeadNorms& s = teams.s;
-  teams.for_each([&](Index row, Index item, int lane) {
-    const bool is_here = row < s.rows, is_head = is_here && item < s.heads();
-    const Index start = row * s.width + item * s.n, left = is_here ? s.width - item * s.n : 0;
-    const Index end = left < s.n ? left : s.n, first = lane * N, step = teams.lanes * N;
-    const T* const weight = item < s.queries ? query_weight : key_weight;
-    const W scale = is_head ? rstd[row * s.heads() + item] : W(1);
+  teams.for_each<N>([&](const HeadItem& item) {
+    const Index start = item.start, first = item.first, end = item.end;
+    const T* const weight = item.is_query ? query_weight : key_weight;
+    const W scale = item.is_head ? rstd[item.number] : W(1);
     // Calls use(k, g, xhat) for the packs of a head, with g = dy * weight.
     const auto for_each_pack = [&](auto&& use) {
-      for (Index k = is_head ? first : end; k < end; k += step) {
+      for (Index k = item.is_head ? first : end; k < end; k += teams.lanes * N) {
         Pack<W, N> gradient = widened(load_pack<N>(dy + start + k)),
                    normal = widened(load_pack<N>(x + start + k));
         const Pack<W, N> w = widened(load_pack<N>(weight + k));
@@ -121,7 +126,7 @@ __global__ void head_norms_backward_kernel(HeadTeams teams, const T* x, const T*
       for (int j = 0; j < N; ++j) gradient.of[j] = scale * (gradient.of[j] - normal.of[j] * mean_product);
       put_pack(dx, start + k, gradient);
     });
-    for (Index k = is_head ? end : first; k < end; k += step)
+    for (Index k = item.is_head ? end : first; k < end; k += teams.lanes * N)
       put_pack(dx, start + k, widened(load_pack<N>(dy + start + k)));
   });
 }

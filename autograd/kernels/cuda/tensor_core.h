@@ -119,7 +119,7 @@ __device__ T anew(T x) {
 /// - the a of a product whose rows are the tile's;
 /// - transposed, for a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and {b0,
 /// b1} of columns 8 to 15.
-/// Of TF32 it loads 16 x 8 numbers, never transposed.
+/// Tiles of TF32 are loaded 16 x 8 numbers at a time, and never transposed.
 template <class T>
 __device__ const T* rows_by_16(const T* tile, int pitch) {
   return tile + own_lane() % 16 * pitch + own_lane() / 16 * (16 / static_cast<int>(sizeof(T)));
