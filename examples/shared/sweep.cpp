@@ -94,6 +94,11 @@ int run_again(std::vector<std::string> words, const std::string& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+std::string folder_name(std::string text) {
+  std::replace(text.begin(), text.end(), '/', '_');
+  return text;
+}
+
 std::string last_line_of(const std::string& log) {
   std::string text = read_file(log);
   text.erase(text.find_last_not_of('\n') + 1);
@@ -148,8 +153,12 @@ std::vector<SweepCase> sweep_cases(const std::vector<std::string>& words) {
     std::vector<SweepCase> longer;
     for (const SweepCase& begun : cases) {
       for (auto value = word + 1; value != end; ++value) {
-        if (std::find(word + 1, value, *value) != value)
-          throw Error("--vary " + *word + " has the value " + *value + " twice; leave one out");
+        const auto same = std::find_if(word + 1, value, [&](const std::string& other) {
+          return folder_name(other) == folder_name(*value);
+        });
+        if (same != value)
+          throw Error(format("--vary {} has the value {} twice{}; leave one out", *word, *value,
+                             *same == *value ? "" : ", since a folder's name has _ for /"));
         SweepCase& added = longer.emplace_back(begun);
         added.name += (begun.name.empty() ? "" : ",") + *word + "=" + *value;
         added.options.push_back("--" + *word + "=" + *value);
@@ -221,9 +230,7 @@ int SweepCommand::execute() const {
   std::vector<SweepRun> runs;
   for (Index seed = 1; seed <= seeds_; ++seed) {
     for (const SweepCase& combination : cases) {
-      std::string name = combination.name;
-      std::replace(name.begin(), name.end(), '/', '_');
-      const std::string folder = format("{}/{}/seed-{}", runs_, name, seed);
+      const std::string folder = format("{}/{}/seed-{}", runs_, folder_name(combination.name), seed);
       runs.push_back({combination, std::to_string(seed), folder, folder + ".log"});
       runs.back().read();
     }

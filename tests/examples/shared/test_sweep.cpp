@@ -22,6 +22,9 @@ TEST_CASE("an option without values, or with one twice, is refused") {
                        "--vary needs an option and its values; try --vary learning-rate 1e-3 3e-3", Error);
   CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "1", "2", "1"}),
                        "--vary rate has the value 1 twice; leave one out", Error);
+  CHECK_THROWS_WITH_AS(
+      sweep_cases({"--vary", "corpus", "a/b", "a_b"}),
+      "--vary corpus has the value a_b twice, since a folder's name has _ for /; leave one out", Error);
   CHECK_THROWS_WITH_AS(sweep_cases({"--vary", "rate", "1", "--vary", "rate", "2"}),
                        "--vary rate is given twice; join their values", Error);
 }
