@@ -64,7 +64,8 @@ bool is_of_adapter(const std::string& path) {
   return name == kAdapterA || name == kAdapterB;
 }
 
-void AdapterConfig::describe(const FieldVisitor& field) {
+void AdapterConfig::describe(const FieldVisitor& in_model) {
+  const FieldVisitor field = in_model.in_part("low-rank adapters");
   field("lora", rank, "rank of low-rank adapters, which are trained in place of all else; 0 for none", kSize);
   field("lora_alpha", alpha, "what adapters add is multiplied by this over --lora", kPositive);
   field("lora_targets", layers,

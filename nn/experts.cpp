@@ -27,7 +27,8 @@ Tensor biased(const Tensor& y, const Parameter& bias, const ExpertChoice& choice
 
 }  // namespace
 
-void ExpertsConfig::describe(const FieldVisitor& field) {
+void ExpertsConfig::describe(const FieldVisitor& in_model) {
+  const FieldVisitor field = in_model.in_part("experts");
   field("experts", experts,
         "E, feed-forward networks of each layer, of which a router chooses some for each token; 0 for one "
         "network for all tokens",

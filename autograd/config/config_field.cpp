@@ -36,7 +36,7 @@ std::string ConfigField::text() const {
 
 Field& FieldVisitor::operator()(const char* name, const FieldMember& member, const char* help,
                                 NumberRule rule, const char* since) const {
-  return fields_.emplace_back(Field{name, help, rule, group_, since}, member);
+  return fields_.emplace_back(Field{name, help, rule, group_, part_, since}, member);
 }
 
 void FieldVisitor::operator()(const char* name, const FieldMember& member, NumberRule rule,
@@ -46,7 +46,7 @@ void FieldVisitor::operator()(const char* name, const FieldMember& member, Numbe
 
 void FieldVisitor::path(const char* name, const FieldMember& member, const char* help,
                         const char* since) const {
-  fields_.emplace_back(Field{name, help, kAnyNumber, group_, since, true}, member);
+  fields_.emplace_back(Field{name, help, kAnyNumber, group_, part_, since, true}, member);
 }
 
 const char* type_text(const ConfigField& field) {

@@ -42,6 +42,7 @@ struct Field {
   std::string help = {};              ///< of the option; without help the field is only in files
   NumberRule rule = kAnyNumber;       ///< of a number
   const char* group = "";             ///< the heading of its option in --help
+  const char* part = "";              ///< a heading within the group
   const char* since = kFirstVersion;  ///< the version that added it
   bool is_path = false;               ///< a path of a file or folder, or a list of these
   bool follows_kind = false;          ///< its default depends on the kind in another field
@@ -137,7 +138,8 @@ using FieldList = std::vector<ConfigField>;
 /// Collects the fields that a configuration describes.
 class FieldVisitor {
  public:
-  explicit FieldVisitor(FieldList& fields, const char* group = "") : fields_(fields), group_(group) {}
+  explicit FieldVisitor(FieldList& fields, const char* group = "", const char* part = "")
+      : fields_(fields), group_(group), part_(part) {}
 
   Field& operator()(const char* name, const FieldMember& member, const char* help,
                     NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
@@ -148,10 +150,12 @@ class FieldVisitor {
             const char* since = kFirstVersion) const;
   /// A visitor for the options of a program under this heading.
   FieldVisitor in_group(const char* heading) const { return FieldVisitor(fields_, heading); }
+  /// A visitor for options under a heading of their own within the group.
+  FieldVisitor in_part(const char* heading) const { return FieldVisitor(fields_, group_, heading); }
 
  private:
   FieldList& fields_;
-  const char* group_;
+  const char *group_, *part_;
 };
 
 /// The fields of a configuration, which describes each of them once, in

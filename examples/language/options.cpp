@@ -113,11 +113,12 @@ void LanguageOptions::describe(const FieldVisitor& field) {
   in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
   in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 for automatic",
               kNotNegative);
-  in_training("validation_kind", one_of(validation_kind, {"auto", "exact", "estimate", "both"}),
-              "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
-              "takes little of the time, else estimates, and exact at the end");
-  in_training("validation_batches", validation_batches,
-              "random batches of the estimate; with auto, at most this many", kPositive);
+  const auto in_checks = in_training.in_part(TrainingOptions::kChecksPart);
+  in_checks("validation_kind", one_of(validation_kind, {"auto", "exact", "estimate", "both"}),
+            "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
+            "takes little of the time, else estimates, and exact at the end");
+  in_checks("validation_batches", validation_batches,
+            "random batches of the estimate; with auto, at most this many", kPositive);
 }
 
 LanguageOptions::LanguageOptions(const std::string& preset_name)

@@ -264,7 +264,8 @@ std::vector<std::string> Command::given_of(std::initializer_list<const char*> gr
 
 bool Command::has(const std::string& name, std::initializer_list<const char*> groups) const {
   const CLI::Option* const option = app_->get_option_no_throw(name);
-  return option != nullptr && std::find(groups.begin(), groups.end(), option->get_group()) != groups.end();
+  const std::string heading = option != nullptr ? option->get_group() : "";  // "GROUP", or "GROUP: PART"
+  return std::find(groups.begin(), groups.end(), heading.substr(0, heading.find(':'))) != groups.end();
 }
 
 void Command::refuse(std::initializer_list<const char*> names, const std::string& when) const {

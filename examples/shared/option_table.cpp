@@ -96,7 +96,7 @@ void add_options(const Command& command, FieldList&& fields) {
                                   field.rule);
     };
     const CommandOption option = std::visit(add, field.zero());
-    option.group(field.group);
+    option.group(*field.part == '\0' ? field.group : format("{}: {}", field.group, field.part));
     if (field.is_path) option.not_empty();
   }
 }

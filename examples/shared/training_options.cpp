@@ -30,40 +30,48 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
         "straight line; 1 for all after the warm-up",
         kPositiveShare);
-  optimizer.describe(field);
-  field("freeze", freeze,
-        "keep the parameters whose names match a pattern as they are, such as those of a model that --from "
-        "names: 'layers.[012].*', 'embedding.*'");
-  field("clip", clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
-  field("average_decay", average_decay,
-        "decay of a moving average of the weights, such as 0.999, which validations, samples and the weights "
-        "that are written then use; 0 for none",
-        kBelowOne);
-  field("non_finite", one_of(non_finite, {"stop", "skip"}),
-        "what happens at a step whose loss or gradient is not finite: stop, or skip (weights, their average "
-        "and the optimizer's state, its counts of steps too, stay as if the step had not happened; learning "
-        "rate and batches move on)");
-  field("loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
-        "what happens at a step whose loss is far above the last ones: note (it is counted), stop or skip");
-  field("spike_deviations", spike_deviations,
-        "standard deviations above the mean of about the last 50 losses that make a spike; 0 disables "
-        "--loss-spike",
-        kNotNegative);
+  const FieldVisitor in_update = field.in_part("optimizer");
+  optimizer.describe(in_update);
+  in_update(
+      "freeze", freeze,
+      "keep the parameters whose names match a pattern as they are, such as those of a model that --from "
+      "names: 'layers.[012].*', 'embedding.*'");
+  in_update("clip", clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
+  in_update(
+      "average_decay", average_decay,
+      "decay of a moving average of the weights, such as 0.999, which validations, samples and the weights "
+      "that are written then use; 0 for none",
+      kBelowOne);
+  const FieldVisitor in_guard = field.in_part("bad steps");
+  in_guard(
+      "non_finite", one_of(non_finite, {"stop", "skip"}),
+      "what happens at a step whose loss or gradient is not finite: stop, or skip (weights, their average "
+      "and the optimizer's state, its counts of steps too, stay as if the step had not happened; learning "
+      "rate and batches move on)");
+  in_guard(
+      "loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
+      "what happens at a step whose loss is far above the last ones: note (it is counted), stop or skip");
+  in_guard("spike_deviations", spike_deviations,
+           "standard deviations above the mean of about the last 50 losses that make a spike; 0 disables "
+           "--loss-spike",
+           kNotNegative);
   field("seed", seed, "seed of all random draws: initial weights, held-out data, batches, dropout");
-  field("validate_every", validate_every,
-        "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
-  field("patience", patience, "validations without a better loss before stopping; 0 never stops early",
-        kNotNegative);
-  field("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
-        kNotNegative);
-  field("keep_checkpoints", keep_checkpoints,
-        "keep the weights of this many of the last validations besides the best, to be averaged",
-        kNotNegative);
-  field("earlier_checkpoints", earlier_checkpoints,
-        "keep this many checkpoints before the last one, to continue from if that is damaged", kNotNegative);
-  field("log_every", log_every,
-        "steps between two lines of the log; unless it is given, at most a tenth of --steps", kPositive);
-  field("samples", samples, "outputs shown at every validation", kNotNegative);
+  const FieldVisitor in_checks = field.in_part(kChecksPart);
+  in_checks("validate_every", validate_every,
+            "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
+  in_checks("patience", patience, "validations without a better loss before stopping; 0 never stops early",
+            kNotNegative);
+  in_checks("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
+            kNotNegative);
+  in_checks("keep_checkpoints", keep_checkpoints,
+            "keep the weights of this many of the last validations besides the best, to be averaged",
+            kNotNegative);
+  in_checks("earlier_checkpoints", earlier_checkpoints,
+            "keep this many checkpoints before the last one, to continue from if that is damaged",
+            kNotNegative);
+  in_checks("log_every", log_every,
+            "steps between two lines of the log; unless it is given, at most a tenth of --steps", kPositive);
+  in_checks("samples", samples, "outputs shown at every validation", kNotNegative);
   field("recompute_layers", recompute_layers,
         "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
         "the activations' memory, about a third more time per step, the same weights to the last bit");

@@ -50,27 +50,28 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("groups", groups,
         "G, heads of keys and values with gqa (0: half of the heads), differential or nsa (0: all)", kSize)
       .follows_kind = true;
-  field("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
-  field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
-  field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
-  field("shared_key_rotation", shared_key_rotation,
-        "rotate the part of mla's keys that heads share by positions");
-  field("index_top_k", index_top_k,
-        "keys to which mla attends for each token, chosen by an indexer (DeepSeek sparse attention); 0 for "
-        "all, "
-        "without an indexer; as many as the context to train it on all",
-        kSize);
-  field("index_heads", index_heads, "heads of mla's indexer; 0 for a fourth of heads", kSize);
-  field("index_width", index_width, "width of their queries and keys; 0 for that of a head", kSize);
-  field("index_loss", index_loss, "weight of the loss by which the indexer follows attention's weights",
-        kNotNegative);
-  field("index_rotary_layout", named(index_rotary_layout));
+  const FieldVisitor in_latent = field.in_part("latent attention (mla)");
+  in_latent("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
+  in_latent("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
+  in_latent("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
+  in_latent("shared_key_rotation", shared_key_rotation,
+            "rotate the part of mla's keys that heads share by positions");
+  in_latent(
+      "index_top_k", index_top_k,
+      "keys to which mla attends for each token, chosen by an indexer (DeepSeek sparse attention); 0 for "
+      "all, without an indexer; as many as the context to train it on all",
+      kSize);
+  in_latent("index_heads", index_heads, "heads of mla's indexer; 0 for a fourth of heads", kSize);
+  in_latent("index_width", index_width, "width of their queries and keys; 0 for that of a head", kSize);
+  in_latent("index_loss", index_loss, "weight of the loss by which the indexer follows attention's weights",
+            kNotNegative);
+  in_latent("index_rotary_layout", named(index_rotary_layout));
   field("score_scale", score_scale, kNotNegative);
   field("head_norm_gain", head_norm_gain);
   field("head_norm_epsilon", head_norm_epsilon, kPositive);
   FieldList others;
-  AttentionPieces::Fields::describe(field, FieldVisitor(others));
-  field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
+  AttentionPieces::Fields::describe(field.in_part(kMultiHeadPart), FieldVisitor(others));
+  field.in_part(kPositionsPart)("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
   field("rotary_layout", named(rotations.layout));
   field("rotary_components", rotations.width, kSize);
   field("rotary_max_positions", rotations.max_positions, kSize);
@@ -82,7 +83,8 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
   field("rotary_whole_pairs", rotations.whole_pairs);
   field("rotary_attention_factor", rotations.attention_factor, kPositive);
   field("rotary_reversed", rotations.reversed);
-  describe_own_fields(attention_kinds(), kind, attention_kind, own, field);
+  describe_own_fields(attention_kinds(), kind, attention_kind, own,
+                      field.in_part("other kinds of attention"));
 }
 
 void AttentionConfig::describe_in_layers(const FieldVisitor& field) {

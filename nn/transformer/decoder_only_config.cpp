@@ -182,22 +182,27 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("attention_bias", attention.bias);
   field("attention_output_bias", attention.output_bias);
   field("attention_dropout", attention.dropout, "share of attention weights dropped", kBelowOne);
-  field(
+  const FieldVisitor in_positions = field.in_part(AttentionConfig::kPositionsPart),
+                     in_multi_head = field.in_part(AttentionConfig::kMultiHeadPart);
+  in_positions(
       "positions", named(positions),
       "learned, sinusoidal, sinusoidal_halves (sines before cosines), rotary, alibi, buckets (of distances, "
       "as in T5) or none");
-  field("position_pattern", position_pattern);
-  field("window", window,
-        "tokens that a token sees in layers with a sliding window, itself included, or with --objective "
-        "masked, half of them on either side; 0 for all",
-        kSize);
-  field("windows", windows,
-        "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
-        "letter for each layer; empty: all have it");
-  field("window_rotary_base", window_rotary_base,
-        "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
-        "rotary_base with its scaling",
-        kNotNegative);
+  in_positions("position_pattern", position_pattern);
+  in_positions(
+      "window", window,
+      "tokens that a token sees in layers with a sliding window, itself included, or with --objective "
+      "masked, half of them on either side; 0 for all",
+      kSize);
+  in_positions(
+      "windows", windows,
+      "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
+      "letter for each layer; empty: all have it");
+  in_positions(
+      "window_rotary_base", window_rotary_base,
+      "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
+      "rotary_base with its scaling",
+      kNotNegative);
   field("norm", named(norm), "layer or rms, before every sublayer");
   field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
@@ -214,8 +219,8 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   swiglu.describe(field);
   field("feed_forward_bias", feed_forward_bias);
   experts.describe(field);
-  field("experts_from", experts_from, "the first layer with experts, from 0; those before have one network",
-        kSize);
+  field.in_part("experts")("experts_from", experts_from,
+                           "the first layer with experts, from 0; those before have one network", kSize);
   field("tie_head", tie_head);
   field("head_bias", head_bias);
   field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
@@ -225,11 +230,12 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
   field("embedding_norm", embedding_norm);
   field("residual_scale", residual_scale, kPositive);
   field("head_scale", head_scale, kPositive);
-  field("value_residual", value_residual,
-        "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
-  field("kv_sharing", kv_sharing,
-        "layers in a row that share the keys and values of the first of them (mha, gqa, mqa); 1 for none",
-        kPositiveSize);
+  in_multi_head("value_residual", value_residual,
+                "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
+  in_multi_head(
+      "kv_sharing", kv_sharing,
+      "layers in a row that share the keys and values of the first of them (mha, gqa, mqa); 1 for none",
+      kPositiveSize);
   field("short_convolution", short_convolution,
         "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
   field("zero_init", zero_init, "initial zeros in the matrices that write into the residual sum");

@@ -69,10 +69,11 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   layer.describe(field);
   field("decoder_heads", decoder_heads, kSize);
   field("decoder_feed_forward", decoder_feed_forward, kSize);
-  field("positions", named(positions),
-        "sinusoidal, sinusoidal_halves (sines before cosines), sinusoidal_fairseq (as in M2M100) or "
-        "learned, added to the embeddings, rotary, by which attention rotates queries and keys, alibi or "
-        "buckets (of distances, as in T5), added to the scores, or none");
+  field.in_part(AttentionConfig::kPositionsPart)(
+      "positions", named(positions),
+      "sinusoidal, sinusoidal_halves (sines before cosines), sinusoidal_fairseq (as in M2M100) or "
+      "learned, added to the embeddings, rotary, by which attention rotates queries and keys, alibi or "
+      "buckets (of distances, as in T5), added to the scores, or none");
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
   field("tie_target_head", tie_target_head);
   field("tie_embeddings", tie_embeddings);

@@ -149,7 +149,7 @@ goes_on() {
   local resumed=(train --run "$1" --resume)
   refuses "going on to a step that is done" "--steps must be above 60" "${resumed[@]}" --steps 60
   refuses "going on to no step" "--steps must be positive; got 0" "${resumed[@]}" --steps 0
-  refuses "changing another option" "--seed cannot be changed, only --steps" "${resumed[@]}" --steps 70 --seed 2
+  refuses "changing another option" "--clip cannot be changed, only --steps" "${resumed[@]}" --steps 70 --clip 2
   trains "a finished training goes on" "$1" --resume --steps 75
   check "and says what its schedule does" grep -q 'continues to step 75, with the cosine schedule of 75 steps: the learning rate' "$work/err"
   check "it has come to that step" grep -q '"step":75' "$1/metrics.jsonl"
