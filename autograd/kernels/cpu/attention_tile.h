@@ -242,17 +242,18 @@ void for_units(Index units, double work, Index size, const Body& body) {
     return;
   }
   const Index together = std::max<Index>(1, units / (8 * threads));
-  TeamError error;
+  Team team;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
+    team.spread();
     T* memory = nullptr;
-    error.guard([&] { memory = thread_memory<Purpose, T>(size); });
+    team.guard([&] { memory = thread_memory<Purpose, T>(size); });
 #pragma omp for schedule(dynamic, together)
     for (Index unit = 0; unit < units; ++unit) {
-      if (memory != nullptr) error.guard([&] { body(unit, memory); });
+      if (memory != nullptr) team.guard([&] { body(unit, memory); });
     }
   }
-  error.rethrow();
+  team.rethrow();
 }
 
 }  // namespace tapeformer::kernels

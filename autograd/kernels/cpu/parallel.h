@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <omp.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,15 +15,28 @@ namespace tapeformer::kernels {
 /// Work below this many element visits is not worth waking other threads for (about 10 microseconds).
 constexpr Index kParallelWork = 16384;
 
-/// The first exception among a team's threads, which must not leave their region: "out of memory" above all.
-class TeamError {
+/// What the threads of a parallel region share, made by the thread that enters it.
+class Team {
  public:
+  /// Moves the calling thread away from the processor of the thread that entered the region. Linux wakes
+  /// threads up there, and may leave them both on it for milliseconds while another processor is idle.
+  void spread() const {
+    if (omp_get_thread_num() == 0 || sched_getcpu() != processor_) return;
+    cpu_set_t allowed, others;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < omp_get_num_threads())
+      return;
+    others = allowed;
+    CPU_CLR(static_cast<unsigned>(processor_), &others);
+    if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+  }
+
+  /// Keeps the first exception, which must not leave the region: "out of memory" above all.
   template <class Work>
   void guard(const Work& work) {
     try {
       work();
     } catch (...) {
-#pragma omp critical(tapeformer_team_error)
+#pragma omp critical(tapeformer_team)
       if (!error_) error_ = std::current_exception();
     }
   }
@@ -31,6 +45,7 @@ class TeamError {
   }
 
  private:
+  const int processor_ = sched_getcpu();
   std::exception_ptr error_;
 };
 
@@ -44,14 +59,15 @@ void parallel_ranges(Index count, Index work, const Body& body) {
     if (count > 0) body(Index{0}, count);
     return;
   }
-  TeamError error;
+  Team team;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
+    team.spread();
     const Index thread = omp_get_thread_num(),
-                team = omp_get_num_threads();  // which may be fewer than requested
-    error.guard([&] { body(count * thread / team, count * (thread + 1) / team); });
+                size = omp_get_num_threads();  // which may be fewer than requested
+    team.guard([&] { body(count * thread / size, count * (thread + 1) / size); });
   }
-  error.rethrow();
+  team.rethrow();
 }
 
 /// The calling thread's library calls use one thread while this exists. In a parallel region too, oneDNN

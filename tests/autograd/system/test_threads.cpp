@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <omp.h>
+#include <sched.h>
 
 #include <new>
 #include <string>
@@ -57,6 +58,30 @@ TEST_CASE("in a container that sees its own group as the root, by a path of the 
   SystemFiles system("2:cpu:/docker/0123");
   system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
+}
+
+TEST_CASE("a thread leaves the processor of the one that entered its region, and may return") {
+  const Threads two(2);
+  cpu_set_t allowed, after;
+  REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  const bool has_others = CPU_COUNT(&allowed) > 1;
+  int left = 0;
+  for (int i = 0; i < 20; ++i) {  // the system may move threads too
+    const int processor = sched_getcpu();
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(static_cast<unsigned>(processor), &here);
+    const kernels::Team team;
+#pragma omp parallel num_threads(2)
+    if (omp_get_thread_num() == 1) {
+      sched_setaffinity(0, sizeof here, &here), sched_setaffinity(0, sizeof allowed, &allowed);
+      team.spread();
+      left += sched_getcpu() != processor ? 1 : 0;
+      sched_getaffinity(0, sizeof after, &after);
+    }
+    CHECK(CPU_EQUAL(&after, &allowed));
+  }
+  if (has_others) CHECK(left > 10);
 }
 
 TEST_CASE("an exception in a parallel region reaches the thread that entered it") {
