@@ -109,15 +109,17 @@ class AttentionForward {
     const T* values = x_.value + s_.value.at(tile.b, tile.key, tile.head / heads_);
     for (Index from = 0; from < s_.value_width; from += kLanes<T>) {
       const Index lanes = std::min(kLanes<T>, s_.value_width - from);
-      Lanes<T> sum(T(0));
-      for (Index i = 0; i < tile.columns; ++i) {
+      Lanes<T> even(T(0)), odd(T(0));  // two chains of additions
+      const auto add = [&](Index i, Lanes<T>& sum) {
         const T* value = values + i * s_.value.row + from;
         if (seen[i])
           sum =
               xsimd::fma(Lanes<T>(weights[i]),
                          lanes == kLanes<T> ? Lanes<T>::load_unaligned(value) : load_part(value, lanes), sum);
-      }
-      (Lanes<T>::load_unaligned(sums + from) + sum).store_unaligned(sums + from);
+      };
+      for (Index i = 0; i + 1 < tile.columns; i += 2) add(i, even), add(i + 1, odd);
+      if (tile.columns % 2 == 1) add(tile.columns - 1, even);
+      (Lanes<T>::load_unaligned(sums + from) + (even + odd)).store_unaligned(sums + from);
     }
   }
 

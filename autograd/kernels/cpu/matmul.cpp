@@ -87,11 +87,10 @@ bool is_for_one_thread(const Gemm& s) {
   return s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b;
 }
 
-/// Few rows times a large transposed matrix, as in a step of several generated texts, or of a small batch.
+/// Few rows times a transposed matrix, as in a step of several generated texts, or of a small batch.
 bool is_few_rows_product(const Gemm& s) {
   constexpr Index kMostDepth = 8192;  // the packed rows stay within a few megabytes
-  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n >= 64 && s.k <= kMostDepth &&
-         s.n * s.k >= 200000;
+  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n >= 64 && s.k <= kMostDepth;
 }
 
 /// c [m, n] = scale a b^T + beta c through its transpose: the few rows are packed as vectors, and the matrix
