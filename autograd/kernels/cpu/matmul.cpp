@@ -87,10 +87,13 @@ bool is_for_one_thread(const Gemm& s) {
   return s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b;
 }
 
-/// Few rows times a transposed matrix, as in a step of several generated texts, or of a small batch.
+/// Few rows times a transposed matrix, as in a step of several generated texts, or of a small batch. A library
+/// is faster if it reorders a small matrix for more than two vectors of rows.
+template <class T>
 bool is_few_rows_product(const Gemm& s) {
   constexpr Index kMostDepth = 8192;  // the packed rows stay within a few megabytes
-  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n >= 64 && s.k <= kMostDepth;
+  const Index most = s.n * s.k >= 200000 ? 128 : 2 * kLanes<T>;
+  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= most && s.n >= 64 && s.k <= kMostDepth;
 }
 
 /// c [m, n] = scale a b^T + beta c through its transpose: the few rows are packed as vectors, and the matrix
@@ -186,7 +189,7 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   // enough, or the library divides the work.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
-  } else if (count == 1 && is_few_rows_product(s)) {
+  } else if (count == 1 && is_few_rows_product<T>(s)) {
     few_rows_product(s, a, b, beta, c.to);
   } else if (count == 1 && s.k > 0 && !is_for_one_thread(s) &&
              std::max(s.m, s.n) >= kOwnLines * omp_get_max_threads()) {
