@@ -208,42 +208,8 @@ TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHE
   part A 1200 "unit tests on the GPU" cases '*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' \
   --source-file-exclude='*_hopper*,*/autograd/cuda/test_*,*/test_cuda_graph_cache*'
 
-# The programs: dropout off, so that both devices see the same numbers.
-translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
-  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps "$steps" --warmup $((steps / 5)) --validate-every 50 --samples 0 --log-every 1)
-language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps "$steps" --warmup $((steps / 5)) --validate-every 50
-  --validation-batches 2 --validation-kind estimate --validation-fraction 0.01 --samples 0 --log-every 1)
-# trains PROGRAM NAME OPTIONS...
-trains() {
-  local program=$1 name=$2
-  shift 2
-  "$folder/examples/$program" train --run "$work/$program-$name" "$@"
-}
-losses() { sed -n 's/.*"step":\([0-9]*\),"train_loss":\([0-9.e-]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
-# agree PROGRAM A B MOST: the largest relative difference of two runs' losses, step by step; fails above MOST.
-agree() {
-  join <(losses "$work/$1-$2" | sort) <(losses "$work/$1-$3" | sort) | awk -v most="$4" -v least="$steps" '
-    { d = ($2 - $3) / $2; if (d < 0) d = -d; if (d > worst) worst = d; ++steps }
-    END { printf "losses of %d steps differ by %.1e at most (allowed: %s)\n", steps, worst, most
-          exit !(steps >= least && worst <= most) }'
-}
-for program in train_translation train_language_model; do
-  options=("${language[@]}")
-  [ $program = train_translation ] && options=("${translation[@]}")
-  part - 300 "$program, cpu" trains $program cpu "${options[@]}" --device cpu
-  for precision in f32 tf32 bf16; do
-    part - 300 "$program, GPU, $precision" trains $program $precision "${options[@]}" --device "$device" --precision $precision
-  done
-  part - 300 "$program, GPU, again" trains $program again "${options[@]}" --device "$device"
-done
-for program in train_translation train_language_model; do
-  part - 20 "$program: the same bits twice" \
-    cmp "$work/$program-f32/weights.safetensors" "$work/$program-again/weights.safetensors"
-  # The effect of rounding in a hundred steps of training is well below.
-  part - 20 "$program: cpu and f32 agree" agree $program cpu f32 0.001
-  part - 20 "$program: cpu and tf32 agree" agree $program cpu tf32 0.01
-  part - 20 "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
-done
+part - 1800 "the programs, next to the CPU" tests/examples/on_a_gpu.sh \
+  "$folder"/examples/{train_translation,train_language_model,gradcheck_attention}
 
 # The first models of the documents, as they are trained there.
 # learns RUN PROGRAM OPTIONS...
@@ -364,26 +330,11 @@ done
 [ -z "$lists" ] || exit 0
 
 # The tables of what has run now, and the parts last.
-show() {
-  [[ $1 =~ $only ]] || return 0
-  [ ! -e "$(log_of "$1")" ] || { echo && echo "$1" && grep -vE '(ours|graphs|PyTorch|compiled): [0-9.]+ ms$|^\{' "$(log_of "$1")"; }
-}
-show "the machine"
-show "first figures, bf16"
-show "the phases of a step"
-show "gradient check of every layer, in double"
-show "runs agree with the CPU's"
-for precision in bf16 tf32; do
-  show "steps beside PyTorch, $precision"
-  show "steps beside compiled PyTorch, $precision"
-  show "steps beside PyTorch's graphs, $precision"
-done
-show "attention beside PyTorch's, bf16"
-show "attention that changes its scores, bf16"
-show "single kernels, bf16"
-show "single kernels, tf32"
-for precision in bf16 f32; do  # records are all that it prints
-  [[ "decoding, $precision" =~ $only ]] && [ -e "$(log_of "decoding, $precision")" ] && { echo && cat "$(log_of "decoding, $precision")"; }
+for name in "${have_run[@]}"; do
+  [[ $name =~ machine|figures|phases|layer|agree|beside|scores|single|decoding ]] || continue
+  hidden='(ours|graphs|PyTorch|compiled): [0-9.]+ ms$|^\{'
+  [[ $name != decoding* ]] || hidden='^$' # records are all that it prints
+  echo && echo "$name" && grep -vE "$hidden" "$(log_of "$name")"
 done
 echo
 cat "$work"/lines/* 2>/dev/null

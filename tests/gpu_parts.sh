@@ -34,7 +34,7 @@ log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 
 # The most telling line of a log.
 summary() {
-  grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
+  grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 # After a kernel's fault all later cases fail: the first one tells.
@@ -42,7 +42,7 @@ first_failure() { [ "$(wc -l <"$1")" -lt 40 ] || { grep -a -m 1 -B 5 -A 6 -E " E
 
 # part SETS LIMIT NAME COMMAND...: runs it for LIMIT seconds at most, if it belongs to the set and its name matches, keeps what it
 # prints, and notes how it ended. SETS is - for a part of the whole check alone, which gives each part ten minutes at least.
-number=0
+number=0 have_run=()
 part() {
   local sets=$1 limit=$2 name=$3 log begin=$SECONDS code=0 verdict line left
   shift 3
@@ -63,6 +63,7 @@ part() {
     return
   fi
   echo "--- $name"
+  have_run+=("$name")
   limited "$limit" "$@" >"$log" 2>&1 </dev/null || code=$?
   case $code in
     0) verdict=passed ;;
