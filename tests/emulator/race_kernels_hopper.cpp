@@ -1,5 +1,5 @@
 #include <tapeformer/tests/emulator/hopper_source.h>
-#include <tapeformer/tests/emulator/race_kernels_hopper.h>
+#include <tapeformer/tests/emulator/race_kernels.h>
 
 namespace tapeformer {
 namespace {

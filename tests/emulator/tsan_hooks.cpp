@@ -14,14 +14,6 @@
     note(address, SIZE, Access::write, __builtin_return_address(0)); \
   }
 
-#define TAPEFORMER_FETCH(BITS, NAME)                                                                        \
-  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_##NAME(volatile void* address, std::uint##BITS##_t value, \
-                                                         int) {                                             \
-    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                   \
-    return __atomic_fetch_##NAME(static_cast<volatile std::uint##BITS##_t*>(address), value,                \
-                                 __ATOMIC_SEQ_CST);                                                         \
-  }
-
 #define TAPEFORMER_COMPARE(BITS, NAME)                                                            \
   bool __tsan_atomic##BITS##_compare_exchange_##NAME(volatile void* address, void* expected,      \
                                                      std::uint##BITS##_t value, int, int) {       \
@@ -31,36 +23,35 @@
                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                       \
   }
 
-#define TAPEFORMER_ATOMIC(BITS)                                                                          \
-  std::uint##BITS##_t __tsan_atomic##BITS##_load(const volatile void* address, int) {                    \
-    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
-    return __atomic_load_n(static_cast<const volatile std::uint##BITS##_t*>(address), __ATOMIC_SEQ_CST); \
-  }                                                                                                      \
-  void __tsan_atomic##BITS##_store(volatile void* address, std::uint##BITS##_t value, int) {             \
-    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
-    __atomic_store_n(static_cast<volatile std::uint##BITS##_t*>(address), value, __ATOMIC_SEQ_CST);      \
-  }                                                                                                      \
-  std::uint##BITS##_t __tsan_atomic##BITS##_exchange(volatile void* address, std::uint##BITS##_t value,  \
-                                                     int) {                                              \
-    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
-    return __atomic_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), value,               \
-                               __ATOMIC_SEQ_CST);                                                        \
-  }                                                                                                      \
-  TAPEFORMER_FETCH(BITS, add)                                                                            \
-  TAPEFORMER_FETCH(BITS, sub)                                                                            \
-  TAPEFORMER_FETCH(BITS, and)                                                                            \
-  TAPEFORMER_FETCH(BITS, or)                                                                             \
-  TAPEFORMER_FETCH(BITS, xor)                                                                            \
-  TAPEFORMER_FETCH(BITS, nand)                                                                           \
-  TAPEFORMER_COMPARE(BITS, strong)                                                                       \
-  TAPEFORMER_COMPARE(BITS, weak)                                                                         \
-  /* clang's, which gives back what was there */                                                         \
-  std::uint##BITS##_t __tsan_atomic##BITS##_compare_exchange_val(                                        \
-      volatile void* address, std::uint##BITS##_t expected, std::uint##BITS##_t value, int, int) {       \
-    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
-    __atomic_compare_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), &expected, value,   \
-                                false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                              \
-    return expected;                                                                                     \
+#define TAPEFORMER_ATOMIC(BITS)                                                                              \
+  std::uint##BITS##_t __tsan_atomic##BITS##_load(const volatile void* address, int) {                        \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                    \
+    return __atomic_load_n(static_cast<const volatile std::uint##BITS##_t*>(address), __ATOMIC_SEQ_CST);     \
+  }                                                                                                          \
+  void __tsan_atomic##BITS##_store(volatile void* address, std::uint##BITS##_t value, int) {                 \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                    \
+    __atomic_store_n(static_cast<volatile std::uint##BITS##_t*>(address), value, __ATOMIC_SEQ_CST);          \
+  }                                                                                                          \
+  std::uint##BITS##_t __tsan_atomic##BITS##_exchange(volatile void* address, std::uint##BITS##_t value,      \
+                                                     int) {                                                  \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                    \
+    return __atomic_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), value,                   \
+                               __ATOMIC_SEQ_CST);                                                            \
+  }                                                                                                          \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_add(volatile void* address, std::uint##BITS##_t value,     \
+                                                      int) {                                                 \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                    \
+    return __atomic_fetch_add(static_cast<volatile std::uint##BITS##_t*>(address), value, __ATOMIC_SEQ_CST); \
+  }                                                                                                          \
+  TAPEFORMER_COMPARE(BITS, strong)                                                                           \
+  TAPEFORMER_COMPARE(BITS, weak)                                                                             \
+  /* clang's, which gives back what was there */                                                             \
+  std::uint##BITS##_t __tsan_atomic##BITS##_compare_exchange_val(                                            \
+      volatile void* address, std::uint##BITS##_t expected, std::uint##BITS##_t value, int, int) {           \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                    \
+    __atomic_compare_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), &expected, value,       \
+                                false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                  \
+    return expected;                                                                                         \
   }
 
 namespace tapeformer::emulator {
