@@ -9,34 +9,31 @@ constexpr std::size_t kWatches = 256;
 
 }  // namespace
 
-/// Errors of queued kernels, in mapped memory: kernels write them, the host reads them.
+/// Errors of queued kernels, in pinned memory, which has one address for the host and all devices: kernels
+/// write them, the host reads them.
 class Watches {
  public:
   explicit Watches(int device) {
     device_state(device);
     void* memory = nullptr;
-    check(cudaHostAlloc(&memory, kWatches * sizeof(DeviceErrorSlot),
-                        cudaHostAllocMapped | cudaHostAllocPortable),
-          "allocating mapped memory");
-    here_ = static_cast<DeviceErrorSlot*>(memory);
-    void* mapped = nullptr;
-    check(cudaHostGetDevicePointer(&mapped, memory, 0), "mapping memory");
-    there_ = static_cast<DeviceErrorSlot*>(mapped);
+    check(cudaHostAlloc(&memory, kWatches * sizeof(DeviceErrorSlot), cudaHostAllocPortable),
+          "allocating pinned memory");
+    slots_ = static_cast<DeviceErrorSlot*>(memory);
   }
 
   bool is_full() const { return count_ == kWatches; }
   DeviceErrorSlot* add(std::function<std::string(const DeviceErrorSlot&)> describe) {
-    here_[count_] = {-1, 0};
+    slots_[count_] = {-1, 0};
     describe_[count_] = std::move(describe);
-    return there_ + count_++;
+    return slots_ + count_++;
   }
   bool has_error() const { return failed() < count_; }
   /// Takes the first error as a message; empty if there is none.
   std::string settle() {
     const std::size_t first = failed();
     std::string message;
-    if (first < count_) message = describe_[first](here_[first]);
-    for (std::size_t i = first; i < count_; ++i) here_[i] = {-1, 0};
+    if (first < count_) message = describe_[first](slots_[first]);
+    for (std::size_t i = first; i < count_; ++i) slots_[i] = {-1, 0};
     return message;
   }
   void clear() {
@@ -47,12 +44,12 @@ class Watches {
  private:
   std::size_t failed() const {
     for (std::size_t i = 0; i < count_; ++i) {
-      if (static_cast<const volatile DeviceErrorSlot&>(here_[i]).position >= 0) return i;
+      if (static_cast<const volatile DeviceErrorSlot&>(slots_[i]).position >= 0) return i;
     }
     return count_;
   }
 
-  DeviceErrorSlot *here_ = nullptr, *there_ = nullptr;
+  DeviceErrorSlot* slots_ = nullptr;
   std::size_t count_ = 0;
   std::array<std::function<std::string(const DeviceErrorSlot&)>, kWatches> describe_;
 };

@@ -37,7 +37,7 @@ enum cudaMemPoolAttr {
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
-                   cudaMemAttachGlobal = 1, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+                   cudaMemAttachGlobal = 1, cudaHostAllocPortable = 1;
 
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
@@ -78,10 +78,6 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream);
 cudaError_t cudaMallocManaged(void** block, std::size_t bytes, unsigned flags);
 cudaError_t cudaFree(void* block);
 cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned flags);
-inline cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned) {
-  *mapped = block;
-  return cudaSuccess;
-}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
