@@ -270,12 +270,9 @@ void with_head_tiles(Index heads, const Use& use) {
 inline bool suits_tiles(Cuda on, const SparseOperands& x) {
   const SparseSizes& s = x.sizes;
   const int most_heads = s.heads <= kTileHeads ? kTileHeads : kMostHeadTiles * kTileHeads;
-  const auto is_aligned = [](const BFloat16* rows) {
-    return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
-  };
   // The largest score is that of the largest product only with a positive scale.
   return s.scale > 0 && s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth &&
-         is_aligned(x.query) && is_aligned(x.latents) && is_aligned(x.dy) &&
+         are_packed(x.query, x.latents, x.dy) &&
          has_tensor_cores(on, std::max(SparseBlock::bytes(s, x.dy != nullptr, kTileHeads, 2),
                                        SparseBlock::bytes(s, x.dy != nullptr, most_heads, 1)));
 }

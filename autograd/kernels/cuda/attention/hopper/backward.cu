@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper/backward_loads.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
 
 #include <algorithm>
 
@@ -349,10 +350,7 @@ bool hopper_attention_backward(Cuda on, const AttentionShape& s, const Attention
                                const AttentionGradients<BFloat16>& to, const HopperSchedule& schedule) {
   const Index width = std::max(s.key_width, s.value_width);
   if (width > 128 || !hopper_takes(on, s, x, dy)) return false;
-  if (reinterpret_cast<std::uintptr_t>(y) % 16 != 0) return false;
-  for (const BFloat16* gradient : {to.dquery.to, to.dkey.to, to.dvalue.to}) {
-    if (reinterpret_cast<std::uintptr_t>(gradient) % 16 != 0) return false;
-  }
+  if (!are_packed(y, to.dquery.to, to.dkey.to, to.dvalue.to)) return false;
   const auto run_for = [&](auto drops) {
     (width <= 64 ? run<64, drops> : run<128, drops>)(on, s, x, y, log_sum, dy, to, schedule);
   };

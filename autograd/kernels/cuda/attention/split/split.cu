@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   __shared__ W factors[kSplitRows];
   __shared__ unsigned seen_by[kSplitWarps][kKeyTile / 8], seen[kKeyTile / 8];
   T* const query_tile = dynamic_shared<T>();
-  const int key_pitch = pitch_of(plan.key_chunks) * kInChunk<T>;
-  const int value_pitch = plan.values_are_keys ? key_pitch : pitch_of(plan.value_chunks) * kInChunk<T>;
+  const int key_pitch = pitch_of(plan.key_chunks) * kPackSize<T>;
+  const int value_pitch = plan.values_are_keys ? key_pitch : pitch_of(plan.value_chunks) * kPackSize<T>;
   const int stage_size = kKeyTile * (key_pitch + (plan.values_are_keys ? 0 : value_pitch));
   T* const stages = query_tile + kSplitRows * key_pitch;
 
@@ -231,7 +231,7 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOp
     return false;
   const int in_fragment = kUsesTensorCores<T> ? 2 : 1;
   const auto chunks_of = [&](Index width) {
-    return static_cast<int>(tiles_of(width, kInChunk<T> * in_fragment)) * in_fragment;
+    return static_cast<int>(tiles_of(width, kPackSize<T> * in_fragment)) * in_fragment;
   };
   SplitPlan plan;
   plan.key_chunks = chunks_of(s.key_width), plan.value_chunks = chunks_of(s.value_width);

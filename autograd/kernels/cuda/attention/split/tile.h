@@ -15,19 +15,7 @@ constexpr int kRowThreads = kSplitThreads / kSplitRows,
 constexpr int kScorePitch = kKeyTile + 4, kWeightPitch = kKeyTile + 8;
 
 template <class T>
-constexpr int kInChunk = 16 / sizeof(T);  // values in 16 bytes
-template <class T>
 constexpr bool kUsesTensorCores = std::is_same_v<T, BFloat16>;
-
-/// The unit of reads.
-template <class T>
-struct alignas(16) Chunk {
-  T of[kInChunk<T>];
-};
-template <class T>
-__device__ const Chunk<T>& chunk_at(const T* row, int i) {
-  return reinterpret_cast<const Chunk<T>*>(row)[i];
-}
 
 /// The layout of rows in shared memory, and the keys of each thread.
 struct SplitPlan {
@@ -45,8 +33,8 @@ template <class T, class RowAt>
 __device__ void load_rows(T* to, int chunks, int rows, int count, Index width, RowAt&& row_at) {
   for (int i = static_cast<int>(threadIdx.x); i < rows * chunks; i += kSplitThreads) {
     const int row = i / chunks, at = i % chunks;
-    copy_async_16(to + (row * pitch_of(chunks) + at) * kInChunk<T>,
-                  row_at(min(row, count - 1)) + at * kInChunk<T>, row < count && at * kInChunk<T> < width);
+    copy_async_16(to + (row * pitch_of(chunks) + at) * kPackSize<T>,
+                  row_at(min(row, count - 1)) + at * kPackSize<T>, row < count && at * kPackSize<T> < width);
   }
 }
 
@@ -54,7 +42,7 @@ __device__ void load_rows(T* to, int chunks, int rows, int count, Index width, R
 template <class T>
 __device__ void find_scores(const T* queries, const T* keys, int chunks, int rows, Wide<T> factor,
                             Wide<T>* scores) {
-  const int pitch = pitch_of(chunks) * kInChunk<T>;
+  const int pitch = pitch_of(chunks) * kPackSize<T>;
   if constexpr (kUsesTensorCores<T>) {  // 16 keys per warp
     const T* const own_query = queries + own_lane() % 16 * pitch + own_lane() / 16 * 8;
     const T* const own_key =
@@ -77,8 +65,9 @@ __device__ void find_scores(const T* queries, const T* keys, int chunks, int row
     for (int row = static_cast<int>(threadIdx.x) / kKeyTile; row < rows; row += kSplitThreads / kKeyTile) {
       T sum = T(0);
       for (int i = 0; i < chunks; ++i) {
-        const Chunk<T>&a = chunk_at(queries + row * pitch, i), &b = chunk_at(keys + key * pitch, i);
-        for (int j = 0; j < kInChunk<T>; ++j) sum += a.of[j] * b.of[j];
+        const Pack<T>&a = reinterpret_cast<const Pack<T>*>(queries + row * pitch)[i],
+              &b = reinterpret_cast<const Pack<T>*>(keys + key * pitch)[i];
+        for (int j = 0; j < kPackSize<T>; ++j) sum += a.of[j] * b.of[j];
       }
       scores[row * kScorePitch + key] = factor * sum;
     }
@@ -146,7 +135,7 @@ __device__ void add_values(const T* weights, const T* values, int chunks, int pi
 #pragma unroll
       for (int j = 0; j < kColumns / kSplitThreads; ++j) {
         const int column = static_cast<int>(threadIdx.x) + j * kSplitThreads;
-        if (column >= chunks * kInChunk<T>) continue;
+        if (column >= chunks * kPackSize<T>) continue;
         const T value = values[key * pitch + column];
 #pragma unroll
         for (int row = 0; row < kSplitRows; ++row) {
