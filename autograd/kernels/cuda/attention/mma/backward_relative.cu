@@ -4,7 +4,8 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kEnoughBlocks = 2112;  // with a causal mask, half of them have no pairs
+constexpr Index kEnoughBlocks = 2112;            // with a causal mask, half of them have no pairs
+constexpr std::size_t kMostShared = 227 * 1024;  // of a block, on any device
 
 /// Adds the warp's scores' gradients to the sums of distances from `low` on. The first key of `dscores` is
 /// `key`. The keys that a lane takes of the rows lie at distances that no other lane has.
@@ -101,13 +102,15 @@ void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient
   with_width<T>(s, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     using Block = BackwardBlock<T, kWidth>;
-    const Index steps = s.batch * s.heads / heads * tiles_of(s.queries, Block::kOwn);
-    sum_in_parts(on, units, steps, kEnoughBlocks, heads * count, drelative,
-                 [&](Index parts, Write<float> to) {
-                   launch(on, "attention_mma_drelative", attention_mma_drelative_kernel<T, kWidth>,
-                          {units * parts, Block::kThreads, sizeof(RelativeShared<T, kWidth>)}, s, x,
-                          static_cast<int>(parts), static_cast<int>(heads), to);
-                 });
+    if constexpr (sizeof(RelativeShared<T, kWidth>) <= kMostShared) {
+      const Index steps = s.batch * s.heads / heads * tiles_of(s.queries, Block::kOwn);
+      sum_in_parts(on, units, steps, kEnoughBlocks, heads * count, drelative,
+                   [&](Index parts, Write<float> to) {
+                     launch(on, "attention_mma_drelative", attention_mma_drelative_kernel<T, kWidth>,
+                            {units * parts, Block::kThreads, sizeof(RelativeShared<T, kWidth>)}, s, x,
+                            static_cast<int>(parts), static_cast<int>(heads), to);
+                   });
+    }
   });
 }
 
