@@ -33,12 +33,12 @@ inline Tensor numbers(const Shape& shape, double seed, DType type = DType::f64) 
 struct RanksCase {
   static constexpr Index kRows = 7;  // of a batch
 
-  explicit RanksCase(DType type, double seed = 0)
-      : gain(numbers({1}, seed + 1, type)),
-        wide(numbers({5, 9}, seed + 2, type)),
-        bias(numbers({9}, seed + 3, type)),
-        narrow(numbers({9, 3}, seed + 4, type)),
-        back(numbers({5, 3}, seed + 5, type)) {
+  explicit RanksCase(DType type, double seed = 0, Device device = Device::cpu())
+      : gain(numbers({1}, seed + 1, type).to(device)),
+        wide(numbers({5, 9}, seed + 2, type).to(device)),
+        bias(numbers({9}, seed + 3, type).to(device)),
+        narrow(numbers({9, 3}, seed + 4, type).to(device)),
+        back(numbers({5, 3}, seed + 5, type).to(device)) {
     int number = 0;
     for (Parameter& parameter : parameters()) parameter.set_name("p" + std::to_string(number++));
   }
@@ -50,12 +50,14 @@ struct RanksCase {
   /// Runs this rank's rows of a step's batch forward and backward. A rank without rows takes one that counts
   /// as nothing.
   void pass(Communicator& ranks, DataParallel& parallel, int step) const {
-    const DType type = gain.value().dtype();
+    const Tensor& value = gain.value();
     const Index from = first_row(ranks.rank(), ranks.size()),
                 rows = first_row(ranks.rank() + 1, ranks.size()) - from;
-    const auto own = [&](const Tensor& batch) { return slice(batch, 0, from, std::max<Index>(rows, 1)); };
-    const Tensor x = own(numbers({kRows, 5}, 10 * step + 6, type)),
-                 target = own(numbers({kRows, 3}, 10 * step + 7, type));
+    const auto own = [&](const Shape& shape, double seed) {
+      const Tensor batch = numbers(shape, seed, value.dtype());
+      return slice(batch, 0, from, std::max<Index>(rows, 1)).to(value.device()).to(gain.used().dtype());
+    };
+    const Tensor x = own({kRows, 5}, 10 * step + 6), target = own({kRows, 3}, 10 * step + 7);
     Tape tape;
     const Tensor hidden = tanh(matmul(x, wide) + bias);
     const Tensor y = matmul(hidden, narrow) * gain + matmul(matmul(hidden, transposed(wide)), back);
@@ -70,7 +72,7 @@ struct RanksCase {
 
 struct RanksRun {
   DType type = DType::f64;
-  bool sharded = false;
+  bool sharded = false, in_bf16 = false;  // of f32
   double max_norm = 0.5;
   int from = 0, to = 10;  // steps
   std::function<std::unique_ptr<Optimizer>(const RanksCase&)> make = [](const RanksCase& model) {
@@ -91,28 +93,40 @@ inline double error_of(const std::vector<std::vector<Tensor>>& ranks, const std:
   return error;
 }
 
-/// Trains a RanksCase on `size` ranks, from the values of `start` if there are any, and returns the values of
-/// each rank.
+/// Trains a RanksCase as one rank, from the values of `start` if there are any, and returns its values.
+inline std::vector<Tensor> trained_rank(Communicator& ranks, const RanksRun& run,
+                                        const std::vector<Tensor>& start = {},
+                                        Device device = Device::cpu()) {
+  const RanksCase model(run.type, ranks.rank(), device);  // rank 0's parameters count
+  for (std::size_t i = 0; i < start.size() && ranks.rank() == 0; ++i)
+    model.parameters()[i].value().copy_from(start[i]);
+  if (run.in_bf16)
+    for (Parameter& parameter : model.parameters()) parameter.set_shadow(DType::bf16);
+  DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, run.sharded});
+  const std::unique_ptr<Optimizer> optimizer = run.make(model);
+  optimizer->set_shards(parallel);
+  if (run.before) run.before(ranks, *optimizer);
+  for (int step = run.from; step < run.to; ++step) {
+    model.pass(ranks, parallel, step);
+    optimizer->clipped_step(0.05, 1.0 / RanksCase::kRows, run.max_norm);
+    parallel.gather_values();
+    optimizer->clear_gradients();
+  }
+  if (run.after) run.after(ranks, *optimizer);
+  std::vector<Tensor> values;
+  parallel.with_whole_values([&] {
+    for (const Parameter& parameter : model.parameters())
+      values.push_back(parameter.value().to(Device::cpu()).clone());
+  });
+  return values;
+}
+
+/// The same on `size` ranks: the values of each.
 inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
                                                 const std::vector<Tensor>& start = {}) {
   std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
   reference::as_ranks(size, [&](Communicator& ranks) {
-    const RanksCase model(run.type, ranks.rank());  // rank 0's parameters count
-    for (std::size_t i = 0; i < start.size() && ranks.rank() == 0; ++i)
-      model.parameters()[i].value().copy_from(start[i]);
-    DataParallel parallel(reference::borrowed(ranks), model.parameters(), {256, run.sharded});
-    const std::unique_ptr<Optimizer> optimizer = run.make(model);
-    optimizer->set_shards(parallel);
-    if (run.before) run.before(ranks, *optimizer);
-    for (int step = run.from; step < run.to; ++step) {
-      model.pass(ranks, parallel, step);
-      optimizer->clipped_step(0.05, 1.0 / RanksCase::kRows, run.max_norm);
-      parallel.gather_values();
-      optimizer->clear_gradients();
-    }
-    if (run.after) run.after(ranks, *optimizer);
-    for (const Parameter& parameter : model.parameters())
-      values[static_cast<std::size_t>(ranks.rank())].push_back(parameter.value().clone());
+    values[static_cast<std::size_t>(ranks.rank())] = trained_rank(ranks, run, start);
   });
   return values;
 }
