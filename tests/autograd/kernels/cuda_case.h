@@ -46,6 +46,15 @@ inline bool same_values(const Tensor& a, const Tensor& b) {
   return absolute_error(readable(a), readable(b)) == 0;
 }
 
+/// The values of each of `got` are near those expected of it, as `error` measures it.
+inline void check_near(const std::vector<Tensor>& got, const std::vector<Tensor>& expected, double most,
+                       double (*error)(const Tensor&, const Tensor&) = relative_error) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK_BELOW(error(readable(got[i]), readable(expected[i])), most);
+  }
+}
+
 using Function = Op;
 /// f(x) and the gradients of sum(f(x) * dy).
 inline std::vector<Tensor> with_gradients(const Function& f, const std::vector<Tensor>& x, const Tensor& dy,
@@ -62,22 +71,19 @@ inline void check_as_on_cpu(const Function& f, const std::vector<Tensor>& x, con
   const std::vector<Tensor> expected = with_gradients(f, x, dy);
   for (const DType type : {DType::f64, DType::f32}) {
     const std::vector<Tensor> got = with_gradients(f, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      CAPTURE(i);
-      CHECK_BELOW(error(readable(got[i]), expected[i]), type == DType::f64 ? most : most_f32);
-    }
+    check_near(got, expected, type == DType::f64 ? most : most_f32, error);
   }
 }
 
 /// f in bf16 on the GPU against double: f(x) is at most twice, gradients at most three times as far off as
 /// `naive` is, which takes each operation on its own, every result rounded to bf16; where f is one operation,
 /// without a `naive`, f(x) rounded once and the gradient of a recorded pass. Where these happen to be exact,
-/// a quarter of a unit in the last place is allowed. f(x) is of the type `result`.
+/// a quarter of a unit in the last place is allowed. Inputs of f32 stay f32; f(x) is of the type `result`.
 inline void check_bf16(const Function& f, const Function& naive, const std::vector<Tensor>& x,
                        const Tensor& dy, Index shift = 0, DType result = DType::bf16) {
   std::vector<Tensor> here, there;
   for (const Tensor& input : x) {
-    there.push_back(on_gpu(input.to(DType::bf16), shift));
+    there.push_back(on_gpu(input.dtype() == DType::f32 ? input : input.to(DType::bf16), shift));
     here.push_back(readable(there.back()));
   }
   const Tensor seed = on_gpu(dy.to(DType::bf16), shift);
@@ -86,7 +92,7 @@ inline void check_bf16(const Function& f, const Function& naive, const std::vect
   const std::vector<Tensor> got = with_gradients(f, there, seed);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);
-    CHECK(got[i].dtype() == (i == 0 ? result : DType::bf16));
+    CHECK(got[i].dtype() == (i == 0 ? result : there[i - 1].dtype()));
     const Tensor beside = i == 0 && !naive ? exact[0].to(DType::bf16) : plain[i];
     const double most = std::max(relative_error(readable(beside), exact[i]), 0x1p-9);
     CHECK_BELOW(relative_error(readable(got[i]), exact[i]), (i == 0 ? 2 : 3) * most);

@@ -16,39 +16,13 @@ const int kCases = random_cases(60), kRangeCases = 300;
 constexpr DType kSplitTypes[] = {DType::bf16, DType::f32};
 
 /// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
-Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {
-  if (in.size() == 3)
-    return (is_composed ? composed_attention : scaled_dot_product_attention)(in[0], in[1], in[2], options);
-  return (is_composed ? composed_additive_attention : additive_attention)(in[0], in[1], in[2], in[3],
-                                                                          options);
-}
-
-AttentionOptions moved(const AttentionOptions& options, Device device, DType type) {
-  AttentionOptions there = moved(options, device);
-  if (there.mask.defined() && there.mask.dtype() != DType::boolean) there.mask = there.mask.to(type);
-  return there;
-}
-
-/// Outputs and gradients, back on the CPU in double.
-OpResult run_on(Device device, DType type, const std::vector<Tensor>& in, const AttentionOptions& options,
-                const Tensor& seed, bool is_composed = false) {
-  std::vector<Tensor> converted;
-  for (const Tensor& x : in) converted.push_back(x.to(type).to(device));
-  const AttentionOptions there = moved(options, device, type);
-  OpResult result =
-      run_op([&](const std::vector<Tensor>& leaves) { return attention_of(leaves, there, is_composed); },
-             converted, seed.to(type).to(device));
-  CHECK(result.y.device() == device);
-  result.y = readable(result.y);
-  for (Tensor& dx : result.gradients) dx = readable(dx);
-  return result;
-}
-
-std::vector<Tensor> inputs_of(const AttentionInputs& in, bool is_additive, Generator& random) {
-  std::vector<Tensor> list;
-  for (const Tensor& x : in.list()) list.push_back(x.to(Device::cpu()));
-  if (is_additive) list.push_back(host_normal({in.H(), in.query.size(3)}, random));
-  return list;
+Function attention_of(const AttentionOptions& options, bool is_composed) {
+  return [=](const std::vector<Tensor>& in) {
+    if (in.size() == 3)
+      return (is_composed ? composed_attention : scaled_dot_product_attention)(in[0], in[1], in[2], options);
+    return (is_composed ? composed_additive_attention : additive_attention)(in[0], in[1], in[2], in[3],
+                                                                            options);
+  };
 }
 
 Tensor seed_of(const AttentionInputs& in, Generator& random) {
@@ -60,16 +34,6 @@ void round_widths(AttentionProblem& p) {
   const auto rounded_bf16 = [](Index width) { return std::min<Index>((width + 7) / 8 * 8, 256); };
   p.key_width = rounded_bf16(p.key_width), p.value_width = rounded_bf16(p.value_width);
 }
-
-/// Adds the errors of y and the gradients.
-void add_errors(const OpResult& got, const OpResult& exact, std::vector<double>& errors) {
-  errors.resize(exact.gradients.size() + 1);
-  errors[0] += relative_error(got.y, exact.y);
-  for (std::size_t i = 0; i < exact.gradients.size(); ++i)
-    errors[i + 1] += relative_error(got.gradients[i], exact.gradients[i]);
-}
-
-Tensor rounded_bf16(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); }
 
 }  // namespace
 
@@ -182,21 +146,29 @@ TEST_CASE("bf16 errors are at most twice, of gradients three times, those of pla
     for (const Index width : {16, 64}) {
       CAPTURE(is_additive);
       CAPTURE(width);
-      std::vector<double> fused, plain;  // summed over several inputs, because the largest error is luck
+      std::vector<double> fused(5), plain(5);  // summed over several inputs, as the largest error is luck
       for (int draw = 0; draw < 4; ++draw) {
         Generator random(test_seed(static_cast<std::uint64_t>(100 + draw)));
         const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
-        AttentionOptions options;
-        options.causal = draw % 2 == 0;
-        options.mask = rounded_bf16(host_normal({2, 1, 70}, random));
-        std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
-        for (Tensor& x : inputs) x = rounded_bf16(x);
-        const Tensor seed = rounded_bf16(seed_of(in, random));
-        const OpResult exact = run_on(Device::cpu(), DType::f64, inputs, options, seed, true);
-        add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed), exact, fused);
-        add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed, true), exact, plain);
+        std::vector<Tensor> inputs = in.list(), here;
+        if (is_additive) inputs.push_back(host_normal({2, width}, random));
+        const std::vector<Tensor> there = on_gpu(inputs, DType::bf16);
+        for (const Tensor& x : there) here.push_back(readable(x));
+        const Tensor seed = on_gpu(seed_of(in, random).to(DType::bf16));
+        AttentionOptions options, options_here;
+        options.causal = options_here.causal = draw % 2 == 0;
+        options.mask = on_gpu(host_normal({2, 1, 70}, random).to(DType::bf16));
+        options_here.mask = readable(options.mask);
+        const auto exact = with_gradients(attention_of(options_here, true), here, readable(seed));
+        const auto add_errors = [&](bool is_composed, std::vector<double>& errors) {
+          const auto got = with_gradients(attention_of(options, is_composed), there, seed);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            errors[i] += relative_error(readable(got[i]), exact[i]);
+        };
+        add_errors(false, fused);
+        add_errors(true, plain);
       }
-      for (std::size_t i = 0; i < fused.size(); ++i) {
+      for (std::size_t i = 0; i < (is_additive ? 5 : 4); ++i) {
         CAPTURE(i);
         CHECK(fused[i] > 0);
         CHECK_BELOW(fused[i], (i == 0 ? 2 : 3) * plain[i]);
@@ -264,7 +236,7 @@ TEST_CASE("the ranges of visible keys are the same on both devices") {
     const std::string described = text_of(problem);
     CAPTURE(described);
     const auto ranges_on = [&](Device device) {
-      const AttentionOptions there = moved(c.options, device, DType::f64);
+      const AttentionOptions there = moved(c.options, device);
       return visible_keys(there, c.in.B(), c.in.T(), c.in.S(), device);
     };
     const VisibleKeys expected = ranges_on(Device::cpu()), got = ranges_on(Device::cuda());

@@ -51,23 +51,6 @@ Tensor arguments(Unary f, const Shape& shape, Generator& random) {
   return random_uniform(shape, needs_positive ? 0.2 : -3, 3, random).to(Device::cpu());
 }
 
-/// `f` gives the same bits on both devices: in f32 and f64, and in bf16 what f32 gives, rounded.
-void check_same(const Function& f, const std::vector<Tensor>& x, Index shift = 0) {
-  for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-    CAPTURE(name_of(type));
-    std::vector<Tensor> here, there;
-    for (const Tensor& input : x) {
-      const Tensor rounded = is_floating(input.dtype()) ? input.to(type) : input;
-      there.push_back(on_gpu(rounded, shift));
-      here.push_back(is_floating(input.dtype()) ? rounded.to(wide(type)) : input);
-    }
-    const Tensor got = f(there), expected = f(here);
-    CHECK(got.device() == Device::cuda());
-    CHECK(got.dtype() == type);
-    CHECK(same_values(got, expected.to(type)));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("operands of every broadcast that packs take, and of some they do not") {
@@ -259,12 +242,12 @@ TEST_CASE("gated units and their gradients in bf16, at odd widths") {
 TEST_CASE("gathering picks, and its gradient adds in f32, in order") {
   Generator random(test_seed(7));
   const Tensor index = random_ids({2, 4099, 3}, 6, random).to(Device::cpu());
-  const Tensor x = host_normal({2, 7, 3}, random);
-  check_same([](const auto& in) { return gather(in[0], 1, in[1]); }, {x, index}, 1);
-  const Tensor few = slice(x, 1, 0, 5), picks = slice(index.to(DType::f64), 1, 0, 5).to(DType::i32);
-  check_same([](const auto& in) { return scatter_add(in[0], 1, in[1], 6); }, {few, picks}, 1);
-  const Tensor ones = Tensor::full({2, 4099, 3}, 1, DType::f64, Device::cpu());
-  check_same([](const auto& in) { return scatter_add(in[0], 1, in[1], 6); }, {ones, index});
+  const Function pick = [&](const auto& in) { return gather(in[0], 1, index.to(in[0].device())); };
+  check_packs(pick, {host_normal({2, 7, 3}, random)},
+              Tensor::full({2, 4099, 3}, 1, DType::f64, Device::cpu()));
+  const Tensor picks = slice(index.to(DType::f64), 1, 0, 5).to(DType::i32);
+  const Function add_up = [&](const auto& in) { return scatter_add(in[0], 1, picks.to(in[0].device()), 6); };
+  check_packs(add_up, {host_normal({2, 5, 3}, random)}, host_normal({2, 6, 3}, random));
 }
 
 TEST_CASE("every type converts into every other as on the CPU") {

@@ -48,10 +48,7 @@ TEST_CASE("an affine map is the CPU's, with and without work in the product's ep
             const std::vector<Tensor> there = on_gpu(x, type, shift);
             const auto got = with_gradients(linear_with(activation), there, on_gpu(dy.to(type), shift));
             CHECK_BELOW(absolute_error(readable(linear_with(activation)(there)), readable(got[0])), 1e-5);
-            for (std::size_t i = 0; i < got.size(); ++i) {
-              CAPTURE(i);
-              CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 3e-5);
-            }
+            check_near(got, expected, type == DType::f64 ? 1e-12 : 3e-5, absolute_error);
           }
           // The error of a single number is a matter of chance.
           if (rows > 1) check_bf16(linear_with(activation), plain_linear_with(activation), x, dy, shift);

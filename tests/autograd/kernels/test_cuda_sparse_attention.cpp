@@ -49,10 +49,7 @@ TEST_CASE("attention to chosen latents on tensor cores is that of double") {
     const std::vector<Tensor> expected = with_gradients(run(here, &expected_shares),
                                                         {readable(query), readable(latents)}, readable(seed)),
                               got = with_gradients(run(chosen, &shares), {query, latents}, seed);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      CAPTURE(i);
-      CHECK_BELOW(rms_error(readable(got[i]), readable(expected[i])), kMost);
-    }
+    check_near(got, expected, kMost, rms_error);
     CHECK_BELOW(rms_error(readable(shares), readable(expected_shares)), kMost);
 
     const Tensor dquery = Tensor::empty_like(query), dlatents = Tensor::empty_like(latents);
