@@ -74,12 +74,7 @@ TEST_CASE("nothing in, nothing out, and a gradient of zeros") {
 TEST_CASE("gradients of both orders") {
   Generator random(test_seed(3));
   const Tensor table = random_normal({7, 3}, random), ids = random_ids({2, 5}, 7, random);
-  check_both_orders("embedding",
-                    [&] {
-                      const Tensor y = embedding(table, ids);
-                      return y * y;
-                    },
-                    {{"table", table}});
+  check_both_orders("embedding", [&] { return pow(embedding(table, ids), 2); }, {{"table", table}});
 }
 
 TEST_CASE("golden values") {

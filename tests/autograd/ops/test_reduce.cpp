@@ -125,9 +125,8 @@ TEST_CASE("sum_to sums what broadcasting repeated") {
 }
 
 TEST_CASE("axes outside the rank are refused") {
-  CHECK(message_of<ShapeError>([] {
-          return sum(Tensor::zeros({2, 3}), {2});
-        }) == "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]");
+  CHECK_THROWS_WITH_AS(sum(Tensor::zeros({2, 3}), {2}),
+                       "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]", ShapeError);
   CHECK(message_of<DTypeError>([] { return sum(Tensor::zeros({2}, DType::i32)); }) ==
         "[sum] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
 }
@@ -171,7 +170,6 @@ TEST_CASE("the places of the largest numbers are those of a stable sort") {
         CHECK(largest_places(x, count).to_vector<std::int32_t>() == expected);
       }
     }
-  CHECK(message_of<ShapeError>([&] {
-          largest_places(values({1, 2}, {1, 2}), 3);
-        }).find("1 to N of N columns") != std::string::npos);
+  CHECK_THROWS_WITH_AS(largest_places(values({1, 2}, {1, 2}), 3), doctest::Contains("1 to N of N columns"),
+                       ShapeError);
 }
