@@ -177,9 +177,8 @@ inline void check_attention_paths(const AttentionInputs& in, const AttentionOpti
     CAPTURE(path == composed_attention);
     for (const DType type : {DType::f64, DType::f32}) {
       CAPTURE(name_of(type));
-      std::vector<Tensor> converted;
-      for (const Tensor& x : joined(in.list(), list_of_modifiers(options))) converted.push_back(x.to(type));
-      const OpResult got = run_op(attention_by(path, options), converted, seed);
+      const std::vector<Tensor> all = joined(in.list(), list_of_modifiers(options));
+      const OpResult got = run_op(attention_by(path, options), in_type(all, type), seed);
       CHECK(got.y.dtype() == type);
       if (type == DType::f64) CHECK_BELOW(attention_error(got, expected, 0.1), 1e-11);
       if (type == DType::f32) check_within(got, expected, bound);

@@ -41,6 +41,11 @@ inline Tensor booleans(const std::vector<int>& elements, const Shape& shape) {
   return x;
 }
 
+inline std::vector<Tensor> in_type(std::vector<Tensor> list, DType type) {
+  for (Tensor& x : list) x = x.to(type);
+  return list;
+}
+
 /// An output and the gradients of sum(output * seed); of a `recorded` pass, in plain operations.
 struct OpResult {
   Tensor y;
@@ -104,8 +109,7 @@ inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tens
                      const OpResult& expected, double tolerance = 1e-11, double tolerance_f32 = 1e-5) {
   for (const DType type : {DType::f64, DType::f32}) {
     CAPTURE(name_of(type));
-    std::vector<Tensor> converted;
-    for (const Tensor& x : inputs) converted.push_back(x.to(type));
+    const std::vector<Tensor> converted = in_type(inputs, type);
     const OpResult got = run_op(op, converted, seed);
     const double most = type == DType::f64 ? tolerance : tolerance_f32;
     CHECK(got.y.dtype() == type);

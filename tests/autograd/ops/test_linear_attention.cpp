@@ -120,11 +120,8 @@ TEST_CASE("in f32 errors are at most three times those of plain operations, of g
     // gradients of decays, varies by a tenth.
     std::vector<double> plain_errors(7), errors(7);
     for (int problem = 0; problem < 15; ++problem) {
-      std::vector<Tensor> rounded, exact_in;
-      for (const Tensor& x : random_inputs(kind, n, random)) {
-        rounded.push_back(x.to(DType::f32));
-        exact_in.push_back(rounded.back().to(DType::f64));
-      }
+      const std::vector<Tensor> rounded = in_type(random_inputs(kind, n, random), DType::f32),
+                                exact_in = in_type(rounded, DType::f64);
       const Index outputs = n.B * n.T * n.H * n.E + n.B * n.H * n.D * n.E;
       const Tensor seed = random_normal({outputs}, random, DType::f32);
       const auto run = [&](const std::vector<Tensor>& x, bool composed) {
@@ -157,17 +154,9 @@ TEST_CASE("golden values") {
       return names.back() == input;
     };
     Kind kind{name, add("log_decay"), false, add("beta"), add("state")};
-    const Op op = [&](const std::vector<Tensor>&in) { return both(kind, in, false); },
-             composed = [&](const std::vector<Tensor>&in) { return both(kind, in, true); };
-    std::vector<Tensor> in;
-    OpResult expected{golden.tensor(name, "out"), {}};
-    for (const std::string& input : names) {
-      in.push_back(golden.tensor(name, "in." + input));
-      expected.gradients.push_back(golden.tensor(name, "grad." + input));
-    }
-    const Tensor seed = golden.tensor(name, "seed");
-    check_op(op, in, seed, expected, 1e-13);
-    check_op(composed, in, seed, expected, 1e-13);
+    for (const bool composed : {false, true})
+      check_golden(
+          golden, name, names, [&](const auto& in) { return both(kind, in, composed); }, 1e-13);
   }
 }
 

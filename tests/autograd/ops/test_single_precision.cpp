@@ -120,10 +120,8 @@ std::vector<double> root_mean_squares(const Json& one, const Op& op) {
     const std::uint64_t stream =
         one.at("stream").get<std::uint64_t>() + 10 * static_cast<std::uint64_t>(draw);
     const std::vector<Tensor> inputs = drawn_inputs(one, stream);
-    std::vector<Tensor> exact_inputs;
-    for (const Tensor& x : inputs) exact_inputs.push_back(x.to(DType::f64));
     const Tensor seed = numbers(stream + 9, op(inputs).shape(), 1).to(default_device());
-    const OpResult exact = run_op(op, exact_inputs, seed), got = run_op(op, inputs, seed);
+    const OpResult exact = run_op(op, in_type(inputs, DType::f64), seed), got = run_op(op, inputs, seed);
     add(0, got.y.to(Device::cpu()), exact.y.to(Device::cpu()));
     for (std::size_t i = 0; i < inputs.size(); ++i)
       add(i + 1, got.gradients[i].to(Device::cpu()), exact.gradients[i].to(Device::cpu()));
