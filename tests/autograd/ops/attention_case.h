@@ -48,6 +48,25 @@ inline AttentionInputs as_type(const AttentionInputs& in, DType type) {
   return {as_type(in.query, type), key, in.value.state() == in.key.state() ? key : as_type(in.value, type)};
 }
 
+inline AttentionMasks causal_masks() {
+  AttentionMasks masks;
+  masks.causal = true;
+  return masks;
+}
+
+/// A window, prefixes, lengths, padding and none of them, for two rows of 23 tokens, in both directions.
+inline std::vector<AttentionMasks> masks_of_23_tokens() {
+  std::vector<int> real(46, 1);
+  std::fill(real.begin() + 17, real.begin() + 29, 0);  // the end of a row and the start of the other
+  std::vector<AttentionMasks> all(7, causal_masks());
+  all[0].window_before = 13;
+  all[1].prefix_lengths = integers({7, 12}, {2});
+  for (const std::size_t i : {2, 3}) all[i].key_lengths = integers({23, 14}, {2});
+  for (const std::size_t i : {4, 5}) all[i].key_mask = all[i].query_mask = booleans(real, {2, 23});
+  for (const std::size_t i : {2, 4, 6}) all[i].causal = false;
+  return all;
+}
+
 inline AttentionOptions moved(AttentionOptions options, Device device) {
   for (Tensor* x : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
                     &options.key_lengths, &options.query_starts, &options.key_starts,

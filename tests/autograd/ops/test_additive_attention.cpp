@@ -18,10 +18,6 @@ const int kCases = random_cases(120);
 using Function = AdditiveFunction;
 constexpr Function kPaths[] = {additive_attention, composed_additive_attention};
 
-std::vector<Tensor> with_weight(const AttentionInputs& in, const Tensor& weight, DType type = DType::f64) {
-  return {in.query.to(type), in.key.to(type), in.value.to(type), weight.to(type)};
-}
-
 Tensor random_weight(const AttentionInputs& in, Generator& random) {
   return random_normal({in.H(), in.query.size(3)}, random);
 }
@@ -64,8 +60,7 @@ TEST_CASE("random attention: additive scores, masked values may hold anything") 
 }
 
 TEST_CASE("saved memory grows as the lengths do; the composed path saves the hidden layer") {
-  AttentionOptions causal;
-  causal.causal = true;
+  const AttentionOptions causal(causal_masks());
   const auto saved = [&](Function path, Index T, const AttentionOptions& options) {
     Generator random(test_seed(7));
     const AttentionInputs in = random_inputs(1, T, T, 2, 1, 8, 8, random);
@@ -91,7 +86,7 @@ TEST_CASE("nothing in, nothing out; no keys give zeros; no hidden units give the
   const auto run = [&](Index B, Index T, Index S, Index D) {
     const AttentionInputs in = random_inputs(B, T, S, 2, 2, D, 5, random);
     const Tensor weight = random_weight(in, random), dy = random_normal({B, T, 2, 5}, random);
-    const OpResult got = run_op(additive_by(additive_attention, {}), with_weight(in, weight), dy);
+    const OpResult got = run_op(additive_by(additive_attention, {}), joined(in.list(), {weight}), dy);
     for (const Tensor& dx : got.gradients) {
       for (Index i = 0; i < dx.elements(); ++i) REQUIRE(std::isfinite(dx.at(i)));
     }
@@ -150,19 +145,16 @@ TEST_CASE("inputs that do not fit are refused by name") {
   };
   CHECK(says(Tensor::zeros({4, 6}), 0) ==
         "[additive_attention] weight must be [H, D]; got weight=f32[4,6], query=f32[2,3,4,5]; try one row "
-        "for "
-        "every head of the query");
+        "for every head of the query");
   CHECK(says(Tensor::zeros({4, 5}), 2).find("additive scores have no scale; got scale=2;") !=
         std::string::npos);
   AttentionOptions blocks;
   blocks.block_size = 2;
-  CHECK(
-      message_of<ShapeError>([&] {
-        additive_attention(query, key, key, Tensor::zeros({4, 5}), blocks);
-      }) ==
-      "[additive_attention] additive attention has no blocks of keys; got block_size=2; try 0 for all keys");
-  CHECK(message_of<ShapeError>([&] {
-          additive_attention(query, Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}),
-                             Tensor::zeros({4, 5}));
-        }).find("[additive_attention] H must be a multiple of G") == 0);
+  CHECK_THROWS_WITH_AS(
+      additive_attention(query, key, key, Tensor::zeros({4, 5}), blocks),
+      "[additive_attention] additive attention has no blocks of keys; got block_size=2; try 0 for all keys",
+      ShapeError);
+  CHECK_THROWS_WITH_AS(additive_attention(query, Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}),
+                                          Tensor::zeros({4, 5})),
+                       doctest::Contains("[additive_attention] H must be a multiple of G"), ShapeError);
 }

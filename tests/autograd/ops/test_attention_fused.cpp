@@ -50,4 +50,12 @@ TEST_CASE("saved memory grows with the length, not with its square") {
   options.window_before = 3;
   options.dropout = 0.1;
   for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
+  AttentionOptions modified;
+  modified.score_function = ScoreFunction::softcap;
+  modified.score_parameter = Tensor::full({2}, 3, DType::f32), modified.sinks = Tensor::zeros({2});
+  for (const Index T : {64, 128}) {
+    modified.relative_bias = Tensor::zeros({2, 2 * T - 1});
+    // Two numbers of each head's parameters, and 2 T - 1 of its bias; i32 positions.
+    CHECK(saved_bytes(T, modified) == T * (per_token + 4) + 4 * (2 + 2 + 2 * (2 * T - 1)));
+  }
 }

@@ -1,9 +1,6 @@
-#include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/tests/autograd/ops/op_case.h>
-#include <tapeformer/tests/reference/rounding.h>
+#include <tapeformer/tests/autograd/ops/attention_case.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,21 +18,23 @@ struct BlockCase {
 /// Scores farther apart are chosen alike in f32, where they are off by less than (D + 8) u sum |q k|.
 constexpr double kGap = 1e-4;
 
-struct BlockInputs {
-  Tensor query, key, value, seed;
-  std::vector<Tensor> all() const { return {query, key, value}; }
+struct BlockInputs : AttentionInputs {
+  Tensor seed;
 };
 
-/// True for the pairs [B, H, T, S] in blocks that a query attends to, by plain loops; `gap` becomes the
-/// smallest distance of a score that was chosen from one that was not.
-Tensor chosen_pairs(const BlockCase& c, const Tensor& query, const Tensor& key, const AttentionMasks& masks,
-                    double& gap) {
-  const Tensor positions = query_positions(masks, c.B, c.T, c.S, query.device()).to(Device::cpu());
-  VisibleKeys visible = visible_keys(masks, c.B, c.T, c.S, query.device());
+struct Choice {
+  Tensor pairs;            ///< true for the pairs [B, H, T, S] in blocks that a query attends to
+  double gap = kInfinity;  ///< the smallest distance of a score that was chosen from one that was not
+};
+
+/// By plain loops.
+Choice choice_of(const BlockCase& c, const BlockInputs& in, const AttentionMasks& masks) {
+  const Device device = in.query.device();
+  const Tensor positions = query_positions(masks, c.B, c.T, c.S, device).to(Device::cpu());
+  VisibleKeys visible = visible_keys(masks, c.B, c.T, c.S, device);
   const Tensor pairs = Tensor::zeros({c.B, c.H, c.T, c.S}).to(DType::boolean).to(Device::cpu());
-  const std::vector<double> q = query.to(Device::cpu()).to_vector<double>(),
-                            k = key.to(Device::cpu()).to_vector<double>();
-  gap = kInfinity;
+  const std::vector<double> q = in.query.to_vector<double>(), k = in.key.to_vector<double>();
+  double gap = kInfinity;
   for (Index b = 0; b < c.B; ++b) {
     for (Index t = 0; t < c.T; ++t) {
       const Index row = b * c.T + t;
@@ -68,22 +67,20 @@ Tensor chosen_pairs(const BlockCase& c, const Tensor& query, const Tensor& key, 
       }
     }
   }
-  return pairs.to(query.device());
+  return {pairs.to(device), gap};
 }
 
-BlockInputs random_inputs(const BlockCase& c, Generator& random) {
-  return {random_normal({c.B, c.T, c.H, c.D}, random), random_normal({c.B, c.S, c.G, c.D}, random),
-          random_normal({c.B, c.S, c.G, c.E}, random), random_normal({c.B, c.T, c.H, c.E}, random)};
+BlockInputs block_inputs(const BlockCase& c, Generator& random) {
+  return {random_inputs(c.B, c.T, c.S, c.H, c.G, c.D, c.E, random),
+          random_normal({c.B, c.T, c.H, c.E}, random)};
 }
 
 /// Inputs whose choice neither rounding nor a step of a difference changes.
 BlockInputs inputs_with_gap(const BlockCase& c, const AttentionMasks& masks, Generator& random,
                             double least) {
   for (;;) {
-    const BlockInputs in = random_inputs(c, random);
-    double gap = 0;
-    chosen_pairs(c, in.query, in.key, masks, gap);
-    if (gap > least) return in;
+    const BlockInputs in = block_inputs(c, random);
+    if (choice_of(c, in, masks).gap > least) return in;
   }
 }
 
@@ -94,32 +91,24 @@ AttentionOptions with_blocks(const AttentionMasks& masks, const BlockCase& c) {
 }
 
 Op attention_to(const AttentionOptions& options) {
-  return [options](const std::vector<Tensor>& in) {
-    return scaled_dot_product_attention(in[0], in[1], in[2], options);
-  };
+  return attention_by(scaled_dot_product_attention, options);
 }
 
-/// Attention with the choice as a mask.
-OpResult masked_result(const BlockCase& c, const AttentionMasks& masks, const BlockInputs& in) {
-  double gap = 0;
+/// The choice as a mask.
+AttentionOptions with_mask(const AttentionMasks& masks, const BlockCase& c, const BlockInputs& in) {
   AttentionOptions options(masks);
-  options.mask = chosen_pairs(c, in.query, in.key, masks, gap);
-  const auto dense = [options](const std::vector<Tensor>& x) {
-    return composed_attention(x[0], x[1], x[2], options);
-  };
-  return run_op(dense, in.all(), in.seed);
+  options.mask = choice_of(c, in, masks).pairs;
+  return options;
 }
 
-AttentionMasks causal() {
-  AttentionMasks masks;
-  masks.causal = true;
-  return masks;
+OpResult masked_result(const BlockCase& c, const AttentionMasks& masks, const BlockInputs& in) {
+  return run_op(attention_by(composed_attention, with_mask(masks, c, in)), in.list(), in.seed);
 }
 
 void check_masked(const BlockCase& c, const AttentionMasks& masks, Generator& random) {
   INFO("T ", c.T, ", S ", c.S, ", H ", c.H, ", G ", c.G, ", block ", c.block, ", top_k ", c.top_k);
   const BlockInputs in = inputs_with_gap(c, masks, random, kGap);
-  check_op(attention_to(with_blocks(masks, c)), in.all(), in.seed, masked_result(c, masks, in));
+  check_op(attention_to(with_blocks(masks, c)), in.list(), in.seed, masked_result(c, masks, in));
 }
 
 constexpr BlockCase kCases[] = {
@@ -164,31 +153,14 @@ TEST_CASE("more blocks than there are take no memory") {
 
 TEST_CASE("outputs and gradients are those of a mask of the choice") {
   Generator random(test_seed(1));
-  for (const BlockCase& c : kCases) check_masked(c, causal(), random);
+  for (const BlockCase& c : kCases) check_masked(c, causal_masks(), random);
 }
 
 TEST_CASE("padding, lengths, windows, prefixes and both directions") {
   Generator random(test_seed(2));
-  const BlockCase c{2, 23, 23, 4, 2, 4, 5, 4, 2};
-  check_masked(c, {}, random);
-  AttentionMasks masks = causal();
-  masks.window_before = 13;
-  check_masked(c, masks, random);
-  masks = causal();
-  masks.prefix_lengths = integers({7, 12}, {2});
-  check_masked(c, masks, random);
-  for (const bool is_causal : {true, false}) {
-    masks = {};
-    masks.causal = is_causal;
-    masks.key_lengths = integers({23, 14}, {2});
-    check_masked(c, masks, random);
-    masks.key_lengths = {};
-    std::vector<int> real(46, 1);
-    std::fill(real.begin() + 17, real.begin() + 29, 0);  // the end of a row and the start of the other
-    masks.key_mask = masks.query_mask = booleans(real, {2, 23});
-    check_masked(c, masks, random);
-  }
-  masks = causal();
+  for (const AttentionMasks& masks : masks_of_23_tokens())
+    check_masked({2, 23, 23, 4, 2, 4, 5, 4, 2}, masks, random);
+  AttentionMasks masks = causal_masks();
   masks.alignment = CausalAlignment::top_left;
   check_masked({2, 11, 17, 2, 1, 4, 4, 3, 2}, masks, random);
 }
@@ -196,15 +168,15 @@ TEST_CASE("padding, lengths, windows, prefixes and both directions") {
 TEST_CASE("masked keys may hold NaN, and holes in a mask are not attended to") {
   Generator random(test_seed(3));
   const BlockCase c{1, 12, 12, 2, 1, 4, 4, 3, 2};
-  const BlockInputs in = random_inputs(c, random);
-  AttentionOptions options = with_blocks(causal(), c);
+  const BlockInputs in = block_inputs(c, random);
+  AttentionOptions options = with_blocks(causal_masks(), c);
   options.key_mask = booleans({1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0, 0}, {1, 12});
   const auto holding = [&](double value) {
     BlockInputs all = in;
     all.key = in.key.clone(), all.value = in.value.clone();
     for (const Index s : {2, 7, 10, 11})
       for (const Tensor& x : {all.key, all.value}) std::fill_n(x.data<double>() + s * c.D, c.D, value);
-    return run_op(attention_to(options), all.all(), in.seed);
+    return run_op(attention_to(options), all.list(), in.seed);
   };
   const OpResult expected = holding(0), got = holding(kNan);
   check_same_bits(got, expected);
@@ -215,8 +187,8 @@ TEST_CASE("masked keys may hold NaN, and holes in a mask are not attended to") {
 TEST_CASE("given scores choose, for all heads of a group") {
   Generator random(test_seed(11));
   const BlockCase c{2, 23, 23, 4, 2, 4, 5, 4, 3};
-  const BlockInputs in = random_inputs(c, random);
-  AttentionOptions options = with_blocks(causal(), c), masked(causal());
+  const BlockInputs in = block_inputs(c, random);
+  AttentionOptions options = with_blocks(causal_masks(), c), masked(causal_masks());
   // Each group prefers its own block, the second or the third; ties go to the first ones.
   std::vector<double> scores;
   std::vector<int> pairs;
@@ -237,15 +209,15 @@ TEST_CASE("given scores choose, for all heads of a group") {
     return scaled_dot_product_attention(x[0], x[1], x[2], options);
   };
   masked.mask = booleans(pairs, {c.B, c.H, c.T, c.T});
-  check_op(chosen, in.all(), in.seed, run_op(attention_to(masked), in.all(), in.seed));
+  check_op(chosen, in.list(), in.seed, run_op(attention_to(masked), in.list(), in.seed));
 }
 
 TEST_CASE("with as many blocks as there are, it is causal attention") {
   Generator random(test_seed(4));
   for (const BlockCase& c : {BlockCase{2, 37, 37, 4, 2, 8, 5, 8, 5}, BlockCase{1, 7, 7, 2, 1, 4, 4, 32, 1}}) {
-    const BlockInputs in = random_inputs(c, random);
-    const OpResult dense = run_op(attention_to(AttentionOptions(causal())), in.all(), in.seed);
-    check_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed, dense);
+    const BlockInputs in = block_inputs(c, random);
+    const OpResult dense = run_op(attention_to(AttentionOptions(causal_masks())), in.list(), in.seed);
+    check_op(attention_to(with_blocks(causal_masks(), c)), in.list(), in.seed, dense);
   }
 }
 
@@ -253,11 +225,11 @@ TEST_CASE("the gradients of attention to blocks pass the gradient check, once an
   Generator random(test_seed(5));
   const BlockCase c{2, 11, 11, 4, 2, 3, 4, 3, 2};
   for (const bool twice : {false, true}) {
-    const BlockInputs in = inputs_with_gap(c, causal(), random, 0.05);  // a step changes scores by less
+    const BlockInputs in = inputs_with_gap(c, causal_masks(), random, 0.05);  // a step changes scores by less
     GradcheckOptions check;
     check.second_order = twice, check.most_elements = twice ? 12 : 0;
     const auto run = [&] {
-      return scaled_dot_product_attention(in.query, in.key, in.value, with_blocks(causal(), c));
+      return scaled_dot_product_attention(in.query, in.key, in.value, with_blocks(causal_masks(), c));
     };
     check_gradients("block_attention",
                     gradcheck(run, {{"query", in.query}, {"key", in.key}, {"value", in.value}}, check));
@@ -267,24 +239,20 @@ TEST_CASE("the gradients of attention to blocks pass the gradient check, once an
 TEST_CASE("a packed projection gives the same") {
   Generator random(test_seed(6));
   const BlockCase c{2, 19, 19, 4, 2, 6, 5, 4, 2};
-  const BlockInputs in = inputs_with_gap(c, causal(), random, kGap);
-  const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}); };
+  const BlockInputs in = inputs_with_gap(c, causal_masks(), random, kGap);
   const Op packed = [&](const std::vector<Tensor>& x) {
-    return packed_attention(concat({flat(x[0]), flat(x[1]), flat(x[2])}, 2), {4, 2, 6, 5},
-                            with_blocks(causal(), c));
+    return packed_attention(pack(x), heads_of(in), with_blocks(causal_masks(), c));
   };
-  check_op(packed, in.all(), in.seed, masked_result(c, causal(), in));
+  check_op(packed, in.list(), in.seed, masked_result(c, causal_masks(), in));
 }
 
 TEST_CASE("its weights are zero outside of the choice") {
   Generator random(test_seed(7));
   const BlockCase c{1, 14, 14, 2, 1, 4, 4, 3, 2};
-  const BlockInputs in = inputs_with_gap(c, causal(), random, kGap);
-  AttentionOptions options = with_blocks(causal(), c), dense(causal());
-  double gap = 0;
+  const BlockInputs in = inputs_with_gap(c, causal_masks(), random, kGap);
+  AttentionOptions options = with_blocks(causal_masks(), c), dense = with_mask(causal_masks(), c, in);
   Tensor got, expected;
   options.weights = &got, dense.weights = &expected;
-  dense.mask = chosen_pairs(c, in.query, in.key, causal(), gap);
   scaled_dot_product_attention(in.query, in.key, in.value, options);
   scaled_dot_product_attention(in.query, in.key, in.value, dense);
   CHECK(got.to_vector<double>() == expected.to_vector<double>());
@@ -293,18 +261,15 @@ TEST_CASE("its weights are zero outside of the choice") {
 TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
   Generator random(test_seed(8));
   const BlockCase c{1, 300, 300, 2, 1, 32, 32, 64, 2};
-  BlockInputs in = inputs_with_gap(c, causal(), random, kGap);
+  BlockInputs in = inputs_with_gap(c, causal_masks(), random, kGap);
   for (const double size : {1.0, 5.0}) {  // large scores too
     in.query = in.query * size;
-    const OpResult exact = masked_result(c, causal(), in);
+    const OpResult exact = masked_result(c, causal_masks(), in);
     const auto in_f32 = [&](const Op& op) {
       return run_op(op, {in.query.to(DType::f32), in.key.to(DType::f32), in.value.to(DType::f32)}, in.seed);
     };
-    double gap = 0;
-    AttentionOptions masked(causal());
-    masked.mask = chosen_pairs(c, in.query, in.key, causal(), gap);
-    const OpResult plain = in_f32(attention_to(masked));
-    check_as_exact_as(plain, in_f32(attention_to(with_blocks(causal(), c))), exact);
+    const OpResult plain = in_f32(attention_to(with_mask(causal_masks(), c, in)));
+    check_as_exact_as(plain, in_f32(attention_to(with_blocks(causal_masks(), c))), exact);
   }
 }
 
@@ -312,25 +277,26 @@ TEST_CASE("bits do not depend on the number of threads") {
   if (default_device().is_cuda()) return;
   Generator random(test_seed(9));
   const BlockCase c{2, 150, 150, 3, 3, 8, 8, 40, 2};
-  const BlockInputs in = random_inputs(c, random);
-  check_on_any_threads([&] { return run_op(attention_to(with_blocks(causal(), c)), in.all(), in.seed); });
+  const BlockInputs in = block_inputs(c, random);
+  check_on_any_threads(
+      [&] { return run_op(attention_to(with_blocks(causal_masks(), c)), in.list(), in.seed); });
 }
 
 TEST_CASE("nothing to attend to, and no tokens") {
   const BlockCase c{2, 3, 0, 2, 1, 4, 5, 2, 2};
   Generator random(test_seed(10));
-  const BlockInputs none = random_inputs(c, random);
+  const BlockInputs none = block_inputs(c, random);
   const Tensor y = scaled_dot_product_attention(none.query, none.key, none.value, with_blocks({}, c));
   CHECK(y.to_vector<double>() == std::vector<double>(60, 0));
   const BlockCase no_queries{2, 0, 3, 2, 1, 4, 5, 2, 2};
-  const BlockInputs in = random_inputs(no_queries, random);
+  const BlockInputs in = block_inputs(no_queries, random);
   CHECK(scaled_dot_product_attention(in.query, in.key, in.value, with_blocks({}, c)).elements() == 0);
 }
 
 TEST_CASE("what attention to blocks excludes is named") {
   const Tensor x = Tensor::zeros({1, 4, 2, 3});
   const auto refuses = [&](const std::string& what, const std::function<void(AttentionOptions&)>& change) {
-    AttentionOptions options(causal());
+    AttentionOptions options(causal_masks());
     options.block_size = 2;
     change(options);
     CHECK(message_of<Error>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
@@ -347,7 +313,7 @@ TEST_CASE("what attention to blocks excludes is named") {
   refuses("sinks", [](AttentionOptions& o) { o.sinks = Tensor::zeros({2}); });
   refuses("weighting", [](AttentionOptions& o) { o.weighting = AttentionWeighting::sigmoid; });
   refuses("dropout", [](AttentionOptions& o) { o.dropout = 0.1; });
-  AttentionOptions options(causal());
+  AttentionOptions options(causal_masks());
   options.block_size = 2, options.block_scores = Tensor::zeros({1, 4, 2, 3});
   CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
         "[block_attention] block_scores must be [B, T, G, S / block_size]; got block_scores=f32[1,4,2,3], "

@@ -4,8 +4,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/tests/autograd/ops/op_case.h>
-#include <tapeformer/tests/reference/rounding.h>
+#include <tapeformer/tests/autograd/ops/attention_case.h>
 
 #include <algorithm>
 #include <cmath>
@@ -99,12 +98,6 @@ SparseInputs sparse_inputs_with_gap(const SparseCase& c, const AttentionMasks& m
     plain_choice(c, in.index, masks, gap);
     if (gap > least) return in;
   }
-}
-
-AttentionMasks past_keys() {
-  AttentionMasks masks;
-  masks.causal = true;
-  return masks;
 }
 
 /// True for the pairs [B, 1, T, S] of a choice.
@@ -218,38 +211,26 @@ TEST_CASE("of equal scores the first are chosen, in order, zeros of both signs a
 
 TEST_CASE("choices, outputs, scores and gradients are those of plain loops and masks") {
   Generator random(test_seed(1));
-  for (const SparseCase& c : kSparseCases) check_case(c, past_keys(), random);
+  for (const SparseCase& c : kSparseCases) check_case(c, causal_masks(), random);
 }
 
 TEST_CASE("padding, lengths, windows, prefixes, packed sequences and both directions") {
   Generator random(test_seed(2));
   const SparseCase c{2, 23, 23, 2, 4, 3, 6, 4, 5};
-  check_case(c, {}, random);
-  AttentionMasks masks = past_keys();
-  masks.window_before = 9;
-  check_case(c, masks, random);
-  masks = past_keys();
-  masks.prefix_lengths = integers({7, 12}, {2});
-  check_case(c, masks, random);
-  masks = past_keys();
-  masks.key_lengths = integers({23, 14}, {2});
-  check_case(c, masks, random);
-  masks = past_keys();
-  std::vector<int> real(46, 1);
-  std::fill(real.begin() + 9, real.begin() + 14, 0);
-  std::fill(real.begin() + 17, real.begin() + 29, 0);
-  masks.key_mask = masks.query_mask = booleans(real, {2, 23});
-  check_case(c, masks, random);
-  masks = past_keys();
-  masks.query_starts = integers({0, 9, 9, 23}, {4});
-  check_case({1, 23, 23, 2, 4, 3, 6, 4, 5}, masks, random);
+  for (AttentionMasks masks : masks_of_23_tokens()) {
+    if (masks.key_mask.defined()) std::fill_n(masks.key_mask.data<bool>() + 9, 5, false);  // a hole
+    check_case(c, masks, random);
+  }
+  AttentionMasks packed = causal_masks();
+  packed.query_starts = integers({0, 9, 9, 23}, {4});
+  check_case({1, 23, 23, 2, 4, 3, 6, 4, 5}, packed, random);
 }
 
 TEST_CASE("keys that nobody chose may hold NaN") {
   Generator random(test_seed(3));
   const SparseCase c{1, 12, 12, 2, 4, 2, 4, 3, 3};
   const SparseInputs in = sparse_inputs(c, random);
-  AttentionMasks masks = past_keys();
+  AttentionMasks masks = causal_masks();
   masks.key_mask = booleans({1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0, 0}, {1, 12});
   const auto holding = [&](double value) {
     const Tensor latents = in.latents.clone(), key = in.index.key.clone();
@@ -268,7 +249,7 @@ TEST_CASE("weights are zero outside of the choice, and shares are their means") 
   Generator random(test_seed(4));
   const SparseCase c{2, 14, 14, 2, 4, 5, 4, 3, 4};
   const SparseInputs in = sparse_inputs(c, random);
-  const Tensor chosen = choose_keys(in.index, c.top_k, past_keys());
+  const Tensor chosen = choose_keys(in.index, c.top_k, causal_masks());
   Tensor got, expected, shares;
   SparseOptions options;
   options.value_width = c.E, options.scale = 0.3, options.weights = &got;
@@ -291,7 +272,7 @@ TEST_CASE("gradients pass the gradient check, once and twice") {
   const SparseCase c{2, 7, 7, 2, 3, 3, 4, 3, 3};
   SparseInputs in = sparse_inputs(c, random);
   while (least_product(in.index) < 0.02) in = sparse_inputs(c, random);  // which no step takes below zero
-  const Tensor chosen = choose_keys(in.index, c.top_k, past_keys());
+  const Tensor chosen = choose_keys(in.index, c.top_k, causal_masks());
   for (const bool twice : {false, true}) {
     GradcheckOptions check;
     check.second_order = twice, check.most_elements = twice ? 12 : 0;
@@ -314,7 +295,7 @@ TEST_CASE("bits do not depend on the number of threads") {
   const SparseCase c{2, 90, 90, 3, 8, 4, 70, 40, 20};
   const SparseInputs in = sparse_inputs(c, random);
   check_on_any_threads([&] {
-    const Tensor chosen = choose_keys(in.index, c.top_k, past_keys());
+    const Tensor chosen = choose_keys(in.index, c.top_k, causal_masks());
     OpResult result = run_op(attention_to(c, chosen), {in.query, in.latents}, in.seed);
     const OpResult scores = run_op(scores_of(chosen), {in.index.query, in.index.key, in.index.weights},
                                    Tensor::full(chosen.shape(), 1));
@@ -327,7 +308,7 @@ TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
   Generator random(test_seed(7));
   const SparseCase c{1, 200, 200, 2, 16, 4, 48, 32, 60};
   SparseInputs in = sparse_inputs(c, random);
-  const Tensor chosen = choose_keys(in.index, c.top_k, past_keys());
+  const Tensor chosen = choose_keys(in.index, c.top_k, causal_masks());
   for (const double size : {1.0, 5.0}) {  // large scores too
     const std::vector<Tensor> x{in.query * size, in.latents},
         narrow{x[0].to(DType::f32), x[1].to(DType::f32)};

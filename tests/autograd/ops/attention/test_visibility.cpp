@@ -1,7 +1,6 @@
-#include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/tests/autograd/ops/op_case.h>
+#include <tapeformer/tests/autograd/ops/attention_case.h>
 
 using namespace tapeformer;
 
@@ -36,8 +35,7 @@ TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
 }
 
 TEST_CASE("the causal mask is aligned with the last key, or by option with the first") {
-  AttentionMasks masks;
-  masks.causal = true;
+  AttentionMasks masks = causal_masks();
   CHECK(ranges(masks, 1, 3, 3) == "0-1 0-2 0-3");
   CHECK(ranges(masks, 1, 2, 5) == "0-4 0-5");
   CHECK(ranges(masks, 1, 4, 2) == "- - 0-1 0-2");
@@ -47,8 +45,7 @@ TEST_CASE("the causal mask is aligned with the last key, or by option with the f
 }
 
 TEST_CASE("a prefix is seen by all queries") {
-  AttentionMasks masks;
-  masks.causal = true;
+  AttentionMasks masks = causal_masks();
   masks.prefix_lengths = integers({0, 3, 9}, {3});
   CHECK(ranges(masks, 3, 4, 4) == "0-1 0-2 0-3 0-4 0-3 0-3 0-3 0-4 0-4 0-4 0-4 0-4");
 }
@@ -156,9 +153,7 @@ TEST_CASE("keys that cover several positions are seen from the last of them on")
     CAPTURE(c.T);
     CAPTURE(c.span);
     const Index keys = c.keys();
-    const std::vector<Tensor> in{random_normal({c.B, c.T, c.H, c.D}, random),
-                                 random_normal({c.B, keys, c.G, c.D}, random),
-                                 random_normal({c.B, keys, c.G, c.E}, random)};
+    const std::vector<Tensor> in = random_inputs(c.B, c.T, keys, c.H, c.G, c.D, c.E, random).list();
     const Tensor seed = random_normal({c.B, c.T, c.H, c.E}, random);
     // The second row has fewer positions than the first.
     std::vector<int> lengths(static_cast<std::size_t>(c.B), static_cast<int>(c.positions)), pairs;
@@ -166,16 +161,13 @@ TEST_CASE("keys that cover several positions are seen from the last of them on")
     for (const int length : lengths)
       for (Index t = 0; t < c.T; ++t)
         for (Index s = 0; s < keys; ++s) pairs.push_back(s * c.stride + c.span <= length - c.T + t + 1);
-    AttentionOptions spans, masked;
-    spans.causal = true, spans.key_span = c.span, spans.key_stride = c.stride;
+    AttentionOptions spans(causal_masks()), masked;
+    spans.key_span = c.span, spans.key_stride = c.stride;
     spans.key_lengths = integers(lengths, {c.B});
     masked.mask = booleans(pairs, {c.B, 1, c.T, keys});
-    const auto attention_with = [](const AttentionOptions& options, auto* attention) {
-      return [=](const std::vector<Tensor>& x) { return attention(x[0], x[1], x[2], options); };
-    };
-    const OpResult expected = run_op(attention_with(masked, composed_attention), in, seed);
-    check_op(attention_with(spans, scaled_dot_product_attention), in, seed, expected);
-    check_op(attention_with(spans, composed_attention), in, seed, expected);
+    const OpResult expected = run_op(attention_by(composed_attention, masked), in, seed);
+    for (const AttentionFunction path : kAttentionPaths)
+      check_op(attention_by(path, spans), in, seed, expected);
   }
 }
 
