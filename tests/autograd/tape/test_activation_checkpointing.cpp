@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/gradcheck/gradcheck.h>
 #include <tapeformer/autograd/ops/dropout.h>
@@ -13,7 +12,6 @@
 #include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <thread>
@@ -277,52 +275,6 @@ TEST_CASE("anomalies, wrappers and profiles see the operations of the body") {
   CHECK(ops.find("sum matmul matmul exp ") == 0);
   CHECK(profile.flops(false) == 16);
   CHECK(profile.flops(true) == 3 * 16);  // the forward again, and two products of the gradient
-}
-
-TEST_CASE("the activations of a body are freed, until a pass needs them, layer by layer") {
-  constexpr Index kElements = 1 << 16;
-  constexpr std::int64_t kBytes = kElements * 8;
-  constexpr int kLayers = 8, kOperations = 8;
-  const auto in_use = [] {
-    const Device device = default_device();
-    return device.is_cuda() ? cuda::memory_statistics(device.index).in_use_bytes
-                            : pool_statistics().in_use_bytes;
-  };
-  const auto empty = in_use();
-  const Parameter a(Tensor::full({kElements}, 0.5, DType::f64));
-  if (in_use() == empty) return;  // with the address sanitizer the pool does not count
-  {
-    Tape first;
-    first.backward(sum(a * 1.0));  // the parameter's gradient stays from here on
-  }
-  const auto before = in_use();
-  std::int64_t most[2] = {};
-  for (const bool recompute : {false, true}) {
-    Tape tape;
-    Tensor h = a;
-    for (int layer = 0; layer < kLayers; ++layer) {
-      h = maybe(recompute, {h}, [&, h] {
-        Tensor y = h;
-        for (int i = 0; i < kOperations; ++i) {
-          y = exp(-y);  // keeps its output
-          y = record("probe", {y}, {}, y * 1.0, [&](const Tensor& dy, const Gradients& into) {
-            most[recompute] = std::max(most[recompute], in_use() - before);
-            into[0] += dy;
-          });
-        }
-        return y;
-      });
-    }
-    const Index kept = recompute ? kLayers : kLayers * kOperations;  // inputs of layers; results of exp
-    CHECK(tape.memory().saved_bytes == kept * kBytes);
-    const Tensor loss = sum(h);
-    h = Tensor();
-    tape.backward(loss);
-    CHECK(in_use() - before < kBytes);
-  }
-  CHECK(in_use() == before);
-  CHECK(most[0] >= kLayers * kOperations * kBytes);
-  CHECK(most[1] < (kLayers + kOperations + 1) * kBytes);
 }
 
 TEST_CASE("threads recompute side by side") {

@@ -3,9 +3,11 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape/activation_checkpointing.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <algorithm>
 #include <sstream>
 
 using namespace tapeformer;
@@ -127,6 +129,45 @@ TEST_CASE("backward frees each node as soon as it has run") {
   REQUIRE(used.size() == 8);
   for (std::size_t i = 1; i < used.size(); ++i) CHECK(used[i] <= used[i - 1] - kBytes);
   CHECK(used.back() < 4 * kBytes);
+}
+
+TEST_CASE("the activations of a body are freed, until a pass needs them, layer by layer") {
+  if (!pool_counts_tensors()) return;
+  constexpr int kLayers = 8, kOperations = 8;
+  const Parameter a(Tensor::full({kElements}, 0.5, DType::f64));
+  {
+    Tape first;
+    first.backward(sum(a * 1.0));  // the parameter's gradient stays from here on
+  }
+  const auto before = in_use();
+  std::int64_t most[2] = {};
+  for (const bool recompute : {false, true}) {
+    Tape tape;
+    Tensor h = a;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const auto body = [&, h] {
+        Tensor y = h;
+        for (int i = 0; i < kOperations; ++i) {
+          y = exp(-y);  // keeps its output
+          y = record("probe", {y}, {}, y * 1.0, [&](const Tensor& dy, const Gradients& into) {
+            most[recompute] = std::max(most[recompute], in_use() - before);
+            into[0] += dy;
+          });
+        }
+        return y;
+      };
+      h = recompute ? checkpoint({h}, body) : body();
+    }
+    const Index kept = recompute ? kLayers : kLayers * kOperations;  // inputs of layers; results of exp
+    CHECK(tape.memory().saved_bytes == kept * kBytes);
+    const Tensor loss = sum(h);
+    h = Tensor();
+    tape.backward(loss);
+    CHECK(in_use() - before < kBytes);
+  }
+  CHECK(in_use() == before);
+  CHECK(most[0] >= kLayers * kOperations * kBytes);
+  CHECK(most[1] < (kLayers + kOperations + 1) * kBytes);
 }
 
 TEST_CASE("gradients take over buffers: a chain of additions needs one") {
