@@ -53,16 +53,6 @@ void* address(const Tensor& x) { return x.state()->storage->data; }
 
 }  // namespace
 
-TEST_CASE("ranks with unequal shares of each batch train what one process trains") {
-  const std::vector<Tensor> alone = trained(1, {})[0];
-  for (const int size : {2, 3, 4}) {
-    CAPTURE(size);
-    const auto values = trained(size, {});
-    CHECK(error_of(values, values[0]) == 0);
-    CHECK_BELOW(error_of(values, alone), 1e-12);
-  }
-}
-
 TEST_CASE("buckets are sent in order while backward continues") {
   Log log;
   const Tensor x = Tensor::full({1}, 2, DType::f64);
