@@ -208,8 +208,11 @@ TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHE
   part A 1200 "unit tests on the GPU" cases '*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' \
   --source-file-exclude='*_hopper*,*/autograd/cuda/test_*,*/test_cuda_graph_cache*'
 
-part - 1800 "the programs, next to the CPU" tests/examples/on_a_gpu.sh \
-  "$folder"/examples/{train_translation,train_language_model,gradcheck_attention}
+programs() {
+  [[ $device != cuda:* ]] || local -x CUDA_VISIBLE_DEVICES=${device#cuda:}
+  bash tests/examples/on_a_gpu.sh "$folder"/examples/{train_translation,train_language_model,gradcheck_attention}
+}
+part - 1800 "the programs, next to the CPU" programs
 
 # The first models of the documents, as they are trained there.
 # learns RUN PROGRAM OPTIONS...

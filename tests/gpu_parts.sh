@@ -34,7 +34,7 @@ log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 
 # The most telling line of a log.
 summary() {
-  grep -aE 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
+  grep -aE 'tests passed|passed, [0-9]* failed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|best validation loss|[0-9kM] tokens/s|the card copies|devices|kernels take|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 # After a kernel's fault all later cases fail: the first one tells.
