@@ -75,7 +75,4 @@ check "and one that is too long is cut with a note" grep -q 'note: standard inpu
 "$program" translate --run "$work/whole" $'bad \xff' 'the cat sleeps .' >"$work/out" 2>"$work/err"
 check "a given sentence that is not text has an empty translation" test "$?$(wc -l <"$work/out")$(head -c 1 "$work/out" | wc -l)" = 221
 
-# --- a full disk --------------------------------------------------------------------------------------------
-fills_the_disk "${tiny[@]}"
-
 ends_here

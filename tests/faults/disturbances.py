@@ -315,7 +315,8 @@ def two_exports_to_one_folder(t):
     assert not os.path.exists(output + '.partial')
 
 
-QUICK = [a_closed_terminal_saves, a_log_that_nobody_reads_any_more_saves, a_folder_that_moves_and_another_in_its_place,
+QUICK = [a_second_signal_leaves_at_once, a_closed_terminal_saves, a_log_that_nobody_reads_any_more_saves,
+         a_folder_that_moves_and_another_in_its_place, two_trainings_in_one_folder,
          a_damaged_checkpoint_goes_back_to_the_one_before, permissions_that_go]
 
 
