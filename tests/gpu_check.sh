@@ -283,10 +283,7 @@ recipe() {
   [ -n "$corpus" ] || { echo "skipped: name Tiny Shakespeare with --corpus"; return 77; }
   local run=$work/recipe begin=$SECONDS
   rm -rf "$run"
-  "$folder/examples/train_language_model" train --run "$run" --device "$device" --preset shakespeare-char \
-    --corpus "$corpus" --precision bf16 ${rehearsed:+--steps "$rehearsed" --warmup 1} || return
-  local taken=$((SECONDS - begin))
-  outcome "$run"
+  learns recipe train_language_model --preset shakespeare-char --corpus "$corpus" --precision bf16 || return
   sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
     sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
 }
