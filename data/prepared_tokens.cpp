@@ -61,19 +61,18 @@ class PieceEncoder {
   std::vector<std::int32_t> ids_;
 };
 
-/// `marks`: whether begin and end tokens are written.
-void encode_part(const TextCorpus& part, const Tokenizer& tokenizer, bool marks, TokenFileWriter& writer,
+void encode_part(const TextCorpus& part, const Tokenizer& tokenizer, TokenFileWriter& writer,
                  const std::function<void(Index bytes)>& advance) {
   PieceEncoder encoder(tokenizer, writer);
   for (const TextDocument& document : part.documents()) {
-    if (marks && tokenizer.begin() && document.first == 0) writer.append({*tokenizer.begin()});
+    if (tokenizer.begin() && document.first == 0) writer.append({*tokenizer.begin()});
     encoder.begin(document);
     document.read([&](std::string_view piece) {
       encoder.add(piece);
       advance(static_cast<Index>(piece.size()));
     });
-    if (marks) encoder.finish();
-    if (marks && tokenizer.end() && document.ends) writer.append({*tokenizer.end()});
+    if (tokenizer.begin() || tokenizer.end()) encoder.finish();
+    if (tokenizer.end() && document.ends) writer.append({*tokenizer.end()});
   }
   encoder.finish();
 }
@@ -134,15 +133,14 @@ PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::stri
 }
 
 PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
-                              const PrepareProgress& progress, bool separate) {
-  const bool marks = separate && (tokenizer.begin() || tokenizer.end());
+                              const PrepareProgress& progress) {
   Index done = 0;
   const auto advance = [&, total = corpus.train.bytes() + corpus.validation.bytes()](Index bytes) {
     done += bytes;
     if (progress) progress(done, total);
   };
   const auto encoded = [&](const TextCorpus& part) {
-    return [&](TokenFileWriter& writer) { encode_part(part, tokenizer, marks, writer, advance); };
+    return [&](TokenFileWriter& writer) { encode_part(part, tokenizer, writer, advance); };
   };
   return write_prepared_tokens(tokenizer, folder, encoded(corpus.train), encoded(corpus.validation));
 }

@@ -35,13 +35,13 @@ PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::stri
 using PrepareProgress = std::function<void(Index done, Index total)>;
 
 /// Encodes both parts of a corpus, in constant memory, into a new folder that appears when all is done. If
-/// `separate` is true and the tokenizer has begin or end tokens, these are before and after every
-/// document, and each document is encoded by itself; a part that begins or ends within a document has none
-/// there. Otherwise the text is encoded as a whole.
+/// the tokenizer has begin or end tokens, these are before and after every document, and each document is
+/// encoded by itself; a part that begins or ends within a document has none there. Otherwise the text is
+/// encoded as a whole.
 /// Throws:  as write_prepared_tokens; DataError if a file cannot be read, or, naming file and place, if the
 ///          tokenizer cannot encode the text
 PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
-                              const PrepareProgress& progress = {}, bool separate = true);
+                              const PrepareProgress& progress = {});
 /// Encodes instructions: each is a document, its prompt and its answer are encoded by themselves, and the end
 /// token belongs to the answer.
 /// Throws:  DataError as for a corpus, and if the tokenizer has no end token

@@ -99,9 +99,9 @@ TEST_CASE("begin and end tokens come before and after every document, if the tok
   write_bytes(folder.file("2"), second);
   write_bytes(folder.file("3"), third);
   const TextSplit parts{TextCorpus::open({folder.file("")}), TextCorpus::open({folder.file("2")})};
-  const auto prepared = [&](const LineTokenizer& tokenizer, bool separate = true) {
+  const auto prepared = [&](const LineTokenizer& tokenizer) {
     static int number = 0;
-    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)), {}, separate);
+    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
   };
   const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
   const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
@@ -111,8 +111,6 @@ TEST_CASE("begin and end tokens come before and after every document, if the tok
   CHECK(ids_in(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
   CHECK(ids_in(prepared(end).validation) == Ids{b[0], 255});
   CHECK(ids_in(prepared(plain).train) == plain.encode(first + second + third));
-  CHECK(ids_in(prepared(both, false).train) == plain.encode(first + second + third));
-  CHECK(ids_in(prepared(both, false).validation) == b);
 }
 
 TEST_CASE("a part cut within a document has a begin or end token only where the document begins or ends") {
