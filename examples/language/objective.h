@@ -37,11 +37,6 @@ const Objective& objective_of(const DecoderOnlyConfig& model);
 /// Gives the model the fields of an objective. Throws: Error that lists the names
 void set_objective(DecoderOnlyConfig& model, const std::string& name);
 
-/// 15 % of the tokens are targets, at their own places: of these 80 % become the mask token, 10 % a random
-/// one, and 10 % stay. The choices are a function of the seed, the row's number and the place in the row.
-/// Source:  Devlin et al. 2019, arXiv:1810.04805, section 3.1
-Objective masked_objective();
-
 /// The tokenizer's mask token, see mask_name(), or the id after its last one, which a model then has in
 /// addition.
 std::int32_t mask_token(const Tokenizer& tokenizer);
