@@ -141,49 +141,6 @@ TEST_CASE("seeking to a position continues with the same batches") {
   CHECK_THROWS_AS(resumed.seek({-1, 0}), DataError);
 }
 
-TEST_CASE("several processes share the pairs of each batch, epoch after epoch and after seeking") {
-  BatchingConfig config;
-  config.token_budget = 30;  // some batches have one pair, or two
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    CAPTURE(ranks);
-    TranslationBatches whole(random_pairs(80), config);
-    std::vector<TranslationBatches> parts(static_cast<std::size_t>(ranks), whole);
-    Index ignored = 0;
-    const auto check_batches = [&](Index count) {
-      for (Index i = 0; i < count; ++i) {
-        const TranslationBatch expected = whole.next();
-        Ids pairs;
-        Index tokens = 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-          const TranslationBatch part = parts[static_cast<std::size_t>(rank)].next(rank, ranks);
-          const Ids own = members(part), outputs = part.target_outputs.to_vector<std::int32_t>();
-          tokens += part.tokens;
-          if (part.tokens > 0) {
-            pairs.insert(pairs.end(), own.begin(), own.end());
-            continue;
-          }
-          ++ignored;
-          CHECK(own == Ids{members(expected)[0]});
-          CHECK(outputs == Ids(outputs.size(), kIgnored));
-          const std::vector<bool> mask = part.source_mask.to_vector<bool>();
-          CHECK(std::count(mask.begin(), mask.end(), false) == 0);
-        }
-        CHECK(pairs == members(expected));
-        CHECK(tokens == expected.tokens);
-      }
-      for (const TranslationBatches& part : parts) {
-        CHECK(part.position().epoch == whole.position().epoch);
-        CHECK(part.position().index == whole.position().index);
-      }
-    };
-    check_batches(2 * whole.batches_per_epoch() + 1);
-    whole.seek({1, 3});
-    for (TranslationBatches& part : parts) part.seek({1, 3});
-    check_batches(whole.batches_per_epoch());
-    CHECK((ignored > 0) == (ranks > 1));
-  }
-}
-
 TEST_CASE("a share is padded to its own longest pair") {
   BatchingConfig config;
   config.shuffle = false;

@@ -156,28 +156,6 @@ TEST_CASE("a sequential batch continues the one before, from one epoch into the 
   CHECK(other.epoch(0) != reader.epoch(0));
 }
 
-TEST_CASE_FIXTURE(InFolder, "the shares of several processes are the rows of the batch, in order") {
-  const TokenFile file = counting_file(folder, 100);
-  for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
-    const Reader reader{file, 7, order, 3};
-    const TokenWindows windows(file, 7, order, 3);
-    for (const Index number : {0, 1, 6}) {
-      for (const Index rows : {1, 2, 3, 8}) {
-        for (int ranks = 1; ranks <= 5; ++ranks) {
-          Ids starts;
-          for (int rank = 0; rank < ranks; ++rank) {
-            const Share share = share_of(rows, rank, ranks);
-            if (share.size() == 0) continue;
-            const Ids own = starts_of(windows.batch(number, rows, share), share.size(), 7, 100);
-            starts.insert(starts.end(), own.begin(), own.end());
-          }
-          CHECK(starts == reader.starts(number, rows));
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("every start is as likely as any other, and so is every place of a window in its epoch") {
   const TemporaryFolder folder;
   for (const Index windows : {1, 2, 3, 5, 16, 17}) {
