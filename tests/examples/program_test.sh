@@ -109,37 +109,27 @@ mostly() {
 # Samples, each on one line.
 in_lines() { tr '\n' ' ' | sed 's/---------------/\n/g'; }
 
-# interrupts_training SIGNAL FOLDER OPTIONS...: begins a training there and ends it by SIGNAL in the middle; its exit code
+# interrupts_training FOLDER OPTIONS...: begins a training there and ends it by a signal in the middle; its exit code
 # is then in `code`. Where all steps are done before the signal comes, it begins again.
 interrupts_training() {
-  local signal=$1 folder=$2
-  shift 2
+  local folder=$1
+  shift
   for _ in $(seq 20); do
     rm -rf "$folder"
     "$program" train --run "$folder" "$@" >/dev/null 2>"$work/err" &
     local victim=$!
     while kill -0 $victim 2>/dev/null && ! grep -q '"step":10' "$folder/metrics.jsonl" 2>/dev/null; do sleep 0.002; done
-    kill -"$signal" $victim 2>/dev/null
+    kill -TERM $victim 2>/dev/null
     wait $victim 2>/dev/null
     code=$?
     test $code != 0 && return
   done
 }
 
-# goes_on FOLDER: the finished run of 60 steps there can train longer.
-goes_on() {
-  local resumed=(train --run "$1" --resume)
-  refuses "going on to a step that is done" "--steps must be above 60" "${resumed[@]}" --steps 60
-  refuses "going on to no step" "--steps must be positive; got 0" "${resumed[@]}" --steps 0
-  refuses "changing another option" "--clip cannot be changed, only --steps" "${resumed[@]}" --steps 70 --clip 2
-}
-
 # summarises OPTIONS...: with these "$work/whole" was trained.
 summarises() {
   trains "--summary of a new training" "$work/summed" "$@" --summary
   mv "$work/out" "$work/summary"
-  check "--summary prints the configuration" grep -q '^epsilon  *1e-05  *default$' "$work/summary"
-  check "--summary prints the parameters and their number" grep -q '^total  *[0-9][0-9]*$' "$work/summary"
   check "--summary leaves no folder" test ! -e "$work/summed"
   train "$work/whole" --resume --summary
   check "--summary of a run is the same" cmp "$work/out" "$work/summary"
@@ -156,8 +146,6 @@ summarises() {
 # reports OPTIONS...: on "$work/whole", which was trained with these; the dry run of another, and refusals.
 reports() {
   check "a training leaves a report" grep -q '"validation_loss":{"step":\[' "$work/whole/report.html"
-  check "with what heads attend to" grep -q '"attention":{"rows":\["' "$work/whole/report.html"
-  check "and samples" grep -q '"texts":\["' "$work/whole/report.html"
   "$program" report "$work/whole" --output "$work/report.html" >"$work/out" 2>"$work/err"
   check "report says what it has written" test "$(cat "$work/out")" = "$work/report.html" -a -s "$work/report.html"
   train "$work/compared" "$@" --steps 20 --learning-rate 0.125
@@ -171,7 +159,6 @@ reports() {
   refuses "a report of what is not a run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
   check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
-  check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
   check "--dry-run makes no folder" test ! -e "$work/dry"
   refuses "a dry run in the folder of a training" "holds a run already" train --run "$work/whole" "$@" --dry-run
 }
@@ -207,8 +194,8 @@ sweeps() {
   refuses "a sweep in a file" "err: cannot be made" sweep --runs "$work/err" --vary dropout 0 0.1
 }
 
-# resumes_to_the_same OPTIONS... -- FILES...: "$work/whole", the whole training, and the same after kill -9 and after Ctrl-C; the
-# FILES are equal byte for byte.
+# resumes_to_the_same OPTIONS... -- FILES...: "$work/whole", the whole training, and the same after Ctrl-C; the FILES
+# are equal byte for byte.
 resumes_to_the_same() {
   local options=() file
   while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -217,25 +204,24 @@ resumes_to_the_same() {
   cp "$work/err" "$work/err.whole"
   check "the best weights are there" test -s "$work/whole/weights.safetensors"
   check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
-  interrupts_training KILL "$work/killed" "${options[@]}"
-  check "kill -9 came in the middle" test $code = 137
-  trains "a killed training resumes" "$work/killed" --resume --profile 3
-  check "--profile shows the operations' rates" grep -q '^linear  *backward .* %$' "$work/err" "$work/out"
-  check "and writes their timeline" grep -q '"name":"linear"' "$work/killed/trace.json"
-  for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json "$@"; do
-    check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" cmp "$work/whole/$file" "$work/killed/$file"
-  done
-  check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
-  check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c 'weights-')" = 2
-  interrupts_training TERM "$work/stopped" "${options[@]}"
+  interrupts_training "$work/stopped" "${options[@]}"
   check "Ctrl-C ends with 130" test $code = 130
   check "Ctrl-C says how to go on" grep -q -- "$called train --run .* --resume" "$work/err"
   check "Ctrl-C says at once what it waits for" \
     grep -q 'finishing this \(batch\|validation\), then saving; Ctrl-C again quits without saving' "$work/err"
-  train "$work/stopped" --resume
-  check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
+  trains "a stopped training resumes" "$work/stopped" --resume --profile 3
+  check "--profile shows the operations' rates" grep -q '^linear  *backward .* %$' "$work/err" "$work/out"
+  check "and writes their timeline" grep -q '"name":"linear"' "$work/stopped/trace.json"
+  for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json "$@"; do
+    check "after Ctrl-C and resuming, $file is the uninterrupted run's, byte for byte" cmp "$work/whole/$file" "$work/stopped/$file"
+  done
+  check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/stopped")"
+  check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c 'weights-')" = 2
   logs "resuming a finished training says so" finished "$work/stopped" --resume
-  goes_on "$work/stopped"
+  local resumed=(train --run "$work/stopped" --resume)
+  refuses "going on to a step that is done" "--steps must be above 60" "${resumed[@]}" --steps 60
+  refuses "going on to no step" "--steps must be positive; got 0" "${resumed[@]}" --steps 0
+  refuses "changing another option" "--seed cannot be changed, only --steps" "${resumed[@]}" --steps 70 --seed 2
 }
 
 # refuses_bad_options OPTIONS...: refusals of train in every program; "$work/whole" was trained with these.
