@@ -1,11 +1,10 @@
-"""Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and the table of them."""
+"""Training steps, of compare_with_pytorch: rounds in turn, and on a GPU the rates of the card and the table of them."""
 
 import json
-import pathlib
-import re
 import statistics
-import subprocess
 import sys
+
+from programs import HERE, MOST_SECONDS, refuse, try_run
 
 WORKLOADS = ["gpt2-124m-h200", "babygpt", "chargpt", "translate", "translate-base", "gpt2-124m-1k"]
 PRECISIONS = ["bf16", "tf32"]
@@ -16,28 +15,7 @@ DATASHEETS = {"H200": {"bf16": 989, "tf32": 494, "f32": 67}, "H100 PCIe": {"bf16
 BYTES_A_PARAMETER = 16  # value, gradient, two moments
 MIB = 2**20
 LARGE = 8192  # rows and columns of a product that shows what the card can do
-HERE = pathlib.Path(__file__).resolve().parent
 OURS, QUEUED, EAGER, COMPILED, RECORDED = "ours", "ours without graphs", "PyTorch", "compiled", "compiled with graphs"
-MOST_SECONDS = 300  # of one process; compiling takes a minute or two
-
-
-def reason_of(errors, code):
-    """The most telling line of a program's error output: its last one, or its last that begins like an exception."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    exceptions = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    return (exceptions or lines or [f"exit code {code}"])[-1][:300]
-
-
-def try_run(command):
-    """Its output, or the reason why there is none."""
-    try:
-        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                              timeout=MOST_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None, f"not done within {MOST_SECONDS} s"
-    except OSError as error:
-        return None, f"{error.filename}: {error.strerror}"
-    return (done.stdout, None) if done.returncode == 0 else (None, reason_of(done.stderr, done.returncode))
 
 
 def record_of(answer):
@@ -70,16 +48,17 @@ def floor_ms(line, gflop_per_s, gb_per_s):
     return sum(max(1e3 * work["gflop"] / gflop_per_s, work["mb"] / gb_per_s) for work in line["work"].values())
 
 
-def rounds_of(contest, arguments, workload, record):
+def rounds_of(contest, arguments, workload, settings, record):
     """The runs of a workload by contestant, or the error of one that failed."""
-    contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED]),
-                   *([RECORDED] if arguments.graphs else [])]
+    on_gpu = contest.device != "cpu"
+    contestants = [OURS, *([QUEUED] if on_gpu else []), *([] if arguments.no_eager else [EAGER]),
+                   *([] if arguments.no_compile else [COMPILED]), *([RECORDED] if arguments.graphs else [])]
     runs, errors = {who: [] for who in contestants}, {}
     for _ in range(arguments.rounds):
         for who in contestants:
             if who in errors:
                 continue
-            answer, error = try_run(contest.command(who, workload, "plain"))
+            answer, error = try_run(contest.command(who, workload, settings), MOST_SECONDS if on_gpu else None)
             if error:
                 errors[who] = error
                 print(f"{workload} {contest.precision} {who}: not measured: {error}", file=sys.stderr, flush=True)
@@ -89,7 +68,7 @@ def rounds_of(contest, arguments, workload, record):
             runs[who].append(line)
             print(f"{workload} {contest.precision} {who}: {line['ms']} ms", file=sys.stderr, flush=True)
             if runs[OURS] and line["params"] != runs[OURS][0]["params"]:
-                sys.exit(f"compare_with_pytorch: {workload} has {runs[OURS][0]['params']} parameters, and PyTorch's {line['params']}")
+                refuse(f"{workload} has {runs[OURS][0]['params']} parameters, and PyTorch's {line['params']}")
     return runs, errors
 
 

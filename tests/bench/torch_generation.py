@@ -17,8 +17,6 @@ import argparse
 import json
 import os
 import pathlib
-import re
-import subprocess
 import sys
 import time
 
@@ -26,7 +24,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-HERE = pathlib.Path(__file__).resolve().parent
+from programs import HERE, Contestant, bench_of, positive, refuse, require_device, skip
+
 SHAPES = {
     "character": dict(vocabulary=65, context=64, layers=4, heads=4, width=128, bias=False),
     "gpt2-124m": dict(vocabulary=50257, context=1024, layers=12, heads=12, width=768, bias=True),
@@ -189,25 +188,18 @@ def transformers_gpt2():
     return run
 
 
-class Ours:
+class Ours(Contestant):
     """bench decoding, which answers a number of streams with the seconds it took."""
 
-    def __init__(self, program, name, count, threads, place):
-        command = [program, "decoding", "--language", name, "--tokens", str(count), "--ask", *place]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    def __init__(self, name, arguments):
+        command = [bench_of(arguments.build), "decoding", "--language", name, "--tokens", str(arguments.tokens), "--ask"]
+        super().__init__([*command, *place_of(arguments)], OMP_NUM_THREADS=str(arguments.threads))
 
     def __call__(self, streams):
-        self.process.stdin.write(f"{streams}\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError("bench decoding gave no answer")  # it has ended, and has said why
-        return float(answer)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        answer = super().__call__(str(streams))
+        if isinstance(answer, dict):
+            raise RuntimeError(answer["error"])
+        return answer
 
 
 def recorded_generation(model, count):
@@ -264,7 +256,7 @@ def compare(name, arguments):
         except Exception as error:  # it is not there, or other than expected
             print(f"torch_generation.py: transformers is not measured: {error}", file=sys.stderr)
     if not arguments.without_ours:
-        contestants["ours"] = Ours(arguments.build / "tests/bench", name, count, arguments.threads, place_of(arguments))
+        contestants["ours"] = Ours(name, arguments)
     for streams in arguments.streams:
         best, failed = best_seconds(contestants, streams, arguments.rounds)
         record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
@@ -284,27 +276,14 @@ def place_of(arguments):
 
 
 def use_gpu(arguments):
-    if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
-        refuse(f"--device must be cpu, cuda or cuda:N; got {arguments.device}")
+    require_device(arguments.device)
     if not torch.cuda.is_available():
-        print("torch_generation.py: skipped: this PyTorch finds no GPU")
-        sys.exit(77)
+        skip("this PyTorch finds no GPU")
     torch.cuda.set_device(arguments.device if ":" in arguments.device else 0)
     torch.set_default_device(arguments.device)
     torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     if arguments.precision == "bf16":
         torch.set_default_dtype(torch.bfloat16)
-
-
-def refuse(message):
-    print("torch_generation.py: " + message, file=sys.stderr)
-    sys.exit(2)
-
-
-def positive(text):
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
-    return value
 
 
 def main():
@@ -319,9 +298,8 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32", help="tf32 and bf16 on a GPU alone")
     arguments = parser.parse_args()
-    program = arguments.build / "tests/bench"
-    if not arguments.without_ours and not program.is_file():
-        refuse(f"there is no {program}; build the target bench, or name the build folder with --build")
+    if not arguments.without_ours:
+        bench_of(arguments.build)
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     if arguments.device != "cpu":

@@ -11,13 +11,14 @@ A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; ben
 import argparse
 import contextlib
 import json
-import re
 import statistics
 import sys
 import time
 
 import torch
 from torch.nn import functional as F
+
+from programs import refuse, require_device
 
 AHEAD, BACK = "forward", "backward"
 
@@ -248,15 +249,13 @@ def show(case, arguments):
         print(json.dumps({**record, "ms": None, "error": str(error).splitlines()[0]}), flush=True)
         return
     except (KeyError, TypeError, ValueError):
-        print(f"torch_ops.py: no such case: {case}; bench ops --list has the usual ones", file=sys.stderr)
-        sys.exit(2)
+        refuse(f"no such case: {case}; bench ops --list has the usual ones")
     print(json.dumps({**record, "ms": 1e3 * seconds}), flush=True)
 
 
 def use_gpu(arguments):
     global on_gpu, attention_backend
-    if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
-        refuse(f"--device must be cpu, cuda or cuda:N; got {arguments.device}")
+    require_device(arguments.device)
     if not torch.cuda.is_available():
         refuse("this PyTorch finds no GPU; try --device cpu")
     on_gpu = True
@@ -268,11 +267,6 @@ def use_gpu(arguments):
 
         chosen = SDPBackend.FLASH_ATTENTION if arguments.backend == "flash" else SDPBackend.CUDNN_ATTENTION
         attention_backend = lambda: sdpa_kernel(chosen)  # noqa: E731
-
-
-def refuse(message):
-    print("torch_ops.py: " + message, file=sys.stderr)
-    sys.exit(2)
 
 
 def main():

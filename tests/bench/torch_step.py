@@ -20,12 +20,13 @@ import dataclasses
 import json
 import math
 import os
-import re
 import resource
 import statistics
 import subprocess
 import sys
 import time
+
+from programs import refuse, require_device
 
 # What the process is started with. Threads that spin wait for the next operation without a system call; malloc that keeps what is
 # freed spares the kernel clearing pages again in each step (buffers above 32 MiB would be mapped each time), for more peak memory.
@@ -69,25 +70,15 @@ WORKLOADS = {
 }
 
 
-def fail(message):
-    print(f"torch_step.py: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
 def workload_named(text):
     name, colon, batch = text.partition(":")
     if name not in WORKLOADS:
-        fail(f"there is no workload {text}; there are {', '.join(WORKLOADS)}")
+        refuse(f"there is no workload {text}; there are {', '.join(WORKLOADS)}")
     if not colon:
         return WORKLOADS[name]
     if not batch.isdecimal() or int(batch) == 0:
-        fail(f"the batch of a workload must be a number above 0; got {text}")
+        refuse(f"the batch of a workload must be a number above 0; got {text}")
     return dataclasses.replace(WORKLOADS[name], batch=int(batch))
-
-
-def require_device(text):
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
-        fail(f"--device must be cpu, cuda or cuda:N; got {text}")
 
 
 def resident_mib():
@@ -208,7 +199,7 @@ def measure(name, arguments):
     device = torch.device(arguments.device)
     on_gpu = device.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
-        fail("this PyTorch finds no GPU; try --device cpu")
+        refuse("this PyTorch finds no GPU; try --device cpu")
     torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     baseline = resident_mib()
     workload = workload_named(name)
@@ -274,12 +265,12 @@ def main():
             print(name, dataclasses.asdict(workload))
         return
     if arguments.steps < 0 or arguments.threads < 1:
-        fail("--steps and --threads must be positive")
+        refuse("--steps and --threads must be positive")
     require_device(arguments.device)
     if arguments.precision == "tf32" and arguments.device == "cpu":
-        fail("--precision tf32 needs --device cuda")
+        refuse("--precision tf32 needs --device cuda")
     if arguments.graphs and (arguments.device == "cpu" or not arguments.compile):
-        fail("--graphs needs --device cuda and --compile")
+        refuse("--graphs needs --device cuda and --compile")
     for name in arguments.workloads:
         workload_named(name)
     if arguments.alone:
