@@ -8,17 +8,8 @@ programs=$(realpath "$1")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 source=$PWD
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
-passed=0 failed=0
-verdict() {  # verdict CODE NAME
-  if [ "$1" = 0 ]; then passed=$((passed + 1)); else
-    failed=$((failed + 1))
-    echo "FAILED: $2"
-    tail -n 5 "$work/err" | sed 's/^/    /'
-  fi
-}
+. tests/examples/program_test.sh "$programs"
 
 # Blocks that are not run here: the document, and the beginning of a line of the block.
 elsewhere='
@@ -96,7 +87,7 @@ mkdir texts && cp book.txt texts
     train_language_model export --run small --output gpt2 && echo '{"eos_token_id": 0}' >gpt2/generation_config.json &&
     as_llm_c own/train.tokens >fineweb_train_1.bin && as_llm_c own/validation.tokens >fineweb_val_1.bin && rm -r own small
 } >"$work/out" 2>"$work/err"
-verdict $? "the stand-ins for the reader's files"
+check "the stand-ins for the reader's files" test $? = 0
 
 # --- every document -------------------------------------------------------------------------------------
 cd "$source" || exit 1
@@ -117,13 +108,13 @@ for document in "$@"; do
         command = $0
     }
     END { exit bad }' "$document" >"$work/err"
-  verdict $? "commands that nothing runs: mark their block \`\`\`sh, or list it in tests/documents.sh"
+  check "commands that nothing runs: mark their block \`\`\`sh, or list it in tests/documents.sh" test $? = 0
   [ "$document" = examples/DISTRIBUTED.md ] && continue
   sed -n '/^```sh$/,/^```$/{/^```/!p}' "$document" >"$work/commands"
   [ -s "$work/commands" ] || continue
   rm -rf "$work/folder" && cp -r "$work/files" "$work/folder"
   (cd "$work/folder" && timeout 300 bash -e -u -o pipefail -x "$work/commands") </dev/null >"$work/out" 2>"$work/err"
-  verdict $? "the commands of $document"
+  check "the commands of $document" test $? = 0
 done
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+
+ends_here

@@ -4,13 +4,6 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
-refuses() {  # refuses NAME PATTERN ARGUMENTS...
-  local name=$1 pattern=$2
-  shift 2
-  ends "$name" 2 "$@"
-  check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
-  check "$name: prints nothing else" test ! -s "$work/out"
-}
 rows() { grep -c "$1" "$work/out"; }
 
 ends "the list" 0 --list

@@ -7,15 +7,7 @@
 set -u
 programs=$(realpath "$1") train=$(realpath "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-check() {  # check NAME COMMAND...
-  if "${@:2}"; then passed=$((passed + 1)); else
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-  fi
-}
+. tests/examples/program_test.sh "$programs"
 
 # blocks DOCUMENT KIND: each block into a file of its own, in $work/blocks
 blocks() {
@@ -143,5 +135,4 @@ for picture in pictures/*.svg; do
   check "$picture is small" test "$(wc -c <"$picture")" -lt 15000
 done
 
-echo "$passed passed, $failed failed"
-test "$failed" = 0
+ends_here
