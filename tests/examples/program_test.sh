@@ -221,7 +221,7 @@ resumes_to_the_same() {
   local resumed=(train --run "$work/stopped" --resume)
   refuses "going on to a step that is done" "--steps must be above 60" "${resumed[@]}" --steps 60
   refuses "going on to no step" "--steps must be positive; got 0" "${resumed[@]}" --steps 0
-  refuses "changing another option" "--seed cannot be changed, only --steps" "${resumed[@]}" --steps 70 --seed 2
+  refuses "changing another option" "--clip cannot be changed, only --steps" "${resumed[@]}" --steps 70 --clip 2
 }
 
 # refuses_bad_options OPTIONS...: refusals of train in every program; "$work/whole" was trained with these.
