@@ -8,6 +8,7 @@
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/nn/formats/strict_json.h>
+#include <tapeformer/nn/transformer/load_model.h>
 
 #include <cstring>
 #include <set>
@@ -76,26 +77,35 @@ void check_tied(const SafetensorsFolder& files, const ForeignParameter& paramete
   }
 }
 
-/// The parameters of a model and their places in the files.
-/// Throws:  CheckpointError unless each tensor is there with its shape, and there are no others
-template <class Config>
-std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, const TensorNames& names,
-                                               const Config& config) {
-  for (const std::string& name : files.names())
+/// The model without its weights. A damaged configuration may demand any size.
+template <class Model, class Config>
+Model model_in_proportion(const std::string& path, const Config& config, const SafetensorsFolder& files) {
+  double values = 0;
+  for (const std::string& name : files.names()) {
     if (ends_with(name, "_blocks"))
       throw CheckpointError(files.path() + ": " + name + " is in mxfp4: " + kMxfp4Refusal);
-  std::vector<ForeignParameter> parameters;
-  Layouts model;
-  try {
-    model = layouts_of(config);
-    // Checked before anything is allocated: a damaged configuration may demand any size.
-    for (const auto& [stack, layers] : model.layers)
-      if (layers > static_cast<Index>(files.names().size()))
-        throw CheckpointError(files.path() + ": has too few tensors for " + number_of(layers, "layer"));
-    parameters = foreign_parameters(names, model);
-  } catch (const ShapeError& error) {  // a tensor with more values than an Index can count
-    throw CheckpointError(files.path() + ": the weights do not fit the model: " + error.what());
+    values += static_cast<double>(files.shape(name).elements());
   }
+  for (const ConfigField& field : fields_of(config))
+    if (ends_with(field.name, "layers"))
+      if (const Index layers = std::get<Index>(*field.value());
+          layers > static_cast<Index>(files.names().size()))
+        throw CheckpointError(files.path() + ": has too few tensors for " + number_of(layers, "layer"));
+  const StorageLimit limit(bytes_in_proportion(values));
+  Generator random = Generator::for_loading();
+  try {
+    return Model(config, random);
+  } catch (const Error& error) {
+    throw CheckpointError(path + ": the model is out of proportion to its weights: " + error.what());
+  }
+}
+
+/// The parameters of a model and their places in the files.
+/// Throws:  CheckpointError unless each tensor is there with its shape, and there are no others
+template <class Model>
+std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, const TensorNames& names,
+                                               Model& model) {
+  std::vector<ForeignParameter> parameters = foreign_parameters(names, layouts_of(model));
   const std::string prefix = names.prefix(), embedding = parameters[0].parts[0].name;
   const auto has_prefix = [&](const std::string& name) {
     return name.compare(0, prefix.size(), prefix) == 0;
@@ -125,22 +135,6 @@ std::vector<ForeignParameter> found_parameters(const SafetensorsFolder& files, c
   return parameters;
 }
 
-/// The model without its weights. Shapes have been compared with the files, except that a damaged
-/// configuration may have a table of positions of any size.
-template <class Model, class Config>
-Model limited_model(const std::string& path, const Config& config, const SafetensorsFolder& files) {
-  constexpr double kProportion = 4, kAlways = 1 << 30;  // a GiB
-  double values = 0;
-  for (const std::string& name : files.names()) values += static_cast<double>(files.shape(name).elements());
-  const StorageLimit limit(kAlways + kProportion * sizeof(double) * values);
-  Generator random = Generator::for_loading();
-  try {
-    return Model(config, random);
-  } catch (const Error& error) {
-    throw CheckpointError(path + ": the model is out of proportion to its weights: " + error.what());
-  }
-}
-
 }  // namespace
 
 template <class Model>
@@ -151,8 +145,8 @@ Model load_hugging_face(const std::string& folder) {
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   untie_other_head(files, found);
   const TensorNames& names = found.family->names;
-  const auto sources = found_parameters(files, names, found.config);
-  Model model = limited_model<Model>(path, found.config, files);
+  Model model = model_in_proportion<Model>(path, found.config, files);
+  const auto sources = found_parameters(files, names, model);
   naming(files.path(), [&] {
     fill_parameters(model, sources, [&](const ForeignPart& part) {
       return is_absent(files, names, part) ? Tensor::zeros(part.shape) : files.tensor(part.name);

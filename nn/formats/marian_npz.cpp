@@ -2,11 +2,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/families/families.h>
 #include <tapeformer/nn/formats/marian_npz.h>
 #include <tapeformer/nn/formats/npz.h>
+#include <tapeformer/nn/transformer/load_model.h>
 
 #include <algorithm>
 #include <optional>
@@ -226,15 +228,20 @@ EncoderDecoder load_marian_npz(const std::string& path) {
   return naming(path, [&] {
     const NoGradGuard pause;
     const EncoderDecoderConfig config = config_in(arrays);
-    const auto sources = foreign_parameters(npz_names(config), layouts_of(config));
+    double values = 0;
+    for (const auto& [name, array] : arrays) values += static_cast<double>(array.shape.elements());
+    EncoderDecoder model = [&] {
+      const StorageLimit limit(bytes_in_proportion(values));
+      Generator random = Generator::for_loading();
+      return EncoderDecoder(config, random);
+    }();
+    const auto sources = foreign_parameters(npz_names(config), layouts_of(model));
     std::map<std::string, Tensor> tensors;
     for (const ForeignParameter& source : sources)
       for (const ForeignPart& part : source.parts) tensors[part.name] = take_array(arrays, part);
     arrays.erase(kOptions);
     for (const auto& [name, array] : arrays)
       throw CheckpointError("array '" + name + "' is not in the model");
-    Generator random = Generator::for_loading();
-    EncoderDecoder model(config, random);
     fill_parameters(model, sources, [&](const ForeignPart& part) { return tensors.at(part.name); });
     model.eval();
     return model;

@@ -30,19 +30,19 @@ std::string tensor_name(const std::string& module, const char* matrix) {
 
 /// The parameters of a model that may have adapters, and how the nearest family stores them.
 struct LinearMaps {
-  explicit LinearMaps(DecoderOnlyConfig config) {
+  explicit LinearMaps(DecoderOnly& model) : layouts(layouts_of(model)) {
+    DecoderOnlyConfig config = model.config();
     config.adapter = {};
     const Expression expression = expression_in(transformers_format(), config);
     expression.check();
     names = &expression.family->names;
-    layouts = layouts_of(config);
     for (ForeignParameter& parameter : foreign_parameters(*names, layouts))
       if (ends_with(parameter.name, kWeight) && ends_with(parameter.parts[0].name, kWeight))
         list.push_back(std::move(parameter));
   }
 
-  const TensorNames* names;
   Layouts layouts;
+  const TensorNames* names;
   std::vector<ForeignParameter> list;
 };
 
@@ -101,7 +101,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
   const NoGradGuard pause;
   const auto [rank, scale] = rank_and_scale_in(folder);
   const SafetensorsFile file = SafetensorsFile::open(weights_file(folder));
-  const LinearMaps maps(model.config());
+  const LinearMaps maps(model);
   naming(file.path(), [&, rank = rank, scale = scale] {
     if (reorders_heads(*maps.names, maps.layouts))
       throw CheckpointError("the model has interleaved rotary positions, and that of the adapters has not");
@@ -143,7 +143,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
 
 void save_peft(const std::string& folder, DecoderOnly& model, const std::string& base) {
   const NoGradGuard pause;
-  const LinearMaps maps(model.config());
+  const LinearMaps maps(model);
   std::map<std::string, Tensor> adapters;
   for (const auto& [name, parameter] : model.named_parameters())
     if (is_of_adapter(name)) adapters.emplace(name, parameter.value());

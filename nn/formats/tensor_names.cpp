@@ -6,7 +6,6 @@
 #include <tapeformer/nn/formats/tensor_names.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -14,40 +13,30 @@
 namespace tapeformer {
 namespace {
 
-/// The name with a number in place of its first `mark`, if it has one.
-std::string numbered(std::string name, char mark, Index number) {
-  const std::size_t at = name.find(mark);
+constexpr const char* kLetters = "*DF";  // in place of the layer's number in our names
+
+/// The name with a number in place of its first character of `marks`, if it has one.
+std::string numbered(std::string name, const char* marks, Index number) {
+  const std::size_t at = name.find_first_of(marks);
   return at == std::string::npos ? name : name.replace(at, 1, std::to_string(number));
 }
-std::string in_layer(const std::string& name, Index layer) { return numbered(name, '*', layer); }
-/// The place of the layer's number in one of our names, or npos.
-std::size_t number_in(const std::string& ours) { return ours.find_first_of("*DF"); }
+std::string in_layer(const std::string& name, Index layer) { return numbered(name, "*", layer); }
 
 /// The other program's names: for experts, those of each, one after the other.
 std::vector<std::string> names_of_blocks(const std::vector<std::string>& theirs, std::size_t blocks) {
   if (theirs[0].find('#') == std::string::npos) return theirs;
   std::vector<std::string> names;
   for (std::size_t expert = 0; expert < blocks / theirs.size(); ++expert)
-    for (const std::string& name : theirs) names.push_back(numbered(name, '#', static_cast<Index>(expert)));
+    for (const std::string& name : theirs) names.push_back(numbered(name, "#", static_cast<Index>(expert)));
   return names;
 }
 
-/// True for the whole name of a weight, a bias or another parameter.
-bool is_whole_name(const std::string& ours) {
-  constexpr const char* kEnds[] = {".weight",     ".bias",        ".lambda_vectors", ".decay_offset",
-                                   ".decay_rate", ".choice_bias", ".sinks"};
-  return std::any_of(std::begin(kEnds), std::end(kEnds),
-                     [&](const char* end) { return ends_with(ours, end); });
-}
-
-/// The weight, or the bias, of the parameter `name` in the other program: one tensor per block of rows, or a
-/// single one. Without an end the names are whole.
-ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const Layout& layout,
-                                   const char* end, Index layer) {
+/// The weight, or the bias, of our module `ours` in the other program: one tensor per block of rows, or a
+/// single one. Without an end `ours` is a parameter.
+ForeignParameter foreign_parameter(const TensorNames& names, const TensorName& name, const std::string& ours,
+                                   const Layout& layout, const char* end, Index layer) {
   const bool is_bias = end == std::string(".bias");
-  const std::size_t number = number_in(name.ours);
-  ForeignParameter parameter{
-      (number == std::string::npos ? name.ours : numbered(name.ours, name.ours[number], layer)) + end, {}};
+  ForeignParameter parameter{ours + end, {}};
   std::size_t block = 0;
   const std::vector<std::string> all = names_of_blocks(name.theirs, layout.blocks.size());
   for (const std::string& theirs : all) {
@@ -145,7 +134,7 @@ std::string TensorNames::weight(const std::string& ours) const {
   const std::string& theirs = std::find_if(list.begin(), list.end(), [&](const TensorName& name) {
                                 return name.ours == ours;
                               })->theirs[0];
-  return is_whole_name(ours) ? theirs : theirs + ".weight";
+  return ends_with(ours, ".weight") ? theirs : theirs + ".weight";
 }
 
 std::string TensorNames::prefix() const {
@@ -162,32 +151,34 @@ bool TensorNames::is_constant(const std::string& name) const {
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model) {
   std::vector<ForeignParameter> parameters;
   std::set<std::string> named;
+  const auto has = [&](const std::string& path) { return model.parameters.count(path) > 0; };
   const auto add = [&](const TensorName& name, Index layer) {
-    const std::size_t number = number_in(name.ours);
+    const std::size_t number = name.ours.find_first_of(kLetters);
     const char letter = number == std::string::npos ? '*' : name.ours[number];
     if (letter != '*' && (model.letters.empty() || model.letters[static_cast<std::size_t>(layer)] != letter))
       return;
-    const Layout* found = model.find(name.ours, layer);
-    if (found == nullptr && letter != '*')
-      found = model.find(std::string(name.ours).replace(number, 1, "*"), layer);
-    if (found == nullptr || (name.blocks > 0 && name.blocks != found->blocks.size())) return;
-    if (!name.needs.empty() && model.find(name.needs, layer) == nullptr) return;
-    if (!named.insert(numbered(name.ours, letter, layer)).second) return;
-    const Layout& layout = *found;
+    const std::string ours = numbered(name.ours, kLetters, layer), path = has(ours) ? ours : ours + ".weight";
+    if (!has(path)) return;
+    const Layout& layout = model.parameters.at(path);
+    if (name.blocks > 0 && name.blocks != layout.blocks.size()) return;
+    if (!name.needs.empty() && !has(numbered(name.needs, kLetters, layer) + ".weight")) return;
+    if (!named.insert(ours).second) return;
     const auto add_tensor = [&](const char* end) {
-      parameters.push_back(foreign_parameter(names, name, layout, end, layer));
+      parameters.push_back(foreign_parameter(names, name, ours, layout, end, layer));
       for (const std::string& same : name.same)
         parameters.back().same.push_back(in_layer(same, layer + names.first_layer) + end);
       if (!names.has(kOldNorms) || layout.columns > 0 || end == std::string()) return;
       const char* const old = end == std::string(".bias") ? ".beta" : ".gamma";
       parameters.back().same.push_back(in_layer(name.theirs[0], layer) + old);
     };
-    if (is_whole_name(name.ours)) return add_tensor("");
+    if (path == ours) return add_tensor("");
     const bool may_have_bias = layout.is_linear || layout.columns == 0;
     add_tensor(".weight");
-    if (layout.bias || (may_have_bias && names.has(kAllBiases))) add_tensor(".bias");
+    if (has(ours + ".bias") || (may_have_bias && names.has(kAllBiases))) add_tensor(".bias");
   };
-  const auto stack_of = [](const TensorName& name) { return name.ours.substr(0, number_in(name.ours)); };
+  const auto stack_of = [](const TensorName& name) {
+    return name.ours.substr(0, name.ours.find_first_of(kLetters));
+  };
   for (auto name = names.list.begin(); name != names.list.end();) {
     const std::string stack = stack_of(*name);
     const auto count = model.layers.find(stack);

@@ -111,7 +111,7 @@ std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& n
                                                             Module& model);
 template <class Model>
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, Model& model) {
-  return foreign_tensors(names, layouts_of(model.config()), model);
+  return foreign_tensors(names, layouts_of(model), model);
 }
 
 }  // namespace tapeformer

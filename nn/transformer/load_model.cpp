@@ -39,7 +39,6 @@ void read_config_text(const char* model, const std::string& text, FieldList&& fi
 
 void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
                         const std::function<void()>& make) {
-  constexpr double kProportion = 4, kAlways = 1 << 30;  // a GiB
   const std::vector<std::string> names = file.names();
   double values = 0;
   Index layers = 0, most = -1;
@@ -58,7 +57,7 @@ void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
   };
   if (layers > static_cast<Index>(names.size()))
     fail(format("{} are too few for {}", number_of(names.size(), "tensor"), number_of(layers, "layer")));
-  const StorageLimit limit(kAlways + kProportion * sizeof(double) * values);
+  const StorageLimit limit(bytes_in_proportion(values));
   try {
     make();
   } catch (const Error& error) {

@@ -22,6 +22,10 @@ std::string config_text(const char* model, const FieldList& fields);
 void read_config_text(const char* model, const std::string& text, FieldList&& fields,
                       const std::function<void()>& check);
 
+/// The memory of a model that is not out of proportion to this many values in its files: four times as much
+/// in double, and a GiB.
+inline double bytes_in_proportion(double values) { return (1 << 30) + 4 * sizeof(double) * values; }
+
 /// Calls make(), which makes the model of a configuration with these fields, but refuses one far too large
 /// for its weights file before it takes all memory. One only a few times too large passes, so that
 /// load_own_weights() can name the tensors that do not fit.

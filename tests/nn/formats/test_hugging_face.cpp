@@ -250,7 +250,11 @@ TEST_CASE("tensors that are missing, superfluous, of another shape or type are n
   CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
   const Copy<> sizes("llama");
   sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
-  CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [2147483647,18] in the model") !=
+  CHECK(sizes.refusal() ==
+        "/config.json: the model is out of proportion to its weights: [memory] f32[4294967294,18] is too "
+        "large here");
+  sizes.replace("config.json", "\"intermediate_size\": 2147483647", "\"intermediate_size\": 23");
+  CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [23,18] in the model") !=
         std::string::npos);
   sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
   CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
