@@ -22,7 +22,7 @@ using Family = FamilyOf<DecoderOnlyConfig>;
 /// A family of translation models.
 using TranslationFamily = FamilyOf<EncoderDecoderConfig>;
 
-/// The families of transformers whose models have this configuration, each a file in families/.
+/// The families of transformers whose models have this configuration; their descriptions are in families/.
 template <class Config = DecoderOnlyConfig>
 const std::vector<FamilyOf<Config>>& families();
 /// The family of a model_type. Throws: CheckpointError that lists the known types

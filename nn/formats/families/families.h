@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-// The families, each a file here or in translation_families/, and their common parts; for sources only.
+// The families, each in a file of its own or with its kin, and their common parts; for sources only.
 namespace tapeformer {
 
 Family gpt2_family();
@@ -82,8 +82,6 @@ std::string layer_letters(ConfigMap& map, const std::map<std::string, char>& typ
 void describe_layer_types(ConfigMap& map, const std::function<bool(Index layer)>& has_window);
 /// The first layer with the window, or without; the number of layers if there is none.
 Index first_layer(const DecoderOnlyConfig& model, bool has_window);
-/// The windows of Qwen's layers, of which the first max_window_layers have none.
-void describe_qwen_windows(ConfigMap& map);
 
 using ReadScaling = void(JsonFields file, DecoderOnlyConfig& model);
 ReadScaling read_scaling;
@@ -96,9 +94,6 @@ void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scalin
 /// of layers, which transformers reads from version 5 on. The bases must be described before.
 void describe_both_rotations(ConfigMap& map);
 
-/// An encoder that predicts masked tokens: a tied head with a bias, behind a transform.
-void describe_masked_head(ConfigMap& map);
-
 /// All components of heads are rotated.
 void rotate_whole_heads(ConfigMap& map);
 /// The base of whole heads' rotary positions, with its default, and their scaling.
@@ -107,9 +102,6 @@ void describe_rotations(ConfigMap& map, double base = 1e4);
 /// Rotations without scaling of a share of each head's components, with its default; newer files have them in
 /// rope_parameters.
 void describe_partial_rotations(ConfigMap& map, double otherwise);
-
-/// Fields that OLMo 2 and 3 have in common: all but windows and rotations.
-void describe_olmo(ConfigMap& map);
 
 /// Experts of a softmax over all, and no others; their number is under one of two names, which is written
 /// under the first. The weight of the loss that balances them counts if output_router_logits is set; their
@@ -130,53 +122,18 @@ struct ExpertNames {
 };
 /// The sizes of experts, the scale of their weights, and the first layers, which have none.
 void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense);
-/// Fields that DeepSeek V2 and V3 have in common, with the defaults of max_position_embeddings,
-/// routed_scaling_factor, first_k_dense_replace and rms_norm_eps: all but the scores and the choice of
-/// experts.
-void describe_deepseek(ConfigMap& map, Index context, double router_scale, Index dense,
-                       double epsilon = 1e-6);
-/// Scores and choice of experts of DeepSeek V3 and its relatives, with the defaults of n_group and
-/// topk_group.
-void describe_biased_choice(ConfigMap& map, Index groups, Index active_groups);
-/// The indexer of sparse attention, which rotates rows in this layout, with the default of index_n_heads, and
-/// the types of layers; after the rest.
-void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads);
 
-/// Fields that Gemma 2 and 3 have in common: activations, norms, the scales of embeddings and scores.
-void describe_gemma(ConfigMap& map);
 /// The c of a softcap, or null.
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
 
-/// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of
-/// BART and its relatives, with the defaults of max_position_embeddings, activation_function,
-/// scale_embedding and attention_dropout.
-void describe_bart_sizes(TranslationMap& map, Index context, const char* activation = "gelu",
-                         bool is_scaled = false, double attention_dropout = 0);
 /// Fits the heads of both sides, whose numbers must divide the width of the states.
 void fit_bart_heads(EncoderDecoderConfig& model);
-/// Refuses layers that are dropped at random in training.
-void refuse_layer_drop(TranslationMap& map);
-/// One table for both sides and the head.
-void describe_one_vocabulary(TranslationMap& map);
-/// The norms of layers, and of the embeddings or not, in BART and its relatives.
-void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings);
-/// BART, or with norm_first mBART.
-void describe_bart(TranslationMap& map, bool norm_first);
-/// T5 or mT5, with the defaults of feed_forward_proj, num_heads, d_ff and num_layers.
-void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Index hidden, Index layers);
 
-/// The names of the tensors of BART and its relatives.
-TensorNames bart_names();
-TensorNames t5_names();
 /// The names of Llama's tensors, with these names of a layer's two norms.
 TensorNames llama_names(const char* attention_norm = "input_layernorm",
                         const char* feed_forward_norm = "post_attention_layernorm");
 /// Llama's names with latent attention.
 TensorNames latent_names();
-/// These names with experts in some layers, whose rotary rows are interleaved.
-TensorNames deepseek_names();
-/// The names of the indexer too.
-TensorNames sparse_deepseek_names();
 /// These names with the module `mlp` in all layers: a network or, where there is a router, experts with these
 /// tensors and a network for all tokens.
 TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* gate, const char* up,
@@ -195,8 +152,6 @@ void describe_hybrid(ConfigMap& map, const char* state, const std::function<void
 void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full);
 /// The letters of these layers, by layer_types, or by otherwise(layer) where the file has none.
 std::string hybrid_letters(ConfigMap& map, const std::function<char(Index layer)>& otherwise);
-/// Qwen 3 Next and Qwen 3.5, with the default of num_key_value_heads: all but their feed-forward networks.
-void describe_qwen_hybrid(ConfigMap& map, Index key_heads);
 
 /// These names with a router and experts in place of the feed-forward network, in the module `mlp`; the
 /// others name an expert's tensors. `shared` is the module of a shared network, whose gate is next to it.
@@ -204,14 +159,9 @@ TensorNames with_experts(TensorNames names, const char* mlp, const char* gate, c
                          const char* down, const char* shared = nullptr);
 /// These names, of which those of attention are for layers F, and after them others of attention.
 TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& others);
-/// The names of Qwen 3 Next or Qwen 3.5, with these of the projections of layers D. A gate of layers F shares
-/// the matrix of their queries.
-TensorNames qwen_hybrid_names(std::vector<TensorName> projections);
 /// The names, with others for some of our parameters.
 TensorNames renamed(TensorNames names, const std::vector<TensorName>& others);
 /// These names, with others before the first one for our parameter `before`.
 TensorNames with_names(TensorNames names, const std::string& before, const std::vector<TensorName>& others);
-/// Llama's names and norms of sublayers' outputs, with gains that are stored less 1.
-TensorNames gemma_names();
 
 }  // namespace tapeformer

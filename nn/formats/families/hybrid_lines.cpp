@@ -65,36 +65,6 @@ void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise) {
   map.fixed("gated", true);
 }
 
-void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
-  describe_hybrid(map, [&] { describe_llama_base(map, 32768, 1e-6, key_heads, 256); });
-  describe_state_sizes(map, {32, 16, 128, 128});
-  map.fixed("beta_scale", 1.0);
-  describe_qk_norms(map, QkNorm::rms);
-  map.fixed("state_norm_epsilon", map.model.epsilon);
-  map.fixed("output_gate", std::string("element"));
-  map.demand("attention_bias", false);
-  fix_biases(map, false, false);
-  map.demand("use_sliding_window", false);
-  map.ignore({"sliding_window"});
-  map.demand("mlp_only_layers", ConfigMap::Json::array());
-  describe_partial_rotations(map, 0.25);
-}
-
-TensorNames qwen_hybrid_names(std::vector<TensorName> projections) {
-  const std::string layer = "model.layers.*.", state = layer + "linear_attn.";
-  projections.insert(projections.end(), {{"layers.D.attention.convolution", {state + "conv1d"}},
-                                         {"layers.D.attention.decay_offset", {state + "dt_bias"}},
-                                         {"layers.D.attention.decay_rate", {state + "A_log"}},
-                                         {"layers.D.attention.norm", {state + "norm"}},
-                                         {"layers.D.attention.output", {state + "out_proj"}},
-                                         {"layers.F.attention.gate", {layer + "self_attn.q_proj"}}});
-  TensorNames names = hybrid_names(llama_names(), projections);
-  names.form = kGainsLessOne;
-  // They belong to layers that predict several tokens, and to images; transformers passes over them too.
-  names.constants = {"mtp.", "model.visual."};
-  return names;
-}
-
 TensorNames hybrid_names(TensorNames names, const std::vector<TensorName>& others) {
   const std::string attention = "layers.*.attention.";
   for (TensorName& name : names.list)

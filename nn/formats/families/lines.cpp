@@ -177,18 +177,10 @@ void describe_layer_types(ConfigMap& map, const std::function<bool(Index)>& has_
   if (has_sliding && letters.find('L') != std::string::npos) model.windows = letters;
 }
 
-void describe_qwen_windows(ConfigMap& map) {
-  describe_window(map, 4096);
-  Index first = 0;
-  if (map.reads) {
-    if (!map.reads->flag("use_sliding_window", false)) map.model.window = 0;
-    first = map.reads->count("max_window_layers", 28);
-  }
-  if (map.writes) {
-    (*map.writes)["use_sliding_window"] = map.model.window > 0;
-    (*map.writes)["max_window_layers"] = first_layer(map.model, true);  // for versions without layer_types
-  }
-  describe_layer_types(map, [=](Index layer) { return layer >= first; });
+void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise) {
+  map.has({ours});
+  if (map.reads) c = map.reads->is_null(theirs) ? 0 : map.reads->number(theirs, otherwise);
+  if (map.writes) (*map.writes)[theirs] = c > 0 ? ConfigMap::Json(c) : nullptr;
 }
 
 TensorNames llama_names(const char* attention_norm, const char* feed_forward_norm) {

@@ -14,4 +14,19 @@ Family mistral_family() {
   return {"mistral", "Mistral", "MistralForCausalLM", describe, llama_names()};
 }
 
+Family mixtral_family() {
+  const auto describe = [](ConfigMap& map) {
+    describe_llama_base(map, 131072, 1e-5, 8);
+    map.activation("hidden_act", "silu", true);
+    fix_biases(map, false, false);
+    describe_experts(map, "num_local_experts", "num_experts", 0.001);
+    map.fixed("normalized_router", true);
+    map.demand("router_jitter_noise", 0.0);
+    describe_window(map);
+    describe_rotations(map, 1e6);
+  };
+  return {"mixtral", "Mixtral", "MixtralForCausalLM", describe,
+          with_experts(llama_names(), "block_sparse_moe", "w1", "w3", "w2")};
+}
+
 }  // namespace tapeformer

@@ -20,29 +20,17 @@ void describe_dropouts(TranslationMap& map, double attention_dropout) {
   describe_share(map, "activation_dropout", layer.feed_forward_dropout, 0);
 }
 
-}  // namespace
-
-void fit_bart_heads(EncoderDecoderConfig& model) {
-  TransformerLayerConfig& layer = model.layer;
-  AttentionConfig& attention = layer.attention;
-  if (attention.kind != "mha") attention = attention.of_kind("mha");
-  const Index H = attention.heads;
-  layer.width = (layer.width + H - 1) / H * H;
-  if (model.decoder_heads > 0 && layer.width % model.decoder_heads != 0) model.decoder_heads = 0;
-  const Index decoder_heads = model.decoder_layer().attention.heads;
-  for (Index* const width : {&attention.key_width, &attention.value_width})
-    if (*width * H != layer.width || H != decoder_heads) *width = 0;
-}
-
-void describe_bart_sizes(TranslationMap& map, Index context, const char* activation, bool is_scaled,
-                         double attention_dropout) {
+/// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of BART
+/// and its relatives, with the defaults of activation_function, scale_embedding and attention_dropout.
+void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", bool is_scaled = false,
+                         double attention_dropout = 0) {
   EncoderDecoderConfig& model = map.model;
   const auto hidden = [](const TransformerLayerConfig& layer) {
     return layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
   };
   map.field("vocab_size", "source_vocabulary");
   map.size("decoder_vocab_size", "target_vocabulary", model.target_vocabulary, model.source_vocabulary);
-  map.field("max_position_embeddings", "max_length", context);
+  map.field("max_position_embeddings", "max_length", 1024);
   map.field("d_model", "width", 1024);
   map.field("encoder_layers", "encoder_layers", 12);
   map.demand("num_hidden_layers", model.encoder_layers);  // another name
@@ -66,11 +54,13 @@ void describe_bart_sizes(TranslationMap& map, Index context, const char* activat
               "force_bos_token_to_be_generated"});
 }
 
+/// Refuses layers that are dropped at random in training.
 void refuse_layer_drop(TranslationMap& map) {
   map.demand("encoder_layerdrop", 0.0);
   map.demand("decoder_layerdrop", 0.0);
 }
 
+/// One table for both sides and the head.
 void describe_one_vocabulary(TranslationMap& map) {
   map.fixed("tie_embeddings", true);
   map.fixed("tie_target_head", true);
@@ -78,6 +68,7 @@ void describe_one_vocabulary(TranslationMap& map) {
   if (map.fits) map.model.target_vocabulary = map.model.source_vocabulary;
 }
 
+/// The norms of layers, and of the embeddings or not, in BART and its relatives.
 void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings) {
   map.fixed("norm", std::string("layer"));
   map.fixed("norm_first", norm_first);
@@ -91,8 +82,9 @@ void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embedding
   map.demand("do_blenderbot_90_layernorm", false);
 }
 
+/// BART, or with norm_first mBART.
 void describe_bart(TranslationMap& map, bool norm_first) {
-  describe_bart_sizes(map, 1024);
+  describe_bart_sizes(map);
   refuse_layer_drop(map);
   describe_one_vocabulary(map);
   describe_bart_norms(map, norm_first, true);
@@ -100,6 +92,7 @@ void describe_bart(TranslationMap& map, bool norm_first) {
   map.demand("static_position_embeddings", false);
 }
 
+/// The names of the tensors of BART and its relatives.
 TensorNames bart_names() {
   TensorNames names{{{"encoder.embedding", {"model.encoder.embed_tokens"}},
                      {"encoder.positions", {"model.encoder.embed_positions"}},
@@ -135,6 +128,82 @@ TensorNames bart_names() {
   names.constants = {"encoder.version", "decoder.version"};  // of fairseq
   names.unused_positions = 2;  // in BART positions once began after padding's id
   return names;
+}
+
+/// Embeddings of both sides and the head in one table, or in one per side, with the head tied or not.
+void describe_ties(TranslationMap& map) {
+  EncoderDecoderConfig& model = map.model;
+  map.has({"tie_embeddings", "tie_target_head"});
+  if (map.reads) {
+    model.tie_embeddings = map.reads->flag("share_encoder_decoder_embeddings", true);
+    model.tie_target_head = map.reads->flag("tie_word_embeddings", true);
+    if (model.tie_embeddings && !model.tie_target_head)
+      map.reads->fail("tie_word_embeddings",
+                      "= false unties shared embeddings too, which is not implemented");
+  }
+  if (map.writes) {
+    (*map.writes)["share_encoder_decoder_embeddings"] = model.tie_embeddings;
+    (*map.writes)["tie_word_embeddings"] = model.tie_target_head;
+  }
+  if (map.fits && model.tie_embeddings) model.tie_target_head = true;
+}
+
+void describe_marian(TranslationMap& map) {
+  describe_bart_sizes(map);
+  refuse_layer_drop(map);
+  map.fixed("positions", std::string("sinusoidal_halves"));
+  describe_ties(map);
+  describe_bart_norms(map, false, false);
+  map.demand("static_position_embeddings", true);
+}
+
+}  // namespace
+
+void fit_bart_heads(EncoderDecoderConfig& model) {
+  TransformerLayerConfig& layer = model.layer;
+  AttentionConfig& attention = layer.attention;
+  if (attention.kind != "mha") attention = attention.of_kind("mha");
+  const Index H = attention.heads;
+  layer.width = (layer.width + H - 1) / H * H;
+  if (model.decoder_heads > 0 && layer.width % model.decoder_heads != 0) model.decoder_heads = 0;
+  const Index decoder_heads = model.decoder_layer().attention.heads;
+  for (Index* const width : {&attention.key_width, &attention.value_width})
+    if (*width * H != layer.width || H != decoder_heads) *width = 0;
+}
+
+TranslationFamily bart_family() {
+  const auto describe = [](TranslationMap& map) { describe_bart(map, false); };
+  return {"bart", "BART", "BartForConditionalGeneration", describe, bart_names()};
+}
+
+TranslationFamily mbart_family() {
+  const auto describe = [](TranslationMap& map) { describe_bart(map, true); };
+  return {"mbart", "mBART", "MBartForConditionalGeneration", describe, bart_names()};
+}
+
+TranslationFamily marian_family() {
+  TensorNames names = bart_names();
+  names.constants.push_back(".embed_positions.weight");
+  return {"marian", "MarianMT", "MarianMTModel", describe_marian, names};
+}
+
+TranslationFamily m2m100_family() {
+  const auto describe = [](TranslationMap& map) {
+    describe_bart_sizes(map, "relu", true, 0.1);
+    describe_one_vocabulary(map);
+    describe_bart_norms(map, true, false);
+    map.fixed("positions", std::string("sinusoidal_fairseq"));
+    map.fixed("head_bias", false);
+    map.demand("pad_token_id", 1);  // positions are counted from the next number on
+    // Layers are dropped at random in training, which we do not do.
+    map.ignore({"encoder_layerdrop", "decoder_layerdrop"});
+    if (map.writes)
+      (*map.writes)["encoder_layerdrop"] = (*map.writes)["decoder_layerdrop"] = 0.0,
+      (*map.writes)["pad_token_id"] = 1;
+  };
+  TensorNames names = bart_names();
+  names.constants.push_back(".embed_positions.weights");
+  return {"m2m_100", "M2M100", "M2M100ForConditionalGeneration", describe, names};
 }
 
 }  // namespace tapeformer

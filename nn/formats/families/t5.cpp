@@ -1,6 +1,7 @@
 #include <tapeformer/nn/formats/families/families.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tapeformer {
 namespace {
@@ -48,8 +49,7 @@ void describe_network(TranslationMap& map, const char* otherwise) {
   if (map.fits && now == std::end(kT5Networks)) take(*named(layer.gated ? "gated-gelu" : "relu"));
 }
 
-}  // namespace
-
+/// T5 or mT5, with the defaults of feed_forward_proj, num_heads, d_ff and num_layers.
 void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Index hidden, Index layers) {
   EncoderDecoderConfig& model = map.model;
   AttentionConfig& attention = model.layer.attention;
@@ -116,6 +116,27 @@ TensorNames t5_names() {
   names.form = kTiedByWeights;  // in config.json of transformers 5 all heads are tied
   names.constants = {".EncDecAttention.relative_attention_bias.weight"};  // of the first models, never used
   return names;
+}
+
+}  // namespace
+
+TranslationFamily t5_family() {
+  // T5 scales states before a head that is tied to the embeddings; T5 1.1 has neither scale nor tie, though
+  // transformers 5 writes that it has the tie.
+  const auto describe = [](TranslationMap& map) {
+    describe_t5(map, "relu", 8, 2048, 6);
+    EncoderDecoderConfig& model = map.model;
+    const double width = static_cast<double>(model.layer.width);
+    bool is_scaled = model.tie_target_head;
+    if (map.reads) is_scaled = map.reads->flag("scale_decoder_outputs", is_scaled);
+    map.fixed("head_scale", is_scaled ? 1 / std::sqrt(width) : 1);
+  };
+  return {"t5", "T5", "T5ForConditionalGeneration", describe, t5_names()};
+}
+
+TranslationFamily mt5_family() {
+  const auto describe = [](TranslationMap& map) { describe_t5(map, "gated-gelu", 6, 1024, 8); };
+  return {"mt5", "mT5", "MT5ForConditionalGeneration", describe, t5_names()};
 }
 
 }  // namespace tapeformer
