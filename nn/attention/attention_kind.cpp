@@ -33,18 +33,15 @@ AttentionKind multi_head_kind(const char* name, const char* title, std::vector<s
 }
 
 /// A kind with a state.
-AttentionKind linear_kind(const char* name, const char* title, std::vector<OwnField> own) {
+AttentionKind linear_kind(const char* name, const char* title) {
   using Layer = LinearAttention;
-  for (OwnField& field : Layer::state_fields()) own.push_back(std::move(field));
   constexpr unsigned kCan = kCanCache | kCanModelLanguage | kHasState | kOnlyCausal;
-  return {name, title, make<Layer>, {}, kCan, Layer::complete, Layer::add_cost, {}, std::move(own)};
+  return {name, title, make<Layer>, {}, kCan, Layer::complete, Layer::add_cost, {}, Layer::own_fields(name)};
 }
 
 std::deque<AttentionKind>& table() {
   using Latent = LatentAttention;
   using Differential = DifferentialAttention;
-  const auto taps = LinearAttention::convolution_taps, rank = LinearAttention::decay_rank,
-             beta = LinearAttention::beta_scale;
   constexpr unsigned kRotates = kCanRotate | kCanCache | kCanModelLanguage;
   // name, title, make, fields that only some kinds use, abilities, complete, add_cost, forms, own
   static std::deque<AttentionKind> kinds = {
@@ -77,10 +74,10 @@ std::deque<AttentionKind>& table() {
        NativeSparseAttention::add_cost,
        {},
        NativeSparseAttention::own_fields()},
-      linear_kind("gla", "gated linear", {rank()}),
-      linear_kind("deltanet", "delta rule", {taps(), beta()}),
-      linear_kind("gated_deltanet", "gated delta rule", {taps(), beta()}),
-      linear_kind("kda", "Kimi delta", {taps(), rank(), beta()}),
+      linear_kind("gla", "gated linear"),
+      linear_kind("deltanet", "delta rule"),
+      linear_kind("gated_deltanet", "gated delta rule"),
+      linear_kind("kda", "Kimi delta"),
   };
   return kinds;
 }

@@ -46,31 +46,31 @@ std::vector<float> spread(Index n, double first, double last) {
 
 }  // namespace
 
-OwnField LinearAttention::convolution_taps() {
-  return {{"convolution_taps", "K, tokens of the causal convolution of queries, keys and values; 0 for none",
-           kSize},
-          4};
+std::vector<OwnField> LinearAttention::own_fields(const std::string& kind_name) {
+  const Kind kind = kind_of(kind_name);
+  std::vector<OwnField> fields;
+  if (kind.deltas)
+    fields.push_back({{"convolution_taps",
+                       "K, tokens of the causal convolution of queries, keys and values; 0 for none", kSize},
+                      4});
+  if (kind.by_channel)
+    fields.push_back(
+        {{"decay_rank", "rank of the decays' projection; 0 for the width of a head's keys", kSize}, 0});
+  if (kind.deltas)
+    fields.push_back(
+        {{"beta_scale", "beta is this times a sigmoid; 2 also lets a state change signs", kPositive}, 1});
+  for (const OwnField& field : std::initializer_list<OwnField>{
+           {{"state_heads", "H, heads of states and values; 0 for heads", kSize}, 0},
+           {{"state_key_heads", "G, heads of queries and keys, each for H / G states; 0 for one each", kSize},
+            0},
+           {{"state_key_width", "D, width of a state's queries and keys; 0 for that of a head", kSize}, 0},
+           {{"state_value_width", "E, width of a state's values; 0 for that of a head", kSize}, 0},
+           {{"state_norm_epsilon", "epsilon of the norm of what is read from states", kPositive}, 1e-6}})
+    fields.push_back(field);
+  return fields;
 }
 
-std::vector<OwnField> LinearAttention::state_fields() {
-  return {
-      {{"state_heads", "H, heads of states and values; 0 for heads", kSize}, 0},
-      {{"state_key_heads", "G, heads of queries and keys, each for H / G states; 0 for one each", kSize}, 0},
-      {{"state_key_width", "D, width of a state's queries and keys; 0 for that of a head", kSize}, 0},
-      {{"state_value_width", "E, width of a state's values; 0 for that of a head", kSize}, 0},
-      {{"state_norm_epsilon", "epsilon of the norm of what is read from states", kPositive}, 1e-6}};
-}
-
-OwnField LinearAttention::beta_scale() {
-  return {{"beta_scale", "beta is this times a sigmoid; 2 also lets a state change signs", kPositive}, 1};
-}
-
-OwnField LinearAttention::decay_rank() {
-  return {{"decay_rank", "rank of the decays' projection; 0 for the width of a head's keys", kSize}, 0};
-}
-
-LinearAttention::Kind LinearAttention::kind_of(const AttentionConfig& config) {
-  const std::string& name = config.kind;
+LinearAttention::Kind LinearAttention::kind_of(const std::string& name) {
   if (name == "gla") return {false, false, true, false, true};
   if (name == "deltanet") return {true, false, false, false, false};
   if (name == "gated_deltanet") return {true, true, false, false, true};
@@ -105,7 +105,7 @@ void LinearAttention::complete(AttentionConfig& config) {
 
 LinearAttention::LinearAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
-      kind_(kind_of(config_)),
+      kind_(kind_of(config_.kind)),
       query_key_value_(without_bias(config_.width, packed_width(config_)), random),
       norm_({config_.value_width, config_.own.at("state_norm_epsilon")}),
       output_(without_bias(config_.heads * config_.value_width, config_.output_width), random) {
@@ -231,7 +231,7 @@ void LinearAttention::visit(ParameterVisitor& visitor) {
 }
 
 void LinearAttention::add_cost(const AttentionConfig& config, CostSum& sum) {
-  const Kind kind = kind_of(config);
+  const Kind kind = kind_of(config.kind);
   const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width, N = sum.N,
                G = key_heads_of(config), P = packed_width(config), K = own_size(config, "convolution_taps"),
                rank = own_size(config, "decay_rank"), decays = kind.by_channel ? H * D : H;

@@ -40,14 +40,9 @@ class LinearAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
-  /// Sizes apart from those of a model's other attention, and the epsilon of the norm.
-  static std::vector<OwnField> state_fields();
-  /// The factor of beta.
-  static OwnField beta_scale();
-  /// K, the taps of the convolution.
-  static OwnField convolution_taps();
-  /// The rank of W_1.
-  static OwnField decay_rank();
+  /// K, the rank of W_1 and the factor of beta, where the kind has them, sizes apart from those of a model's
+  /// other attention, and the epsilon of the norm.
+  static std::vector<OwnField> own_fields(const std::string& kind_name);
   /// Activations include a state every max(64, D) tokens. The cache has H D E values in the wide type and
   /// K - 1 tokens of the convolution's input for each row, and nothing for a token.
   static void add_cost(const AttentionConfig& config, CostSum& sum);
@@ -56,7 +51,7 @@ class LinearAttention : public Attention {
   struct Kind {
     bool deltas, has_rate, by_channel, low_rank_gate, gates;
   };
-  static Kind kind_of(const AttentionConfig& config);
+  static Kind kind_of(const std::string& name);
   void check_call(const Tensor& query, const Tensor& memory, const AttentionContext& context) const;
   Tensor log_decay(const Tensor& x) const;
   Tensor gated(const Tensor& heads, const Tensor& x) const;
