@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace tapeformer {
@@ -53,6 +54,14 @@ Layer random_module(const Config& config, const Rest&... rest) {
   layer.to(DType::f64);
   randomise(layer, 2);
   return layer;
+}
+
+/// Many values of a weight of this shape have a Xavier uniform distribution.
+inline void check_xavier_uniform(const Tensor& weight) {
+  const double bound = std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1)));
+  const double largest = absolute_error(weight, Tensor::zeros(weight.shape()));
+  CHECK(largest <= bound);
+  CHECK(largest > 0.9 * bound);
 }
 
 /// The parameter of that name.

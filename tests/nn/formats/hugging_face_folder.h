@@ -72,21 +72,20 @@ struct Export : TemporaryFolder {
   std::string folder;
 };
 
-/// The tokens of a step in batches [steps, B, T + 1]: [B, T], beginning with the rows' token `first`.
-inline Tensor tokens_of(const Tensor& batches, Index step, Index first) {
-  const Index B = batches.size(1), T = batches.size(2) - 1;
-  const Tensor ids = Tensor::empty({B, T}, DType::i32);
+/// A step's part of batches [steps, B, T]: columns [first, first + count) of its rows.
+template <class T = std::int32_t>
+Tensor batch_of(const Tensor& batches, Index step, Index first, Index count) {
+  const Index B = batches.size(1), whole = batches.size(2);
+  const Tensor batch = Tensor::empty({B, count}, batches.dtype());
   for (Index b = 0; b < B; ++b)
-    std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
-                ids.data<std::int32_t>() + b * T);
-  return ids;
+    std::copy_n(batches.data<T>() + (step * B + b) * whole + first, count, batch.data<T>() + b * count);
+  return batch;
 }
 
-/// All tokens of a step in batches [steps, B, T]: [B, T].
-inline Tensor step_of(const Tensor& batches, Index step) {
-  const Tensor ids = Tensor::empty({batches.size(1), batches.size(2)}, DType::i32);
-  std::copy_n(batches.data<std::int32_t>() + step * ids.elements(), ids.elements(), ids.data<std::int32_t>());
-  return ids;
+/// The loss of a language model on a step's tokens in batches [steps, B, T + 1].
+inline Tensor next_token_loss(const DecoderOnly& model, const Tensor& batches, Index step) {
+  const Index T = batches.size(2) - 1;
+  return model.loss(batch_of(batches, step, 0, T), batch_of(batches, step, 1, T));
 }
 
 /// The largest error of f32 logits, as a multiple of PyTorch's. It consists of about twenty roundings, so

@@ -161,6 +161,56 @@ TEST_CASE("each family is read as what it is, and written as what was read") {
           "rope_scaling": {"rope_type": "linear", "factor": 8}, "lambda_std_dev": 0.2)",
        "attention=differential heads=2 head_norm_gain=false head_norm_epsilon=0.25 rotary_factor=8 "
        "head_width=8 attention_bias=true"},
+      {"bert", "",
+       "context=512 attention_dropout=0.1 epsilon=1e-12 sublayer_norms=sum activation=gelu head_bias=true "
+       "head_transform=true token_types=2 embedding_norm=true embedding_dropout=0.1 residual_dropout=0.1 "
+       "bidirectional=true"},
+      {"bert",
+       R"("max_position_embeddings": 77, "hidden_act": "relu", "layer_norm_eps": 0.5,
+          "hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.5, "type_vocab_size": 3,
+          "pooler_type": "first_token_transform", "output_past": true)",
+       "context=77 attention_dropout=0.5 epsilon=0.5 sublayer_norms=sum activation=relu head_bias=true "
+       "head_transform=true token_types=3 embedding_norm=true embedding_dropout=0.25 residual_dropout=0.25 "
+       "bidirectional=true"},
+      {"modernbert", "",
+       "context=8192 rotary_base=160000 rotary_layout=half_split attention_bias=false positions=rotary "
+       "window=128 windows=LSS window_rotary_base=10000 norm_bias=false first_norm=false activation=gelu "
+       "gated=true feed_forward_bias=false head_bias=true head_transform=true embedding_norm=true "
+       "bidirectional=true"},
+      {"modernbert",
+       R"("attention_bias": true, "norm_bias": true, "global_attn_every_n_layers": 2, "local_attention": 8,
+          "global_rope_theta": 300, "local_rope_theta": 7, "embedding_dropout": 0.25, "mlp_dropout": 0.5)",
+       "context=8192 rotary_base=300 rotary_layout=half_split positions=rotary window=8 windows=LSL "
+       "window_rotary_base=7 first_norm=false activation=gelu gated=true feed_forward_bias=false "
+       "head_bias=true head_transform=true embedding_norm=true embedding_dropout=0.25 "
+       "feed_forward_dropout=0.5 bidirectional=true"},
+      {"modernbert", R"("global_attn_every_n_layers": 1)",
+       "context=8192 rotary_base=160000 rotary_layout=half_split attention_bias=false positions=rotary "
+       "norm_bias=false first_norm=false activation=gelu gated=true feed_forward_bias=false head_bias=true "
+       "head_transform=true embedding_norm=true bidirectional=true"},
+      {"modernbert",
+       R"("layer_types": ["sliding_attention", "full_attention", "full_attention"],
+          "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 300},
+          "sliding_attention": {"rope_type": "default", "rope_theta": 7}})",
+       "context=8192 rotary_base=300 rotary_layout=half_split rotary_factor=8 attention_bias=false "
+       "positions=rotary window=128 windows=SLL window_rotary_base=7 norm_bias=false first_norm=false "
+       "activation=gelu gated=true feed_forward_bias=false head_bias=true head_transform=true "
+       "embedding_norm=true bidirectional=true"},
+      {"gpt_oss",
+       R"("rope_parameters": {"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1,
+          "truncate": false, "original_max_position_embeddings": 4096}, "experts_per_token": 2,
+          "initial_context_length": 4096)",
+       "context=131072 sinks=true rotary_base=150000 rotary_factor=32 rotary_original_context=4096 "
+       "rotary_high_frequency=32 rotary_yarn=true rotary_whole_pairs=false rotary_attention_factor=1.34657 "
+       "head_width=64 attention_bias=true window=128 windows=SLS swiglu_limit=7 feed_forward_bias=true "
+       "experts=6 balance_loss=0"},
+      {"gpt_oss",
+       R"("rope_parameters": {"rope_type": "default", "rope_theta": 300}, "head_dim": 6, "swiglu_limit": 0.5,
+          "swiglu_alpha": 2, "sliding_window": 5, "attention_bias": false, "output_router_logits": true,
+          "router_aux_loss_coef": 0.25, "layer_types": ["full_attention", "full_attention",
+          "full_attention"])",
+       "context=131072 sinks=true rotary_base=300 swiglu_limit=0.5 swiglu_alpha=2 feed_forward_bias=true "
+       "experts=6 balance_loss=0.5"},
   });
 }
 
@@ -194,7 +244,10 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
        {"qwen3", R"("layer_types": ["sliding_attention", "full_attention", "full_attention"])",
         "layer_types has sliding_attention, but there is no sliding_window"},
        {"granite", R"("logits_scaling": 0)", "logits_scaling must be a positive number; got 0"},
-       {"diffllama", R"("num_key_value_heads": 1)", "num_key_value_heads must be even, as heads are pairs"}});
+       {"diffllama", R"("num_key_value_heads": 1)", "num_key_value_heads must be even, as heads are pairs"},
+       {"gpt_oss", R"("swiglu_limit": 0)", "swiglu_limit must be a positive number; got 0"},
+       {"gpt_oss", R"("rope_parameters": null)",
+        "rope_parameters is missing, which means YaRN to transformers"}});
   check_refusals(
       {{"mixtral", R"("num_local_experts": 8, "num_experts_per_tok": 2, "router_jitter_noise": 0.1)",
         "router_jitter_noise = 0.1"},
@@ -233,7 +286,17 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
        {"bloom", R"("apply_residual_connection_post_layernorm": true)",
         "apply_residual_connection_post_layernorm = true"},
        {"bloom", R"("slow_but_exact": true)", "slow_but_exact = true"},
-       {"diffllama", R"("attention_dropout": 0.25)", "attention_dropout = 0.25"}},
+       {"diffllama", R"("attention_dropout": 0.25)", "attention_dropout = 0.25"},
+       {"bert", R"("position_embedding_type": "relative_key")", "position_embedding_type = \"relative_key\""},
+       {"bert", R"("is_decoder": true)", "is_decoder = true"},
+       {"bert", R"("tie_word_embeddings": false)", "tie_word_embeddings = false"},
+       {"modernbert", R"("classifier_activation": "silu")", "classifier_activation = \"silu\""},
+       {"modernbert", R"("mlp_bias": true)", "mlp_bias = true"},
+       {"modernbert", R"("rope_scaling": {"factor": 8})", "rope_scaling = {\"factor\":8}"},
+       {"modernbert", R"("decoder_bias": false)", "decoder_bias = false"},
+       {"gpt_oss", R"("hidden_act": "gelu")", "hidden_act = \"gelu\""},
+       {"gpt_oss", R"("experts_per_token": 3)", "experts_per_token = 3"},
+       {"gpt_oss", R"("layer_types": ["chunked_attention"])", "layer_types = chunked_attention"}},
       kNotImplemented);
   check_refusals(
       {{"mistral", R"("attention_bias": true)", "attention_bias"},
@@ -243,7 +306,9 @@ TEST_CASE("options of a family's files that are not implemented are refused by n
        {"gemma3_text", R"("rope_parameters": {"rope_type": "default"})", "rope_parameters.rope_type"},
        {"nanochat", R"("sliding_window": 5)", "sliding_window"},
        {"bloom", R"("rope_theta": 1e4)", "rope_theta"},
-       {"diffllama", R"("mlp_bias": true)", "mlp_bias"}},
+       {"diffllama", R"("mlp_bias": true)", "mlp_bias"},
+       {"bert", R"("rotary_value": true)", "rotary_value"},
+       {"gpt_oss", R"("shared_expert_intermediate_size": 4)", "shared_expert_intermediate_size"}},
       kUnknown);
 }
 

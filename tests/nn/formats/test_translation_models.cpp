@@ -5,7 +5,6 @@
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -26,23 +25,12 @@ struct TranslationBatches {
         masks(golden.tensor(name, "masks")),
         targets(golden.tensor(name, "targets")) {}
 
-  Tensor source(Index step) const { return picked<std::int32_t>(sources, step, 0, sources.size(2)); }
-  Tensor mask(Index step) const { return picked<bool>(masks, step, 0, masks.size(2)); }
-  Tensor target(Index step) const { return picked<std::int32_t>(targets, step, 0, targets.size(2) - 1); }
-  Tensor expected(Index step) const { return picked<std::int32_t>(targets, step, 1, targets.size(2) - 1); }
+  Tensor source(Index step) const { return batch_of(sources, step, 0, sources.size(2)); }
+  Tensor mask(Index step) const { return batch_of<bool>(masks, step, 0, masks.size(2)); }
+  Tensor target(Index step) const { return batch_of(targets, step, 0, targets.size(2) - 1); }
+  Tensor expected(Index step) const { return batch_of(targets, step, 1, targets.size(2) - 1); }
 
   Tensor sources, masks, targets;
-
- private:
-  template <class T>
-  static Tensor picked(const Tensor& batches, Index step, Index first, Index length) {
-    const Index rows = batches.size(1), whole = batches.size(2);
-    const Tensor batch = Tensor::empty({rows, length}, batches.dtype());
-    for (Index row = 0; row < rows; ++row)
-      std::copy_n(batches.data<T>() + (step * rows + row) * whole + first, length,
-                  batch.data<T>() + row * length);
-    return batch;
-  }
 };
 
 Json marian_json(const Json& more = Json::object()) {

@@ -9,12 +9,7 @@ namespace {
 
 EncoderDecoderConfig small_config() {
   EncoderDecoderConfig config;
-  config.layer.width = 6;
-  config.layer.attention.heads = 3;
-  config.layer.attention.key_width = 4;
-  config.layer.attention.value_width = 5;
-  config.layer.feed_forward = 7;
-  config.layer.activation = Unary::gelu;
+  config.layer = small_layer_config(true);
   config.source_vocabulary = 7;
   config.target_vocabulary = 8;
   config.encoder_layers = 2;
@@ -23,13 +18,7 @@ EncoderDecoderConfig small_config() {
   return config;
 }
 
-EncoderDecoder model_of(const EncoderDecoderConfig& config) {
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
-  model.to(DType::f64);
-  randomise(model, 2);
-  return model;
-}
+EncoderDecoder model_of(const EncoderDecoderConfig& config) { return random_module<EncoderDecoder>(config); }
 
 const Tensor& source() {
   static const Tensor ids = ids_of({4, 6, 3, 0, 5, 4, 6, 3}, {2, 4});
