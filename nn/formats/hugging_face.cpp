@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/formats/ends_with.h>
@@ -77,27 +76,11 @@ void check_tied(const SafetensorsFolder& files, const ForeignParameter& paramete
   }
 }
 
-/// The model without its weights. A damaged configuration may demand any size.
-template <class Model, class Config>
-Model model_in_proportion(const std::string& path, const Config& config, const SafetensorsFolder& files) {
-  double values = 0;
-  for (const std::string& name : files.names()) {
+/// Throws:  CheckpointError for weights of 4 bits
+void refuse_mxfp4(const SafetensorsFolder& files) {
+  for (const std::string& name : files.names())
     if (ends_with(name, "_blocks"))
       throw CheckpointError(files.path() + ": " + name + " is in mxfp4: " + kMxfp4Refusal);
-    values += static_cast<double>(files.shape(name).elements());
-  }
-  for (const ConfigField& field : fields_of(config))
-    if (ends_with(field.name, "layers"))
-      if (const Index layers = std::get<Index>(*field.value());
-          layers > static_cast<Index>(files.names().size()))
-        throw CheckpointError(files.path() + ": has too few tensors for " + number_of(layers, "layer"));
-  const StorageLimit limit(bytes_in_proportion(values));
-  Generator random = Generator::for_loading();
-  try {
-    return Model(config, random);
-  } catch (const Error& error) {
-    throw CheckpointError(path + ": the model is out of proportion to its weights: " + error.what());
-  }
 }
 
 /// The parameters of a model and their places in the files.
@@ -143,9 +126,10 @@ Model load_hugging_face(const std::string& folder) {
   const std::string path = folder + "/config.json", text = read_file<CheckpointError>(path);
   auto found = naming(path, [&] { return hugging_face_model<Config>(text); });
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
+  refuse_mxfp4(files);
   untie_other_head(files, found);
   const TensorNames& names = found.family->names;
-  Model model = model_in_proportion<Model>(path, found.config, files);
+  Model model = made_in_proportion<Model>(found.config, files);
   const auto sources = found_parameters(files, names, model);
   naming(files.path(), [&] {
     fill_parameters(model, sources, [&](const ForeignPart& part) {

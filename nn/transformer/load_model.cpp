@@ -37,14 +37,14 @@ void read_config_text(const char* model, const std::string& text, FieldList&& fi
   }
 }
 
-void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
+void make_in_proportion(const FieldList& fields, const SafetensorsFolder& files,
                         const std::function<void()>& make) {
-  const std::vector<std::string> names = file.names();
+  const std::vector<std::string> names = files.names();
   double values = 0;
   Index layers = 0, most = -1;
   std::string largest;
   for (const std::string& name : names) {
-    const Shape shape = file.shape(name);
+    const Shape shape = files.shape(name);
     values += static_cast<double>(shape.elements());
     if (shape.elements() <= most) continue;
     most = shape.elements();
@@ -53,7 +53,7 @@ void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
   for (const ConfigField& field : fields)
     if (ends_with(field.name, "layers")) layers += std::get<Index>(*field.value());
   const auto fail = [&](const std::string& what) {
-    throw CheckpointError(file.path() + ": the weights do not fit the model: " + what + kRemedy);
+    throw CheckpointError(files.path() + ": the weights do not fit the model: " + what + kRemedy);
   };
   if (layers > static_cast<Index>(names.size()))
     fail(format("{} are too few for {}", number_of(names.size(), "tensor"), number_of(layers, "layer")));

@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/formats/safetensors_folder.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <fstream>
@@ -27,11 +28,21 @@ void read_config_text(const char* model, const std::string& text, FieldList&& fi
 inline double bytes_in_proportion(double values) { return (1 << 30) + 4 * sizeof(double) * values; }
 
 /// Calls make(), which makes the model of a configuration with these fields, but refuses one far too large
-/// for its weights file before it takes all memory. One only a few times too large passes, so that
-/// load_own_weights() can name the tensors that do not fit.
-/// Throws:  CheckpointError if the model is out of proportion to the file
-void make_in_proportion(const FieldList& fields, const SafetensorsFile& file,
+/// for its weights files before it takes all memory. One only a few times too large passes, so that a
+/// comparison can name the tensors that do not fit.
+/// Throws:  CheckpointError if the model is out of proportion to the files
+void make_in_proportion(const FieldList& fields, const SafetensorsFolder& files,
                         const std::function<void()>& make);
+/// As above, for a Model, which is returned without its weights.
+template <class Model, class Config>
+Model made_in_proportion(const Config& config, const SafetensorsFolder& files) {
+  std::optional<Model> model;
+  make_in_proportion(fields_of(config), files, [&] {
+    Generator random = Generator::for_loading();
+    model.emplace(config, random);
+  });
+  return std::move(*model);
+}
 
 /// load_weights() for a run folder, whose message on a mismatch suggests another config.json.
 void load_own_weights(const SafetensorsFile& file, Module& module);
@@ -48,14 +59,10 @@ Model load_model(const std::string& folder) {
   try {
     const Config config = Config::from_json(text);
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");
-    std::optional<Model> model;
-    make_in_proportion(fields_of(config), weights, [&] {
-      Generator random = Generator::for_loading();
-      model.emplace(config, random);
-    });
-    load_own_weights(weights, *model);
-    model->eval();
-    return std::move(*model);
+    Model model = made_in_proportion<Model>(config, SafetensorsFolder(weights));
+    load_own_weights(weights, model);
+    model.eval();
+    return model;
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder + ": " + error.what());
   }

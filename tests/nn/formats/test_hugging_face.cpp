@@ -248,12 +248,17 @@ TEST_CASE("tensors that are missing, superfluous, of another shape or type are n
   CHECK(shards.refusal().find("/model.safetensors.index.json: the weights do not fit the model:\n"
                               "  model.layers.2.input_layernorm.weight is missing\n") == 0);
   shards.replace("config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2147483647");
-  CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
+  const std::string remedy = "; try the config.json that was saved with these weights";
+  CHECK(shards.refusal() ==
+        "/model.safetensors.index.json: the weights do not fit the model: 21 tensors are too few for "
+        "2147483647 layers" +
+            remedy);
   const Copy<> sizes("llama");
   sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
   CHECK(sizes.refusal() ==
-        "/config.json: the model is out of proportion to its weights: [memory] f32[4294967294,18] is too "
-        "large here");
+        "/model.safetensors.index.json: the weights do not fit the model: [memory] f32[4294967294,18] is too "
+        "large here, where the largest in the file is lm_head.weight [29,18]" +
+            remedy);
   sizes.replace("config.json", "\"intermediate_size\": 2147483647", "\"intermediate_size\": 23");
   CHECK(sizes.refusal().find("gate_proj.weight is [22,18] in the file and [23,18] in the model") !=
         std::string::npos);

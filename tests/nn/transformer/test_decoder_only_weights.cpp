@@ -1,4 +1,5 @@
 #include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/normal_case.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
@@ -8,10 +9,6 @@
 using namespace tapeformer;
 
 namespace {
-
-bool has_end(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
 
 /// Properties of every fresh model, whatever its configuration.
 void check_initial_values(const DecoderOnlyConfig& config) {
@@ -24,12 +21,12 @@ void check_initial_values(const DecoderOnlyConfig& config) {
     INFO(name);
     const Tensor& value = parameter.value();
     if (value.rank() == 1) {
-      const double expected = has_end(name, ".bias") ? 0 : 1;
+      const double expected = ends_with(name, ".bias") ? 0 : 1;
       for (Index i = 0; i < value.elements(); ++i) REQUIRE(value.at(i) == expected);
       continue;
     }
     const bool writes =
-        has_end(name, ".attention.output.weight") || has_end(name, "feed_forward.down.weight");
+        ends_with(name, ".attention.output.weight") || ends_with(name, "feed_forward.down.weight");
     residual_matrices += writes ? 1 : 0;
     const bool is_table = name == "embedding.weight" && config.positions == PositionKind::sinusoidal;
     const double expected =
@@ -90,8 +87,8 @@ TEST_CASE("scalars start neutral, and zero_init adds nothing") {
     const std::string& name = path;
     INFO(name);
     const Tensor& value = parameter.value();
-    if (has_end(name, "norm.weight")) CHECK(value.at(value.elements() - 1) == 1);
-    if (has_end(name, "output.weight") || has_end(name, "down.weight"))
+    if (ends_with(name, "norm.weight")) CHECK(value.at(value.elements() - 1) == 1);
+    if (ends_with(name, "output.weight") || ends_with(name, "down.weight"))
       CHECK(absolute_error(value, Tensor::zeros(value.shape())) == 0);
   }
   // Each layer passes its input on, so the states are the norm of the embeddings' norm.

@@ -51,8 +51,8 @@ void check_same(const Trace& plain, const Trace& recomputed) {
   CHECK(recomputed.saved_bytes < plain.saved_bytes);
 }
 
-Trace train_language_model(DecoderOnlyConfig config, DType type, bool recompute,
-                           const HeadLossConfig& head = {}) {
+Trace train_language_model(const DecoderOnlyConfig& config, DType type, bool recompute,
+                           const HeadLossConfig& head) {
   Generator random(test_seed(1));
   DecoderOnly model(config, random);
   model.to(type);
@@ -63,6 +63,10 @@ Trace train_language_model(DecoderOnlyConfig config, DType type, bool recompute,
     return model.loss(random_ids({3, 9}, config.vocabulary, seed),
                       random_ids({3, 9}, config.vocabulary, seed + 50), prefix, head);
   });
+}
+
+void check_recomputed(const DecoderOnlyConfig& config, DType type, const HeadLossConfig& head = {}) {
+  check_same(train_language_model(config, type, false, head), train_language_model(config, type, true, head));
 }
 
 EncoderDecoderConfig translation_config(bool norm_first) {
@@ -94,8 +98,7 @@ TEST_CASE("a language model trains to the same bits, whatever its attention and 
         config.attention.moba_block > 0 || kind.attention == "nsa" || config.attention.index_top_k > 0;
     if (chooses) config.attention.dropout = 0;
     if (config.attention.index_top_k > 0) config.attention.index_loss = 0;
-    check_same(train_language_model(config, DType::f64, false),
-               train_language_model(config, DType::f64, true));
+    check_recomputed(config, DType::f64);
   }
 }
 
@@ -129,21 +132,18 @@ TEST_CASE("the same bits in single precision, of widths that fill a kernel and w
   DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
   config.width = 136, config.feed_forward = 0, config.layers = 3;
   config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.1;
-  for (const bool fused : {false, true}) {
-    check_same(train_language_model(config, DType::f32, false, {fused, 0}),
-               train_language_model(config, DType::f32, true, {fused, 0}));
-  }
+  for (const bool fused : {false, true}) check_recomputed(config, DType::f32, {fused, 0});
   config.attention.qk_norm = QkNorm::rms;
   config.short_convolution = 4;
   config.logit_softcap = 5;
-  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  check_recomputed(config, DType::f32);
   config.value_residual = true, config.attention.output_gate = OutputGate::element;
-  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  check_recomputed(config, DType::f32);
   config.value_residual = false;
   config.kv_sharing = 2, config.window = 4;
-  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  check_recomputed(config, DType::f32);
   config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;
-  check_same(train_language_model(config, DType::f32, false), train_language_model(config, DType::f32, true));
+  check_recomputed(config, DType::f32);
 }
 
 TEST_CASE("an encoder and a decoder train to the same bits, and the memory gets its gradient") {
