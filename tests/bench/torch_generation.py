@@ -230,6 +230,7 @@ def best_seconds(contestants, streams, rounds):
         for contestant, seconds in contestants.items():
             if contestant in failed:
                 continue
+            time.sleep(0.05)  # until the threads of the one before have stopped spinning
             try:
                 taken = seconds(streams)
             except Exception as error:  # whatever PyTorch's libraries throw, the others are measured
