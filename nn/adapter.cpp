@@ -64,12 +64,13 @@ bool is_of_adapter(const std::string& path) {
   return name == kAdapterA || name == kAdapterB;
 }
 
-void AdapterConfig::describe(const FieldVisitor& in_model) {
-  const FieldVisitor field = in_model.in_part("low-rank adapters");
-  field("lora", rank, "rank of low-rank adapters, which are trained in place of all else; 0 for none", kSize);
-  field("lora_alpha", alpha, "what adapters add is multiplied by this over --lora", kPositive);
-  field("lora_targets", layers,
-        "the linear layers that have adapters, by patterns of their names: 'layers.*.attention.*'");
+void AdapterConfig::describe(const FieldVisitor& field) {
+  const FieldVisitor in_part = field.in_part("low-rank adapters");
+  in_part("lora", rank, "rank of low-rank adapters, which are trained in place of all else; 0 for none",
+          kSize);
+  in_part("lora_alpha", alpha, "what adapters add is multiplied by this over --lora", kPositive);
+  in_part("lora_targets", layers,
+          "the linear layers that have adapters, by patterns of their names: 'layers.*.attention.*'");
 }
 
 void add_adapters(Module& model, const AdapterConfig& config, Generator& random) {

@@ -12,7 +12,7 @@ struct AdapterConfig {
   double alpha = 16;                        ///< the scale of what an adapter adds, times r
   std::vector<std::string> layers = {"*"};  ///< patterns of the names of linear layers, as for files
 
-  void describe(const FieldVisitor& in_model);
+  void describe(const FieldVisitor& field);
 };
 
 /// Gives linear layers of a model adapters, freezes all other parameters, and changes nothing for a rank of

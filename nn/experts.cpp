@@ -27,30 +27,31 @@ Tensor biased(const Tensor& y, const Parameter& bias, const ExpertChoice& choice
 
 }  // namespace
 
-void ExpertsConfig::describe(const FieldVisitor& in_model) {
-  const FieldVisitor field = in_model.in_part("experts");
-  field("experts", experts,
-        "E, feed-forward networks of each layer, of which a router chooses some for each token; 0 for one "
-        "network for all tokens",
-        kSize);
-  field("active_experts", active, "K, the experts of each token", kPositiveSize);
-  field("router", named(router), "softmax (over all experts) or sigmoid (of each by itself): their scores");
-  field("normalized_router", normalized, "scale the weights of a token's experts to sum to 1");
-  field("shared_expert", shared, "hidden width of a network that all tokens pass as well; 0 for none", kSize);
-  field("shared_expert_gate", shared_gate,
-        "multiply the output of that network by a sigmoid of a projection of each token");
-  field("balance_loss", balance_loss, "weight of the loss that gives all experts as many tokens",
-        kNotNegative);
-  field("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
-  field(
+void ExpertsConfig::describe(const FieldVisitor& field) {
+  const FieldVisitor in_part = field.in_part("experts");
+  in_part("experts", experts,
+          "E, feed-forward networks of each layer, of which a router chooses some for each token; 0 for one "
+          "network for all tokens",
+          kSize);
+  in_part("active_experts", active, "K, the experts of each token", kPositiveSize);
+  in_part("router", named(router), "softmax (over all experts) or sigmoid (of each by itself): their scores");
+  in_part("normalized_router", normalized, "scale the weights of a token's experts to sum to 1");
+  in_part("shared_expert", shared, "hidden width of a network that all tokens pass as well; 0 for none",
+          kSize);
+  in_part("shared_expert_gate", shared_gate,
+          "multiply the output of that network by a sigmoid of a projection of each token");
+  in_part("balance_loss", balance_loss, "weight of the loss that gives all experts as many tokens",
+          kNotNegative);
+  in_part("router_z_loss", z_loss, "weight of the loss that keeps the router's logits small", kNotNegative);
+  in_part(
       "balance", named(balance),
       "loss, or bias (of each expert in the choice alone, in training by balance_loss): it gives all experts "
       "as many tokens");
-  field("expert_width", width, "hidden width of an expert; 0 for feed_forward", kSize);
-  field("router_scale", scale, "factor of the weights of a token's experts", kPositive);
-  field("expert_groups", groups, "equal parts of the experts, in a few of which each token chooses",
-        kPositiveSize);
-  field("active_groups", active_groups, "the most parts in which a token chooses", kPositiveSize);
+  in_part("expert_width", width, "hidden width of an expert; 0 for feed_forward", kSize);
+  in_part("router_scale", scale, "factor of the weights of a token's experts", kPositive);
+  in_part("expert_groups", groups, "equal parts of the experts, in a few of which each token chooses",
+          kPositiveSize);
+  in_part("active_groups", active_groups, "the most parts in which a token chooses", kPositiveSize);
 }
 
 void ExpertsConfig::check() const {

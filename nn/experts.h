@@ -32,7 +32,7 @@ struct ExpertsConfig {
   double scale = 1;                             ///< of the weights
   Index groups = 1, active_groups = 1;  ///< parts of the experts, and the most that a token chooses in
 
-  void describe(const FieldVisitor& in_model);
+  void describe(const FieldVisitor& field);
   /// Throws: Error naming the fields that do not fit
   void check() const;
   /// True if the router has losses of its own.

@@ -1,6 +1,6 @@
 #include <tapeformer/nn/module.h>
 
-#include <algorithm>
+#include <set>
 
 namespace tapeformer {
 namespace {
@@ -10,8 +10,7 @@ struct Found : ParameterVisitor {
   explicit Found(Module& module) { module.visit(*this); }
 
   void on_parameter(const std::string& path, Parameter& parameter) override {
-    const auto is_same = [&](const auto& entry) { return entry.second == parameter; };
-    if (std::none_of(parameters.begin(), parameters.end(), is_same)) parameters.emplace_back(path, parameter);
+    if (states.insert(parameter.state()).second) parameters.emplace_back(path, parameter);
   }
   void on_buffer(const std::string&, Tensor& buffer) override { buffers.push_back(&buffer); }
   void on_counter(const std::string& path, std::uint64_t& counter) override {
@@ -22,6 +21,7 @@ struct Found : ParameterVisitor {
     row_parts.emplace(path, rows);
   }
 
+  std::set<const ParameterState*> states;  // of `parameters`
   std::vector<std::pair<std::string, Parameter>> parameters;
   std::vector<Tensor*> buffers;
   std::vector<std::pair<std::string, std::uint64_t*>> counters;

@@ -52,7 +52,7 @@ build() {
     cp -L "$library" "$stage/build/lib/${library##*/}"
     strip --strip-unneeded "$stage/build/lib/${library##*/}"
   done <build/gpu_bundle/libraries
-  cp -r --parents tests/golden tests/bench tests/gpu_{bundle,check,parts}.sh tests/examples/{on_a_gpu,program_test}.sh "$stage"
+  cp -r --parents tests/golden tests/bench tests/gpu_{bundle,check,parts}.sh "$stage"
   cp "$corpus" "$stage/corpus.txt"
   realpath . >"$stage/source_folder"
   # The programs hold the same kernels: the window must reach from one to the next.

@@ -281,11 +281,11 @@ decoding() {
 # The character model of nanoGPT's recipe, on Tiny Shakespeare.
 recipe() {
   [ -n "$corpus" ] || { echo "skipped: name Tiny Shakespeare with --corpus"; return 77; }
-  local run=$work/recipe begin=$SECONDS
+  local run=$work/recipe
   rm -rf "$run"
   learns recipe train_language_model --preset shakespeare-char --corpus "$corpus" --precision bf16 || return
   sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
-    sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
+    sed "s/.*/best validation loss & (the aim: 1.48 at most)/"
 }
 
 # Causal attention with sinks, a cap of the scores, a relative bias or sigmoid weights, and the plain one, by the fastest

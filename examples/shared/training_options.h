@@ -41,7 +41,7 @@ struct TrainingOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
 
-  /// The heading of some options in --help, of which a task has more.
+  /// A heading in --help, under which tasks have more options.
   static constexpr const char* kChecksPart = "validation, checkpoints and log";
   void describe(const FieldVisitor& field);
 

@@ -81,9 +81,10 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// True if an indexer has a loss.
   bool has_index_loss() const { return index_top_k > 0 && index_loss > 0; }
 
-  /// Headings of options in --help, which models share.
-  static constexpr const char *kMultiHeadPart = "multi-head attention (mha, gqa, mqa)",
-                              *kPositionsPart = "positions and windows";
+  /// A heading of options in --help, which models share.
+  static constexpr const char* kMultiHeadPart = "multi-head attention (mha, gqa, mqa)";
+  /// Another one.
+  static constexpr const char* kPositionsPart = "positions and windows";
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
   /// `can` and none of `cannot`.
   void describe_in_models(const FieldVisitor& field, unsigned can = 0, unsigned cannot = 0);

@@ -18,7 +18,7 @@ bool is_gain(const std::string& path) {
   return ends_with(path, "norm.weight") && !ends_with(path, ".attention.norm.weight");
 }
 
-/// Everything but the heads.
+/// The layouts of all parameters, without heads.
 Layouts layouts_of_parameters(Module& model) {
   LinearWeights linear;
   model.visit(linear);
@@ -46,7 +46,7 @@ void add_heads(Layouts& model, const std::string& prefix, const AttentionConfig&
     const auto found = model.parameters.find(prefix + name);
     return found == model.parameters.end() ? nullptr : &found->second;
   };
-  /// `heads` of the tensor and, if the format may reorder them, those of its blocks.
+  // `heads` of the tensor and, if the format may reorder them, those of its blocks.
   const auto set = [&](const std::string& name, Index heads, const std::vector<Index>& of_blocks = {}) {
     Layout* const layout = find(name + ".weight");
     if (layout == nullptr) return;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/rotary.h>
-#include <tapeformer/nn/module.h>
 
 #include <map>
 #include <optional>
@@ -35,7 +34,7 @@ struct Layout {
 struct Layouts {
   std::map<std::string, Layout> parameters = {};  ///< by path; of tied ones the first
   std::map<std::string, Index> layers = {};       ///< number of layers, by the path before the number
-  /// A module, and the one that it is tied to.
+  /// A module or parameter, and the one that it is tied to.
   std::vector<std::pair<std::string, std::string>> ties = {};
   bool shares_embeddings = false;           ///< between an encoder and its decoder
   std::optional<RotaryLayout> rotary = {};  ///< of rotary positions, if any

@@ -11,7 +11,7 @@
 #include <functional>
 #include <optional>
 
-// Models in run folders, whose files may be damaged; for sources only.
+// Models in run folders and in those of other programs, whose files may be damaged; for sources only.
 namespace tapeformer {
 
 /// A model's configuration for the config.json of a run folder.

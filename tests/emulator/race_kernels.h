@@ -13,9 +13,9 @@ struct RaceCaseOf {
   const char* fault;  ///< a part of the message; nullptr: no fault
   void (*kernel)(Arguments...);
 };
-/// For 3 blocks of 64 threads with 64 floats of dynamic shared memory.
+/// A kernel for 3 blocks of 64 threads with 64 floats of dynamic shared memory.
 using RaceCase = RaceCaseOf<float*, std::int16_t*>;
-/// For 256 threads, with asynchronous copies and products.
+/// A kernel for 256 threads, with asynchronous copies and products.
 using HopperRaceCase = RaceCaseOf<const CUtensorMap&>;
 
 /// Compiled so that their accesses are seen, except under sanitizers.

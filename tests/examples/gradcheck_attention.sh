@@ -82,6 +82,7 @@ refuses "second derivatives of the self-test" "--second has no effect with --sel
 refuses "forward mode of single precision" "--forward has no effect with --dtype f32" --dtype f32 --forward
 refuses "repeated passes of the self-test" "--repeats has no effect with --self-test" --self-test --repeats
 refuses "JSON that cannot be written" "cannot be written" --layer matrices --json "$work/no/such/file"
+check "before anything is computed" test ! -s "$work/out"
 refuses "a number of threads that is none" "--threads" --threads -1
 
 ends "several threads" 0 --layer single_head --mode self --no-second --threads 2

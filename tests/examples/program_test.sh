@@ -126,10 +126,35 @@ interrupts_training() {
   done
 }
 
+# keeps_others_out READ OPTIONS...: while a model is trained in a folder, no other one may be, but others may read: the command READ
+# is given the folder.
+keeps_others_out() {
+  local read=$1 run="$work/held"
+  shift
+  "$program" train --run "$run" "$@" --steps 10000000 >/dev/null 2>&1 &
+  local victim=$!
+  until [ -s "$run/weights.safetensors" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
+  refuses "resuming a run that is being trained" "is in use by process $victim on .*; wait until" \
+    train --run "$run" --resume --max-minutes 0.0000001
+  check "it is read meanwhile" $read "$run"
+  kill -KILL $victim
+  wait $victim 2>/dev/null
+}
+
+# recomputes_layers OPTIONS...: with these options of "$work/whole", recomputing layers gives the same weights after a pause too.
+recomputes_layers() {
+  train "$work/recomputed" "$@" --recompute-layers --max-minutes 0.0000001
+  train "$work/recomputed" --resume
+  check "--recompute-layers, stopped and resumed, gives the same weights" \
+    cmp "$work/whole/weights.safetensors" "$work/recomputed/weights.safetensors"
+  refuses "changing to recomputed layers on resuming" "--recompute-layers" train --run "$work/whole" --resume --recompute-layers
+}
+
 # summarises OPTIONS...: with these "$work/whole" was trained.
 summarises() {
   trains "--summary of a new training" "$work/summed" "$@" --summary
   mv "$work/out" "$work/summary"
+  check "it is not empty" test -s "$work/summary"
   check "--summary leaves no folder" test ! -e "$work/summed"
   train "$work/whole" --resume --summary
   check "--summary of a run is the same" cmp "$work/out" "$work/summary"
@@ -159,6 +184,7 @@ reports() {
   refuses "a report of what is not a run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
   check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
+  check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
   check "--dry-run makes no folder" test ! -e "$work/dry"
   refuses "a dry run in the folder of a training" "holds a run already" train --run "$work/whole" "$@" --dry-run
 }

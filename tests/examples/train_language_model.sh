@@ -20,6 +20,11 @@ resumes_to_the_same "${tiny[@]}" --keep-checkpoints 2 -- tokenizer tokens/train.
 check "it says what it trains on" grep -q "the built-in text" "$work/err.whole"
 check "it says what the model is" grep -q 'layers=2, width=32, context=32, heads=2, .*parameters' "$work/err.whole"
 
+# --- one program trains in a folder; layers recomputed -----------------------------------------------------------
+reads() { generate "$1" --prompt int --max-tokens 5; }
+keeps_others_out reads "${tiny[@]}"
+recomputes_layers "${tiny[@]}" --keep-checkpoints 2
+
 # --- its configuration and parameters ------------------------------------------------------------------------
 summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
@@ -246,6 +251,7 @@ refuses "UTF-16, which reads as UTF-8" "utf16:1: a NUL at byte 2 of the file: 0x
 refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
 refuses "resuming with a preset" "--preset" train --run "$work/whole" --resume --preset stories-260k
+refuses "greedy at a temperature" "--greedy" generate --run "$run" --prompt a --greedy --temperature 1
 refuses "generating with no model" "nothere" generate --run "$work/nothere" --prompt a
 refuses "a run of too long a name" "json: File name too long" generate --run "$(printf '%0300d' 0 | tr 0 a)" --prompt a
 refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"

@@ -29,6 +29,11 @@ check "samples show the source, the translation and the reference" grep -q '^  .
 trains "experts on both sides" "$work/experts" "${tiny[@]}" --experts 3 --steps 2 --warmup 0 --validate-every 2
 check "each one's share of the choices" test "$(grep -oE 'expert_share\.(en|de)coder\.0\.[0-2]' "$work/experts/metrics.jsonl" | sort -u | wc -l)" = 6
 
+# --- one program trains in a folder; layers recomputed -----------------------------------------------------------
+reads() { echo 'the cat sleeps .' | "$program" translate --run "$1"; }
+keeps_others_out reads "${tiny[@]}"
+recomputes_layers "${tiny[@]}" --keep-checkpoints 2
+
 # --- its configuration and parameters ------------------------------------------------------------------------
 summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2

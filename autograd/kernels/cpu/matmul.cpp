@@ -87,13 +87,14 @@ bool is_for_one_thread(const Gemm& s) {
   return s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b;
 }
 
-/// Few rows times a transposed matrix, as in a step of several generated texts, or of a small batch. A library
-/// is faster if it reorders a small matrix for more than two vectors of rows.
+/// Few rows times a transposed matrix, as in a step of several generated texts, or of a small batch. A
+/// library is faster if it reorders a small matrix for more than two vectors of rows.
 template <class T>
 bool is_few_rows_product(const Gemm& s) {
   constexpr Index kMostDepth = 8192;  // the packed rows stay within a few megabytes
   const Index most = s.n * s.k >= 200000 ? 128 : 2 * kLanes<T>;
-  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= most && s.n >= 64 && s.k <= kMostDepth;
+  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= most && s.n >= 64 && s.k > 0 &&
+         s.k <= kMostDepth;
 }
 
 /// c [m, n] = scale a b^T + beta c through its transpose: the few rows are packed as vectors, and the matrix

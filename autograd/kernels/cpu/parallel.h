@@ -19,9 +19,10 @@ constexpr Index kParallelWork = 16384;
 class Team {
  public:
   /// Moves the calling thread away from the processor of the thread that entered the region. Linux wakes
-  /// threads up there, and may leave them both on it for milliseconds while another processor is idle.
+  /// threads up there, and may leave them both on it for milliseconds while another processor is idle. The
+  /// processors that a thread which has moved may use are from then on those of that moment.
   void spread() const {
-    if (omp_get_thread_num() == 0 || sched_getcpu() != processor_) return;
+    if (omp_get_thread_num() == 0 || processor_ < 0 || sched_getcpu() != processor_) return;
     cpu_set_t allowed, others;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < omp_get_num_threads())
       return;

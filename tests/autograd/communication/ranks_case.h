@@ -121,7 +121,7 @@ inline std::vector<Tensor> trained_rank(Communicator& ranks, const RanksRun& run
   return values;
 }
 
-/// The same on `size` ranks: the values of each.
+/// The values of each of `size` ranks.
 inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
                                                 const std::vector<Tensor>& start = {}) {
   std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));

@@ -60,6 +60,9 @@ TEST_CASE("an empty inner axis gives zeros") {
   CHECK(a.gradient().shape() == Shape{2, 0});
   const Tensor stack = matmul(Tensor::zeros({2, 3, 0}), Tensor::zeros({0, 4}));
   CHECK(stack.to_vector<float>() == std::vector<float>(24, 0));
+  matmul(Tensor::full({16, 64}, 1), transposed(Tensor::full({64, 64}, 1)));  // leaves its sums in memory
+  const Tensor few_rows = matmul(Tensor::zeros({16, 0}), transposed(Tensor::zeros({64, 0})));
+  CHECK(few_rows.to_vector<float>() == std::vector<float>(16 * 64, 0));
 }
 
 TEST_CASE("a product over no rows adds nothing to a gradient that is there") {

@@ -62,9 +62,10 @@ TEST_CASE("in a container that sees its own group as the root, by a path of the 
 
 TEST_CASE("a thread leaves the processor of the one that entered its region, and may return") {
   const Threads two(2);
-  cpu_set_t allowed, after;
-  REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
-  const bool has_others = CPU_COUNT(&allowed) > 1;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;  // more processors than the set holds
+  const bool has_others = CPU_COUNT(&allowed) > 1 && omp_get_thread_limit() > 1;
+  cpu_set_t after = allowed;
   int left = 0;
   for (int i = 0; i < 20; ++i) {  // the system may move threads too
     const int processor = sched_getcpu();

@@ -27,7 +27,7 @@ struct Choice {
   double gap = kInfinity;  ///< the smallest distance of a score that was chosen from one that was not
 };
 
-/// By plain loops.
+/// The choice, by plain loops.
 Choice choice_of(const BlockCase& c, const BlockInputs& in, const AttentionMasks& masks) {
   const Device device = in.query.device();
   const Tensor positions = query_positions(masks, c.B, c.T, c.S, device).to(Device::cpu());
@@ -94,7 +94,7 @@ Op attention_to(const AttentionOptions& options) {
   return attention_by(scaled_dot_product_attention, options);
 }
 
-/// The choice as a mask.
+/// Options with the choice as a mask.
 AttentionOptions with_mask(const AttentionMasks& masks, const BlockCase& c, const BlockInputs& in) {
   AttentionOptions options(masks);
   options.mask = choice_of(c, in, masks).pairs;

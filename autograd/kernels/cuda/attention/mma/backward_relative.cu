@@ -102,6 +102,7 @@ void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient
   with_width<T>(s, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     using Block = BackwardBlock<T, kWidth>;
+    // with_prepared() refuses the others, of which no kernel is compiled.
     if constexpr (sizeof(RelativeShared<T, kWidth>) <= kMostShared) {
       const Index steps = s.batch * s.heads / heads * tiles_of(s.queries, Block::kOwn);
       sum_in_parts(on, units, steps, kEnoughBlocks, heads * count, drelative,
