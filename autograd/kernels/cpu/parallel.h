@@ -15,7 +15,7 @@ namespace tapeformer::kernels {
 /// Work below this many element visits is not worth waking other threads for (about 10 microseconds).
 constexpr Index kParallelWork = 16384;
 
-/// What the threads of a parallel region share, made by the thread that enters it.
+/// State that the threads of a parallel region share, made by the thread that enters it.
 class Team {
  public:
   /// Moves the calling thread away from the processor of the thread that entered the region. Linux wakes
