@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 namespace tapeformer::kernels {
@@ -60,6 +61,14 @@ Factor part_of(const Factor& factor, Index at_size, Index size, Index at_depth, 
 dnnl::engine& engine() {
   static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
+}
+
+using Isa = dnnl::cpu_isa;
+
+/// True if oneDNN computes here with these instructions.
+bool has_isa(Isa isa) {
+  const auto bits = [](Isa x) { return static_cast<unsigned>(x); };
+  return (bits(dnnl::get_effective_cpu_isa()) & bits(isa)) == bits(isa);
 }
 
 /// A product of oneDNN with its arguments; empty where the processor has no instructions for it.
@@ -123,6 +132,9 @@ Product& product_of(Index m, Index n, Index k, const Rounded& a, const Rounded& 
   if (known.size() == kMostKnown) known.clear();
   return known.emplace(key, Product(m, n, k, a, b, ldc, add)).first->second;
 }
+#else
+enum class Isa { avx512_core_bf16, avx512_core_amx };
+bool has_isa(Isa) { return false; }
 #endif
 
 /// c [m, n] = a b, plus c if `add`.
@@ -152,7 +164,7 @@ bool is_bf16_product(const Gemm& s) {
 // The factor with the shorter side in the result is rounded first, by all threads; the other one block by
 // block, just before its product, which finds it in the second cache.
 void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
-  constexpr Index kBlock = 256, kDepth = 1024;
+  constexpr Index kBlock = 256, kDepth = 1024, kWhole = 32;
   const Factor of_a{a, s.m, s.k, s.transpose_a, s.lda}, of_b{b, s.n, s.k, !s.transpose_b, s.ldb};
   const bool blocks_a = s.m >= s.n;
   const Factor &whole = blocks_a ? of_b : of_a, &other = blocks_a ? of_a : of_b;
@@ -165,12 +177,18 @@ void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
                kept.data + from * kept.lead, kept.lead);
   });
 
+  // oneDNN's products on the tiles of AMX take five times as long if a result has gaps between its rows, or
+  // columns that do not fill tiles.
+  const bool dense = !blocks_a && has_isa(Isa::avx512_core_amx);
   const Index threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   const Index share = (other.size + threads - 1) / threads, parts = (share + kBlock - 1) / kBlock;
-  const Index block = (share + parts - 1) / parts, blocks = (other.size + block - 1) / block;
+  const Index block = (share + kWhole * parts - 1) / (kWhole * parts) * kWhole,
+              blocks = (other.size + block - 1) / block;
   parallel_ranges(blocks, block * whole.size * s.k / 8, [&](Index first, Index last) {
     struct Block {};
     BFloat16* memory = thread_memory<Block, BFloat16>(block * std::min(s.k, kDepth));
+    struct Columns {};
+    float* const columns = dense ? thread_memory<Columns, float>(s.m * block) : nullptr;
     const OneThread one;
     for (Index at = first * block; at < std::min(other.size, last * block); at += block) {
       const Index size = std::min(block, other.size - at);
@@ -180,24 +198,25 @@ void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
         const Rounded rounded{memory, part.by_depth, part.columns()};
         round_rows(part.rows(), part.columns(), part.data, part.lead, memory, rounded.lead);
         const Rounded of_kept{kept.data + (kept.by_depth ? k * kept.lead : k), kept.by_depth, kept.lead};
-        float* to = c.to + (blocks_a ? at * s.ldc : at);
         if (blocks_a)
-          product(size, s.n, depth, rounded, of_kept, to, s.ldc, c.add || k > 0);
+          product(size, s.n, depth, rounded, of_kept, c.to + at * s.ldc, s.ldc, c.add || k > 0);
+        else if (dense)
+          product(s.m, size, depth, of_kept, rounded, columns, size, k > 0);
         else
-          product(s.m, size, depth, of_kept, rounded, to, s.ldc, c.add || k > 0);
+          product(s.m, size, depth, of_kept, rounded, c.to + at, s.ldc, c.add || k > 0);
+      }
+      for (Index i = 0; dense && i < s.m; ++i) {
+        const float* from = columns + i * size;
+        float* line = c.to + i * s.ldc + at;
+        if (c.add)
+          std::transform(from, from + size, line, line, std::plus<float>());
+        else
+          std::copy_n(from, size, line);
       }
     }
   });
 }
 
-bool has_bf16_products() {
-#if defined(TAPEFORMER_ONEDNN)
-  const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
-  const unsigned wanted = bits(dnnl::cpu_isa::avx512_core_bf16);
-  return (bits(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-#else
-  return false;
-#endif
-}
+bool has_bf16_products() { return has_isa(Isa::avx512_core_bf16); }
 
 }  // namespace tapeformer::kernels
