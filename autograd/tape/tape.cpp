@@ -36,7 +36,7 @@ void Tape::leave() {
 Tape* Tape::current() {
   Tape* tape = recording_tape;
   while (tape != nullptr && tape->spent_) tape = tape->outer_;
-  return tape;
+  return tape == nullptr || tape->pauses_ ? nullptr : tape;
 }
 
 bool Tape::is_computed_here(const Tensor& x) const {
@@ -371,8 +371,5 @@ void Tape::drop(std::size_t first_node, std::size_t first_slot) {
   }
   slots_.resize(kept);
 }
-
-NoGradGuard::NoGradGuard() : tape_(std::exchange(recording_tape, nullptr)) {}
-NoGradGuard::~NoGradGuard() { recording_tape = tape_; }
 
 }  // namespace tapeformer

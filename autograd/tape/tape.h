@@ -149,6 +149,7 @@ class Tape {
   bool spent_ = false, detects_anomalies_ = false;
   bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
   bool in_checkpoint_ = false;  // operations are tracked, but leave no nodes
+  bool pauses_ = false;         // a NoGradGuard's: as the innermost tape, it stops the outer ones
   PooledVector<Slot> slots_;
   LeafTable leaves_;
   PooledVector<Node> nodes_;
@@ -230,13 +231,10 @@ class Gradients {
 /// Nothing is recorded on this thread while one lives; for evaluation inside a tape's scope.
 class NoGradGuard {
  public:
-  NoGradGuard();
-  ~NoGradGuard();
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
+  NoGradGuard() { tape_.pauses_ = true; }
 
  private:
-  Tape* tape_;
+  Tape tape_;
 };
 
 /// The recording tape if it tracks one of the inputs, else nullptr.

@@ -249,7 +249,9 @@ TEST_CASE("tapes may end in any order") {
   auto inner = std::make_unique<Tape>();
   outer.reset();
   CHECK(Tape::current() == inner.get());
+  auto pause = std::make_unique<NoGradGuard>();
   inner.reset();
+  pause.reset();
   CHECK(Tape::current() == nullptr);
 }
 
