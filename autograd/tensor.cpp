@@ -177,8 +177,8 @@ Tensor::State& Tensor::checked() const {
 void Tensor::require_dtype(DType type) const {
   require_memory(*this);
   if (dtype() != type) {
-    throw DTypeError(format("[data] the element type must be {}; got {} for x={}; try to()", name_of(dtype()),
-                            name_of(type), describe()));
+    throw DTypeError(
+        format("[data] the element type must be {}; got x={}; try to()", name_of(type), describe()));
   }
 }
 

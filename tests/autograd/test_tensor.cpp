@@ -93,7 +93,7 @@ TEST_CASE("foreign memory is used as it is and given back") {
 TEST_CASE("misuse is refused with the tensor's type and shape") {
   const Tensor x = values({1, 2, 3});
   CHECK(message_of<DTypeError>([&] { x.data<float>(); }) ==
-        "[data] the element type must be f64; got f32 for x=f64[3]; try to()");
+        "[data] the element type must be f32; got x=f64[3]; try to()");
   CHECK(message_of<ShapeError>([&] { x.item(); }) == "[item] the tensor must have one element; got x=f64[3]");
   CHECK_THROWS_WITH_AS(x.at(3), "[at] position must be inside the tensor; got 3 of x=f64[3]", ShapeError);
   CHECK(message_of<ShapeError>([&] {

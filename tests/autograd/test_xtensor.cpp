@@ -69,5 +69,5 @@ TEST_CASE("the array keeps the tensor's memory alive") {
 
 TEST_CASE("another element type is refused") {
   CHECK_THROWS_WITH_AS(as_xtensor<double>(Tensor::zeros({2})),
-                       "[data] the element type must be f32; got f64 for x=f32[2]; try to()", DTypeError);
+                       "[data] the element type must be f64; got x=f32[2]; try to()", DTypeError);
 }
