@@ -112,12 +112,15 @@ void append_heads(KvCache& cache, const KeyValueHeads& new_kv) {
   cache.append(flat(new_kv.key_bsgd), flat(new_kv.value_bsge));
 }
 
-KeyValueHeads cached_kv(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options) {
-  const Index held = cache.length();
+KeyValueHeads cached_kv(KvCache& cache, const PackedHeads& heads, AttentionOptions& options,
+                        const KeyValueHeads& fresh) {
+  const bool appends = fresh.key_bsgd.defined();
+  const Index held = cache.length() + (appends ? fresh.key_bsgd.size(1) : 0);
   const bool has_columns = options.mask.defined() && options.mask.rank() > 0 && options.mask.size(-1) != 1;
   if (options.key_mask.defined()) check_columns("key_mask", options.key_mask, held);
   if (has_columns) check_columns("mask", options.mask, held);
   if (options.key_lengths.defined()) check_lengths(options.key_lengths, held);
+  if (appends) append_heads(cache, fresh);
   Tensor keys = cache.keys(), values = cache.values();
   if (keys.size(1) > held && (options.weights != nullptr || Tape::current() != nullptr)) {
     keys = slice(keys, 1, 0, held);

@@ -39,11 +39,13 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
 
 /// Adds keys and values to what the cache holds.
 void append_heads(KvCache& cache, const KeyValueHeads& new_kv);
-/// All keys and values in the cache. Its spare room is included, unless weights are requested or a tape
-/// records, and is masked: `options` get key_lengths, and their masks are widened. Only groups and widths of
-/// `heads` matter.
-/// Throws:  ShapeError for masks or key_lengths over another number of keys than the cache holds
-KeyValueHeads cached_kv(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options);
+/// All keys and values in the cache, once `fresh` ones, if any, are appended. Its spare room is included,
+/// unless weights are requested or a tape records, and is masked: `options` get key_lengths, and their masks
+/// are widened. Only groups and widths of `heads` matter.
+/// Throws:  ShapeError for masks or key_lengths over another number of keys than these, none of which is
+///          then appended
+KeyValueHeads cached_kv(KvCache& cache, const PackedHeads& heads, AttentionOptions& options,
+                        const KeyValueHeads& fresh = {});
 
 /// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends
 /// project()'s and attends to the whole cache; cross-attention calls project() while the cache is empty, and
@@ -52,8 +54,8 @@ template <class Project>
 KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionOptions& options,
                            const Project& project) {
   if (cache == nullptr) return project();
-  if (is_self || cache->length() == 0) append_heads(*cache, project());
-  return cached_kv(*cache, heads, options);
+  const bool appends = is_self || cache->length() == 0;
+  return cached_kv(*cache, heads, options, appends ? project() : KeyValueHeads{});
 }
 
 }  // namespace tapeformer

@@ -131,7 +131,9 @@ TEST_CASE("both caches refuse a mask over another number of keys than they hold"
         const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
         AttentionContext context;
         context.cache = cache.get(), context.*mask = value;
-        return message_of<ShapeError>([&] { layer(x, x, context); });
+        const std::string message = message_of<ShapeError>([&] { layer(x, x, context); });
+        CHECK(cache->length() == (message == "nothing was thrown" ? 4 : 0));
+        return message;
       };
       CHECK(refusal_of(&AttentionContext::key_mask, Tensor::full({2, 3}, 1, DType::boolean)) ==
             rule + "key_mask=bool[2,3] for 4 keys; try one that grows with the cache");

@@ -51,8 +51,8 @@ AttentionPath decoding(DType type) {
       options.key_mask = part_of(options.key_mask, -1, 0, held);
       options.query_mask = part_of(options.query_mask, -1, from, count);
       options.mask = part_of(part_of(options.mask, -1, 0, held), -2, from, count);
-      append_heads(*cache, {slice(in.key, 1, from, count), slice(in.value, 1, from, count)});
-      const KeyValueHeads all = cached_kv(*cache, heads, options);
+      const KeyValueHeads all =
+          cached_kv(*cache, heads, options, {slice(in.key, 1, from, count), slice(in.value, 1, from, count)});
       rows.push_back(attention_by(scaled_dot_product_attention,
                                   options)({slice(in.query, 1, from, count), all.key_bsgd, all.value_bsge}));
     }
