@@ -100,6 +100,10 @@ Tensor expert_linear(const Tensor& x, const Tensor& weight, const Tensor& starts
           "expert_linear", "x [M, In], weight [E, Out, In] and starts [E + 1] must fit",
           {{"x", x}, {"weight", weight}, {"starts", starts}});
   require_same_device("expert_linear", "starts", starts, x);
+  const kernels::RisingStarts rule{starts.elements(), x.size(0)};
+  for (Index i = 0; i < rule.count && !x.device().is_cuda(); ++i)
+    require(rule.allows(starts.data<std::int32_t>(), i), "expert_linear", "starts must rise from 0 to M",
+            {{"start", starts.at(i)}, {"position", i}, {"x", x}}, "those of choose_experts()");
   return multiply_by_expert(x, weight, starts, true);
 }
 

@@ -32,7 +32,7 @@ ExpertChoice choose_experts(const Tensor& scores, Index active, const ExpertGrou
 /// Grad:    dx[i] = weight[e]^T dy[i], dweight[e] = sum of dy[i] x[i]^T over the rows of e
 /// Shapes:  x [M, In], weight [E, Out, In], starts i32 [E + 1], as in ExpertChoice -> y [M, Out]
 /// Saves:   x, weight
-/// Throws:  ShapeError if the shapes do not fit
+/// Throws:  ShapeError if the shapes do not fit or, on a CPU, starts do not rise from 0 to M
 /// Source:  Gale et al. 2022, arXiv:2211.15841 (grouped products without dropped tokens)
 Tensor expert_linear(const Tensor& x, const Tensor& weight, const Tensor& starts);
 

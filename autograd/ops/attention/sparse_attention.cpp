@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace tapeformer {
@@ -38,6 +39,15 @@ Index operations_of(const Tensor& chosen, Index S) {
   return 2 * pairs;
 }
 
+/// Whether a query's keys are as choose_keys() gives them; another choice would be read beyond the keys.
+bool is_choice(const kernels::KeysOfQueries& keys, Index row) {
+  const std::int32_t *own = keys.of(row), *end = own + keys.count(row);
+  const Index first = row / keys.queries * keys.keys;
+  return std::adjacent_find(own, end, std::greater_equal<>()) == end &&
+         (own == end || (*own >= first && end[-1] < first + keys.keys)) &&
+         std::count(end, keys.of(row + 1), keys.all_keys()) == keys.of(row + 1) - end;
+}
+
 void check_index(const char* op, const IndexHeads& index) {
   const auto& [query, key, weights] = index;
   require(query.rank() == 4 && key.rank() == 3 && weights.rank() == 3 && key.size(0) == query.size(0) &&
@@ -54,6 +64,10 @@ void check_chosen(const char* op, const Tensor& chosen, const Tensor& query, con
           op, "chosen must be [B, T, K], with K at most S",
           {{"chosen", chosen}, {"query", query}, {"keys", keys}}, "the result of choose_keys()");
   require_same_device(op, "chosen", chosen, query);
+  const kernels::KeysOfQueries places = keys_in(chosen, keys.size(1));
+  for (Index row = 0; row < places.rows() && !chosen.device().is_cuda(); ++row)
+    require(is_choice(places, row), op, "a query's keys must be rows of its sequence, ascending",
+            {{"chosen", chosen}, {"query", row}, {"keys", keys}}, "the result of choose_keys()");
 }
 
 /// index_scores() in plain operations: each query's keys side by side.

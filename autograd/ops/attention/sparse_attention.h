@@ -42,7 +42,7 @@ struct SparseOptions {
 /// Grad:    that of attention to the chosen keys; the choice has none
 /// Shapes:  query [B, T, H, N], latents [B, S, N], chosen i32 [B, T, K] -> y [B, T, H, E]
 /// Saves:   its inputs
-/// Throws:  ShapeError if the shapes do not fit
+/// Throws:  ShapeError if the shapes do not fit or, on a CPU, choices are not as those of choose_keys()
 /// Source:  DeepSeek-AI 2025, arXiv:2512.02556, section 2.1
 Tensor sparse_attention(const Tensor& query, const Tensor& latents, const Tensor& chosen,
                         const SparseOptions& options);

@@ -133,7 +133,7 @@ TEST_CASE("gradients of the third order are those of products with each matrix a
               1e-13);
 }
 
-TEST_CASE("shapes that do not fit are refused") {
+TEST_CASE("shapes and starts that do not fit are refused") {
   const Tensor x = Tensor::zeros({4, 3}), weight = Tensor::zeros({2, 5, 3});
   CHECK_THROWS_WITH_AS(expert_linear(x, weight, integers({0, 4}, {2})),
                        "[expert_linear] x [M, In], weight [E, Out, In] and starts [E + 1] must fit; got "
@@ -147,4 +147,10 @@ TEST_CASE("shapes that do not fit are refused") {
                        "[choose_experts] groups must divide the experts, and those of a token must have "
                        "enough; got scores=f32[4,3], active=2, groups=3, active_groups=1",
                        ShapeError);
+  if (default_device().is_cuda()) return;  // where starts are not read
+  for (const std::int32_t end : {3, 5})
+    CHECK(message_of<ShapeError>([&] {
+            expert_linear(x, weight, integers({0, 2, end}, {3}));
+          }) == "[expert_linear] starts must rise from 0 to M; got start=" + std::to_string(end) +
+                    ", position=2, x=f32[4,3]; try those of choose_experts()");
 }

@@ -338,4 +338,8 @@ TEST_CASE("no keys, no queries, and what is refused") {
   CHECK_THROWS_AS(choose_keys(in.index, 0), ShapeError);
   CHECK_THROWS_AS(choose_keys({in.index.query, in.index.key, in.query}, 2), ShapeError);
   CHECK_THROWS_AS(index_scores(in.index, integers({0}, {1, 1, 1})), ShapeError);
+  if (default_device().is_cuda()) return;  // where choices are not read
+  for (const auto& [a, b] : {std::pair(1, 0), {0, 0}, {4, 0}, {0, 5}, {-1, 0}})
+    CHECK_THROWS_WITH_AS(index_scores(in.index, integers({a, b, 0, 1, 0, 1, 0, 1}, {1, 4, 2})),
+                         doctest::Contains("ascending; got chosen=i32[1,4,2], query=0"), ShapeError);
 }
