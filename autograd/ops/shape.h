@@ -21,8 +21,9 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
 /// Shapes:  parts [..., N_i, ...], equal except along `axis` -> y [..., sum N_i, ...]
 Tensor concat(const TensorList& parts, int axis);
-/// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
+/// The elements [from, from + size) along `axis`.
 Tensor slice(const Tensor& x, int axis, Index from, Index size);
+/// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
 TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes);
 /// Surrounds x with zeros: y's size along `axis` is `size`, x begins at `from`. The gradient of slice.
 Tensor pad(const Tensor& x, int axis, Index from, Index size);
