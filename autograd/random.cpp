@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/random.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace tapeformer {
 namespace {
 
 constexpr double kTwoPi = 6.28318530717958647693;
-constexpr Index kParallelPairs = 2048;  // fewer are not worth other threads
+constexpr Index kPairWork = 8;  // in element visits
 
 struct Pair {
   double first, second;
@@ -54,12 +55,13 @@ void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBloc
   const Tensor x = is_direct ? y : Tensor::empty(y.shape(), wide(y.dtype()), Device::cpu());
   const Index count = x.elements();
   const auto fill = [&](auto* to) {
-#pragma omp parallel for schedule(static) if (count >= 2 * kParallelPairs)
-    for (Index i = 0; i < count; i += 2) {
-      const Pair pair = of_block(stream.block(i / 2));
-      round(pair.first, to[i]);
-      if (i + 1 < count) round(pair.second, to[i + 1]);
-    }
+    kernels::parallel_ranges((count + 1) / 2, kPairWork, [&](Index from, Index end) {
+      for (Index i = from; i < end; ++i) {
+        const Pair pair = of_block(stream.block(i));
+        round(pair.first, to[2 * i]);
+        if (2 * i + 1 < count) round(pair.second, to[2 * i + 1]);
+      }
+    });
   };
   if (x.dtype() == DType::f32) {
     fill(x.data<float>());
