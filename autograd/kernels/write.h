@@ -4,6 +4,8 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/shape.h>
 
+#include <limits>
+
 namespace tapeformer::kernels {
 
 /// Selects a kernel's overload for the CPU or for a GPU. It is the first argument of every kernel.
@@ -41,6 +43,9 @@ struct WideOf<BFloat16> {
 };
 template <class T>
 using Wide = typename WideOf<T>::Type;
+
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 /// The types that kernels are compiled for.
 #define TAPEFORMER_CPU_TYPES(use) use(float) use(double)

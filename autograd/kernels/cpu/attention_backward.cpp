@@ -8,12 +8,8 @@ namespace {
 /// to = scale * rows; rows of `to` are `to_row` apart.
 template <class T>
 void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write<T> to, Index to_row) {
-  const Lanes<T> factor(scale);
-  for (Index i = 0; to && i < count; ++i) {
-    write_simd(
-        0, width, Write<T>{to.to + i * to_row, to.add}, [&](const Lanes<T>& x) { return x * factor; },
-        rows + i * row);
-  }
+  for (Index i = 0; to && i < count; ++i)
+    write_scaled(width, scale, rows + i * row, Write<T>{to.to + i * to_row, to.add});
 }
 
 /// A gradient, beginning at one row of one head.

@@ -76,10 +76,9 @@ class AttentionDscores {
   /// in the scores' gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one
   /// only within the rounding of large scores.
   void find_deltas(Index b, Index head, Index from, Index to, T* deltas) const {
-    const auto product = [](const Lanes<T>& x, const Lanes<T>& y) { return x * y; };
     for (Index t = from; t < to; ++t) {
       const T* dy = dy_row(b, head, t);
-      deltas[t - from] = sees(b, head, t) ? sum_simd<T>(s_.value_width, product, dy, y_ + (dy - dy_)) : T(0);
+      deltas[t - from] = sees(b, head, t) ? dot_simd(s_.value_width, dy, y_ + (dy - dy_)) : T(0);
     }
   }
 

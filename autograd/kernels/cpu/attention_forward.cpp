@@ -95,12 +95,11 @@ class AttentionForward {
   /// The scores of a single query's keys, 0 where one is not seen.
   void score_in_place(const Tile& tile, const std::uint8_t* seen, const T* query, T* scores) const {
     const T* key = x_.key + s_.key.at(tile.b, tile.key, tile.head / heads_);
-    const auto product = [](const Lanes<T>& a, const Lanes<T>& b) { return a * b; };
     const T* value = x_.value + s_.value.at(tile.b, tile.key, tile.head / heads_);
     for (Index i = 0; i < tile.columns; ++i, key += s_.key.row, value += s_.value.row) {
       for (Index d = 0; d < s_.value_width; d += kLanes<T>) __builtin_prefetch(value + d);
       for (Index d = 0; d < s_.key_width; d += kLanes<T>) __builtin_prefetch(key + s_.key_width + d);
-      scores[i] = seen[i] ? scores_.key_scale * sum_simd<T>(s_.key_width, product, query, key) : T(0);
+      scores[i] = seen[i] ? scores_.key_scale * dot_simd(s_.key_width, query, key) : T(0);
     }
   }
 
@@ -193,9 +192,7 @@ class AttentionForward {
   }
 
   void scale_sums(T scale, const T* sums, T* to) const {
-    const Lanes<T> factor(scale);
-    map_simd(
-        0, s_.value_width, to, [&](const Lanes<T>& x) { return x * factor; }, sums);
+    write_scaled(s_.value_width, scale, sums, Write<T>{to, false});
   }
 
   void finish(Index b, Index head, Index from, Index to, Index begin, T* memory) const {

@@ -124,7 +124,7 @@ class AttentionScoreSums {
                 combine_row(tile.columns, row + tile.key - key, dscores, 1,
                             [](T sum, T d) { return sum + d; });
               else
-                *row += sum_row(tile.columns, dscores);
+                *row += total_simd(tile.columns, dscores);
             }
           });
         }
@@ -139,11 +139,6 @@ class AttentionScoreSums {
         std::fill(row, row + count, T(0));
       }
     }
-  }
-
-  static T sum_row(Index count, const T* row) {
-    return sum_simd<T>(
-        count, [](const Lanes<T>& x) { return x; }, row);
   }
 
   void sum_partials() {
@@ -178,7 +173,7 @@ class AttentionScoreSums {
       if (s_.bias_strides[3] != 0)
         combine_row(tile.columns, sums + entries_ + tile.key, dscores + t * row, 1, add);
       else
-        sums[entries_] += static_cast<double>(sum_row(tile.columns, dscores + t * row));
+        sums[entries_] += static_cast<double>(total_simd(tile.columns, dscores + t * row));
     }
     for (Index t = 0; t < tile.rows && to_.dparameter; ++t) {
       sums[partial_size() - 1] += static_cast<double>(

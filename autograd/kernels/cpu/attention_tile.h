@@ -7,7 +7,6 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace tapeformer::kernels {
@@ -17,9 +16,6 @@ namespace tapeformer::kernels {
 // Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise; 24 are whole
 // strips of products.
 constexpr Index kQueryBlock = 24, kKeyBlock = 128;
-
-template <class T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
 

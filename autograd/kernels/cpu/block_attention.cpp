@@ -53,14 +53,13 @@ Write<T> rows_from(Write<T> to, Index row, Index width) {
 template <class T>
 void choose_blocks(Cpu, const BlockSizes& s, const T* query, const Wide<T>* means, Wide<T>* scores,
                    std::int32_t* units) {
-  const auto product = [](const Lanes<T>& a, const Lanes<T>& b) { return a * b; };
   parallel_ranges(s.rows(), s.whole_blocks() * s.key_width / 8 + 1, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const Index mean = s.key_row(row) * s.whole_blocks();
       if (means != nullptr)
         for_other_blocks(s, row, own_block(s, row), [&](Index block) {
-          scores[row * s.whole_blocks() + block] = sum_simd<T>(
-              s.key_width, product, query + row * s.key_width, means + (mean + block) * s.key_width);
+          scores[row * s.whole_blocks() + block] =
+              dot_simd(s.key_width, query + row * s.key_width, means + (mean + block) * s.key_width);
         });
       choose_for_row(s, row, scores, units);
     }
@@ -130,11 +129,8 @@ void add_block_parts(Cpu, const BlockSizes& s, Index width, const std::int32_t* 
         log_sum[row] = sum.largest + std::log(sum.total);
       }
       for (Index i = 0; i < s.top_k; ++i) {
-        const Lanes<T> weight(part_log_sums != nullptr ? weight_of_part(sum, part_log_sums[of_row[i]])
-                                                       : T(1));
-        write_simd(
-            0, width, Write<T>{y.to + row * width, y.add || i > 0},
-            [&](const Lanes<T>& part) { return weight * part; }, parts + of_row[i] * width);
+        const T weight = part_log_sums != nullptr ? weight_of_part(sum, part_log_sums[of_row[i]]) : T(1);
+        write_scaled(width, weight, parts + of_row[i] * width, Write<T>{y.to + row * width, y.add || i > 0});
       }
     }
   });

@@ -193,10 +193,7 @@ Index weighted_sum_parts(Cpu, const WeightedSum& s) {
 template <class T>
 void weighted_sum_backward(Cpu, const WeightedSum& s, const T* x, const T* other, const T* weights,
                            const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  using V = Lanes<T>;
-  const V of_x(weights[0]), of_other(weights[1]);
   const Index mixed = s.width - s.first, parts = weighted_sum_parts(Cpu{}, s);
-  const auto product = [](const V& a, const V& b) { return a * b; };
   parallel_ranges(parts, s.rows * s.width / parts, [&](Index first_part, Index end) {
     for (Index part = first_part; part < end; ++part) {
       double along_x = 0, along_other = 0;
@@ -204,18 +201,13 @@ void weighted_sum_backward(Cpu, const WeightedSum& s, const T* x, const T* other
         const Index start = row * s.width, at = start + s.first;
         const T *d = dy + at, *b = other + row * mixed;
         if (dx) {
-          write_simd(
-              start, at, dx, [](const V& v) { return v; }, dy);
-          write_simd(
-              at, at + mixed, dx, [&](const V& v) { return of_x * v; }, dy);
+          write_scaled(s.first, T(1), dy + start, Write<T>{dx.to + start, dx.add});
+          write_scaled(mixed, weights[0], d, Write<T>{dx.to + at, dx.add});
         }
-        if (dother)
-          write_simd(
-              0, mixed, Write<T>{dother.to + row * mixed, dother.add},
-              [&](const V& v) { return of_other * v; }, d);
+        if (dother) write_scaled(mixed, weights[1], d, Write<T>{dother.to + row * mixed, dother.add});
         if (partials == nullptr) continue;
-        along_x += static_cast<double>(sum_simd<T>(mixed, product, d, x + at));
-        along_other += static_cast<double>(sum_simd<T>(mixed, product, d, b));
+        along_x += static_cast<double>(dot_simd(mixed, d, x + at));
+        along_other += static_cast<double>(dot_simd(mixed, d, b));
       }
       if (partials == nullptr) continue;
       partials[2 * part] = static_cast<T>(along_x);

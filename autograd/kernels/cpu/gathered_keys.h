@@ -45,9 +45,8 @@ void add_to_chosen(const KeysOfQueries& keys, Index work, Index size, Index part
       const Index column = from * kColumns, columns = std::min(width, to * kColumns) - column;
       for (Index i = 0; i < count; ++i)
         for (Index j = 0; j < keys.count(first + i); ++j)
-          write_simd(
-              0, columns, Write<T>{dkeys.to + keys.of(first + i)[j] * width + column, true},
-              [](const Lanes<T>& x) { return x; }, parts + i * of_one + j * part_row + column);
+          write_scaled(columns, T(1), parts + i * of_one + j * part_row + column,
+                       Write<T>{dkeys.to + keys.of(first + i)[j] * width + column, true});
     });
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 namespace tapeformer::kernels {
 namespace {
@@ -21,9 +20,6 @@ void weigh_products(const IndexSizes& s, Index columns, const T* products, Index
   }
 }
 
-template <class T>
-constexpr T kInfinity = std::numeric_limits<T>::infinity();
-
 /// Writes the places of the `top_k` largest of scores [count] that may be seen, ascending, the first of equal
 /// ones first, and returns their number. NaN counts as `nan`. `values` is memory for as many.
 template <class T>
@@ -34,7 +30,7 @@ Index write_largest(Index count, const T* scores, const bool* may, T nan, Index 
   Index seen = 0, chosen = 0;
   for (Index i = 0; i < count; ++i)
     if (is_seen(i)) values[seen++] = value(i);
-  T least = -kInfinity<T>;
+  T least = kMinusInfinity<T>;
   Index equal = top_k;  // places for scores that equal the least chosen one
   if (seen > top_k) {
     std::nth_element(values, values + top_k - 1, values + seen, std::greater<T>());
@@ -101,7 +97,7 @@ class ChoiceBlock {
       std::int32_t* const chosen = keys_.chosen + (row + i) * keys_.top_k;
       const bool* const may = s_.key_mask != nullptr ? s_.key_mask + b * keys_.keys + own.from : nullptr;
       const Index count = write_largest(own.size(), memory + scores_ + i * score_row_ + own.from, may,
-                                        -kInfinity<T>, keys_.top_k, memory + values_, chosen);
+                                        kMinusInfinity<T>, keys_.top_k, memory + values_, chosen);
       const Index start = b * keys_.keys + own.from;
       for (Index j = 0; j < count; ++j) chosen[j] += static_cast<std::int32_t>(start);
       std::fill(chosen + count, chosen + keys_.top_k, static_cast<std::int32_t>(keys_.all_keys()));
@@ -175,9 +171,8 @@ class IndexQuery {
         block_product<T>(H, D, std::min(kKeyBlock, count - j), {memory + products_ + j, row_, 1},
                          {memory + gathered_ + j * key_row_, key_row_}, memory + sum_, key_row_, true);
       for (Index h = 0; h < H; ++h)
-        write_simd(
-            0, D, Write<T>{dquery.to + (row * H + h) * D, dquery.add}, [](const Lanes<T>& x) { return x; },
-            memory + sum_ + h * key_row_);
+        write_scaled(D, T(1), memory + sum_ + h * key_row_,
+                     Write<T>{dquery.to + (row * H + h) * D, dquery.add});
     }
     if (dgathered == nullptr) return;
     pack_rows<T>(H, D, query + row * H * D, D, nullptr, T(1), memory + query_, key_row_);
@@ -227,7 +222,7 @@ void choose_largest(Cpu, const KeysOfQueries& keys, const T* scores) {
     for (Index row = from; row < to; ++row) {
       const Index start = row / keys.queries * S;
       std::int32_t* const chosen = keys.chosen + row * keys.top_k;
-      write_largest(S, scores + row * S, nullptr, kInfinity<T>, keys.top_k, values, chosen);
+      write_largest(S, scores + row * S, nullptr, -kMinusInfinity<T>, keys.top_k, values, chosen);
       for (Index i = 0; i < keys.top_k; ++i) chosen[i] += static_cast<std::int32_t>(start);
     }
   });

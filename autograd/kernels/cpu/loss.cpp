@@ -129,10 +129,8 @@ void cross_entropy_with_gradient(Cpu on, const CrossEntropy& s, const std::int32
 
 template <class T>
 void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
-  const Lanes<T> factors(*factor);
   parallel_ranges(count, 1, [&](Index from, Index to) {
-    write_simd(
-        from, to, dx, [&](const Lanes<T>& v) { return factors * v; }, gradient);
+    write_scaled(to - from, *factor, gradient + from, Write<T>{dx.to + from, dx.add});
   });
 }
 

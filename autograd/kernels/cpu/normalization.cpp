@@ -68,10 +68,7 @@ void normalize_forward(Cpu, Index rows, Index n, bool centred, double epsilon, c
             0, n, sum, [](const V& a, const V& b) { return a + b; }, line, added + row * n);
         line = sum;
       }
-      const T centre = centred ? sum_simd<T>(
-                                     n, [](const V& v) { return v; }, line) /
-                                     count
-                               : T(0);
+      const T centre = centred ? total_simd(n, line) / count : T(0);
       const V centres(centre);
       const T squares = sum_simd<T>(
           n, [&](const V& v) { return (v - centres) * (v - centres); }, line);
@@ -134,9 +131,7 @@ void head_norms_forward(Cpu, const HeadNorms& s, const T* x, const T* query_weig
       T* out = y + row * s.width;
       for (Index head = 0; head < s.heads(); ++head) {
         const T* own = line + head * s.n;
-        const T squares = sum_simd<T>(
-            s.n, [](const V& v) { return v * v; }, own);
-        const T scale = T(1) / std::sqrt(squares / count + epsilon);
+        const T scale = T(1) / std::sqrt(dot_simd(s.n, own, own) / count + epsilon);
         rstd[row * s.heads() + head] = scale;
         const V scales(scale);
         map_simd(
@@ -170,9 +165,8 @@ void head_norms_backward(Cpu, const HeadNorms& s, const T* x, const T* query_wei
 #pragma omp simd
         for (Index i = 0; i < s.n; ++i) sum[i] += d[i] * own[i] * scale;
       }
-      if (dx)
-        write_simd(
-            start + after, start + s.width, dx, [](const Lanes<T>& v) { return v; }, dy);
+      const Index rest = start + after;
+      if (dx) write_scaled(s.width - after, T(1), dy + rest, Write<T>{dx.to + rest, dx.add});
     }
   };
   sum_parts(s.rows, parts, s.rows * s.width * 4 / parts, 2 * s.n, run_rows, partials);

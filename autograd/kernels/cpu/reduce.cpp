@@ -34,9 +34,7 @@ void sum_columns(Index n, Index stride, Index columns, const T* x, Write<T> y) {
 
 template <class T>
 T sum_of(Index n, const T* x) {
-  if (n < kLanes<T>) return std::accumulate(x, x + n, T(0));
-  return sum_simd<T>(
-      n, [](const Lanes<T>& v) { return v; }, x);
+  return n < kLanes<T> ? std::accumulate(x, x + n, T(0)) : total_simd(n, x);
 }
 
 /// The sum of one long row in parts that threads share; the order does not depend on the number of threads.

@@ -122,6 +122,14 @@ void write_simd(Index from, Index to, Write<T> y, const F& f, const X*... x) {
       static_cast<const T*>(y.to), x...);
 }
 
+/// y[i] = scale x[i] over [0, count), through a gradient's write mode.
+template <class T>
+void write_scaled(Index count, T scale, const T* x, Write<T> y) {
+  const Lanes<T> factor(scale);
+  write_simd(
+      0, count, y, [&](const Lanes<T>& v) { return factor * v; }, x);
+}
+
 /// Sum of f(x[i]...) over [0, count), in several independent lanes; of long ranges by halves, so that the
 /// error is at most u (b + log2(count / b)) sum |f| with b = 1024 / (4 lanes).
 /// Source:  Higham 1993, The accuracy of floating point summation, section 3
@@ -144,6 +152,20 @@ T sum_simd(Index count, const F& f, const X*... x) {
     sums[1] += load_part(tail, count - i, T(0));
   }
   return sum_lanes<T>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/// The sum of x[i] over [0, count).
+template <class T>
+T total_simd(Index count, const T* x) {
+  return sum_simd<T>(
+      count, [](const Lanes<T>& v) { return v; }, x);
+}
+
+/// The sum of x[i] y[i] over [0, count).
+template <class T>
+T dot_simd(Index count, const T* x, const T* y) {
+  return sum_simd<T>(
+      count, [](const Lanes<T>& a, const Lanes<T>& b) { return a * b; }, x, y);
 }
 
 /// The largest of x; `count` is at least 1.

@@ -3,13 +3,9 @@
 #include <tapeformer/autograd/kernels/softmax.h>
 
 #include <cmath>
-#include <limits>
 
 namespace tapeformer::kernels {
 namespace {
-
-template <class T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 /// The number subtracted before exp: the row's maximum, or 0 for a row of minus infinities (whose exp is then
 /// 0 instead of NaN).
@@ -70,13 +66,11 @@ void softmax_forward(Cpu, bool is_log, Index rows, Index n, const T* x, T* y) {
 template <class T>
 void softmax_backward(Cpu, bool is_log, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
   using V = Lanes<T>;
-  const auto itself = [](const V& a) { return a; };
-  const auto product = [](const V& a, const V& b) { return a * b; };
   parallel_ranges(rows, (is_log ? 4 : 2) * n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T *py = y + row * n, *pd = dy + row * n;
       const Write<T> line{dx.to + row * n, dx.add};
-      const V total(is_log ? sum_simd<T>(n, itself, pd) : sum_simd<T>(n, product, py, pd));
+      const V total(is_log ? total_simd(n, pd) : dot_simd(n, py, pd));
       if (is_log) {
         write_simd(
             0, n, line, [&](const V& a, const V& b) { return b - exp_lanes(a) * total; }, py, pd);

@@ -48,9 +48,7 @@ class SparseQuery {
     copy_rows(E, memory + sum_, value_row_, T(1), Write<T>{y + row * H * E, false});
     if (shares == nullptr) return;
     T* const own = shares + row * keys_.top_k;
-    const auto itself = [](const Lanes<T>& x) { return x; };
-    for (Index j = 0; j < count; ++j)
-      own[j] = sum_simd<T>(H, itself, weights + j * columns_) / static_cast<T>(H);
+    for (Index j = 0; j < count; ++j) own[j] = total_simd(H, weights + j * columns_) / static_cast<T>(H);
     std::fill(own + count, own + keys_.top_k, T(0));
   }
 
@@ -95,7 +93,7 @@ class SparseQuery {
     block_product<T>(count, H, N, {memory + gathered_, row_, 1}, {memory + query_t_, columns_}, weights,
                      columns_, false);
     for (Index h = 0; h < columns_; h += kLanes<T>) {
-      Lanes<T> largest(-std::numeric_limits<T>::infinity()), total(T(0));
+      Lanes<T> largest(kMinusInfinity<T>), total(T(0));
       for (Index j = 0; j < count; ++j) largest = xsimd::max(largest, at(weights, j, h));
       for (Index first = 0; first < count; first += kDepth) {
         Lanes<T> part(T(0));
@@ -120,11 +118,8 @@ class SparseQuery {
   }
 
   void copy_rows(Index width, const T* from, Index from_row, T scale, Write<T> to) const {
-    const Lanes<T> factor(scale);
     for (Index h = 0; h < s_.heads; ++h)
-      write_simd(
-          0, width, Write<T>{to.to + h * width, to.add}, [&](const Lanes<T>& x) { return factor * x; },
-          from + h * from_row);
+      write_scaled(width, scale, from + h * from_row, Write<T>{to.to + h * width, to.add});
   }
 
   const KeysOfQueries& keys_;

@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <limits>
 
 /// Shared by the .cu files. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
 /// they use launch() and dynamic_shared() instead of <<<>>> and extern __shared__, and no thread returns
@@ -18,8 +17,6 @@ namespace tapeformer::kernels {
 constexpr int kWarp = 32;
 constexpr int kBlock = 256;  // the default number of threads of a block
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-template <class T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
 #if defined(__CUDACC__)
 /// The dynamic shared memory of a block.
