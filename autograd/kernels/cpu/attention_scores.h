@@ -10,13 +10,6 @@ namespace tapeformer::kernels {
 // [rows, D], keys packed and multiplied by key_scale, by rows [columns, D] or transposed [D, columns]. The
 // complete gradient of the packed keys is multiplied by key_scale again.
 
-/// A block and the distance of its rows.
-template <class T>
-struct Block {
-  T* data;
-  Index row;
-};
-
 /// score = scale * query . key
 template <class T>
 struct DotScores {

@@ -33,9 +33,10 @@ struct LeftOperand {
   Index row, step;
 };
 
+/// A block and the distance of its rows.
 template <class T>
-struct RightOperand {
-  const T* data;
+struct Block {
+  T* data;
   Index row;
 };
 
@@ -43,13 +44,13 @@ constexpr bool kManyRegisters = kLanes<float> == 16;  // AVX-512 has 32 of them,
 constexpr Index kMostVectors = kManyRegisters ? 4 : 2, kMostRows = 12, kSums = kManyRegisters ? 24 : 12;
 
 template <class T>
-using StripProduct = void (*)(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add);
+using StripProduct = void (*)(Index depth, LeftOperand<T> a, Block<const T> b, T* c, Index c_row, bool add);
 
 /// c [rows, vectors] in registers: each vector of b is used for all rows, each element of a for all vectors.
 /// The old value of c is added last, so that the rounding error of long sums grows with their blocks, not
 /// with their terms.
 template <class T, int rows, int vectors>
-void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add) {
+void strip_product(Index depth, LeftOperand<T> a, Block<const T> b, T* c, Index c_row, bool add) {
   Lanes<T> sums[rows][vectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
@@ -95,7 +96,7 @@ constexpr auto all_strip_products(std::integer_sequence<int, vectors...>) {
 
 /// c [rows, columns] = a b, or that added to c. Columns are rounded up to whole vectors in b and c.
 template <class T>
-void block_product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c,
+void block_product(Index rows, Index columns, Index depth, LeftOperand<T> a, Block<const T> b, T* c,
                    Index c_row, bool add) {
   static constexpr auto kStrips =
       all_strip_products<T>(std::make_integer_sequence<int, static_cast<int>(kMostVectors)>{});
@@ -129,17 +130,6 @@ void pack_rows(Index rows, Index width, const T* from, Index from_row, const std
   }
 }
 
-template <class T>
-struct FourOf;
-template <>
-struct FourOf<float> {
-  using Values = float __attribute__((vector_size(16)));
-};
-template <>
-struct FourOf<double> {
-  using Values = double __attribute__((vector_size(32)));
-};
-
 /// to [columns, rows] = from [rows, columns], in blocks of four by four, or of two by two where vectors have
 /// two lanes; elements beyond the ends are copied too.
 template <class T>
@@ -154,7 +144,7 @@ void transpose_block(Index rows, Index columns, const T* from, Index from_row, T
       }
     }
   } else {
-    using Four = typename FourOf<T>::Values;
+    using Four [[gnu::vector_size(4 * sizeof(T))]] = T;
     const auto low = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
     const auto high = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
     const auto first = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };

@@ -15,7 +15,7 @@ constexpr Index kInCache = 256;  // the side of matrices that stay in a core's c
 
 /// c [rows, columns] = a b.
 template <class T>
-void product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row) {
+void product(Index rows, Index columns, Index depth, LeftOperand<T> a, Block<const T> b, T* c, Index c_row) {
   if (c_row <= leading<T>(kInCache)) return block_product(rows, columns, depth, a, b, c, c_row, false);
   Gemm s;
   s.m = rows, s.n = columns, s.k = depth;
@@ -27,7 +27,7 @@ void product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOper
 
 /// c [side, side] = a b, which is symmetric: a little more than half of it is computed.
 template <class T>
-void symmetric_product(Index side, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row) {
+void symmetric_product(Index side, Index depth, LeftOperand<T> a, Block<const T> b, T* c, Index c_row) {
   // As wide as 12 rows of sums leave registers for, or as library products are fast.
   const Index strip = side <= kInCache ? 2 * kLanes<T> : 128;
   for (Index j = 0; j < side; j += strip) {

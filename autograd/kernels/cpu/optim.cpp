@@ -44,17 +44,6 @@ void update_elements(const StepTensor& x, const StepRule<T, Step>& by, double fa
   refresh(vectors * kLanes<T>, x.count, value, x.shadow);
 }
 
-template <class T>
-void update_average(const StepTensor& x, double weight) {
-  const T by = static_cast<T>(weight);
-  const T* value = static_cast<const T*>(x.value);
-  T* average = static_cast<T*>(x.state1);
-  parallel_ranges(x.count, 1, [=](Index from, Index to) {
-#pragma omp simd
-    for (Index i = from; i < to; ++i) average[i] += by * (value[i] - average[i]);
-  });
-}
-
 /// In equal parts, whose number and order do not depend on the number of threads.
 template <class T>
 double sum_of_squares_in_parts(Index count, const T* x) {
@@ -89,7 +78,15 @@ void optimizer_step(Cpu, const StepTensors& all, const Step* steps, Index, const
 template <class T>
 void average_step(Cpu, const StepTensors& all, double weight, const double* norm) {
   if (!std::isfinite(*norm)) return;
-  for (Index i = 0; i < all.tensor_count; ++i) update_average<T>(all.tensors[i], weight);
+  const T by = static_cast<T>(weight);
+  for (Index t = 0; t < all.tensor_count; ++t) {
+    const T* value = static_cast<const T*>(all.tensors[t].value);
+    T* average = static_cast<T*>(all.tensors[t].state1);
+    parallel_ranges(all.tensors[t].count, 1, [=](Index from, Index to) {
+#pragma omp simd
+      for (Index i = from; i < to; ++i) average[i] += by * (value[i] - average[i]);
+    });
+  }
 }
 
 template <class T>
