@@ -30,4 +30,10 @@ void torch_linear_default(const Tensor& values, Index inputs, Generator& random)
   random.fill_uniform(values, -bound, bound);
 }
 
+bool writes_residual(const std::string& name) {
+  for (const char* projection : {"attention.output.", "feed_forward.down.", "feed_forward.shared.down."})
+    if (name.find(projection) != std::string::npos) return true;
+  return false;
+}
+
 }  // namespace tapeformer

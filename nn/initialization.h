@@ -12,5 +12,7 @@ void xavier_uniform(const Tensor& weight, Generator& random);
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
 /// PyTorch's default for torch.nn.Linear, weight and bias: uniform in +-1 / sqrt(inputs).
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random);
+/// True for a parameter of a projection that writes into the residual sum; attention's is called "output".
+bool writes_residual(const std::string& name);
 
 }  // namespace tapeformer

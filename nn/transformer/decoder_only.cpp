@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/attention/indexer.h>
 #include <tapeformer/nn/formats/ends_with.h>
+#include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
@@ -34,8 +35,7 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
   return layers;
 }
 
-/// Overwrites what the layers drew: see "Initial" of DecoderOnly. The matrices that write into the residual
-/// stream are known by name, so an attention's output projection is called "output".
+/// Overwrites what the layers drew: see "Initial" of DecoderOnly.
 void initialise(Module& model, const DecoderOnlyConfig& config, Generator& random) {
   const bool keeps_embedding = is_sinusoidal(config.positions);  // drawn by TokenInput
   const double residual =
@@ -43,11 +43,8 @@ void initialise(Module& model, const DecoderOnlyConfig& config, Generator& rando
   for (auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter.value();
     if (value.rank() >= 2) {
-      const bool writes = ends_with(name, "attention.output.weight") ||
-                          ends_with(name, "feed_forward.down.weight") ||
-                          ends_with(name, "feed_forward.shared.down.weight");
       if (!keeps_embedding || name != "embedding.weight")
-        random.fill_normal(value, 0, writes ? residual : kDeviation);
+        random.fill_normal(value, 0, writes_residual(name) ? residual : kDeviation);
     } else if (ends_with(name, "bias")) {
       value.copy_from(Tensor::zeros(value.shape()));
     }

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/profile_part.h>
 #include <tapeformer/nn/attention/indexer.h>
 #include <tapeformer/nn/formats/ends_with.h>
+#include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -27,17 +28,6 @@ TokenInputConfig input_of(const EncoderDecoderConfig& config, TransformerSide si
                          config.positions, config.max_length,  config.embedding_scale};
   if (config.embedding_norm) input.norm = config.layer.norm_config();
   return input;
-}
-
-/// Zeroes the output projections, so that sublayers add nothing at first.
-void zero_outputs(Module& model) {
-  for (auto& [name, parameter] : model.named_parameters()) {
-    for (const char* projection :
-         {"attention.output.weight", "attention.output.bias", "feed_forward.down.weight",
-          "feed_forward.down.bias", "feed_forward.shared.down.weight"}) {
-      if (ends_with(name, projection)) parameter.value().copy_from(Tensor::zeros(parameter.value().shape()));
-    }
-  }
 }
 
 const EncoderDecoderConfig& checked(const EncoderDecoderConfig& config) {
@@ -145,8 +135,9 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& ra
       head_({config.layer.width, config.target_vocabulary, config.head_bias, config.logit_softcap}, random) {
   if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
-  if (config.zero_init) zero_outputs(*this);
-  parameters();  // gives every parameter its path, for error messages
+  for (Parameter& parameter : parameters())  // gives every parameter its path, for error messages
+    if (config.zero_init && writes_residual(parameter.name()))
+      parameter.value().copy_from(Tensor::zeros(parameter.value().shape()));
   add_adapters(*this, config.adapter, random);
 }
 

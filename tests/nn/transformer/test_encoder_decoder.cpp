@@ -75,6 +75,7 @@ TEST_CASE("the loss has the mean of both sides' router losses, in training only"
 TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of the kind asked for") {
   EncoderDecoderConfig config = small_config();
   config.zero_init = true;
+  config.layer.experts.experts = 2, config.layer.experts.shared = 5;
   config.layer.norm = NormKind::rms;
   Generator random(test_seed(1));
   EncoderDecoder model(config, random);
