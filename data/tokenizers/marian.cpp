@@ -47,10 +47,9 @@ std::unique_ptr<Tokenizer> read_marian(const std::string& payload, const std::st
   return reading_json(name, "was not written by this program", [&] {
     const auto [line, model] = split_first_line(payload);
     const auto header = parse_json<nlohmann::json>(line, name);
-    MarianVocabulary words =
-        vocabulary_of(header.at("pieces").get<std::vector<std::string>>(),
-                      header.at("unknown").get<std::int32_t>(), header.at("end").get<std::int32_t>(),
-                      header.at("padding").get<std::int32_t>(), header.at("begin").get<std::int32_t>());
+    MarianVocabulary words = vocabulary_of(header.at("pieces").get<std::vector<std::string>>(),
+                                           token_id(header.at("unknown")), token_id(header.at("end")),
+                                           token_id(header.at("padding")), token_id(header.at("begin")));
     words.language = header.at("language").get<std::string>();
     for (const std::int32_t id : {words.unknown, words.end, words.padding, *words.begin}) {
       check_token(id, static_cast<Index>(words.pieces.size()));

@@ -1,5 +1,5 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
@@ -7,12 +7,6 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
-
-constexpr std::size_t kMostGaps = 1 << 16;  // ids without a piece
-
-}  // namespace
-
 NumberedPieces::NumberedPieces(Vocabulary vocabulary, std::string model, const std::string& name)
     : words_(std::move(vocabulary)), model_(std::move(model), name) {
   for (std::size_t id = 0; id < words_.pieces.size(); ++id)

@@ -14,7 +14,6 @@ using tokenizer_json::AddedToken;
 using tokenizer_json::AddedTokens;
 
 constexpr const char* kControls = "controls";
-constexpr Index kMostGaps = 1 << 16;             // ids without a token
 constexpr const char* kOldName = "begins_anew";  // of restarts_after_added, in files of earlier versions
 
 class ControlledTokenizer : public Tokenizer {
@@ -30,7 +29,7 @@ class ControlledTokenizer : public Tokenizer {
       if (is_taken)
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {} of another token", token.content, token.id)};
-      if (token.id >= plain_->vocabulary_size() + static_cast<Index>(added_.tokens().size()) + kMostGaps)
+      if (token.id >= plain_->vocabulary_size() + static_cast<Index>(added_.tokens().size() + kMostGaps))
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {}, far from the others", token.content, token.id)};
       texts_[token.id] = token.is_special ? "" : token.content;
@@ -135,8 +134,7 @@ std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std
   TokenizerControls controls;
   reading_json(name, "is damaged", [&] {
     const json described = parse_json<json>(parts.first, "it");
-    if (const json& begin = described.at("begin"); !begin.is_null())
-      controls.begin = begin.get<std::int32_t>();
+    if (const json& begin = described.at("begin"); !begin.is_null()) controls.begin = token_id(begin);
     described.at("begin_name").get_to(controls.begin_name);
     described.at("ends").get_to(controls.ends);
     controls.added = described.at("added");

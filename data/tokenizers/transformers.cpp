@@ -145,7 +145,7 @@ class TransformersTokenizer : public Tokenizer {
   const char* target_setting() const { return place_ == LanguagePlace::after ? kStart : kForced; }
   std::optional<std::int32_t> setting(const char* name) const {
     const Json id = settings_.value(name, config_.value(name, Json()));
-    return id.is_number_unsigned() ? std::optional(id.get<std::int32_t>()) : std::nullopt;
+    return id.is_number_unsigned() ? std::optional(token_id(id)) : std::nullopt;
   }
 
   LanguagePlace place_of_language() const {
@@ -168,7 +168,7 @@ class TransformersTokenizer : public Tokenizer {
     if (place_ != LanguagePlace::none) file["post_processor"] = nullptr;
     plain_ = make_tokenizer_json(file, "", name_ + "/" + kJsonFile);
     for (const Json& token : file.value("added_tokens", Json::array()))
-      if (token.value("special", false)) controls_[token_text(token)] = token.at("id").get<std::int32_t>();
+      if (token.value("special", false)) controls_[token_text(token)] = token_id(token.at("id"));
   }
 
   void read_pieces() {
@@ -192,7 +192,7 @@ class TransformersTokenizer : public Tokenizer {
     const std::size_t plain = words.pieces.size();
     for (const auto& [token, id] : added_ids(words.pieces)) {
       const auto at = static_cast<std::size_t>(id);
-      if (id < 0 || at > plain + kMostAdded)
+      if (at > plain + kMostGaps)
         throw DataError(name_, 0,
                         format("gives {} the id {}, far from those of its {}; restore its files", token, id,
                                number_of(static_cast<Index>(plain), "piece")));
@@ -216,9 +216,9 @@ class TransformersTokenizer : public Tokenizer {
     std::map<std::string, std::int32_t> ids;
     const Json added = object_in(kAddedFile),
                decoder = options_.value("added_tokens_decoder", Json::object());
-    for (const auto& [token, id] : added.items()) ids[token] = id.get<std::int32_t>();
+    for (const auto& [token, id] : added.items()) ids[token] = token_id(id);
     for (const auto& [id, token] : decoder.items())
-      ids[token_text(token)] = parse_json<Json>(id, "the id " + id).get<std::int32_t>();
+      ids[token_text(token)] = token_id(parse_json<Json>(id, "the id " + id));
     std::vector<std::string> listed;
     for (const Json& file : {options_, object_in(kSpecialFile)})
       for (const char* list : {"additional_special_tokens", "extra_special_tokens"})
@@ -271,8 +271,6 @@ class TransformersTokenizer : public Tokenizer {
     return {language("source", languages.source, "src_lang", {}),
             language("target", languages.target, "tgt_lang", setting(target_setting()))};
   }
-
-  static constexpr std::size_t kMostAdded = 1 << 16;
 
   const Files files_;
   const std::string name_;

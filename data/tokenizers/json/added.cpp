@@ -1,4 +1,5 @@
 #include <tapeformer/data/tokenizers/json/added.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
@@ -32,12 +33,12 @@ AddedTokens::AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, 
   for (const Json& entry : list) {
     AddedToken token;
     token.content = entry.at("content").get<std::string>();
-    token.id = entry.at("id").get<std::int32_t>();
+    token.id = token_id(entry.at("id"));
     token.is_special = entry.value("special", false);
     token.single_word = entry.value("single_word", false);
     token.lstrip = entry.value("lstrip", false), token.rstrip = entry.value("rstrip", false);
     token.normalized = entry.value("normalized", !token.is_special);
-    if (token.id < 0 || token.content.empty()) throw UnsupportedPart{"an added token without content or id"};
+    if (token.content.empty()) throw UnsupportedPart{"an added token without content"};
     const auto known = vocabulary.find(token.content);
     if (known != vocabulary.end() && known->second != token.id)
       throw UnsupportedPart{"the added token \"" + token.content +

@@ -18,8 +18,7 @@ class BytePairModel : public Model {
         suffix_(token_text(part.value("end_of_word_suffix", Json()))) {
     if (const Json dropout = part.value("dropout", Json()); dropout.is_number() && dropout != 0)
       throw UnsupportedPart{"a dropout of merges"};
-    for (const auto& [token, id] : part.at("vocab").items())
-      vocabulary_.emplace(token, id.get<std::int32_t>());
+    for (const auto& [token, id] : part.at("vocab").items()) vocabulary_.emplace(token, token_id(id));
     const std::string unknown = token_text(part.value("unk_token", Json()));
     if (!unknown.empty()) unknown_ = id_of(unknown);
     std::vector<BytePairMerge> merges;

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/tokenizers/json/parts.h>
+#include <tapeformer/data/tokenizers/json/read_json.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class UnigramModel : public Model {
       scores_.push_back(score);
       longest_ = std::max(longest_, piece.size());
     }
-    unknown_ = part.value("unk_id", Json()).is_null() ? -1 : part.at("unk_id").get<std::int32_t>();
+    unknown_ = part.value("unk_id", Json()).is_null() ? -1 : token_id(part.at("unk_id"));
     if (unknown_ >= id) throw UnsupportedPart{"an unk_id outside the vocabulary"};
     unknown_score_ = least - kUnknownPenalty;
     if (part.value("byte_fallback", false)) fall_back_to_bytes();
@@ -99,7 +100,7 @@ class WordPieceModel : public Model {
       : prefix_(part.value("continuing_subword_prefix", "##")),
         most_(part.value("max_input_chars_per_word", std::size_t{100})) {
     for (const auto& [piece, id] : part.at("vocab").items()) {
-      vocabulary_.emplace(piece, id.get<std::int32_t>());
+      vocabulary_.emplace(piece, token_id(id));
       longest_ = std::max(longest_, piece.size());
     }
     const auto unknown = vocabulary_.find(part.value("unk_token", "[UNK]"));

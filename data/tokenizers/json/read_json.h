@@ -25,4 +25,14 @@ inline std::string token_text(const nlohmann::json& token) {
   return token.is_string() ? token.get<std::string>() : "";
 }
 
+constexpr std::size_t kMostGaps = 1 << 16;  ///< ids without a token in a vocabulary
+
+/// The id of a token; get() would cut off the upper half of a wider number.
+/// Throws:  CheckpointError unless it is an integer from 0 to 2^31 - 1
+inline std::int32_t token_id(const nlohmann::json& id) {
+  if (!id.is_number_integer() || id < 0 || id > 0x7fffffff)
+    throw CheckpointError("an id must be from 0 to 2147483647; got " + id.dump());
+  return id.get<std::int32_t>();
+}
+
 }  // namespace tapeformer

@@ -60,14 +60,12 @@ class TokenizerJson : public Tokenizer {
     for (const auto& [token, id] : model_->vocabulary()) last = std::max(last, id);
     for (const AddedToken& token : added_.tokens()) last = std::max(last, token.id);
     const std::size_t count = model_->vocabulary().size() + added_.tokens().size();
-    if (last >= static_cast<Index>(count) + kMostGaps)
+    if (last >= static_cast<Index>(count + kMostGaps))
       throw UnsupportedPart{format("the id {} among {} tokens", last, count)};
     tokens_.resize(static_cast<std::size_t>(last) + 1);
     const Decoder decode = make_decoder(part_of(file, "decoder"));
-    for (const auto& [token, id] : model_->vocabulary()) {
-      if (id < 0) throw UnsupportedPart{format("the id {}", id)};
+    for (const auto& [token, id] : model_->vocabulary())
       tokens_[static_cast<std::size_t>(id)] = {decode(token, true), decode(token, false)};
-    }
     for (const AddedToken& token : added_.tokens()) {
       tokens_[static_cast<std::size_t>(token.id)] =
           token.is_special ? Token{{}, {}, true} : Token{decode(token.text, true), decode(token.text, false)};
@@ -118,7 +116,6 @@ class TokenizerJson : public Tokenizer {
   std::string serialize() const override { return write_tokenizer_file(kind(), text_); }
 
  private:
-  static constexpr Index kMostGaps = 1 << 16;  // ids without a token
   /// The text that a token adds at the start, and later.
   struct Token {
     std::string first, within;

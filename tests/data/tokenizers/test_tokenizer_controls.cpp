@@ -119,7 +119,7 @@ TEST_CASE("its file comes back, and a damaged one is refused") {
   CHECK(parse_tokenizer(text_tokenizers(), older, "t")->serialize() == older);
   CHECK(message(sound + "[3]}\n" + of_plain).find("t: is damaged") == 0);
   CHECK(message(sound + R"([{"id": -1, "content": "a"}]})" + "\n" + of_plain) ==
-        "t: has an added token without content or id");
+        "t: is damaged: an id must be from 0 to 2147483647; got -1");
   CHECK(message(sound + R"([{"id": 2, "content": "</s>"}]})" + "\n" + of_plain) == "nothing was thrown");
   CHECK(message(sound + R"([{"id": 2, "content": "a"}]})" + "\n" + of_plain) ==
         "t: has the added token \"a\" with the id 2 of another token");

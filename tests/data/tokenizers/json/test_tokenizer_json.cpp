@@ -83,6 +83,8 @@ TEST_CASE("what is not supported or damaged is refused by name") {
   has(with("/post_processor", {{"type", "Other"}}), "a post-processor of type Other");
   has(with("/model/type", "WordLevel"), "a model of type WordLevel");
   has(with("/model/unk_id", 100'000), "an unk_id outside the vocabulary");
+  has(with("/model/unk_id", Index{1} << 32),
+      "is damaged: an id must be from 0 to 2147483647; got 4294967296");
   has(with("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
       "the pattern (a, which is not a regular expression");
   has(with("/model/vocab", "none"), "is damaged");
