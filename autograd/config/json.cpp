@@ -11,7 +11,10 @@ namespace {
 constexpr std::size_t kMostShown = 200;  // of a key, or of the parser's message, in bytes
 
 std::string shortened(const std::string& text) {
-  return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
+  if (text.size() <= kMostShown) return text;
+  std::size_t end = kMostShown;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // within a character of UTF-8
+  return text.substr(0, end) + "...";
 }
 
 /// Builds a value from the parser's events. nlohmann's own builders take time quadratic in an object's size:
