@@ -24,6 +24,11 @@ void LatentAttention::complete(AttentionConfig& config) {
   if (config.rotary_width % 2 != 0)
     throw Error(format("[attention] rotary_width must be even; got attention={}, rotary_width={}",
                        config.kind, config.rotary_width));
+  if (!config.cross && config.memory_width != config.width)
+    throw Error(
+        format("[attention] rotary keys are of the queries' tokens; got attention={}, width={}, "
+               "memory_width={}; try cross=true",
+               config.kind, config.width, config.memory_width));
   config.packed = config.rotary = false;  // the rotary part has its own keys
   config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
   config.rotary_width =

@@ -171,13 +171,18 @@ TEST_CASE("sizes that do not fit are refused by name, and projections start Xavi
   config.width = 64, config.rotary_width = 3;
   CHECK(message_of<Error>([&] { config.check(); }) ==
         "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
+  config.rotary_width = 8, config.memory_width = 32;
+  CHECK(
+      message_of<Error>([&] { config.check(); }) ==
+      "[attention] rotary keys are of the queries' tokens; got attention=mla, width=64, memory_width=32; try "
+      "cross=true");
   const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[0]));
   const Tensor x = random_values({1, 4, 8}, 3);
   CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
         "[latent] rotary positions are for self-attention; got a memory that is not the query; try "
         "cross=true");
 
-  config.rotary_width = 8;
+  config.memory_width = 0;
   Generator random(test_seed(1));
   LatentAttention fresh(config, random);
   for (const auto& [name, parameter] : fresh.named_parameters()) {
