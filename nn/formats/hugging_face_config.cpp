@@ -64,8 +64,6 @@ FamilyModelOf<Config> hugging_face_model(const std::string& text) {
     fields.finish();
     model.config.check();
     return model;
-  } catch (const CheckpointError&) {
-    throw;
   } catch (const Error& error) {
     throw CheckpointError(error.what());
   }

@@ -56,16 +56,14 @@ Model load_model(const std::string& folder) {
   if (!std::ifstream(path))
     throw CheckpointError(path + ": cannot be read; try the run folder of a finished run");
   const std::string text = read_file<CheckpointError>(path);
-  try {
+  return naming(folder, [&] {
     const Config config = Config::from_json(text);
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");
     Model model = made_in_proportion<Model>(config, SafetensorsFolder(weights));
     load_own_weights(weights, model);
     model.eval();
     return model;
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder + ": " + error.what());
-  }
+  });
 }
 
 }  // namespace tapeformer
