@@ -31,13 +31,6 @@ struct Found : ParameterVisitor {
 
 }  // namespace
 
-void ParameterVisitor::on_parameter(const std::string&, Parameter&) {}
-void ParameterVisitor::on_buffer(const std::string&, Tensor&) {}
-void ParameterVisitor::on_counter(const std::string&, std::uint64_t&) {}
-void ParameterVisitor::on_training_mode(bool&) {}
-void ParameterVisitor::on_linear(const std::string&, Linear&) {}
-void ParameterVisitor::on_row_parts(const std::string&, const std::vector<Index>&) {}
-
 void ParameterVisitor::parameter(const std::string& name, Parameter& member) {
   if (!member.defined()) return;
   if (member.name().empty()) member.set_name(path(name));  // Tape::backward reports parameters without a name

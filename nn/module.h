@@ -14,18 +14,18 @@ class ParameterVisitor {
  public:
   virtual ~ParameterVisitor() = default;
   /// Called for every parameter; twice for one with two names.
-  virtual void on_parameter(const std::string& path, Parameter& parameter);
+  virtual void on_parameter(const std::string& /*path*/, Parameter& /*parameter*/) {}
   /// A constant that follows from the configuration, such as a table of sinusoids.
-  virtual void on_buffer(const std::string& path, Tensor& buffer);
+  virtual void on_buffer(const std::string& /*path*/, Tensor& /*buffer*/) {}
   /// A value that a checkpoint must hold for training to continue unchanged, such as the count of dropout
   /// masks drawn.
-  virtual void on_counter(const std::string& path, std::uint64_t& counter);
+  virtual void on_counter(const std::string& /*path*/, std::uint64_t& /*counter*/) {}
   /// The mode of a layer that behaves differently in training, such as dropout.
-  virtual void on_training_mode(bool& training);
+  virtual void on_training_mode(bool& /*training*/) {}
   /// A layer that may have an adapter, before its parameters.
-  virtual void on_linear(const std::string& path, Linear& layer);
+  virtual void on_linear(const std::string& /*path*/, Linear& /*layer*/) {}
   /// The numbers of rows of the matrices of a parameter that holds several, one below the other.
-  virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
+  virtual void on_row_parts(const std::string& /*path*/, const std::vector<Index>& /*rows*/) {}
 
   /// Called by Module::visit() for each member, with its name in this module.
   /// @{
