@@ -121,8 +121,8 @@ void LanguageOptions::describe(const FieldVisitor& field) {
             "random batches of the estimate; with auto, at most this many", kPositive);
 }
 
-LanguageOptions::LanguageOptions(const std::string& preset_name)
-    : preset(preset_name.empty() ? language_presets().front().name : preset_name) {
+LanguageOptions::LanguageOptions(const std::optional<std::string>& preset_name)
+    : preset(preset_name.value_or(language_presets().front().name)) {
   model.context = 64;
   set_feed_forward_kind(model, "gelu");
   set_bias(model, false);

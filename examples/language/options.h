@@ -57,7 +57,7 @@ struct LanguageOptions {
   std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
 
   /// The options of the preset of this name, completed by the first preset. Throws: Error
-  explicit LanguageOptions(const std::string& preset_name = {});
+  explicit LanguageOptions(const std::optional<std::string>& preset_name = {});
   /// The model for a vocabulary of this size; not for a run that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
   /// The shapes of batches over the course of the run, from step 0 on.

@@ -36,16 +36,13 @@ Property negated(bool& member) {
   return {[&member] { return !member; }, [&member](bool value) { member = !value; }};
 }
 
-std::string preset_named_in(int argc, const char* const* argv) {
-  constexpr std::string_view kFlag = "--preset";
-  std::string found;
+std::optional<std::string> preset_named_in(int argc, const char* const* argv) {
+  const std::string flag = "--preset=";
+  std::optional<std::string> found;
   for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument == kFlag && i + 1 < argc) {
-      found = argv[i + 1];
-    } else if (argument.substr(0, kFlag.size() + 1) == std::string(kFlag) + "=") {
-      found = argument.substr(kFlag.size() + 1);
-    }
+    const std::string argument = argv[i];
+    if (argument + "=" == flag && i + 1 < argc) found = argv[i + 1];
+    if (argument.rfind(flag, 0) == 0) found = argument.substr(flag.size());
   }
   return found;
 }

@@ -45,8 +45,8 @@ const auto& element_named(const List& list, const std::string& name, const std::
   throw Error(format("{} must be one of {}; got {}", what, joined(list, ", ", name_of), name));
 }
 
-/// The value of --preset among a program's arguments; empty if there is none.
-std::string preset_named_in(int argc, const char* const* argv);
+/// The value of --preset among a program's arguments.
+std::optional<std::string> preset_named_in(int argc, const char* const* argv);
 
 /// A paragraph for --help; `further` adds a text to each preset.
 std::string presets_text(const std::vector<Preset>& presets,

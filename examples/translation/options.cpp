@@ -90,8 +90,8 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_training("label_smoothing", label_smoothing, "probability spread over all pieces", kBelowOne);
 }
 
-TranslationOptions::TranslationOptions(const std::string& preset_name)
-    : preset(preset_name.empty() ? translation_presets().front().name : preset_name) {
+TranslationOptions::TranslationOptions(const std::optional<std::string>& preset_name)
+    : preset(preset_name.value_or(translation_presets().front().name)) {
   model.encoder_layers = model.decoder_layers = 2;
   model.max_length = 128;
   model.layer.width = 128, model.layer.attention.heads = 4, model.layer.feed_forward = 256,

@@ -68,7 +68,7 @@ struct TranslationOptions {
   double label_smoothing = 0.1;
 
   /// The options of the preset of this name; the first without one. Throws: Error
-  explicit TranslationOptions(const std::string& preset_name = {});
+  explicit TranslationOptions(const std::optional<std::string>& preset_name = {});
   bool built_in() const { return text.empty(); }
   /// held_out, or if that is 0, kMostUnaskedHeldOut, or a tenth of the text's sources where that is less.
   Index sentences_held_out(Index of) const;

@@ -94,6 +94,7 @@ TEST_CASE("a preset sets defaults wherever it is given, and every option overrid
   }
   CHECK(parsed_options({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
             .training.optimizer.option("beta2") == 0.95);
+  CHECK(message_of<Error>([] { parsed_options({"--preset", ""}); }).find("--preset must be one of ") == 0);
   CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
         "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, "
         "shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k; got gpt3");
