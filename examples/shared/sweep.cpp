@@ -222,7 +222,8 @@ int SweepCommand::execute() const {
               format("{} has no place in a sweep, which trains each of --seeds in a folder of its own", own));
   make_folder(runs_);
   const std::string known = runs_ + "/options.json", options = Json(options_).dump();
-  if (!std::filesystem::exists(known)) write_atomically(known, options);
+  const bool is_new = !std::filesystem::exists(known);
+  if (is_new) write_atomically(known, options);
   if (const std::string before = read_file(known); before != options)
     throw DataError(runs_, 0, "holds runs with other options: " + before + "; use another --runs");
 
@@ -235,8 +236,7 @@ int SweepCommand::execute() const {
       runs.back().read();
     }
   }
-  std::size_t ended = 0;
-  bool has_failed = false;  // such as at too high a learning rate; the others continue
+  std::size_t ended = 0, failed = 0;  // failed: such as at too high a learning rate; the others continue
   for (SweepRun& run : runs) {
     if (!run.has_ended() && !interrupted()) {
       std::vector<std::string> words = {"--seed", run.seed};
@@ -251,9 +251,12 @@ int SweepCommand::execute() const {
       if (code != kExitSuccess && code != kExitInterrupted) {
         const DataError failure(run.log, 0,
                                 format("the run ended with exit code {}: ", code) + last_line_of(run.log));
-        if (!RunFolder(run.folder).has_checkpoint()) throw failure;  // its options may be wrong
+        if (!RunFolder(run.folder).has_checkpoint()) {  // its options may be wrong
+          if (is_new && &run == &runs.front()) std::filesystem::remove(known);
+          throw failure;
+        }
         say(failure.what());
-        has_failed = true;
+        ++failed;
         continue;
       }
       run.read();
@@ -271,8 +274,11 @@ int SweepCommand::execute() const {
     print("\nbest: {}\n  {}\n", best->name, command_text(words));
   }
   if (ended == runs.size()) return kExitSuccess;
-  say(format("{} of {} runs are left: the same command continues", runs.size() - ended, runs.size()));
-  return has_failed ? kExitBadInput : kExitInterrupted;
+  if (const std::size_t left = runs.size() - ended - failed; left > 0)
+    say(format("{} of {} runs are left: the same command continues", left, runs.size()));
+  if (failed > 0)
+    say(format("{} of {} runs failed: the same command repeats only their last steps", failed, runs.size()));
+  return failed > 0 ? kExitBadInput : kExitInterrupted;
 }
 
 }  // namespace tapeformer

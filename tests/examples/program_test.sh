@@ -210,10 +210,14 @@ sweeps() {
   check "and names the best" test "$best" = "$(echo "$rows" | awk '{ print $2 }')"
   "$program" train --run "$work/alone" --seed 2 "$@" "--$best" >"$work/out" 2>"$work/err"
   check "whose options give its weights" cmp "$work/alone/weights.safetensors" "$work/sweep/$best/seed-2/weights.safetensors"
+  ends "a sweep of which one run diverges" 2 sweep --runs "$work/diverging" --seeds 1 --vary learning-rate 1e-3 1e30 -- "$@" \
+    --clip 0 --schedule constant --steps 20
+  check "says that it is not the others that are left" sh -c "grep -q '^1 of 2 runs failed' '$work/err' && ! grep -q 'are left' '$work/err'"
   refuses "a sweep with other options in its folder" "holds runs with other options" \
     sweep --runs "$work/sweep" --vary learning-rate 1e-3 -- "$@" --samples 0
   refuses "a sweep of what is not an option" "unknown option --learning-rat" \
     sweep --runs "$work/mistaken" --vary learning-rat 1e-3 -- "$@"
+  check "has not settled the options there" test ! -e "$work/mistaken/options.json"
   refuses "seeds in the options of a sweep" "--seed has no place in a sweep" \
     sweep --runs "$work/mistaken" --vary dropout 0 0.1 -- --seed 3
   refuses "a sweep of seeds" "--seed has no place in a sweep" sweep --runs "$work/mistaken" --vary seed 1 2
