@@ -117,7 +117,7 @@ int run(int argc, char** argv) {
                                        "continue a text on standard output as it is drawn; Ctrl-C ends it",
                                        [&](const Command& command) {
                                          generate_options.refuse_ignored(command);
-                                         return generate(generate_options);
+                                         return generate(generate_options, command);
                                        }));
 
   EvaluateOptions evaluate_options;

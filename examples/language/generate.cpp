@@ -203,7 +203,7 @@ void SampleWriter::finish() {
   if (last_ != '\n') put("\n");
 }
 
-int generate(const GenerateOptions& options) {
+int generate(const GenerateOptions& options, const Command& command) {
   const std::string prompt = options.prompt ? *options.prompt : prompt_from_input();
   if (const std::size_t bad = find_no_text(prompt); bad != std::string::npos)
     throw Error(no_text_message(prompt[bad], static_cast<Index>(bad) + 1, "prompt"));
@@ -214,6 +214,9 @@ int generate(const GenerateOptions& options) {
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
   if (run.model.config().bidirectional) {
+    command.refuse_all_but(
+        {"--run", "--prompt", "--average", "--tokenizer-model", "--device", "--threads", "--precision"},
+        "with an encoder, which fills mask tokens");
     write_to_output(filled(run, prompt));
     return kExitSuccess;
   }
@@ -229,8 +232,8 @@ int generate(const GenerateOptions& options) {
                       options.only_new ? "" : prompt, prompt.empty(), write_to_output);
   const double begun = now_seconds();
   for (Index first = 0; first < samples && !writer.closed() && !interrupted(); first += config.samples) {
-    if (first > 0) writer.next(std::min(kSideBySide, samples - first));
     config.samples = std::min(kSideBySide, samples - first);
+    if (first > 0) writer.next(config.samples);
     config.sampling.stream = static_cast<std::uint64_t>(first);
     generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
       return writer.add(sample, token) && !interrupted();

@@ -78,7 +78,8 @@ class SampleWriter {
 };
 
 /// Loads the model and continues the prompt on standard output; returns the exit code.
-/// Throws: Error and its subclasses
-int generate(const GenerateOptions& options);
+/// Throws: Error naming an option that `command` was given and that would change nothing for this model, and
+///         subclasses
+int generate(const GenerateOptions& options, const Command& command);
 
 }  // namespace tapeformer

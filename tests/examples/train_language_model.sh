@@ -120,6 +120,7 @@ trains "an encoder of bytes trains on masked tokens" "$work/encoder" "${small[@]
 "$program" evaluate --run "$work/encoder" >"$work/out" 2>"$work/err"
 check "evaluate measures masked tokens, and no bytes" sh -c "grep -q 'exact .*perplexity [0-9.]*$' '$work/out'"
 refuses "continuing a text with an encoder" "cannot continue a text" generate --run "$work/encoder" --prompt 'The cat'
+refuses "samples of an encoder" "--samples has no effect with an encoder" generate --run "$work/encoder" --prompt a --samples 2
 generate "$work/bytes" --prompt 'dög' --temperature 3 --top-k 0 --max-tokens 300 >"$work/out"
 check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/out"
 "$program" prepare --corpus "$work/text" --tokenizer bpe --vocabulary 300 --output "$work/prepared" >"$work/out" 2>"$work/err"

@@ -2,6 +2,7 @@
 #include <tapeformer/examples/language/objective.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 
 #include <nlohmann/json.hpp>
@@ -112,7 +113,8 @@ TEST_CASE_FIXTURE(LanguageCase,
   CHECK(mentions(once.to_string(), "nats per token, perplexity "));
   GenerateOptions asked;
   asked.run = folder.path(), asked.prompt = "a";
-  CHECK(mentions(message_of<Error>([&] { generate(asked); }), "an encoder cannot continue a text"));
+  CHECK(mentions(message_of<Error>([&] { generate(asked, CommandLine()); }),
+                 "an encoder cannot continue a text"));
   CHECK(mentions(message_of<Error>([&] { run.model.start(); }), "an encoder"));
   CHECK(mentions(message_of<Error>([&] { LanguageSteps(run.model, std::nullopt); }), "an encoder"));
 }
@@ -140,7 +142,7 @@ TEST_CASE("an encoder fills the places of mask tokens with the likeliest tokens"
   asked.run = folder.file("bert"), asked.prompt = "b [MASK] c [MASK]";
   const std::string found = [&] {
     const CapturedLog output(stdout);
-    REQUIRE(generate(asked) == kExitSuccess);
+    REQUIRE(generate(asked, CommandLine()) == kExitSuccess);
     return output.text();
   }();
   CHECK(found == run.tokenizer->decode(expected) + "\n");
