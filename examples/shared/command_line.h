@@ -66,8 +66,9 @@ class Command {
     } else if constexpr (std::is_same_v<Value, std::string>) {
       return add(name, now.value_or(""), "TEXT", set, help);
     } else {
+      const bool is_whole = std::is_integral_v<Value> || !(rule.holds(0.5) || rule.holds(1.5));
       return add(
-          name, now ? value_text(*now) : "", std::is_floating_point_v<Value> ? "FLOAT" : "INT",
+          name, now ? value_text(*now) : "", is_whole ? "INT" : "FLOAT",
           [=](const std::string& text) { set(parsed<Value>(name, rule, text)); }, help);
     }
   }
