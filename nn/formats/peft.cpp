@@ -110,6 +110,11 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
     std::map<std::string, Parameter> parameters;
     for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
     for (const ForeignParameter& map : maps.list) {
+      for (const std::string& tied : map.same)
+        if (unused.count(tensor_name(without_end(tied), "A")) > 0)
+          throw CheckpointError(
+              format("has an adapter of {}, which shares its weight with {}; try adapters without it", tied,
+                     map.parts[0].name));
       const Tensor value = parameters.at(map.name).value();
       Index from = 0;
       bool is_adapted = false;

@@ -61,13 +61,15 @@ class JsonFields {
   std::set<std::string> asked_;
 };
 
-/// Calls function() and prefixes the message of an exception with the path.
+/// Calls function() and prefixes the message of an exception with the path, unless it begins with that.
 template <class F>
 auto naming(const std::string& path, const F& function) {
   try {
     return function();
   } catch (const Error& error) {
-    throw CheckpointError(path + ": " + error.what());
+    const std::string what = error.what();
+    const bool is_named = what.rfind(path + ":", 0) == 0 || what.rfind(path + "/", 0) == 0;
+    throw CheckpointError(is_named ? what : path + ": " + what);
   }
 }
 

@@ -162,4 +162,10 @@ TEST_CASE("adapters of another model, or of one that is not here, are refused by
   CHECK(message_of<CheckpointError>([&] {
           peft_base(folder.file(""));
         }).find("base_model_name_or_path = meta/llama is not a folder of a model here") != std::string::npos);
+  write_bytes(folder.file("adapter_config.json"), R"({"peft_type": "LORA", "r": 2, "lora_alpha": 3})");
+  save_safetensors(folder.file("adapter_model.safetensors"),
+                   {{"base_model.model.lm_head.lora_A.weight", values({1})}});
+  DecoderOnly tied = load_hugging_face(folder_of("gpt2"));
+  CHECK_THROWS_WITH_AS(apply_peft(folder.file(""), tied),
+                       doctest::Contains("has an adapter of lm_head.weight, which shares"), CheckpointError);
 }

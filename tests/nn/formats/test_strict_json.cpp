@@ -84,3 +84,12 @@ TEST_CASE("fields that are missing or of another type are refused by name") {
   const std::string long_text = "\"" + std::string(200, 'y') + "\"";
   CHECK(refusal_of(long_text, size).size() < 150);
 }
+
+TEST_CASE("an error names its file, or the folder of it, once") {
+  for (const auto& [what, named] : {std::pair("c", "a/b: c"),
+                                    {"a/b: c", "a/b: c"},
+                                    {"a/b/d: c", "a/b/d: c"},
+                                    {"a/bd: c", "a/b: a/bd: c"}})
+    CHECK(message_of<CheckpointError>([&, text = what] { naming("a/b", [&] { throw Error(text); }); }) ==
+          named);
+}
