@@ -12,13 +12,13 @@ namespace tapeformer {
 namespace {
 
 void write_adapters(const ExportOptions& options) {
-  DecoderOnly model = DecoderOnly::load(options.run);
-  if (model.config().adapter.rank == 0)
+  const std::optional<LanguageOptions> trained = training_in(options.run);
+  if (!trained || trained->model.adapter.rank == 0)
     throw Error(options.run + " has no adapters; train them with --lora, or leave out --adapters");
-  const RunFolder source(options.run);
-  if (options.average > 0) source.load_average(options.average, model);
+  DecoderOnly model = DecoderOnly::load(options.run);
+  if (options.average > 0) RunFolder(options.run).load_average(options.average, model);
   PartialFolder folder(options.output, {"adapter_config.json", "adapter_model.safetensors"});
-  folder.fill([&] { save_peft(folder.path(), model, options_of<LanguageOptions>(source).from); });
+  folder.fill([&] { save_peft(folder.path(), model, trained->from); });
   folder.finish();
   print("{}: adapter_config.json, adapter_model.safetensors\n", options.output);
 }
