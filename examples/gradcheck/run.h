@@ -43,9 +43,6 @@ struct GradcheckRunOptions {
   /// Throws: Error that names the option and its range
   void check() const;
   double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 2e-5; }
-  /// A gradient that is zero in theory, such as a key bias's, has no relative error. In f64 it must stay
-  /// below this bound, in f32 below the tolerance times the largest gradient of any input.
-  double absolute_used() const { return tolerance_used() / 100; }
   GradcheckOptions differences() const;
 };
 

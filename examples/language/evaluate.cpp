@@ -19,11 +19,10 @@
 namespace tapeformer {
 namespace {
 
-namespace fs = std::filesystem;
-
 TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
   const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
-  if (!fs::exists(folder)) throw DataError(folder, 0, "no longer exists; pass a text with --corpus");
+  if (!std::filesystem::exists(folder))
+    throw DataError(folder, 0, "no longer exists; pass a text with --corpus");
   const LanguageData data = open_language_data(trained, RunFolder(run));
   return part == "train" ? data.train : data.validation;
 }

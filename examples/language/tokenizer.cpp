@@ -22,13 +22,6 @@ using SortedJson = nlohmann::json;  // finds a token faster
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw DataError(
-      path, 0,
-      "has " + what +
-          ", which is not supported next to vocab.json and merges.txt; try the model's tokenizer.json");
-}
-
 /// The type of a part of tokenizer.json; empty if there is no such part.
 std::string type_of(const SortedJson& json, const char* part) {
   if (!json.contains(part) || json.at(part).is_null()) return {};
@@ -92,7 +85,11 @@ void check_tokenizer_config(const std::string& folder) {
   if (!fs::exists(path)) return;
   JsonFields fields(parse_json(read_file<CheckpointError>(path), path), path + ": ");
   const std::string type = fields.text("tokenizer_class", "GPT2Tokenizer");
-  if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
+  if (type.find("GPT2") == std::string::npos)
+    throw DataError(
+        path, 0,
+        "has a tokenizer_class of " + type +
+            ", which is not supported next to vocab.json and merges.txt; try the model's tokenizer.json");
 }
 
 /// The tokenizer of a folder; nullptr if there is none.

@@ -37,10 +37,8 @@ std::string printable(const std::string& what) {
   std::string text;
   for (const char c : what.substr(0, kMostBytes)) {
     const unsigned byte = static_cast<unsigned char>(c);
-    char escape[8];
-    std::snprintf(escape, sizeof escape, "\\x%02x", byte);
     const bool controls = (byte < ' ' && c != '\n') || byte == 0x7f;
-    text += controls ? escape : std::string(1, c);
+    text += controls ? format("\\x{:02x}", byte) : std::string(1, c);
   }
   if (what.size() > kMostBytes) text += "... (" + std::to_string(what.size()) + " bytes)";
   return text;

@@ -13,9 +13,7 @@
 namespace tapeformer {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
-
-Tensor row_of(const Ids& ids, Device device) {
+Tensor row_of(const TokenIds& ids, Device device) {
   return Tensor::from(ids, {1, static_cast<Index>(ids.size())}).to(device);
 }
 
@@ -28,14 +26,14 @@ Index head_number(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids) {
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const TokenIds& ids) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(with_spaces(tokenizer.piece(id)));
   return pieces;
 }
 
-std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source, Ids target,
-                                            std::int32_t begin) {
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const TokenIds& source,
+                                            TokenIds target, std::int32_t begin) {
   target.insert(target.begin(), begin);
   target.resize(std::min(target.size() - 1, static_cast<std::size_t>(model.config().max_length)));
   std::vector<Tensor> weights;
@@ -72,12 +70,12 @@ std::string TranslationHeatMap::path(Index line) const {
          (whole.stem().string() + "-" + std::to_string(line) + whole.extension().string());
 }
 
-void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& words, const Ids& source,
-                               const Ids& target, Index line) const {
+void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& words, const TokenIds& source,
+                               const TokenIds& target, Index line) const {
   if (file.empty()) return;
   const Index shown = layer < 0 ? model.config().decoder_layers - 1 : layer;
-  const Ids read = words.frame.source(source);
-  Ids written = target;
+  const TokenIds read = words.frame.source(source);
+  TokenIds written = target;
   written.push_back(words.frame.end);
   const Tensor of_heads =
       cross_attention_weights(model, read, written, words.frame.begin).at(static_cast<std::size_t>(shown));

@@ -11,13 +11,12 @@ namespace tapeformer {
 class Command;
 
 /// The pieces of tokens in readable form: " house" for "▁house".
-std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const TokenIds& ids);
 
 /// The cross-attention weights of all decoder layers, each [1, H, T, S], for the S tokens of `source` and the
 /// T tokens of `target`, both with their ends, or as many as max_length allows.
-std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
-                                            const std::vector<std::int32_t>& source,
-                                            std::vector<std::int32_t> target, std::int32_t begin);
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const TokenIds& source,
+                                            TokenIds target, std::int32_t begin);
 
 /// Pictures of the decoder's attention to the source, with the options of `translate --heatmap`.
 struct TranslationHeatMap {
@@ -31,8 +30,8 @@ struct TranslationHeatMap {
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;
   /// Writes a picture; source and target have no ends. Throws: CheckpointError if the file cannot be written
-  void write(const EncoderDecoder& model, const Vocabularies& words, const std::vector<std::int32_t>& source,
-             const std::vector<std::int32_t>& target, Index line) const;
+  void write(const EncoderDecoder& model, const Vocabularies& words, const TokenIds& source,
+             const TokenIds& target, Index line) const;
 };
 
 }  // namespace tapeformer
