@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
 done
 
 [[ $set =~ ^[ABC]?$ ]] || refuse "--set must be A, B or C; got $set"
-[[ $minutes =~ ^[0-9]*$ ]] || refuse "--minutes must be a whole number; got $minutes"
+[[ $minutes =~ ^([1-9][0-9]*)?$ ]] || refuse "--minutes must be a whole number from 1; got $minutes"
 [ -z "$set" ] || minutes=${minutes:-9}
 [ -z "$set" ] || [ -n "$built$lists" ] || refuse "--set leaves no time to build; build first, and add --built build/cuda"
 [ -n "$set" ] || export TAPEFORMER_ALL_CASES=1
@@ -92,8 +92,9 @@ build() {
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
   cmake --preset cuda -B "$folder" && cmake --build "$folder" -j "$(nproc)"
 }
-[ -n "$built" ] || part - 7200 "build" build
+[ -n "$built" ] || only='' part - 7200 "build" build
 [ ! -e "$work/failed" ] || exit 1
+have_run=()
 
 tests=$folder/tests/tapeformer_tests bench=$folder/tests/bench
 if [ -z "$lists" ] && ! limited 60 env TAPEFORMER_TEST_DEVICE="$device" "$tests" --test-case=none >"$work/device" 2>&1; then
@@ -209,7 +210,9 @@ TAPEFORMER_TEST_DEVICE=$device TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHE
   --source-file-exclude='*_hopper*,*/autograd/cuda/test_*,*/test_cuda_graph_cache*'
 
 programs() {
-  [[ $device != cuda:* ]] || local -x CUDA_VISIBLE_DEVICES=${device#cuda:}
+  local visible
+  IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES-}"
+  [[ $device != cuda:* ]] || local -x CUDA_VISIBLE_DEVICES=${visible[${device#cuda:}]-${device#cuda:}}
   bash tests/examples/on_a_gpu.sh "$folder"/examples/{train_translation,train_language_model,gradcheck_attention}
 }
 part - 1800 "the programs, next to the CPU" programs
@@ -219,6 +222,7 @@ part - 1800 "the programs, next to the CPU" programs
 learns() {
   local run=$work/$1 program=$folder/examples/$2
   shift 2
+  rm -rf "$run" # of an earlier check with the same --logs
   "$program" train --run "$run" --device "$device" ${rehearsed:+--steps "$rehearsed" --warmup 1} "$@" || return
   outcome "$run"
 }
@@ -281,10 +285,8 @@ decoding() {
 # The character model of nanoGPT's recipe, on Tiny Shakespeare.
 recipe() {
   [ -n "$corpus" ] || { echo "skipped: name Tiny Shakespeare with --corpus"; return 77; }
-  local run=$work/recipe
-  rm -rf "$run"
   learns recipe train_language_model --preset shakespeare-char --corpus "$corpus" --precision bf16 || return
-  sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
+  sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$work/recipe/metrics.jsonl" | sort -g | head -n 1 |
     sed "s/.*/best validation loss & (the aim: 1.48 at most)/"
 }
 
@@ -328,6 +330,7 @@ for precision in f32 tf32 bf16; do
     --preset shakespeare-char-cpu ${corpus:+--corpus "$corpus"} --precision $precision
 done
 [ -z "$lists" ] || exit 0
+[ ${#have_run[@]} -gt 0 ] || refuse "no part has run; --list shows the names for --only"
 
 # The tables of what has run now, and the parts last.
 for name in "${have_run[@]}"; do
