@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 constexpr std::uint32_t kMostAlignment = 256;  // the most that the library's heuristic needs
+constexpr std::size_t kMostPlans = 1 << 16;    // about 1 KiB each; batches of texts have ever new sizes
 
 void check(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -155,10 +156,11 @@ auto key_of(const StridedProducts& p, cublasComputeType_t compute, const Operand
 }
 using Key = decltype(key_of({}, {}, {}));
 
-/// The library's handle for one device, and a plan for each product so far.
+/// The library's handle for one device, and plans for the products so far.
 struct Library {
   Library() { check(blas().create(&handle), "starting the library"); }
   Plan& plan(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
+    if (plans.size() >= kMostPlans) plans.clear();
     return plans.try_emplace(key_of(p, compute, x), handle, p, compute, x).first->second;
   }
 
