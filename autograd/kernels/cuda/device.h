@@ -28,9 +28,9 @@ __device__ T* dynamic_shared() {
 #endif
 
 #if !defined(__CUDACC__)
-/// A kernel's pointers must be to its device's memory; other arguments may be anything.
-template <class T>
-void require_argument(const char*, cudaStream_t, const T&) {}
+/// A kernel's pointers must be to its device's memory; other arguments may be anything. Any other overload
+/// is preferred to this one, those for a base of the argument too.
+inline void require_argument(...) {}
 template <class T>
 void require_argument(const char* kernel, cudaStream_t stream, T* pointer) {
   emulator::require_device_memory(kernel, stream, pointer, 0);
