@@ -327,7 +327,7 @@ void cross_entropy_with_gradient(Cuda on, const CrossEntropy& s, const std::int3
              counted, logits, losses);
     };
     if constexpr (Team::kThreads > kWarp) {
-      if (has_tensor_cores(on, shared + kOfReductions))
+      if (shared + kOfReductions <= shared_room(on))
         return queue(cross_entropy_with_gradient_kernel<Team, true, T>, shared);
     }
     queue(cross_entropy_with_gradient_kernel<Team, false, T>, 0);

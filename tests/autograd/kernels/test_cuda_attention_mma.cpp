@@ -226,8 +226,6 @@ TEST_CASE("inputs that the backward kernels do not support are left to others, u
   };
   CHECK(takes_relative(16));
   CHECK(!takes_relative(12));
-  CHECK(kernels::has_tensor_cores(kernels::Cuda{0}, 48 * 1024));
-  CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
 }
 
 TEST_CASE("f32 goes through tensor cores in TF32 alone, in rows of up to 128 aligned numbers") {

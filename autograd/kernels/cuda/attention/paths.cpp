@@ -69,8 +69,6 @@ std::size_t shared_room(Cuda on) {
   return static_cast<std::size_t>(shared_kib(device.major, device.minor)) * 1024;
 }
 
-bool has_tensor_cores(Cuda on, std::size_t shared_bytes) { return shared_bytes <= shared_room(on); }
-
 template <class T>
 void attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
                        Wide<T>* log_sum) {

@@ -26,11 +26,8 @@ bool has_aligned_rows(const T* x, const HeadStrides& strides, Index width) {
          (strides.batch | strides.row | strides.head | width) % (16 / Index{sizeof(T)}) == 0;
 }
 
-/// The dynamic shared memory that a block may have.
+/// The shared memory that a block may have.
 std::size_t shared_room(Cuda on);
-
-/// True if the device has tensor cores for bf16 and TF32, and this much shared memory for a block.
-bool has_tensor_cores(Cuda on, std::size_t shared_bytes);
 
 /// Few queries and many keys, as in decoding with a cache: several blocks share the keys of one head, and the
 /// heads that read the same keys share a block.

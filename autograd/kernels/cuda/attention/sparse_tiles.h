@@ -273,8 +273,8 @@ inline bool suits_tiles(Cuda on, const SparseOperands& x) {
   // The largest score is that of the largest product only with a positive scale.
   return s.scale > 0 && s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth &&
          are_packed(x.query, x.latents, x.dy) &&
-         has_tensor_cores(on, std::max(SparseBlock::bytes(s, x.dy != nullptr, kTileHeads, 2),
-                                       SparseBlock::bytes(s, x.dy != nullptr, most_heads, 1)));
+         std::max(SparseBlock::bytes(s, x.dy != nullptr, kTileHeads, 2),
+                  SparseBlock::bytes(s, x.dy != nullptr, most_heads, 1)) <= shared_room(on);
 }
 
 /// A launch of SparseBlocks, each with memory for `heads` rows of queries and `buffers` tiles of keys.

@@ -100,7 +100,7 @@ bool with_prepared(Cuda on, const AttentionShape& s, const AttentionOperands<T>&
       !is_aligned(dy, dense, s.value_width))
     return false;
   bool fits = false;
-  with_width<T>(s, [&](auto of_block) { fits = has_tensor_cores(on, shared_bytes(of_block)); });
+  with_width<T>(s, [&](auto of_block) { fits = shared_bytes(of_block) <= shared_room(on); });
   if (!fits) return false;
 
   const Index padded = tiles_of(s.queries, kPaddedQueries) * kPaddedQueries;

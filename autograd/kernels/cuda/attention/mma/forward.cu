@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
 
 template <class Tiles, class T>
 bool run(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y, float* log_sum) {
-  if (!has_tensor_cores(on, Tiles::kBytes)) return false;
+  if (Tiles::kBytes > shared_room(on)) return false;
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
          {blocks, Tiles::kThreads, Tiles::kBytes}, s, x.query, x.key, x.value, x.bias,

@@ -242,7 +242,7 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOp
   const std::size_t fixed = bytes_of(plan.key_chunks, kSplitRows);
   plan.stages = fixed + 2 * stage <= kMostShared ? 2 : 1;
   const std::size_t bytes = fixed + static_cast<std::size_t>(plan.stages) * stage;
-  if (bytes > kMostShared || !has_tensor_cores(on, bytes + kOtherShared)) return false;
+  if (bytes > kMostShared || bytes + kOtherShared > shared_room(on)) return false;
   plan.row_tiles = static_cast<int>(tiles_of(s.queries * (s.heads / s.groups), kSplitRows));
   const Index units = s.batch * s.groups * plan.row_tiles, tiles = tiles_of(s.keys, kKeyTile);
   const Index part_tiles = tiles_of(tiles, tiles_of(kEnoughBlocks, std::max(units, Index{1})));
