@@ -136,15 +136,13 @@ void embedding_backward(Cuda on, Index count, Index vocabulary, Index width, con
   const SortedRows rows{count, vocabulary, width, sorted.keys(), sorted.positions()};
   const Index chunks = tiles_of(count, kRun);
   const Scratch<W> pieces(on, chunks * 2 * width);
-  const auto queue = [&](auto size) {
+  constexpr int kPack = kCommonPack<T>;
+  with_packs<kPack>(width % kPack == 0 && are_packed(dy, dtable.to), [&](auto size) {
     constexpr int N = decltype(size)::value;
     const Grid grid(tiles_of(chunks, kWarps), tiles_of(width, kWarp * N), 1, kBlock);
     launch(on, "embedding_backward_chunks", sum_chunks_kernel<N, T>, grid, rows, dy, dtable, pieces.data());
     launch(on, "embedding_backward_pieces", join_pieces_kernel<N, W>, grid, rows, pieces.data(), dtable);
-  };
-  constexpr int kPack = kCommonPack<T>;
-  if (width % kPack == 0 && are_packed(dy, dtable.to)) return queue(std::integral_constant<int, kPack>{});
-  queue(std::integral_constant<int, 1>{});
+  });
 }
 
 TAPEFORMER_CUDA_KERNEL(embedding_forward);

@@ -47,13 +47,10 @@ struct HeadTeams {
   }
 };
 
-/// Calls use(constant N): packs of N numbers, of one unless all heads have a pack's alignment.
-template <class T, class Use, class... Pointers>
-void with_packs(const HeadNorms& s, const Use& use, const Pointers*... at) {
-  if (are_packed(at...) && s.n % kPackSize<T> == 0 && s.width % kPackSize<T> == 0)
-    use(std::integral_constant<int, kPackSize<T>>{});
-  else
-    use(std::integral_constant<int, 1>{});
+/// Whether all heads have a pack's alignment.
+template <class T, class... Pointers>
+bool heads_are_packed(const HeadNorms& s, const Pointers*... at) {
+  return are_packed(at...) && (s.n | s.width) % kPackSize<T> == 0;
 }
 
 HeadTeams teams_of(const HeadNorms& s, int pack) {
@@ -171,12 +168,11 @@ __global__ void head_parts_kernel(HeadNorms s, const T* x, const Wide<T>* rstd, 
 template <class T>
 void head_norms_forward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
                         T* y, Wide<T>* rstd) {
-  const auto queue = [&](auto pack) {
+  with_packs<kPackSize<T>>(heads_are_packed<T>(s, x, query_weight, key_weight, y), [&](auto pack) {
     const HeadTeams teams = teams_of(s, pack);
     launch(on, "head_norms_forward", head_norms_forward_kernel<pack, T>, teams.blocks(), teams, x,
            query_weight, key_weight, y, rstd);
-  };
-  with_packs<T>(s, queue, x, query_weight, key_weight, y);
+  });
 }
 
 template <class T>
@@ -184,7 +180,9 @@ void head_norms_backward(Cuda on, const HeadNorms& s, const T* x, const T* query
                          const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
                          Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight) {
   using W = Wide<T>;
-  const auto queue = [&](auto pack) {
+  const bool packed =
+      heads_are_packed<T>(s, x, query_weight, key_weight, dy, partials, static_cast<const T*>(dx.to));
+  with_packs<kPackSize<T>>(packed, [&](auto pack) {
     const HeadTeams teams = teams_of(s, pack);
     if (dx)
       launch(on, "head_norms_backward", head_norms_backward_kernel<pack, T>, teams.blocks(), teams, x,
@@ -197,8 +195,7 @@ void head_norms_backward(Cuda on, const HeadNorms& s, const T* x, const T* query
     if (dquery_weight) reduce_sum(on, 1, parts, s.n, static_cast<const W*>(partials), dquery_weight);
     if (dkey_weight)
       reduce_sum(on, 1, parts, s.n, static_cast<const W*>(partials) + parts * s.n, dkey_weight);
-  };
-  with_packs<T>(s, queue, x, query_weight, key_weight, dy, partials, static_cast<const T*>(dx.to));
+  });
 }
 
 TAPEFORMER_CUDA_KERNEL(head_norms_forward);

@@ -44,13 +44,11 @@ void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* 
   constexpr int kPack = kPackSize<T>;
   if (bias == nullptr && before == nullptr && s.ldc == s.n)
     return map(on, "bias_activation", s.m * s.n, f, Write<T>{y, false}, z);
-  const auto queue = [&](auto kernel, int pack) {
-    launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), s.m, s.n, s.ldc, f, bias, z, before,
-           y);
-  };
-  if (are_packed(bias, z, before, y) && s.n % kPack == 0 && s.ldc % kPack == 0)
-    return queue(bias_activation_kernel<kPack, F, T>, kPack);
-  queue(bias_activation_kernel<1, F, T>, 1);
+  const bool packed = are_packed(bias, z, before, y) && s.n % kPack == 0 && s.ldc % kPack == 0;
+  with_packs<kPack>(packed, [&](auto size) {
+    launch(on, "bias_activation", bias_activation_kernel<decltype(size)::value, F, T>,
+           blocks_for(s.m * s.n / size), s.m, s.n, s.ldc, f, bias, z, before, y);
+  });
 }
 
 /// dz = dy f'(z), which is stored, as a source of columns, whose sums are of dz before it is rounded.
@@ -121,14 +119,12 @@ void linear_activation_backward(Cuda on, Unary f, Index rows, Index n, const T* 
     with_function(f, [&](auto function) {
       using F = decltype(function);
       if constexpr (Bf16Form<F>::is_cheap) {
-        const auto queue = [&](auto size) {
+        constexpr int kPack = kPackSize<T>;
+        with_packs<kPack>(n % kPack == 0 && are_packed(saved, dy, dz), [&](auto size) {
           constexpr int N = decltype(size)::value;
           reduce_columns<N>(on, "activation_gradient", 1, rows, n, n, ActivationGradient<N, F>{saved, dy, dz},
                             dbias);
-        };
-        constexpr int kPack = kPackSize<T>;
-        const bool packed = n % kPack == 0 && are_packed(saved, dy, dz);
-        packed ? queue(std::integral_constant<int, kPack>{}) : queue(std::integral_constant<int, 1>{});
+        });
         is_queued = true;
       }
     });

@@ -79,6 +79,12 @@ __device__ void put_pack(const Write<T>& y, Index i, Pack<Wide<T>, N> values) {
   store_pack(y.to + i, narrowed<T>(values));
 }
 
+/// Calls use(constant): N if numbers are `packed`, else 1.
+template <int N, class Use>
+void with_packs(bool packed, Use&& use) {
+  packed ? use(std::integral_constant<int, N>{}) : use(std::integral_constant<int, 1>{});
+}
+
 /// The number of elements of the widest of the types that fit into 16 bytes.
 template <class... T>
 constexpr int kCommonPack = static_cast<int>(16 / std::max({sizeof(T)...}));
