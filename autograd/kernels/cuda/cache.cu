@@ -38,8 +38,6 @@ void lengths_up_to(Cuda on, Index rows, const std::int32_t* positions, std::int3
   launch(on, "lengths_up_to", lengths_up_to_kernel, blocks_for(rows), rows, positions, lengths);
 }
 
-template void put_tokens(Cuda, const TokenPlaces&, const float*, const float*, float*, float*);
-template void put_tokens(Cuda, const TokenPlaces&, const double*, const double*, double*, double*);
-template void put_tokens(Cuda, const TokenPlaces&, const BFloat16*, const BFloat16*, BFloat16*, BFloat16*);
+TAPEFORMER_CUDA_KERNEL(put_tokens);
 
 }  // namespace tapeformer::kernels

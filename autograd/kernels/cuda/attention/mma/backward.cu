@@ -146,16 +146,9 @@ bool tensor_core_relative_gradient(Cuda on, const AttentionShape& s, const Atten
                        [&](const MmaGradient<T>& c) { attention_mma_drelative(on, s, c, drelative); });
 }
 
-template bool tensor_core_attention_backward(Cuda, const AttentionShape&, const AttentionOperands<BFloat16>&,
-                                             const BFloat16*, const float*, const BFloat16*,
-                                             const AttentionGradients<BFloat16>&);
-template bool tensor_core_relative_gradient(Cuda, const AttentionShape&, const AttentionOperands<BFloat16>&,
-                                            const BFloat16*, const float*, const BFloat16*,
-                                            const Write<float>&);
-template bool tensor_core_attention_backward(Cuda, const AttentionShape&, const AttentionOperands<float>&,
-                                             const float*, const float*, const float*,
-                                             const AttentionGradients<float>&);
-template bool tensor_core_relative_gradient(Cuda, const AttentionShape&, const AttentionOperands<float>&,
-                                            const float*, const float*, const float*, const Write<float>&);
+template decltype(tensor_core_attention_backward<BFloat16>) tensor_core_attention_backward<BFloat16>;
+template decltype(tensor_core_relative_gradient<BFloat16>) tensor_core_relative_gradient<BFloat16>;
+template decltype(tensor_core_attention_backward<float>) tensor_core_attention_backward<float>;
+template decltype(tensor_core_relative_gradient<float>) tensor_core_relative_gradient<float>;
 
 }  // namespace tapeformer::kernels

@@ -115,9 +115,7 @@ void attention_mma_drelative(Cuda on, const AttentionShape& s, const MmaGradient
   });
 }
 
-template void attention_mma_drelative(Cuda, const AttentionShape&, const MmaGradient<BFloat16>&,
-                                      const Write<float>&);
-template void attention_mma_drelative(Cuda, const AttentionShape&, const MmaGradient<float>&,
-                                      const Write<float>&);
+template decltype(attention_mma_drelative<BFloat16>) attention_mma_drelative<BFloat16>;
+template decltype(attention_mma_drelative<float>) attention_mma_drelative<float>;
 
 }  // namespace tapeformer::kernels

@@ -367,9 +367,7 @@ bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const Atten
   return is_done;
 }
 
-template bool tensor_core_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<BFloat16>&,
-                                            BFloat16*, float*);
-template bool tensor_core_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<float>&,
-                                            float*, float*);
+template decltype(tensor_core_attention_forward<BFloat16>) tensor_core_attention_forward<BFloat16>;
+template decltype(tensor_core_attention_forward<float>) tensor_core_attention_forward<float>;
 
 }  // namespace tapeformer::kernels

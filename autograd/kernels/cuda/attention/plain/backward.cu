@@ -196,9 +196,8 @@ bool plain_attention_backward(Cuda on, const AttentionShape& shape, const Attent
   return true;
 }
 
-#define INSTANTIATE(T)                                                                                       \
-  template bool plain_attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, \
-                                         const Wide<T>*, const T*, const AttentionGradients<T>&);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+template decltype(plain_attention_backward<float>) plain_attention_backward<float>;
+template decltype(plain_attention_backward<double>) plain_attention_backward<double>;
+template decltype(plain_attention_backward<BFloat16>) plain_attention_backward<BFloat16>;
 
 }  // namespace tapeformer::kernels

@@ -147,9 +147,8 @@ bool plain_attention_forward(Cuda on, const AttentionShape& shape, const Attenti
   return true;
 }
 
-#define INSTANTIATE(T)                                                                                \
-  template bool plain_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, \
-                                        Wide<T>*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+template decltype(plain_attention_forward<float>) plain_attention_forward<float>;
+template decltype(plain_attention_forward<double>) plain_attention_forward<double>;
+template decltype(plain_attention_forward<BFloat16>) plain_attention_forward<BFloat16>;
 
 }  // namespace tapeformer::kernels

@@ -234,10 +234,8 @@ void plain_attention_score_gradients(Cuda on, const AttentionShape& s, const Att
   });
 }
 
-#define INSTANTIATE(T)                                                                                    \
-  template void plain_attention_score_gradients(Cuda, const AttentionShape&, const AttentionOperands<T>&, \
-                                                const T*, const Wide<T>*, const T*,                       \
-                                                const AttentionScoreGradients<T>&);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+template decltype(plain_attention_score_gradients<float>) plain_attention_score_gradients<float>;
+template decltype(plain_attention_score_gradients<double>) plain_attention_score_gradients<double>;
+template decltype(plain_attention_score_gradients<BFloat16>) plain_attention_score_gradients<BFloat16>;
 
 }  // namespace tapeformer::kernels

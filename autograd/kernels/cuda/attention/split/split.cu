@@ -256,9 +256,8 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOp
   return true;
 }
 
-#define INSTANTIATE(T)                                                                                \
-  template bool split_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, \
-                                        Wide<T>*);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+template decltype(split_attention_forward<float>) split_attention_forward<float>;
+template decltype(split_attention_forward<double>) split_attention_forward<double>;
+template decltype(split_attention_forward<BFloat16>) split_attention_forward<BFloat16>;
 
 }  // namespace tapeformer::kernels
