@@ -9,7 +9,7 @@
 #   --built FOLDER    what is built already, instead of building build/cuda
 #   --python P        a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
 #   --corpus FILE     what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
-#   --only REGEX      only parts whose names match, e.g. 'agree|steps per'
+#   --only REGEX      only parts whose names match, after the build, e.g. 'agree|steps per'
 #   --set A|B|C       a choice of parts that fits into nine minutes, with --built. A: is it right; B: is it fast; C: why
 #   --minutes M       all of it ends by then; 9 with --set, else each part has a limit of its own alone
 #   --logs FOLDER     keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
@@ -17,7 +17,8 @@
 #                     all, and the records; eight files of at most 16 MiB
 #   --steps N         a rehearsal: N steps of each training, 2 or more
 #   --list            the parts' sets, limits and names, and nothing else
-# A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
+# A line for each part, then the tables; exit code 0: all passed, 1: some failed, 2: the options
+# are mistaken or no part has run, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/gpu_parts.sh
@@ -330,7 +331,7 @@ for precision in f32 tf32 bf16; do
     --preset shakespeare-char-cpu ${corpus:+--corpus "$corpus"} --precision $precision
 done
 [ -z "$lists" ] || exit 0
-[ ${#have_run[@]} -gt 0 ] || refuse "no part has run; --list shows the names for --only"
+[ ${#have_run[@]} -gt 0 ] || refuse "no part has run; --list shows the names for --only, and --minutes may be too short"
 
 # The tables of what has run now, and the parts last.
 for name in "${have_run[@]}"; do

@@ -136,7 +136,7 @@ std::unique_ptr<Tokenizer> read_controlled(const std::string& payload, const std
     const json described = parse_json<json>(parts.first, "it");
     if (const json& begin = described.at("begin"); !begin.is_null()) controls.begin = token_id(begin);
     described.at("begin_name").get_to(controls.begin_name);
-    described.at("ends").get_to(controls.ends);
+    for (const json& end : described.at("ends")) controls.ends.push_back(token_id(end));
     controls.added = described.at("added");
     if (described.contains(kOldName)) controls.restart_name = kOldName;
     described.at(controls.restart_name).get_to(controls.restarts_after_added);

@@ -145,7 +145,8 @@ class TransformersTokenizer : public Tokenizer {
   const char* target_setting() const { return place_ == LanguagePlace::after ? kStart : kForced; }
   std::optional<std::int32_t> setting(const char* name) const {
     const Json id = settings_.value(name, config_.value(name, Json()));
-    return id.is_number_unsigned() ? std::optional(token_id(id)) : std::nullopt;
+    if (!id.is_number_unsigned()) return std::nullopt;
+    return reading_json(name_, format("has a mistaken {}", name), [&] { return token_id(id); });
   }
 
   LanguagePlace place_of_language() const {

@@ -103,7 +103,8 @@ GradcheckOptions GradcheckRunOptions::differences() const {
   result.step = step;
   result.four_point = stencil == 4;
   result.tolerance = tolerance_used();
-  result.absolute = tolerance_used() / 100;  // of gradients that are zero in theory, as a key bias's
+  result.absolute =
+      tolerance_used() / 100;  // zero in theory, such as a key bias's gradient, has no relative error
   result.second_order = second;
   result.forward = forward;
   result.repeats = repeats;

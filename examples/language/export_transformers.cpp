@@ -12,6 +12,8 @@ namespace tapeformer {
 namespace {
 
 void write_adapters(const ExportOptions& options) {
+  if (base_of(options.run) != options.run)
+    throw Error(options.run + " is a folder of adapters already; copy it, or leave out --adapters");
   const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained || trained->model.adapter.rank == 0)
     throw Error(options.run + " has no adapters; train them with --lora, or leave out --adapters");

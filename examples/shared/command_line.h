@@ -66,6 +66,7 @@ class Command {
     } else if constexpr (std::is_same_v<Value, std::string>) {
       return add(name, now.value_or(""), "TEXT", set, help);
     } else {
+      // A rule of whole numbers refuses both halves, other rules at most one of them.
       const bool is_whole = std::is_integral_v<Value> || !(rule.holds(0.5) || rule.holds(1.5));
       return add(
           name, now ? value_text(*now) : "", is_whole ? "INT" : "FLOAT",

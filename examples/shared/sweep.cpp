@@ -236,7 +236,7 @@ int SweepCommand::execute() const {
       runs.back().read();
     }
   }
-  std::size_t ended = 0, failed = 0;  // failed: such as at too high a learning rate; the others continue
+  std::size_t ended = 0, failed = 0;  // a run may fail, at too high a learning rate say; the others continue
   for (SweepRun& run : runs) {
     if (!run.has_ended() && !interrupted()) {
       std::vector<std::string> words = {"--seed", run.seed};

@@ -42,8 +42,8 @@ void append_heads(KvCache& cache, const KeyValueHeads& new_kv);
 /// All keys and values in the cache, once `fresh` ones, if any, are appended. Its spare room is included,
 /// unless weights are requested or a tape records, and is masked: `options` get key_lengths, and their masks
 /// are widened. Only groups and widths of `heads` matter.
-/// Throws:  ShapeError for masks or key_lengths over another number of keys than these, none of which is
-///          then appended
+/// Throws:  ShapeError for masks or key_lengths over another number of keys than these; `fresh` is then not
+///          appended
 KeyValueHeads cached_kv(KvCache& cache, const PackedHeads& heads, AttentionOptions& options,
                         const KeyValueHeads& fresh = {});
 

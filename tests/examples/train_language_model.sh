@@ -222,6 +222,8 @@ for model in llama exported-llama; do
   refuses "exporting adapters that $model lacks" "has no adapters" export --run "$work/$model" --output "$work/new" --adapters
 done
 
+refuses "exporting adapters alone" "is a folder of adapters already" export --run "$work/adapters" --output "$work/new" --adapters
+
 rm -f "$work/exported-bpe/merges.txt"
 refuses "a folder without a tokenizer" "has no tokenizer.*--tokenizer-model" generate --run "$work/exported-bpe" --prompt a
 generate "$work/exported-bpe" --prompt 'The cat' --greedy --max-tokens 20 --tokenizer-model "$work/moved" >"$work/theirs"

@@ -162,11 +162,14 @@ bool is_bf16_product(const Gemm& s) {
 }
 
 // The factor with the shorter side in the result is rounded first, by all threads; the other one block by
-// block, just before its product, which finds it in the second cache.
+// block, just before its product, which finds it in the second cache. On the tiles of AMX oneDNN takes five
+// times as long for a result with gaps between its rows, as a block of columns has, or for columns that do
+// not fill tiles.
 void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
-  constexpr Index kBlock = 256, kDepth = 1024, kWhole = 32;
+  constexpr Index kBlock = 256, kDepth = 1024, kMostRows = 4096;
   const Factor of_a{a, s.m, s.k, s.transpose_a, s.lda}, of_b{b, s.n, s.k, !s.transpose_b, s.ldb};
-  const bool blocks_a = s.m >= s.n;
+  const bool tiles = has_isa(Isa::avx512_core_amx), blocks_a = s.m >= s.n || (tiles && s.m > kMostRows),
+             dense = tiles && !blocks_a;
   const Factor &whole = blocks_a ? of_b : of_a, &other = blocks_a ? of_a : of_b;
 
   struct Whole {};
@@ -177,12 +180,9 @@ void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
                kept.data + from * kept.lead, kept.lead);
   });
 
-  // oneDNN's products on the tiles of AMX take five times as long if a result has gaps between its rows, or
-  // columns that do not fill tiles.
-  const bool dense = !blocks_a && has_isa(Isa::avx512_core_amx);
   const Index threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   const Index share = (other.size + threads - 1) / threads, parts = (share + kBlock - 1) / kBlock;
-  const Index block = (share + kWhole * parts - 1) / (kWhole * parts) * kWhole,
+  const Index unit = tiles ? 32 : 1, block = (share + unit * parts - 1) / (unit * parts) * unit,
               blocks = (other.size + block - 1) / block;
   parallel_ranges(blocks, block * whole.size * s.k / 8, [&](Index first, Index last) {
     struct Block {};

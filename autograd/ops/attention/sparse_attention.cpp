@@ -39,7 +39,7 @@ Index operations_of(const Tensor& chosen, Index S) {
   return 2 * pairs;
 }
 
-/// Whether a query's keys are as choose_keys() gives them; another choice would be read beyond the keys.
+/// True if a query's keys are as choose_keys() gives them. With others, kernels could read beyond the keys.
 bool is_choice(const kernels::KeysOfQueries& keys, Index row) {
   const std::int32_t *own = keys.of(row), *end = own + keys.count(row);
   const Index first = row / keys.queries * keys.keys;

@@ -26,6 +26,7 @@ Tensor choose_keys(const IndexHeads& index, Index top_k, const AttentionMasks& m
 ///          where z > 0, dquery = dz key, dkey = dz^T query
 /// Shapes:  chosen i32 [B, T, K] of choose_keys() -> [B, T, K]
 /// Saves:   its inputs
+/// Throws:  ShapeError if the shapes do not fit or, on a CPU, if chosen is not as choose_keys() gives it
 Tensor index_scores(const IndexHeads& index, const Tensor& chosen);
 
 /// The options of attention to chosen keys.
@@ -42,7 +43,7 @@ struct SparseOptions {
 /// Grad:    that of attention to the chosen keys; the choice has none
 /// Shapes:  query [B, T, H, N], latents [B, S, N], chosen i32 [B, T, K] -> y [B, T, H, E]
 /// Saves:   its inputs
-/// Throws:  ShapeError if the shapes do not fit or, on a CPU, choices are not as those of choose_keys()
+/// Throws:  ShapeError if the shapes do not fit or, on a CPU, if chosen is not as choose_keys() gives it
 /// Source:  DeepSeek-AI 2025, arXiv:2512.02556, section 2.1
 Tensor sparse_attention(const Tensor& query, const Tensor& latents, const Tensor& chosen,
                         const SparseOptions& options);

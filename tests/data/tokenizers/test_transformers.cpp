@@ -137,6 +137,9 @@ TEST_CASE("unknown or absent languages are refused, and the chosen ones are save
 }
 
 TEST_CASE("folders and files that lack something are refused by name") {
+  CHECK(ChangedFolder("t5", {{"generation_config.json", R"({"decoder_start_token_id": 4294967296})"}})
+            .refusal()
+            .find("has a mistaken decoder_start_token_id: an id must be from 0") != std::string::npos);
   CHECK(ChangedFolder("t5", {{"tokenizer.json", ""}}).refusal().find("has no tokenizer: none of") !=
         std::string::npos);
   for (const auto& [name, file, content] :

@@ -80,7 +80,8 @@ TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Op
   const Json unchanged = options;
   for (const auto& [name, before] : unchanged.items())
     CHECK(help.find("  " + flag_of(name) + " ") != std::string::npos);
-  CHECK(help.find("--newton-schulz-steps INT") != std::string::npos);  // in files a number like its kin
+  CHECK(help.find("--newton-schulz-steps INT") !=
+        std::string::npos);  // its field is a double, as all of optimizers
   for (const char* group :
        {"\nData:", "\nModel:", "\nModel: experts:", "\nTraining:", "\nTraining: optimizer:"})
     CHECK(help.find(group) != std::string::npos);
