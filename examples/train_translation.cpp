@@ -121,9 +121,9 @@ struct EvaluateOptions {
     command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
-    const CommandOption summary_flag = command.flag(
-        "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
-    command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
+    command.flag("--summary", summary,
+                 "print the model's configuration, parameters and costs, and measure nothing");
+    command.flag("--json", json, "print JSON, with every digit");
     command.option("--part", part, "part of the run's text: test or validation")
         .one_of({"test", "validation"});
     command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input")
@@ -140,6 +140,8 @@ struct EvaluateOptions {
     text.check();
     if (!text.empty()) command.refuse({"--part"}, "with a text of your own");
     if (text.pairs.empty()) command.refuse({"--swap"}, "without --pairs");
+    if (summary)
+      command.refuse_all_but({"--run", "--summary", "--average", "--device", "--threads"}, "with --summary");
   }
 };
 

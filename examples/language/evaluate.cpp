@@ -46,14 +46,17 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--seed", seed, "seed of the random batches; without it, the run's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own")
       .not_empty();
-  const CommandOption summary_flag = command.flag(
-      "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
-  command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
+  command.flag("--summary", summary,
+               "print the model's configuration, parameters and costs, and measure nothing");
+  command.flag("--json", json, "print JSON, with every digit");
   compute.add_to(command);
 }
 
 void EvaluateOptions::refuse_ignored(const Command& command) const {
   if (!corpus.empty()) command.refuse({"--part"}, "with --corpus");
+  if (summary)
+    command.refuse_all_but({"--run", "--summary", "--average", "--tokenizer-model", "--device", "--threads"},
+                           "with --summary");
 }
 
 int evaluate(const EvaluateOptions& options) {

@@ -26,10 +26,11 @@ struct GenerationSettings {
   Value get(const char* name, const Value& otherwise) const {
     if (!json.contains(name)) return otherwise;
     try {
-      return json[name].get<Value>();
+      const auto value = json[name].get<Value>();
+      if (json[name] == value) return value;  // nothing is cut off
     } catch (const OrderedJson::exception&) {
-      refuse(name);
     }
+    refuse(name);
   }
   [[noreturn]] void refuse(const std::string& name) const {
     throw CheckpointError(

@@ -160,6 +160,7 @@ summarises() {
   check "--summary of a run is the same" cmp "$work/out" "$work/summary"
   "$program" evaluate --run "$work/whole" --summary >"$work/out" 2>"$work/err"
   check "--summary of evaluate is the same" cmp "$work/out" "$work/summary"
+  refuses "JSON of a summary" "--json has no effect with --summary" evaluate --run "$work/whole" --summary --json
   train "$work/summed" "$@" --freeze '*norm.weight' --summary
   check "it says what --freeze freezes" test "$(grep -c '  frozen$' "$work/out")" = "$(grep -c 'norm\.weight' "$work/summary")"
   refuses "freezing nothing" "\[freeze\] a pattern must match a parameter; got norm; the names are " \

@@ -65,7 +65,8 @@ TEST_CASE("settings that would change outputs and are not supported are refused 
   for (const char* setting :
        {R"("no_repeat_ngram_size": -1)", R"("do_sample": true)", R"("bad_words_ids": [[1, 2]])",
         R"("bad_words_ids": [[99]])", R"("forced_eos_token_id": 2)", R"("eos_token_id": [0, 2])",
-        R"("early_stopping": 1)", R"("num_beams": 0)", R"("num_beams": "4")", R"("max_new_tokens": 5)",
+        R"("early_stopping": 1)", R"("num_beams": 0)", R"("num_beams": "4")", R"("num_beams": 2.5)",
+        R"("forced_bos_token_id": 4294967296)", R"("max_new_tokens": 5)",
         R"("max_length": 2, "forced_eos_token_id": 0)"}) {
     const std::string text = setting, name = text.substr(1, text.find('"', 1) - 1);
     CAPTURE(text);
