@@ -98,6 +98,9 @@ alike() {
     END { exit bad || NR == 0 || NR % 2 }'
 }
 
+# differ A B: two texts, neither of them empty, which is what a program leaves that fails.
+differ() { test -s "$1" -a -s "$2" && ! cmp -s "$1" "$2"; }
+
 # mostly A B: of at least four lines in each of two files at most a quarter differ. Where two tokens are equally likely
 # apart from rounding, either may come; tests/nn compares in double, without such cases.
 mostly() {
@@ -262,7 +265,7 @@ refuses_bad_options() {
   refuses "another program's name of an option" "unknown option --lr; did you mean --learning-rate" "${new[@]}" --lr 1e-3
   refuses "a beta of one" "beta1" "${new[@]}" --beta1 1
   refuses "more warm-up than steps" "--warmup" "${new[@]}" --steps 5 --warmup 10
-  refuses "fine-tuning nothing" "nothere" "${new[@]}" --from "$work/nothere"
+  refuses "fine-tuning nothing" "nothere: is not a folder" "${new[@]}" --from "$work/nothere"
   refuses "a GPU that is not there" "no cuda:99: .*; try cpu" "${new[@]}" --device cuda:99
   refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$work/whole" --device cpu --precision tf32
   refuses "a number of threads that is none" "--threads" evaluate --run "$work/whole" --threads 100000

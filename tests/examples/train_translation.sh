@@ -21,8 +21,6 @@ check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
 check "a step of next to nothing leaves the model's loss" alike "$work/before" "$work/after" 1e-4
 trains "a fine-tuned run goes on" "$work/tuned" --resume --steps 3
-refuses "fine-tuning to another width" "--width 32 contradicts --from .*, which has 16" train --run "$work/new" \
-  --from "$work/whole" --width 32
 check "samples show the source, the translation and the reference" grep -q '^  .*  →  .*  (reference: .*)$' "$work/err.whole"
 
 # --- experts -------------------------------------------------------------------------------------------------
@@ -39,10 +37,11 @@ summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
 
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
-for delay in 1.2 1.4 1.6 1.8; do
+for delay in 0.1 0.3; do
   "$program" train --run "$work/large$delay" --grammar-pairs 2000 --held-out 20 --width 256 --feed-forward 512 --samples 0 \
-    --threads 2 >/dev/null 2>"$work/err" &
+    --batch-tokens 1024 --log-every 1 --threads 2 >/dev/null 2>"$work/err" &
   victim=$!
+  until grep -q '"step":1,' "$work/large$delay/metrics.jsonl" 2>/dev/null || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
   sleep "$delay"
   kill -TERM $victim
   wait $victim
@@ -99,7 +98,7 @@ done
 sampled=(--sample --temperature 3 --top-k 50 --top-p 0.99 --max-tokens 40)
 said "${sampled[@]}" --seed 3 >"$work/drawn"
 said "${sampled[@]}" --seed 4 >"$work/otherwise"
-check "another seed draws another" sh -c "! cmp -s '$work/drawn' '$work/otherwise'"
+check "another seed draws another" differ "$work/drawn" "$work/otherwise"
 check "the same sentence again is another draw" test "$(sort -u "$work/drawn" | wc -l)" = 2
 refuses "a temperature without --sample" "--sample" translate --run "$work/whole" --temperature 2
 refuses "a temperature of zero" "--temperature" translate --run "$work/whole" --sample --temperature 0
@@ -107,15 +106,13 @@ refuses "a beam of samples" "--beam" translate --run "$work/whole" --sample --be
 refuses "a length penalty of samples" "--length-penalty" evaluate --run "$work/whole" --sample --length-penalty 1
 refuses "a length penalty of greedy search" "--length-penalty has no effect with --beam 1" evaluate --run "$work/whole" \
   --beam 1 --length-penalty 1
-said --average 2 >"$work/averaged"
-check "translate takes the mean of the weights kept" test "$(wc -l <"$work/averaged")" = 2
+does "translate takes the mean of the weights kept" translate --run "$work/whole" --average 2 'the cat sleeps .'
 "$program" evaluate --run "$work/whole" --beam 1 >"$work/best" 2>"$work/err"
 "$program" evaluate --run "$work/whole" --beam 1 --average 2 >"$work/out" 2>"$work/err"
-check "the mean of different weights has a loss of its own" sh -c \
-  "grep -q '^loss  ' '$work/out' && ! cmp -s '$work/best' '$work/out'"
+check "the mean of different weights has a loss of its own" differ "$work/best" "$work/out"
 refuses "more weights than are kept" "--keep-checkpoints" translate --run "$work/whole" --average 3
 said --threads 1 >"$work/out"
-check "translate computes on as many threads as it is told" cmp "$work/out" "$work/searched"
+check "translate says the same on one thread" cmp "$work/out" "$work/searched"
 prints "evaluate prints BLEU with its signature" 'tok:13a' evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses"
 "$program" evaluate --run "$work/whole" --beam 2 --json >"$work/json" 2>"$work/err"
 number() { sed -n "s/^ *\"$1\": //p" "$work/json" | head -n 1 | tr -d ,; }  # number NAME: in the JSON, to four digits

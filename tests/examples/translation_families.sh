@@ -9,7 +9,7 @@ printf 'the cat\tle chat\na dog sees\tun chien voit\nthe house\tla maison\n' >"$
 for i in 1 2 3; do sed "s/ / $i /g" "$work/pairs.tsv" >>"$work/more"; done
 cat "$work/more" >>"$work/pairs.tsv"
 cut -f 1 "$work/pairs.tsv" >"$work/sources"
-translated() { "$program" translate --run "$@" --max-tokens 12 --threads 1 <"$work/sources" 2>"$work/err"; }
+translated() { "$program" translate --run "$@" --max-tokens 12 --threads 1 <"$work/sources" 2>"$work/err" || echo "no $1"; }
 
 for family in "t5 --source-prefix the_" bart mbart "m2m100 --target-language en"; do
   set -- $family
