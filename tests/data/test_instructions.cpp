@@ -5,13 +5,11 @@
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 /// A byte tokenizer whose documents begin with 254 and end with 255.
 std::unique_ptr<Tokenizer> marked_bytes() {
@@ -43,7 +41,7 @@ TEST_CASE_FIXTURE(InFolder, "lines of JSON are instructions, and anything else i
     CAPTURE(line);
     const std::string refusal = message_of<DataError>(
         [&] { read_text(folder, "{\"prompt\": \"a\", \"answer\": \"b\"}\n" + std::string(line) + "\n"); });
-    CHECK(refusal.find("instructions.jsonl:2: is not an instruction") != std::string::npos);
+    CHECK(has(refusal, "instructions.jsonl:2: is not an instruction"));
   }
   CHECK(message_of<DataError>([&] { read_instructions({folder.file("none")}); }) ==
         folder.file("none") + ": cannot be opened: No such file or directory");

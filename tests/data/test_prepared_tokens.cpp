@@ -6,13 +6,11 @@
 #include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 /// One id per line, from all of its bytes and whether it is a text's first: it shows where a text is cut. Its
 /// file is that of a byte tokenizer, which has as many ids.
@@ -62,6 +60,15 @@ TextSplit split_of(std::string_view text, double fraction = 0.5) {
   return TextCorpus::in_memory(text, "text").split(fraction);
 }
 
+/// The ids for training and for validation.
+using Parts = std::pair<Ids, Ids>;
+
+Parts prepared(const TextSplit& parts, const Tokenizer& tokenizer) {
+  const TemporaryFolder folder;
+  const PreparedTokens tokens = prepare_tokens(parts, tokenizer, folder.file("tokens"));
+  return {ids_in(tokens.train), ids_in(tokens.validation)};
+}
+
 }  // namespace
 
 TEST_CASE_FIXTURE(InFolder, "a text becomes a tokenizer and the tokens of two parts") {
@@ -92,50 +99,36 @@ TEST_CASE_FIXTURE(InFolder, "the ids are those of the whole text, wherever its p
   CHECK((ids_in(tokens.validation) == tokenizer.encode(std::string_view(text).substr(train.size()))));
 }
 
-TEST_CASE("begin and end tokens come before and after every document, if the tokenizer has them") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(InFolder,
+                  "begin and end tokens come before and after every document, if the tokenizer has them") {
   const std::string first = "one\nline", second = "another\n", third = "and more";
   write_bytes(folder.file("1"), first);
   write_bytes(folder.file("2"), second);
   write_bytes(folder.file("3"), third);
   const TextSplit parts{TextCorpus::open({folder.file("")}), TextCorpus::open({folder.file("2")})};
-  const auto prepared = [&](const LineTokenizer& tokenizer) {
-    static int number = 0;
-    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
-  };
   const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
   const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
-  CHECK(ids_in(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
-  CHECK(ids_in(prepared(both).validation) == Ids{254, b[0], 255});
-  CHECK(ids_in(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
-  CHECK(ids_in(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
-  CHECK(ids_in(prepared(end).validation) == Ids{b[0], 255});
-  CHECK(ids_in(prepared(plain).train) == plain.encode(first + second + third));
+  CHECK(prepared(parts, both) ==
+        Parts{{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255}, {254, b[0], 255}});
+  CHECK(prepared(parts, begin) == Parts{{254, a[0], a[1], 254, b[0], 254, c[0]}, {254, b[0]}});
+  CHECK(prepared(parts, end) == Parts{{a[0], a[1], 255, b[0], 255, c[0], 255}, {b[0], 255}});
+  CHECK(prepared(parts, plain) == Parts{plain.encode(first + second + third), b});
 }
 
-TEST_CASE("a part cut within a document has a begin or end token only where the document begins or ends") {
-  const TemporaryFolder folder;
+TEST_CASE_FIXTURE(
+    InFolder,
+    "a part cut within a document has a begin or end token only where the document begins or ends") {
   const LineTokenizer tokenizer(254, 255), plain;
-  const auto prepared = [&](const TextSplit& parts) {
-    static int number = 0;
-    return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
-  };
-  const Ids a = plain.encode("12345"), head = plain.encode("678"), tail = plain.encode("90");
-  const PreparedTokens one = prepared(split_of("67890", 0.4));
-  CHECK(ids_in(one.train) == Ids{254, head[0]});
-  CHECK(ids_in(one.validation) == Ids{tail[0], 255});
+  const auto id = [&](const char* text) { return plain.encode(text)[0]; };
+  CHECK(prepared(split_of("67890", 0.4), tokenizer) == Parts{{254, id("678")}, {id("90"), 255}});
   write_bytes(folder.file("1"), "12345");
   write_bytes(folder.file("2"), "67890");
   const TextCorpus corpus = TextCorpus::open({folder.file("")});
-  const PreparedTokens two = prepared(corpus.split(0.2));
-  CHECK(ids_in(two.train) == Ids{254, a[0], 255, 254, head[0]});
-  CHECK(ids_in(two.validation) == Ids{tail[0], 255});
-  const PreparedTokens between = prepared(corpus.split(0.5));
-  CHECK(ids_in(between.train) == Ids{254, a[0], 255});
-  CHECK(ids_in(between.validation) == Ids{254, plain.encode("67890")[0], 255});
+  CHECK(prepared(corpus.split(0.2), tokenizer) ==
+        Parts{{254, id("12345"), 255, 254, id("678")}, {id("90"), 255}});
+  CHECK(prepared(corpus.split(0.5), tokenizer) == Parts{{254, id("12345"), 255}, {254, id("67890"), 255}});
   // Split again, the middle of a document neither begins nor ends.
-  const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
-  CHECK(ids_in(middle.train) == head);
+  CHECK(prepared(split_of("x67890", 0.7).validation.split(0.4), tokenizer).first == Ids{id("678")});
 }
 
 TEST_CASE_FIXTURE(InFolder, "an interrupted or failed preparation leaves nothing") {

@@ -1,20 +1,17 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/seed.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <algorithm>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 std::string little_endian(std::uint64_t number, int bytes) {
   std::string text;

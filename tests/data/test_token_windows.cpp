@@ -1,11 +1,9 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/tests/data/written_tokens.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/check_below.h>
 #include <tapeformer/tests/reference/sanitized.h>
-#include <tapeformer/tests/reference/seed.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <algorithm>
 #include <map>
@@ -15,8 +13,6 @@
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 /// Token i is i: a window's first input is where it starts.
 TokenFile counting_file(const TemporaryFolder& folder, Index size) {

@@ -3,7 +3,7 @@
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
-#include <tapeformer/tests/reference/seed.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <algorithm>
 #include <thread>
@@ -11,8 +11,6 @@
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 const BytePairVocabulary& golden_vocabulary() {
   static const BytePairVocabulary vocabulary =

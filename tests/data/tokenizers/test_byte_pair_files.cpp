@@ -3,7 +3,7 @@
 #include <tapeformer/data/tokenizers/byte_tokenizer.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 #include <nlohmann/json.hpp>
 
 using namespace tapeformer;
@@ -74,8 +74,7 @@ TEST_CASE("a malformed vocabulary is refused") {
   CHECK(error_of(R"({"a": "b"})") ==
         "v: has 1 token, so their ids must be 0 to 0, each once; \"a\" has \"b\"");
   for (const char* id : {"0", "2", "-1", "0.5", "18446744073709551615"})
-    CHECK(error_of(R"({"a": 0, "b": )" + std::string(id) + "}").find("\"b\" has " + std::string(id)) !=
-          std::string::npos);
+    CHECK(has(error_of(R"({"a": 0, "b": )" + std::string(id) + "}"), "\"b\" has " + std::string(id)));
   CHECK(error_of(R"({"a": 0})") == "v: has no token for byte 0, \"Ā\"");
   CHECK(message_of<DataError>([] { load_byte_pair_tokenizer("/nonexistent/v", "/nonexistent/m"); }) ==
         "/nonexistent/v: cannot be opened: No such file or directory");

@@ -1,11 +1,10 @@
 #include <doctest/doctest.h>
 #include <tapeformer/data/tokenizers/byte_pair_merges.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 Ids applied(const BytePairMerges& merges, Ids tokens) {
   Ids ids;

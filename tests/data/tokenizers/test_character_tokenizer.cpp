@@ -1,11 +1,9 @@
 #include <doctest/doctest.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
-
-using Ids = std::vector<std::int32_t>;
 
 TEST_CASE("characters are numbered by code point, however the text is split into pieces") {
   const auto tokenizer = train_character_tokenizer(text_in({"b😀a", "", "é€\n\uffee", "ba"}));
@@ -34,8 +32,8 @@ TEST_CASE("a character outside the vocabulary is named, with its place") {
   CHECK(error_of("aéz") ==
         "[tokenizer] a character tokenizer knows only the 4 characters of its text; got \"z\" (U+007A) at "
         "byte 3");
-  CHECK(error_of("\U0010ffff").find("(U+10FFFF) at byte 0") != std::string::npos);
-  CHECK(error_of("ab\n").find("got U+000A at byte 2") != std::string::npos);
+  CHECK(has(error_of("\U0010ffff"), "(U+10FFFF) at byte 0"));
+  CHECK(has(error_of("ab\n"), "got U+000A at byte 2"));
   for (const char* bad : {"a\xc3", "a\xff"})
     CHECK(error_of(bad) ==
           "[tokenizer] the text of a character tokenizer must be UTF-8; got something else at byte 1");
@@ -56,7 +54,7 @@ TEST_CASE("a list of characters that is out of order, empty or no UTF-8 is refus
     return message_of<DataError>([&] { text_characters().read(payload, "t"); });
   };
   CHECK(error_of("abb") == "t: is not a list of characters in order: \"b\" (U+0062) is out of place");
-  CHECK(error_of("éa").find("\"a\" (U+0061) is out of place") != std::string::npos);
+  CHECK(has(error_of("éa"), "\"a\" (U+0061) is out of place"));
   CHECK(error_of("[\"a\"]").find("t: is not a list of characters in order") ==
         0);  // a translation tokenizer's
   CHECK(error_of("") == "t: is not a list of characters: it is empty or not UTF-8");

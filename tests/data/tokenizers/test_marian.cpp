@@ -4,7 +4,7 @@
 #include <tapeformer/data/tokenizers/marian.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <algorithm>
 
@@ -12,14 +12,12 @@ using namespace tapeformer;
 
 namespace {
 
-using MarianIds = std::vector<std::int32_t>;
-
 const std::string kMarianGolden = TAPEFORMER_SOURCE_DIR "/tests/golden/marian_tokenizer/";
 
 /// The ids that transformers gives a text, and the text of its ids as a target.
 struct MarianCase {
   std::string text;
-  MarianIds source, target;
+  Ids source, target;
   std::string decoded;
 };
 
@@ -72,7 +70,7 @@ TEST_CASE("a trained one has the end first and padding last, from which decoders
   CHECK(words->begin() == words->padding());
   CHECK(words->padding() == words->vocabulary_size() - 1);
   for (const std::string& sentence : kMarianSentences) {
-    MarianIds ids = words->encode(sentence);
+    Ids ids = words->encode(sentence);
     CHECK(std::count(ids.begin(), ids.end(), 1) == 0);
     ids.insert(ids.end(), {words->padding(), *words->end(), 5});
     CHECK(words->decode(ids) == sentence);
@@ -112,7 +110,7 @@ TEST_CASE("files for Marian are read as the same tokenizers, with ids of the mod
     CHECK(source_again->padding() == source->padding());
     CHECK(target_again->end() == target->end());
     for (const MarianCase& one : marian_cases("joint")) {
-      const MarianIds ids = source->encode(one.text);
+      const Ids ids = source->encode(one.text);
       CHECK(source_again->encode(one.text) == ids);
       CHECK(target_again->decode(ids) == target->decode(ids));
     }
@@ -139,8 +137,7 @@ TEST_CASE("files that say more than is supported, or too little, are refused by 
   CHECK(of_config(R"({"additional_special_tokens": ["<x>"]})") ==
         "tokenizer_config.json: has additional_special_tokens=[\"<x>\"], which is not supported; try without "
         "it");
-  CHECK(of_config(R"({"added_tokens_decoder": {"9": {"content": "<x>"}}})").find("added_tokens_decoder") !=
-        std::string::npos);
+  CHECK(has(of_config(R"({"added_tokens_decoder": {"9": {"content": "<x>"}}})"), "added_tokens_decoder"));
   CHECK(of_config(R"({"unk_token": "<none>"})") == "vocab.json: lacks <none>, the unk_token");
-  CHECK(refusal("source.spm", "x").find("source.spm: is not a SentencePiece model") != std::string::npos);
+  CHECK(has(refusal("source.spm", "x"), "source.spm: is not a SentencePiece model"));
 }

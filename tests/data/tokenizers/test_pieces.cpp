@@ -1,12 +1,11 @@
 #include <doctest/doctest.h>
 #include <tapeformer/data/tokenizers/pieces.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 std::vector<std::string> spaced_words(std::string_view text) {
   std::vector<std::string> words;

@@ -2,13 +2,11 @@
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 const std::vector<std::string> kSentences = {
     "L'homme n'est pas là : il dort.",
@@ -29,12 +27,17 @@ constexpr const char* kExactKinds[] = {"word", "character", "bpe", "unigram"};  
 
 }  // namespace
 
-TEST_CASE("decoding returns every text that the vocabulary covers") {
+TEST_CASE("decoding returns every text that the vocabulary covers; so does a tokenizer from a file") {
   for (const char* kind : kExactKinds) {
+    CAPTURE(kind);
     const auto tokenizer = trained(kind);
+    CHECK(tokenizer->serialize() == trained(kind)->serialize());
+    const TemporaryFile file(tokenizer->serialize());
+    const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
+    CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
     for (const std::string& sentence : kSentences) {
-      CAPTURE(kind);
       CHECK(tokenizer->decode(tokenizer->encode(sentence)) == sentence);
+      CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
     }
     CHECK(tokenizer->encode("").empty());
     CHECK(tokenizer->decode({}).empty());
@@ -57,19 +60,6 @@ TEST_CASE("special pieces have the same ids in every kind; decoding stops at the
     }
     ids.insert(ids.end(), {kEnd, kUnknown, ids[2]});
     CHECK(tokenizer->decode(ids) == "un espace");
-  }
-}
-
-TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
-  for (const char* kind : kExactKinds) {
-    const auto tokenizer = trained(kind);
-    CAPTURE(kind);
-    CHECK(tokenizer->serialize() == trained(kind)->serialize());
-    const TemporaryFile file(tokenizer->serialize());
-    const auto loaded = load_tokenizer(sentence_tokenizers(), file.path());
-    CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
-    for (const std::string& sentence : kSentences)
-      CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
   }
 }
 

@@ -6,13 +6,11 @@
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
 
 const std::string kStory =
     "Once upon a time, there was a little dog named Max.\nMax liked to play in the park in 2024, 2025.\n\n"

@@ -5,15 +5,13 @@
 #include <tapeformer/data/tokenizers/transformers.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <filesystem>
 
 using namespace tapeformer;
 
 namespace {
-
-using FrameIds = std::vector<std::int32_t>;
 
 const std::string kFamilyFolders = TAPEFORMER_SOURCE_DIR "/tests/golden/translation_folders/";
 
@@ -59,8 +57,8 @@ TEST_CASE("ids with their frames, and texts, are those of transformers, also fro
     for (const auto& one : family_cases().at(name).at("cases")) {
       const std::string text = family_cases().at("sentences").at(i++);
       INFO(name, ": ", text);
-      CHECK(frame.source(words->encode(text)) == one[0].get<FrameIds>());
-      CHECK(frame.target(words->encode(text)) == one[1].get<FrameIds>());
+      CHECK(frame.source(words->encode(text)) == one[0].get<Ids>());
+      CHECK(frame.target(words->encode(text)) == one[1].get<Ids>());
       CHECK(words->decode(one[1]) == one[2].get<std::string>());
     }
   }
@@ -84,11 +82,11 @@ TEST_CASE("pieces of a model of SentencePiece have the ids of fairseq, and langu
   const SentenceFrame frame = frame_of(*words, *words, {"", "fr_XX"});
   const auto first = static_cast<std::int32_t>(words->vocabulary_size()) - 3;
   CHECK(first == 71);  // "</s>" keeps its own
-  CHECK(frame.source({9}) == FrameIds{9, 2, first + 1});
-  CHECK(frame.target({9}) == FrameIds{9, 2, first});
+  CHECK(frame.source({9}) == Ids{9, 2, first + 1});
+  CHECK(frame.target({9}) == Ids{9, 2, first});
   CHECK(frame.begin == first);
-  CHECK(words->encode("the fr_XX cat") == FrameIds{35, first, 21});
-  CHECK(words->encode("the <y> cat") == FrameIds{35, 73, 21});
+  CHECK(words->encode("the fr_XX cat") == Ids{35, first, 21});
+  CHECK(words->encode("the <y> cat") == Ids{35, 73, 21});
   CHECK(words->decode({first, 35, 21, 2}) == "the cat");
 }
 
@@ -103,19 +101,19 @@ TEST_CASE("tokens before and after a sentence") {
   CHECK_FALSE(t5.begins_zero);
   CHECK(bart.begin == 2);
   CHECK(bart.padding == 1);
-  CHECK(bart.target_before == FrameIds{0});
-  CHECK(bart.forced == FrameIds{0});
+  CHECK(bart.target_before == Ids{0});
+  CHECK(bart.forced == Ids{0});
   CHECK(t5.forced.empty());
   const SentenceFrame nllb = framed({"nllb", {}}, {"deu_Latn", "eng_Latn"});
-  CHECK(nllb.source_before == FrameIds{74});
-  CHECK(nllb.target_before == FrameIds{72});
+  CHECK(nllb.source_before == Ids{74});
+  CHECK(nllb.target_before == Ids{72});
   CHECK(nllb.forced == nllb.target_before);
   CHECK(nllb.begin == 2);
   const ChangedFolder legacy("nllb", {{"tokenizer_config.json", R"({"legacy_behaviour": true,
     "tokenizer_class": "NllbTokenizer", "src_lang": "fra_Latn"})"},
                                       {"generation_config.json", R"({"forced_bos_token_id": 74})"}});
-  CHECK(framed(legacy).source({}) == FrameIds{2, 73});
-  CHECK(framed(legacy).forced == FrameIds{74});
+  CHECK(framed(legacy).source({}) == Ids{2, 73});
+  CHECK(framed(legacy).forced == Ids{74});
 }
 
 TEST_CASE("unknown or absent languages are refused, and the chosen ones are saved") {
@@ -123,8 +121,8 @@ TEST_CASE("unknown or absent languages are refused, and the chosen ones are save
   CHECK(nllb.refusal() == "--source-language must be one of deu_Latn, eng_Latn, fra_Latn; got none");
   CHECK(nllb.refusal({"deu_Latn", "fr"}) ==
         "--target-language must be one of deu_Latn, eng_Latn, fra_Latn; got fr");
-  CHECK(nllb.refusal({"<pad>", "fra_Latn"}).find("got <pad>") != std::string::npos);
-  CHECK(ChangedFolder("t5", {}).refusal({"de", ""}).find("this model has none") != std::string::npos);
+  CHECK(has(nllb.refusal({"<pad>", "fra_Latn"}), "got <pad>"));
+  CHECK(has(ChangedFolder("t5", {}).refusal({"de", ""}), "this model has none"));
   const auto words = load_transformers_tokenizer(kFamilyFolders + "m2m100");
   const auto files = transformers_files_of(*words, {"__de__", "en"});
   const auto options = parse_json(files.at("tokenizer_config.json"));
@@ -137,25 +135,20 @@ TEST_CASE("unknown or absent languages are refused, and the chosen ones are save
 }
 
 TEST_CASE("folders and files that lack something are refused by name") {
-  CHECK(ChangedFolder("t5", {{"generation_config.json", R"({"decoder_start_token_id": 4294967296})"}})
-            .refusal()
-            .find("has a mistaken decoder_start_token_id: an id must be from 0") != std::string::npos);
-  CHECK(ChangedFolder("t5", {{"tokenizer.json", ""}}).refusal().find("has no tokenizer: none of") !=
-        std::string::npos);
+  CHECK(has(ChangedFolder("t5", {{"generation_config.json", R"({"decoder_start_token_id": 4294967296})"}})
+                .refusal(),
+            "has a mistaken decoder_start_token_id: an id must be from 0"));
+  CHECK(has(ChangedFolder("t5", {{"tokenizer.json", ""}}).refusal(), "has no tokenizer: none of"));
   for (const auto& [name, file, content] :
        {std::tuple("t5", "tokenizer.json", "{"),
         {"m2m100", "tokenizer_config.json", R"({"added_tokens_decoder": {"x": "<y>"}})"}})
-    CHECK(ChangedFolder(name, {{file, content}}).refusal().find("/.: has a damaged tokenizer: ") !=
-          std::string::npos);
-  CHECK(ChangedFolder("mbart", {{"config.json", R"({"model_type": 5})"}}).refusal().find("damaged") !=
-        std::string::npos);
-  CHECK(ChangedFolder("t5", {{"tokenizer_config.json", R"({"eos_token": "<end>"})"}})
-            .refusal()
-            .find("has no token <end> among its control tokens, the eos_token") != std::string::npos);
+    CHECK(has(ChangedFolder(name, {{file, content}}).refusal(), "/.: has a damaged tokenizer: "));
+  CHECK(has(ChangedFolder("mbart", {{"config.json", R"({"model_type": 5})"}}).refusal(), "damaged"));
+  CHECK(has(ChangedFolder("t5", {{"tokenizer_config.json", R"({"eos_token": "<end>"})"}}).refusal(),
+            "has no token <end> among its control tokens, the eos_token"));
   for (const char* added : {R"({"50": "▁the"})", R"({"50": {}})"}) {
     const std::string config = std::string(R"({"added_tokens_decoder": )") + added + "}";
-    CHECK(ChangedFolder("m2m100", {{"tokenizer_config.json", config}}).refusal().find(" added token") !=
-          std::string::npos);
+    CHECK(has(ChangedFolder("m2m100", {{"tokenizer_config.json", config}}).refusal(), " added token"));
   }
   const std::string file = load_transformers_tokenizer(kFamilyFolders + "t5")->serialize();
   const auto cut = [&](std::size_t bytes) {
