@@ -63,7 +63,7 @@ set(apart autograd/device autograd/dispatch autograd/async_readback autograd/sto
   autograd/cuda/nccl_functions autograd/cuda/runtime autograd/communication/nccl autograd/communication/nccl_engine
   autograd/communication/nccl_training autograd/ops/matmul_bf16
   autograd/cuda_graph_cache autograd/cuda_graph_cache_masks autograd/cuda_graph_cache_memory
-  autograd/cuda_graph_cache_training nn/across_devices)
+  autograd/cuda_graph_cache_training examples/shared/compute examples/shared/ranks nn/across_devices)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ everything tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 # Sums of three ranks: two cannot show an order.

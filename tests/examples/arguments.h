@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/option_table.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -49,6 +49,14 @@ Options parsed_with_preset(const std::vector<std::string>& arguments,
 inline std::vector<std::string> words_of(const std::string& arguments) {
   std::istringstream words(arguments);
   return {std::istream_iterator<std::string>(words), {}};
+}
+
+/// The words after `name` in the line of `text` that begins with it.
+inline std::vector<std::string> words_after(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(name + " ") == 0) return words_of(line.substr(name.size()));
+  return {};
 }
 
 /// Arguments, and the beginning of their refusal; "nothing was thrown" for none.

@@ -86,14 +86,11 @@ check "before anything is computed" test ! -s "$work/out"
 refuses "a number of threads that is none" "--threads" --threads -1
 
 ends "several threads" 0 --layer single_head --mode self --no-second --threads 2
-ends "the self-test, with a sample of elements" 0 --self-test --elements 4
+some=(composed multi_head latent_absorbed differential native_sparse gated_delta_rule experts)  # the others are slow tests
+ends "the self-test, with a sample of elements" 0 --self-test --elements 4 "${some[@]/#/--layer=}"
 check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
   "$work/out"
-for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted mask' 'lost gradient' 'off when recorded' \
-  'other bits again'; do
-  check "$fault in multi-head attention" grep -q "^multi_head .*$fault .* yes\$" "$work/out"
-done
-check "in fused and in plain operations" grep -q "^composed .*shifted mask  *softmax, input 0 .* yes\$" "$work/out"
+check "also in plain operations" grep -q "^composed .*shifted mask  *softmax, input 0 .* yes\$" "$work/out"
 # With a tolerance that lets everything through, no fault is noticed, and it says so.
 ends "a blind check" 1 --self-test --layer multi_head --tolerance 10
 check "is found out" grep -q 'dropped term .* no  WRONG$' "$work/out"

@@ -8,7 +8,7 @@
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -173,16 +173,19 @@ inline int resume(const RunFolder& folder, ToyTask& task, double max_minutes = 0
   return resume(folder, task, limited(max_minutes));
 }
 
+inline std::vector<double> values_of(ToyModel& model) {
+  std::vector<double> all;
+  for (const auto& [path, tensor] : weights_of(model))
+    for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
+  return all;
+}
+
 inline std::vector<double> weights_in(const RunFolder& folder,
                                       const std::string& name = "weights.safetensors") {
   ToyModel model;
   const SafetensorsFile file = SafetensorsFile::open(folder.file(name));
   load_weights(file, file.metadata().count("state") > 0 ? "model." : "", model);
-  std::vector<double> all;
-  for (const auto& [path, tensor] : weights_of(model)) {
-    for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
-  }
-  return all;
+  return values_of(model);
 }
 
 /// Checks that weights, checkpoints and metrics are equal to the last bit.

@@ -36,7 +36,8 @@ inline bool change(ConfigField& field) {
   }
   if (std::holds_alternative<std::string>(*before)) {
     for (const std::string& name : field.choices()) others.emplace_back(name);
-    for (const char* name : {"gqa", "mha", "sgd", "DF"}) others.emplace_back(std::string(name));
+    for (const char* name : {"gqa", "mha", "sgd", "DF", "swiglu", "masked"})
+      others.emplace_back(std::string(name));
   }
   if (std::holds_alternative<std::vector<std::string>>(*before))
     others.emplace_back(std::vector<std::string>{"a:rate=1", "b:rate=2"});  // names, or groups of parameters

@@ -1,6 +1,6 @@
 #include <tapeformer/examples/gradcheck/attention_checks.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -134,9 +134,8 @@ TEST_CASE("the cause of a fault is given with the input's name, in the table and
   result.report.repeated_inputs = {input};
   std::ostringstream table;
   print_row(table, result);
-  CHECK(table.str().find("FAIL\n    again query.weight: another pass gives different bits\n") !=
-        std::string::npos);
-  CHECK(table.str().find(" again query.weight[1] ") != std::string::npos);  // where it is worst
+  CHECK(has(table.str(), "FAIL\n    again query.weight: another pass gives different bits\n"));
+  CHECK(has(table.str(), " again query.weight[1] "));  // where it is worst
   const auto json = results_json({result}, {}, 1);
   CHECK(json["checks"][0]["again"][0]["fault"] == "another pass gives different bits");
   CHECK(json["passed"] == false);
@@ -176,6 +175,6 @@ TEST_CASE(
     const bool is_of_other_pass = fault.fault == "off when recorded" || fault.fault == "other bits again";
     const bool is_seen_there = fault.where.find("J v ") < 3 || fault.where.find("again ") == 0;
     if (fault.fault != "none") CHECK(is_seen_there == is_of_other_pass);
-    if (fault.fault == "lost gradient") CHECK(fault.where.find(": it gets no gradient") != std::string::npos);
+    if (fault.fault == "lost gradient") CHECK(has(fault.where, ": it gets no gradient"));
   }
 }

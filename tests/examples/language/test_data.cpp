@@ -1,6 +1,6 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/tests/examples/language/language_case.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -22,8 +22,8 @@ TEST_CASE("text that is not UTF-8 is refused, or named where a tokenizer takes b
     const std::string said =
         message_of<DataError>([&] { train_language_model(RunFolder(temporary.file(kind)), options, {}); });
     const bool takes_bytes = kind == "byte" || kind == "bpe";
-    CHECK((takes_bytes ? log.text() : said)
-              .find(path + ":1: a NUL at byte 2 of the file: 0x00; if it is UTF-16") != std::string::npos);
+    CHECK(has((takes_bytes ? log.text() : said),
+              path + ":1: a NUL at byte 2 of the file: 0x00; if it is UTF-16"));
     CHECK(log.says("read byte by byte") == takes_bytes);
   }
 }

@@ -19,14 +19,6 @@ using namespace tapeformer;
 
 namespace {
 
-/// A run of a few steps; returns its folder.
-std::string trained(const TemporaryFolder& temporary, LanguageOptions options) {
-  options.training.steps = 5, options.training.validate_every = 5;
-  const RunFolder folder(temporary.file("run"));
-  CHECK(train_language_model(folder, options, {}) == kExitSuccess);
-  return folder.path();
-}
-
 ExportOptions exported(const TemporaryFolder& temporary) {
   ExportOptions options;
   options.run = temporary.file("run");
@@ -63,16 +55,15 @@ std::string export_refusal(const TemporaryFolder& temporary, const std::string& 
 }  // namespace
 
 TEST_CASE("an exported model comes back with its weights and its tokenizer, of every kind") {
-  const CapturedLog log, output(stdout);
+  const CapturedLog log;
   for (const std::string kind : {"character", "byte", "bpe", "sentencepiece"}) {
     const TemporaryFolder temporary;
-    LanguageOptions options = tiny_options(temporary);
-    options.data.tokenizer = kind;
-    options.data.vocabulary = 270;
-    const std::string run = trained(temporary, options), text = walk(60, 3);
-    CHECK(export_model(exported(temporary)) == kExitSuccess);
-    const LanguageRun before = LanguageRun::load(run), after = LanguageRun::load(temporary.file("exported"));
-    const std::vector<std::int32_t> ids = before.tokenizer->encode(text);
+    saved_run(temporary, {"--tokenizer", kind, "--vocabulary", "270"});
+    CHECK(export_refusal(temporary, "transformers") == "");
+    const LanguageRun before = LanguageRun::load(temporary.file("run")),
+                      after = LanguageRun::load(temporary.file("exported"));
+    const std::string text = walk(60, 3);
+    const Ids ids = before.tokenizer->encode(text);
     CHECK(after.tokenizer->encode(text) == ids);
     CHECK(after.tokenizer->vocabulary_size() == before.tokenizer->vocabulary_size());
     const Tensor inputs = Tensor::empty({1, 8}, DType::i32);
@@ -84,9 +75,7 @@ TEST_CASE("an exported model comes back with its weights and its tokenizer, of e
 TEST_CASE("a GGUF file has the model and the tokenizer") {
   const CapturedLog log, output(stdout);
   const TemporaryFolder temporary;
-  LanguageOptions options = tiny_options(temporary);
-  options.model.activation = Unary::gelu_tanh;
-  trained(temporary, options);
+  saved_run(temporary, {"--feed-forward-kind", "gelu_tanh", "--bias"});
   ExportOptions asked = exported(temporary);
   asked.format = "gguf";
   CHECK(export_model(asked) == kExitSuccess);
@@ -95,7 +84,7 @@ TEST_CASE("a GGUF file has the model and the tokenizer") {
         std::vector<std::string>{"a", "b", "c", "d", "e", "f", "\u00c3\u00a9"});
   CHECK(file.lists.at("tokenizer.ggml.merges") == std::vector<std::string>{"\u00c3 \u00a9"});
   CHECK(file.tensors.at("blk.0.attn_qkv.weight").type == 1);
-  CHECK(message_of<DataError>([&] { export_model(asked); }).find("already exists") != std::string::npos);
+  CHECK(has(message_of<DataError>([&] { export_model(asked); }), "already exists"));
 }
 
 TEST_CASE("tokenizers of every kind as GGUF's metadata") {
@@ -105,7 +94,6 @@ TEST_CASE("tokenizers of every kind as GGUF's metadata") {
     return missing;
   };
   using Texts = std::vector<std::string>;
-  using Numbers = std::vector<std::int32_t>;
   const TextSource source = [](const auto& reader) { reader("ab ab ab\nabc abc\n"); };
   const GgufMetadata bytes = gguf_tokenizer(*make_byte_tokenizer(), 256);
   CHECK(found(bytes, "model", std::string()) == "gpt2");
@@ -120,7 +108,7 @@ TEST_CASE("tokenizers of every kind as GGUF's metadata") {
   CHECK(tokens[258] == "<|endoftext|>");
   CHECK(tokens[260] == "[PAD260]");
   CHECK(found(bpe, "merges", Texts()) == Texts{"a b", "\u0120 ab"});
-  const auto types = found(bpe, "token_type", Numbers());
+  const auto types = found(bpe, "token_type", Ids());
   CHECK(types[257] == 1);
   CHECK(types[258] == 3);
   CHECK(types[260] == 5);
@@ -131,8 +119,8 @@ TEST_CASE("tokenizers of every kind as GGUF's metadata") {
   CHECK(found(pieces, "bos_token_id", ~0u) == 1);
   CHECK(found(pieces, "eos_token_id", ~0u) == 2);
   CHECK(found(pieces, "unknown_token_id", ~0u) == 0);
-  const auto kinds = found(pieces, "token_type", Numbers());
-  CHECK(Numbers(kinds.begin(), kinds.begin() + 4) == Numbers{2, 3, 3, 6});
+  const auto kinds = found(pieces, "token_type", Ids());
+  CHECK(Ids(kinds.begin(), kinds.begin() + 4) == Ids{2, 3, 3, 6});
   const auto scores = found(pieces, "scores", std::vector<float>());
   CHECK(scores.size() == 270);
   CHECK(scores.at(260) == -1);  // merges count down
@@ -169,9 +157,9 @@ TEST_CASE("statements and advice on a model's exports are true, for every preset
       const std::size_t advised = refused.find(" trained with ");
       REQUIRE(advised != std::string::npos);
       CHECK(refused.find("[export] " + format + " has no such model; ") == 0);
-      CHECK(refused.find(temporary.file("")) == std::string::npos);
+      CHECK_FALSE(has(refused, temporary.file("")));
       const std::string options = refused.substr(advised + std::string(" trained with ").size());
-      CHECK(said.find(" only with " + options) != std::string::npos);
+      CHECK(has(said, " only with " + options));
       std::vector<std::string> followed = arguments;
       std::istringstream words(options);
       for (std::string word; words >> word;) followed.push_back(word == "''" ? "" : word);

@@ -4,7 +4,7 @@
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <map>
 
@@ -12,7 +12,6 @@ using namespace tapeformer;
 
 namespace {
 
-using Ids = std::vector<std::int32_t>;
 using Files = std::map<std::string, std::string>;
 
 const TextSource kMats = [](const auto& reader) { reader("the cat sat on the mat, the cat\n"); };
@@ -47,7 +46,13 @@ std::string refused(const Files& files) {
   return message_of<Error>([&] { found(files); });
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+/// A field of the tokenizer in a GGUF file.
+template <class T>
+T in_gguf(const Tokenizer& tokenizer, const char* field, T missing = {}) {
+  for (const auto& [name, value] : gguf_tokenizer(tokenizer, 290))
+    if (name == std::string("tokenizer.ggml.") + field) return std::get<T>(value);
+  return missing;
+}
 
 std::shared_ptr<const Tokenizer> exported_again(const Tokenizer& tokenizer) {
   const TemporaryFolder folder;
@@ -75,9 +80,9 @@ TEST_CASE(
   CHECK(found(pieces())->ends() == Ids{2});
   CHECK(found(pieces({{"config.json", R"({"eos_token_id": [2, 9]})"}}))->ends() == Ids{2, 9});
   CHECK(found(merges({{"config.json", R"({"eos_token_id": 50256})"}}))->end() == 261);  // GPT-2's default
-  CHECK(holds(refused(pieces({{"config.json", R"({"eos_token_id": "</s>"})"}})),
-              "config.json: has an eos_token_id that is neither"));
-  CHECK(holds(refused(pieces({{"generation_config.json", "[]"}})), "generation_config.json: is not"));
+  CHECK(has(refused(pieces({{"config.json", R"({"eos_token_id": "</s>"})"}})),
+            "config.json: has an eos_token_id that is neither"));
+  CHECK(has(refused(pieces({{"generation_config.json", "[]"}})), "generation_config.json: is not"));
 }
 
 TEST_CASE("a tokenizer.json comes before a tokenizer.model beside it, except where the model is asked for") {
@@ -117,15 +122,9 @@ TEST_CASE("tokens added by other files are found, whatever the kind of tokenizer
       const auto again = exported_again(*tokenizer);
       CHECK(again->encode("the<|im_start|>cat") == tokenizer->encode("the<|im_start|>cat"));
       CHECK(again->bytes_of(281).empty());
-      const GgufMetadata gguf = gguf_tokenizer(*tokenizer, 290);
-      for (const auto& [name, value] : gguf) {
-        if (name == "tokenizer.ggml.tokens")
-          CHECK(std::get<std::vector<std::string>>(value).at(280) == "<|im_start|>");
-        if (name == "tokenizer.ggml.token_type")
-          CHECK(std::get<std::vector<std::int32_t>>(value).at(280) == 4);
-        if (name == "tokenizer.ggml.token_type")
-          CHECK(std::get<std::vector<std::int32_t>>(value).at(281) == 3);
-      }
+      CHECK(in_gguf<std::vector<std::string>>(*tokenizer, "tokens").at(280) == "<|im_start|>");
+      CHECK(in_gguf<Ids>(*tokenizer, "token_type").at(280) == 4);
+      CHECK(in_gguf<Ids>(*tokenizer, "token_type").at(281) == 3);
     }
   }
   const auto lettered =
@@ -145,7 +144,7 @@ TEST_CASE("a malformed added token is refused") {
   for (const char* wrong :
        {R"({"added_tokens_decoder": {"x": {"content": "a"}}})", R"({"added_tokens_decoder": {"7": "a"}})",
         R"({"added_tokens_decoder": {"7": {}}})"})
-    CHECK(holds(refused(pieces({{"tokenizer_config.json", wrong}})), "is not an added token"));
+    CHECK(has(refused(pieces({{"tokenizer_config.json", wrong}})), "is not an added token"));
   CHECK(refused(pieces({{"added_tokens.json", R"({"<x>": "y"})"}})) != "nothing was thrown");
 }
 
@@ -153,10 +152,7 @@ TEST_CASE("add_bos_token says whether texts begin with a token, here and after a
   const auto begin = [](const char* config) {
     const auto tokenizer = found(pieces({{"tokenizer_config.json", config}}));
     CHECK(exported_again(*tokenizer)->begin() == tokenizer->begin());
-    bool adds = true;
-    for (const auto& [name, value] : gguf_tokenizer(*tokenizer, 290))
-      if (name == "tokenizer.ggml.add_bos_token") adds = std::get<bool>(value);
-    CHECK(adds == tokenizer->begin().has_value());
+    CHECK(in_gguf<bool>(*tokenizer, "add_bos_token", true) == tokenizer->begin().has_value());
     return tokenizer->begin();
   };
   CHECK(begin("{}") == 1);
@@ -168,8 +164,8 @@ TEST_CASE("add_bos_token says whether texts begin with a token, here and after a
   CHECK(found({{"tokenizer.json", letters_json()},
                {"tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<s>"})"}})
             ->begin() == 3);
-  CHECK(holds(refused(merges({{"tokenizer_config.json", R"({"add_bos_token": true})"}})),
-              "add_bos_token=true"));
+  CHECK(
+      has(refused(merges({{"tokenizer_config.json", R"({"add_bos_token": true})"}})), "add_bos_token=true"));
 }
 
 TEST_CASE("a switch that asks for what the tokenizer does not do is refused by name") {
@@ -178,15 +174,15 @@ TEST_CASE("a switch that asks for what the tokenizer does not do is refused by n
        {R"({"add_prefix_space": true, "legacy": true})", R"({"clean_up_tokenization_spaces": true})",
         R"({"add_eos_token": true, "add_prefix_space": null})"})
     CHECK(refused(pieces(config(fits))) == "nothing was thrown");
-  CHECK(holds(refused(pieces(config(R"({"add_prefix_space": false})"))), "add_prefix_space=false"));
-  CHECK(holds(refused(merges(config(R"({"add_prefix_space": true})"))), "add_prefix_space=true"));
-  CHECK(holds(refused(merges(config(R"({"split_special_tokens": true})"))), "split_special_tokens=true"));
-  CHECK(holds(refused(pieces(config(R"({"add_bos_token": 1})"))), "neither true nor false"));
+  CHECK(has(refused(pieces(config(R"({"add_prefix_space": false})"))), "add_prefix_space=false"));
+  CHECK(has(refused(merges(config(R"({"add_prefix_space": true})"))), "add_prefix_space=true"));
+  CHECK(has(refused(merges(config(R"({"split_special_tokens": true})"))), "split_special_tokens=true"));
+  CHECK(has(refused(pieces(config(R"({"add_bos_token": 1})"))), "neither true nor false"));
   Files words = config(R"({"clean_up_tokenization_spaces": true})");
   words["tokenizer.json"] = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1}}})";
-  CHECK(holds(refused(words), "clean_up_tokenization_spaces=true"));
+  CHECK(has(refused(words), "clean_up_tokenization_spaces=true"));
   words["tokenizer.json"] = letters_json();
   CHECK(refused(words) == "nothing was thrown");
   words["tokenizer_config.json"] = R"({"add_eos_token": true})";
-  CHECK(holds(refused(words), "add_eos_token=true"));
+  CHECK(has(refused(words), "add_eos_token=true"));
 }

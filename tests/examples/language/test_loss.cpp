@@ -1,5 +1,6 @@
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,7 @@ DecoderOnlyConfig with_prefix() {
   return config;
 }
 
-std::vector<std::int32_t> prefixes(const Batch& batch) { return batch.tensors[2].to_vector<std::int32_t>(); }
+Ids prefixes(const Batch& batch) { return batch.tensors[2].to_vector<std::int32_t>(); }
 
 /// Minus the log of softmax(logits)[target], in double.
 double nats_of(const Tensor& logits, Index row, Index target) {
@@ -66,14 +67,13 @@ TEST_CASE("prefix lengths are a function of seed and place") {
   CHECK(drawn(1, 2) != drawn(2, 2));
   for (const Index length : {1, 2}) {
     const auto only = prefixes(language_batch(with_prefix(), counting_batch(9, length), 1, 0));
-    CHECK(only == std::vector<std::int32_t>(9, 1));
+    CHECK(only == Ids(9, 1));
   }
 }
 
 TEST_CASE("separate documents begin with each row and after each end token, which predicts nothing") {
   const Batch batch = language_batch({}, counting_batch(2, 8), 1, 0, 3);
   const auto values = [](const Tensor& x) { return x.to_vector<std::int32_t>(); };
-  using Ids = std::vector<std::int32_t>;
   CHECK(batch.tensors[0].shape() == Shape{1, 16});
   CHECK(values(batch.tensors[0]) == Ids{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
   CHECK(values(batch.tensors[1]) == Ids{1, 2, 3, -1, 5, 6, 0, 1, 2, 3, -1, 5, 6, 0, 1, 2});
@@ -118,7 +118,7 @@ TEST_CASE_FIXTURE(LanguageCase,
     const TextLoss exact = measure.exact(model, progress);
     double nats = 0;
     Index bytes = 0;
-    std::vector<std::int32_t> ids(230);
+    Ids ids(230);
     data.validation.read(0, 230, ids.data());
     model.eval();
     for (Index first = 0; first < 229; first += 8) {

@@ -2,7 +2,7 @@
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -50,8 +50,6 @@ std::string refusal(const TemporaryFolder& folder, const Json& json) {
   return message_of<DataError>([&] { find_tokenizer(folder.file("")); });
 }
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merges as lines or as pairs") {
@@ -78,7 +76,7 @@ TEST_CASE_FIXTURE(InFolder, "a tokenizer.json of another kind is read, or refuse
     CHECK(refused(pointer, value) == "nothing was thrown");
     const auto tokenizer = find_tokenizer(folder.file("tokenizer.json"));
     const TemporaryFolder exported;
-    CHECK(export_tokenizer(*tokenizer, exported.file("")).find("tokenizer") != std::string::npos);
+    CHECK(has(export_tokenizer(*tokenizer, exported.file("")), "tokenizer"));
     CHECK(find_tokenizer(exported.file(""))->encode(kText) == tokenizer->encode(kText));
     return std::string(tokenizer->kind());
   };

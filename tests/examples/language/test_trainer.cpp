@@ -2,7 +2,7 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/tests/examples/language/language_case.h>
 #include <tapeformer/tests/examples/metrics_lines.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -69,15 +69,14 @@ TEST_CASE_FIXTURE(LanguageCase,
   asked.run = folder.path();
   const std::string report = evaluated(asked);
   CHECK(report.find("tokens     230 in the run's validation part\n") == 0);
-  CHECK(report.find(format("exact      {:.4f} nats per token, perplexity {:.4g}, ", exact,
-                           std::exp(exact))) != std::string::npos);
-  CHECK(report.find("from 5 random batches of 6 x 8)") != std::string::npos);
+  CHECK(has(report, format("exact      {:.4f} nats per token, perplexity {:.4g}, ", exact, std::exp(exact))));
+  CHECK(has(report, "from 5 random batches of 6 x 8)"));
   asked.corpus = {options.data.validation[0]};
   const std::string same = evaluated(asked);
   CHECK(same.find("tokens     230 in the corpus\n") == 0);
   CHECK(same.substr(same.find("exact")) == report.substr(report.find("exact")));
   asked.corpus.clear();
-  CHECK(report.find(format("{:.4f} nats", estimate)) != std::string::npos);  // the end of training's draw
+  CHECK(has(report, format("{:.4f} nats", estimate)));  // the end of training's draw
   asked.context = 9;
   CHECK(message_of<Error>([&] { evaluate(asked); }) == "--context 9 is more than the model's 8");
   asked.context = 0;
@@ -85,7 +84,7 @@ TEST_CASE_FIXTURE(LanguageCase,
   CHECK(evaluated(asked).find("tokens     1500 in the run's train part\n") == 0);
   asked.part = "validation", asked.corpus = {temporary.file("short")};
   write_bytes(asked.corpus[0], "abc");
-  CHECK(evaluated(asked).find("from 5 random batches of 6 x 2)") != std::string::npos);
+  CHECK(has(evaluated(asked), "from 5 random batches of 6 x 2)"));
   write_bytes(asked.corpus[0], "a");
   CHECK(message_of<DataError>([&] { evaluate(asked); }) ==
         asked.corpus[0] + ": holds 1 token, and only a token after another is measured; try a longer text");
@@ -263,5 +262,5 @@ TEST_CASE_FIXTURE(LanguageCase, "data that does not fit the model or the checkpo
                        doctest::Contains("holds 1500 tokens; a window of 1500"), DataError);
   EvaluateOptions nowhere;
   nowhere.run = temporary.file("nowhere");
-  CHECK(message_of<CheckpointError>([&] { evaluate(nowhere); }).find("nowhere") != std::string::npos);
+  CHECK(has(message_of<CheckpointError>([&] { evaluate(nowhere); }), "nowhere"));
 }

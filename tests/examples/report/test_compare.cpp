@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/compare.h>
 #include <tapeformer/examples/report/loss_plot.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -100,8 +101,8 @@ TEST_CASE("columns that do not fit next to each other go into another table") {
 TEST_CASE("a long value keeps its end") {
   const std::string path = "/somewhere/" + std::string(80, 'x') + "/text.txt";
   const std::string text = comparison_text(comparison_json({record("a", 1, path), record("b", 1, "y")}), 0);
-  CHECK(text.find("/text.txt  ") != std::string::npos);
-  CHECK(text.find("/somewhere") == std::string::npos);
+  CHECK(has(text, "/text.txt  "));
+  CHECK_FALSE(has(text, "/somewhere"));
 }
 
 TEST_CASE("losses drawn with characters fill the columns, and fall from the left to the right") {
@@ -116,7 +117,7 @@ TEST_CASE("losses drawn with characters fill the columns, and fall from the left
   CHECK(plain[8].substr(0, 16) == "          step 1");
   for (const std::string& line : plain) CHECK(line.size() <= 60);
   const std::string dots = loss_plot(training, {}, 60, 8, true)[0];
-  CHECK(dots.find("\u2502\u2809") != std::string::npos);  // the two dots at the top of the first cell
+  CHECK(has(dots, "\u2502\u2809"));  // the two dots at the top of the first cell
 }
 
 TEST_CASE("there is no plot of too few values or columns") {

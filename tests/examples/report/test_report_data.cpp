@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -87,8 +87,8 @@ TEST_CASE("no text of a run ends the script that holds the data, and broken UTF-
 TEST_CASE("a page fetches nothing") {
   const std::string page = report_page(Json::object());
   for (const char* fetches : {"src=", "href=", "@import", "url(", "fetch("})
-    CHECK_MESSAGE(page.find(fetches) == std::string::npos, fetches);
-  CHECK(page.find("/* ") == std::string::npos);  // every mark was replaced
+    CHECK_FALSE_MESSAGE(has(page, fetches), fetches);
+  CHECK_FALSE(has(page, "/* "));  // every mark was replaced
 }
 
 TEST_CASE("a folder without a run is refused by its name") {
@@ -97,17 +97,16 @@ TEST_CASE("a folder without a run is refused by its name") {
     const std::string folder = run_folder(temporary, name, config, "");
     if (!facts.empty()) write_bytes(folder + "/report.json", facts);
     const std::string said = message_of<Error>([&] { read_run(folder); });
-    CHECK_MESSAGE(said.find(folder) != std::string::npos, said);
+    CHECK_MESSAGE(has(said, folder), said);
     return said;
   };
-  CHECK(message("not_json", "{", "").find("config.json") != std::string::npos);
-  CHECK(message("other", "[]", "").find("config.json: is not a JSON object") != std::string::npos);
-  CHECK(message("list", R"({"training": {}})", "[1]").find("report.json: is not a JSON object") !=
-        std::string::npos);
+  CHECK(has(message("not_json", "{", ""), "config.json"));
+  CHECK(has(message("other", "[]", ""), "config.json: is not a JSON object"));
+  CHECK(has(message("list", R"({"training": {}})", "[1]"), "report.json: is not a JSON object"));
   const std::string none = temporary.file("none");
-  CHECK(message_of<DataError>([&] { read_run(none); }).find(none + ": is not a folder") != std::string::npos);
+  CHECK(has(message_of<DataError>([&] { read_run(none); }), none + ": is not a folder"));
   std::filesystem::create_directories(none);
-  CHECK(message_of<DataError>([&] { read_run(none); }).find("holds no run") != std::string::npos);
+  CHECK(has(message_of<DataError>([&] { read_run(none); }), "holds no run"));
 }
 
 TEST_CASE("runs of the same name are distinguished by their paths") {

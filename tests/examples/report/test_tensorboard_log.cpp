@@ -1,7 +1,7 @@
 #include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -102,6 +102,5 @@ TEST_CASE("a run's metrics are events too") {
                               "\x15\0\0\0\x3f"));
   CHECK(events[2] == bytes_of("\x10\x01"
                               "\x3a\x02\x08\x01"));
-  CHECK(message_of<DataError>([&] { TensorBoardLog(temporary.file("none")).restart(0); }).find("none") !=
-        std::string::npos);
+  CHECK(has(message_of<DataError>([&] { TensorBoardLog(temporary.file("none")).restart(0); }), "none"));
 }

@@ -56,7 +56,7 @@ TEST_CASE("the command line chooses a GPU where there is one, and the last optio
   CHECK(options.device == "cpu");
   CHECK(options.precision == "bf16");
   const std::vector<std::string> unknown = {"--precision", "f16"};
-  CHECK(message_of<Error>([&] { read(line, unknown); }).find("--precision") != std::string::npos);
+  CHECK(has(message_of<Error>([&] { read(line, unknown); }), "--precision"));
   ComputeOptions without;
   const CommandLine other;
   without.add_to(other, false);
@@ -110,5 +110,5 @@ TEST_CASE("a model is moved and gets its precision") {
   CHECK(matmul_precision() == MatmulPrecision::f32);
   CHECK(Compute{Device::cuda(), "f32"}.text().find("computes on cuda:0 (") == 0);
   CHECK(peak_memory_text(Device::cuda()).find("peak memory of cuda:0: ") == 0);
-  CHECK(Compute{Device::cuda(), "f32"}.usage_text().find("; peak memory of cuda:0: ") != std::string::npos);
+  CHECK(has(Compute{Device::cuda(), "f32"}.usage_text(), "; peak memory of cuda:0: "));
 }

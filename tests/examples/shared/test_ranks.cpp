@@ -1,10 +1,12 @@
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/tests/examples/toy_task.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
+#include <tapeformer/tests/reference/threads.h>
 
 #include <omp.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 
@@ -49,23 +51,30 @@ TEST_CASE("rank 0 is done before the others begin") {
   CHECK(through == 3);
 }
 
-TEST_CASE("ranks of one machine divide its threads, and are warned when they are too many") {
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+TEST_CASE("ranks of one machine divide its threads or GPUs, and are warned when they are too many") {
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  const std::string before = threads == nullptr ? "" : threads;
   const int all = omp_get_num_procs();
-  std::atomic<int> told{0};
-  as_ranks(all + 1, [&](Communicator& ranks) {
-    Compute compute{Device::cpu()};
-    const std::string note = share_machine(ranks, compute);
-    CHECK(omp_get_max_threads() == 1);
-    CHECK(note.find("note: " + std::to_string(all + 1) + " processes share ") == 0);
-    ++told;
-  });
-  CHECK(told == all + 1);
-  as_ranks(1, [&](Communicator& alone) {
-    Compute compute{Device::cpu()};
-    CHECK(share_machine(alone, compute).empty());
-    CHECK(omp_get_max_threads() == all);
-  });
+  for (const bool chosen : {true, false}) {  // by the environment, as when ctest runs this
+    chosen ? setenv("OMP_NUM_THREADS", "3", 1) : unsetenv("OMP_NUM_THREADS");
+    as_ranks(all + 1, [&](Communicator& ranks) {
+      const Threads usual(7);
+      Compute compute{Device::cpu()};
+      const std::string note = share_machine(ranks, compute);
+      CHECK(omp_get_max_threads() == (chosen ? 7 : 1));
+      CHECK(note.find("note: " + std::to_string(all + 1) + " processes share ") == 0);
+      compute.device = Device::cuda();
+      CHECK(share_machine(ranks, compute).empty());
+      CHECK(compute.device.index == ranks.rank() % std::max(1, cuda::device_count()));
+    });
+    as_ranks(1, [&](Communicator& alone) {
+      const Threads usual(7);
+      Compute compute{Device::cpu()};
+      CHECK(share_machine(alone, compute).empty());
+      CHECK(omp_get_max_threads() == 7);
+    });
+  }
+  if (!before.empty()) setenv("OMP_NUM_THREADS", before.c_str(), 1);
 }
 
 TEST_CASE("a rank that was started with other options is refused by the difference") {
@@ -96,7 +105,7 @@ TEST_CASE("every rank's share of waiting is known") {
     CHECK(communication_text({2, 0.5}, shares) ==
           "communication: 2.00 s, 75 % of it during the computation; the processes waited for 0.0, 25.0, "
           "50.0 % of the time");
-    CHECK(communication_text({2, 3}, shares).find("2.00 s, 0 % of it") != std::string::npos);
+    CHECK(has(communication_text({2, 3}, shares), "2.00 s, 0 % of it"));
   });
 }
 

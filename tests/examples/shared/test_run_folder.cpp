@@ -1,6 +1,6 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -13,8 +13,6 @@ using namespace tapeformer;
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 std::string refusal(const std::string& folder) {
   return message_of<DataError>([&] { const RunLock lock(folder); });

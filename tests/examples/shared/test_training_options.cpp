@@ -88,6 +88,7 @@ TEST_CASE("a value outside its type or range, or of no use, is refused by its op
        {"--average-decay 1", "--average-decay must be in [0, 1); got 1"},
        {"--schedule zigzag",
         "--schedule must be constant, inverse_square_root, cosine or warmup_stable_decay; got zigzag"},
+       {"--optimizer zigzag", "--optimizer: the optimizer must be adamw"},
        {"--non-finite note", "--non-finite must be stop or skip; got note"},
        {"--momentum 0.5", "--momentum has no effect with --optimizer adamw; leave it out"},
        {"--optimizer sgd --beta1 0.5", "--beta1 has no effect with --optimizer sgd"},

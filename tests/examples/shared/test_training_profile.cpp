@@ -3,29 +3,18 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/training_profile.h>
+#include <tapeformer/tests/examples/arguments.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <sstream>
 
 using namespace tapeformer;
 
 namespace {
 
 const MachineRates kSlow = {1e6, [](double) { return 1e9; }};  // a megaflop a second: bound by its products
-
-/// The line of `text` that begins with `name`, as words.
-std::vector<std::string> words_of(const std::string& text, const std::string& name) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.compare(0, name.size(), name) != 0) continue;
-    std::istringstream words(line.substr(name.size()));
-    return {std::istream_iterator<std::string>(words), {}};
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -52,7 +41,7 @@ TEST_CASE("the first two steps are not measured, nor is work between steps or af
   }
   CHECK(events[1].at("ts").get<double>() >=
         events[0].at("ts").get<double>() + events[0].at("dur").get<double>());
-  CHECK(words_of(profile.text(kSlow), "tanh").empty());
+  CHECK(words_after(profile.text(kSlow), "tanh").empty());
 }
 
 TEST_CASE("the share of the machine's best is the longer of arithmetic and memory traffic, over the time") {
@@ -66,7 +55,7 @@ TEST_CASE("the share of the machine's best is the longer of arithmetic and memor
     profile.end_step();
   }
   const std::string text = profile.text(kSlow);
-  const auto forward = words_of(text, "matmul"), tanh = words_of(text, "tanh");
+  const auto forward = words_after(text, "matmul"), tanh = words_after(text, "tanh");
   REQUIRE(forward.size() == 9);
   REQUIRE(tanh.size() == 9);
   // 2 * 64^3 FLOPs at a megaflop a second are half a second.
@@ -80,5 +69,5 @@ TEST_CASE("the share of the machine's best is the longer of arithmetic and memor
   CHECK(std::abs(std::stod(tanh[7]) - 100 * std::stod(tanh[6])) < 5.6);  // printed to 1 %, and 0.1 GB/s
   double shares = 0;
   for (const Json& event : profile.trace().at("traceEvents")) shares += event.at("dur").get<double>();
-  CHECK(shares <= 1e3 * std::stod(words_of(text, "a step")[0]) * 1.01);
+  CHECK(shares <= 1e3 * std::stod(words_after(text, "a step")[0]) * 1.01);
 }

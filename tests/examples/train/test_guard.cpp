@@ -30,15 +30,15 @@ ToyTask spoilt_for_good() {
   return task;
 }
 
-/// A task whose 70th of 90 steps has a loss a hundred times as large.
+/// A task whose 55th of 60 steps has a loss a hundred times as large.
 ToyTask spiked(const std::string& policy) {
   ToyTask task;
-  task.training.steps = 90;
+  task.training.steps = 60;
   task.training.validate_every = 30;
   task.training.loss_spike = policy;
   task.loss_factor = 100;
-  task.from_step = 69;
-  task.to_step = 70;
+  task.from_step = 54;
+  task.to_step = 55;
   return task;
 }
 
@@ -116,7 +116,6 @@ TEST_CASE_FIXTURE(RunCase, "a step that is not finite can be skipped, and is cou
   }
   for (const double weight : weights_in(folder)) CHECK(std::isfinite(weight));
   CHECK(folder.checkpoint_state().at("guard").at("bad_in_a_row") == 0);  // good steps follow
-  check_resumes([] { return spoilt("skip"); });
 }
 
 TEST_CASE_FIXTURE(Logged, "a skipped step leaves no trace in the optimizer and the average") {
@@ -145,7 +144,7 @@ TEST_CASE_FIXTURE(Logged,
   ToyTask task = spoilt_for_good();
   const std::string message = message_of<BadStep>([&] { start(RunFolder(temporary.file("whole")), task); });
   CHECK(message.find("step 18: the loss is nan") == 0);
-  CHECK(message.find("; stopped. The checkpoint of step 0 in ") != std::string::npos);
+  CHECK(has(message, "; stopped. The checkpoint of step 0 in "));
   const RunFolder broken(temporary.file("broken"));
   const std::string in_steps = message_of<BadStep>([&] { run_in_steps(broken, spoilt_for_good); });
   CHECK(in_steps.find("step 18: the loss is nan") == 0);
@@ -209,21 +208,21 @@ TEST_CASE_FIXTURE(Logged, "a loss far above the last ones is logged, skipped or 
   for (const auto& [folder, update] : {std::pair(noted, "made"), {skipped, "skipped"}}) {
     const auto bad = metrics(folder, "bad_step");
     REQUIRE(bad.size() == 1);
-    CHECK(bad[0].at("step") == 70);
+    CHECK(bad[0].at("step") == 55);
     CHECK(bad[0].at("update") == update);
   }
   CHECK(weights_in(skipped, "checkpoint.safetensors") != weights_in(noted, "checkpoint.safetensors"));
   ToyTask stopping = spiked("stop");
   CHECK(message_of<BadStep>([&] {
           start(RunFolder(temporary.file("stop")), stopping);
-        }).find("step 70: the loss is ") == 0);
+        }).find("step 55: the loss is ") == 0);
   check_resumes([] { return spiked("skip"); });
 
   // Each loss counts once among the last ones, whatever happens on spikes.
   const auto watched = [](const RunFolder& folder) {
     return folder.checkpoint_state().at("guard").at("loss_watch");
   };
-  CHECK(watched(skipped).at("losses") == 90);
+  CHECK(watched(skipped).at("losses") == 60);
   CHECK(watched(trained("skip", 1)) == watched(trained("note", 1)));
 }
 

@@ -35,7 +35,7 @@ TEST_CASE("a run leaves a report, with its samples, its size and where it was re
   CHECK(model.at("memory").at("parameters") == 8 * (kToyInputs * kToyClasses + kToyClasses));
   CHECK(model.at("memory").at("optimizer") == 16 * (kToyInputs * kToyClasses + kToyClasses));
   CHECK(model.at("flops_a_token").get<double>() >= 4 * kToyInputs * kToyClasses);
-  CHECK(read_file(folder.file(kReportPage)).find("a toy's \\u003c/script> sample") != std::string::npos);
+  CHECK(has(read_file(folder.file(kReportPage)), "a toy's \\u003c/script> sample"));
 }
 
 TEST_CASE_FIXTURE(Logged, "a dry run reports what a run takes, and writes nothing") {
@@ -47,6 +47,6 @@ TEST_CASE_FIXTURE(Logged, "a dry run reports what a run takes, and writes nothin
   for (const char* line :
        {"parameters           18\n", "memory: parameters   144 bytes\n", "memory: gradients    144 bytes\n",
         "memory: optimizer    288 bytes\n", "the run              12 steps in about 0 s"})
-    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+    CHECK_MESSAGE(has(text, line), line);
   CHECK_FALSE(std::filesystem::exists(temporary.file("run")));
 }

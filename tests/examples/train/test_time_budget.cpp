@@ -8,13 +8,6 @@ using namespace tapeformer;
 
 namespace {
 
-std::vector<double> weights_of(ToyTask& task) {
-  std::vector<double> values;
-  for (const auto& [name, parameter] : task.toy.named_parameters())
-    for (Index i = 0; i < parameter.value().elements(); ++i) values.push_back(parameter.value().at(i));
-  return values;
-}
-
 /// The result of a run.
 struct Ending {
   Index steps = 0;
@@ -42,7 +35,7 @@ class TimedToy : public ToyTask {
     ToyTask::describe(folder);
   }
   Json conclude(Progress& progress) override {
-    *ending_ = {training.steps, weights_of(*this)};
+    *ending_ = {training.steps, values_of(toy)};
     return ToyTask::conclude(progress);
   }
 
@@ -72,7 +65,7 @@ TEST_CASE("timing steps leaves task and model as they were, to the bit") {
   TimedToy task(clock);
   task.training.time_budget = 1e-2;
   task.training.steps = 100;
-  const std::vector<double> before = weights_of(task);
+  const std::vector<double> before = values_of(task.toy);
   Progress progress;
   const TemporaryFolder temporary;
   Session session(RunFolder(temporary.file("run")), {}, task, progress, {}, toy_compute());
@@ -87,7 +80,7 @@ TEST_CASE("timing steps leaves task and model as they were, to the bit") {
   }
   CHECK(shapes.size() >= 9);
   for (std::size_t i = 0; i < 9; ++i) CHECK(shapes[i] == static_cast<Index>(i % 3));
-  CHECK(weights_of(task) == before);
+  CHECK(values_of(task.toy) == before);
   for (const auto& [name, counter] : task.toy.named_counters()) CHECK(*counter == 0);
   CHECK_FALSE(std::filesystem::exists(temporary.file("run")));
 }

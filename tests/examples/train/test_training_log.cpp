@@ -99,7 +99,7 @@ TEST_CASE("a terminal shows which batch of which step is computed, and keeps the
   const std::string begin = line + "validating 1/1" + line + line + "writing the checkpoint" + line + line;
   CHECK(parts.find(begin + "step 0/12, batch 1/3") == 0);
   CHECK(whole.find(begin + "step 0/12" + line) == 0);
-  CHECK(whole.find(", batch ") == std::string::npos);
+  CHECK_FALSE(has(whole, ", batch "));
   for (Index step = 2; step <= 12; step += 2) {
     const std::string logged = "step " + std::to_string(step) + "/12  loss ";
     CAPTURE(logged);
@@ -112,8 +112,8 @@ TEST_CASE("a terminal shows which batch of which step is computed, and keeps the
       CHECK(is_kept);
     }
   }
-  CHECK(kept.find("\r") == std::string::npos);
-  CHECK(kept.find(", batch ") == std::string::npos);
+  CHECK_FALSE(has(kept, "\r"));
+  CHECK_FALSE(has(kept, ", batch "));
 }
 
 TEST_CASE_FIXTURE(Logged, "a plot is drawn below the log, only on a terminal") {
@@ -122,8 +122,8 @@ TEST_CASE_FIXTURE(Logged, "a plot is drawn below the log, only on a terminal") {
   ToyTask drawn, plain;
   CHECK(start(RunFolder(temporary.file("drawn")), drawn, control, true) == kExitSuccess);
   const std::string text = log.text();
-  CHECK(text.find("\033[J") != std::string::npos);
-  CHECK(text.find("step 2") != std::string::npos);
+  CHECK(has(text, "\033[J"));
+  CHECK(has(text, "step 2"));
   CHECK(start(RunFolder(temporary.file("plain")), plain, control, false) == kExitSuccess);
   CHECK(log.text().find("\033[J", text.size()) == std::string::npos);
 }

@@ -1,5 +1,6 @@
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <cmath>
 
@@ -53,7 +54,7 @@ void check_nesting(const std::string& svg) {
     const std::size_t end = svg.find('>', at);
     REQUIRE(end != std::string::npos);
     const std::string tag = svg.substr(at + 1, end - at - 1);
-    REQUIRE(tag.find('<') == std::string::npos);
+    REQUIRE_FALSE(has(tag, "<"));
     if (tag.front() == '/') {
       REQUIRE(!open.empty());
       REQUIRE(open.back() == tag.substr(1));
@@ -78,11 +79,11 @@ TEST_CASE("a cell for every pair, row by row, says its tokens and its weight") {
   CHECK(cells[5].title == "chat ← &lt;end&gt;: 0.875");
   CHECK(cells[1].fill == cells[2].fill);
   CHECK(cells[0].fill != cells[1].fill);
-  CHECK(svg.find("<rect x=\"2\" y=\"1\" width=\"1\" height=\"1\"") != std::string::npos);
+  CHECK(has(svg, "<rect x=\"2\" y=\"1\" width=\"1\" height=\"1\""));
   // Two rows, three columns, and the ends and the middle of the scale.
   CHECK(count_of(svg, "<text ") == 2 + 3 + 3);
-  CHECK(svg.find(">0.875</text>") != std::string::npos);
-  CHECK(svg.find(">0.438</text>") != std::string::npos);
+  CHECK(has(svg, ">0.875</text>"));
+  CHECK(has(svg, ">0.438</text>"));
 }
 
 TEST_CASE("more weight is darker at every step, in about equal steps") {
@@ -138,14 +139,14 @@ TEST_CASE("labels and title hold any bytes; long ones are cut, and whole in the 
   for (const auto& [label, text] : shown) {
     const std::string svg = heat_map_svg(values({1}, {1, 1}), {label}, {"s"}, {true, label});
     check_nesting(svg);
-    CHECK(svg.find(">" + text + "</text>") != std::string::npos);
+    CHECK(has(svg, ">" + text + "</text>"));
     CHECK(cells_of(svg)[0].title == text + " ← s: 1");
   }
   const std::string word = "<" + std::string(200, 'w');
   const std::string svg = heat_map_svg(values({1}, {1, 1}), {word}, {"s"}, {true, word});
   check_nesting(svg);
   for (const std::size_t longest : {24, 120})
-    CHECK(svg.find(">&lt;" + std::string(longest - 2, 'w') + "…<title>&lt;www") != std::string::npos);
+    CHECK(has(svg, ">&lt;" + std::string(longest - 2, 'w') + "…<title>&lt;www"));
   CHECK(cells_of(svg)[0].title == "&lt;" + word.substr(1) + " ← s: 1");
   CHECK(std::stoi(svg.substr(svg.find("width=\"") + 7)) > 120 * 8);  // room for the title
 }
@@ -162,11 +163,9 @@ TEST_CASE("labels that do not fit, empty tables and weights out of range are ref
   const auto says = [](const Tensor& weights, Index rows, Index columns) {
     return message_of<Error>([&] { heat_map_svg(weights, labels("t", rows), labels("s", columns)); });
   };
-  CHECK(says(Tensor::zeros({2, 3}), 3, 2).find("got weights=f32[2,3] with 3 and 2 labels") !=
-        std::string::npos);
-  CHECK(says(Tensor::zeros({0, 3}), 0, 3).find("not empty") != std::string::npos);
-  CHECK(says(Tensor::zeros({1, 1, 2, 3}), 2, 3).find("one sentence of the batch") != std::string::npos);
-  CHECK(says(values({0.5, std::nan("")}, {1, 2}), 1, 2).find("finite and not negative; got nan") !=
-        std::string::npos);
-  CHECK(says(values({0.5, -1}, {1, 2}), 1, 2).find("got -1") != std::string::npos);
+  CHECK(has(says(Tensor::zeros({2, 3}), 3, 2), "got weights=f32[2,3] with 3 and 2 labels"));
+  CHECK(has(says(Tensor::zeros({0, 3}), 0, 3), "not empty"));
+  CHECK(has(says(Tensor::zeros({1, 1, 2, 3}), 2, 3), "one sentence of the batch"));
+  CHECK(has(says(values({0.5, std::nan("")}, {1, 2}), 1, 2), "finite and not negative; got nan"));
+  CHECK(has(says(values({0.5, -1}, {1, 2}), 1, 2), "got -1"));
 }

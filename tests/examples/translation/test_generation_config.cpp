@@ -3,7 +3,7 @@
 #include <tapeformer/examples/translation/generation_config.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
@@ -70,8 +70,7 @@ TEST_CASE("settings that would change outputs and are not supported are refused 
         R"("max_length": 2, "forced_eos_token_id": 0)"}) {
     const std::string text = setting, name = text.substr(1, text.find('"', 1) - 1);
     CAPTURE(text);
-    CHECK(message_of<CheckpointError>([&] {
-            search_of("{" + text + "}");
-          }).find("generation_config.json: has " + name + "=") != std::string::npos);
+    CHECK(has(message_of<CheckpointError>([&] { search_of("{" + text + "}"); }),
+              "generation_config.json: has " + name + "="));
   }
 }

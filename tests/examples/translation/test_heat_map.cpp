@@ -3,6 +3,7 @@
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/text.h>
 
 using namespace tapeformer;
 
@@ -73,18 +74,17 @@ TEST_CASE("the picture has pieces on both axes, end tokens included; further lin
   CHECK(heat_map.path(3) == "some.folder/a-3.b");
 
   const std::string averaged = read_bytes(folder.file("map.svg"));
-  CHECK(averaged.find("decoder layer 1, heads averaged: the cat → sees &amp;<") != std::string::npos);
+  CHECK(has(averaged, "decoder layer 1, heads averaged: the cat → sees &amp;<"));
   for (const char* text :
        {">·the</text>", ">·cat</text>", ">·sees</text>", ">·&amp;</text>", ">&lt;end&gt;</text>",
         "<title>·sees ← ·the: ", "<title>&lt;end&gt; ← &lt;end&gt;: "}) {
     CAPTURE(text);
-    CHECK(averaged.find(text) != std::string::npos);
+    CHECK(has(averaged, text));
   }
   const std::string panels = read_bytes(folder.file("map-2.svg"));
-  CHECK(panels.find(">head 3</text>") != std::string::npos);
+  CHECK(has(panels, ">head 3</text>"));
   const std::string one = read_bytes(folder.file("map-12.svg"));
-  CHECK(one.find("decoder layer 0, head 3: ") != std::string::npos);
-  CHECK(one != averaged);
+  CHECK(has(one, "decoder layer 0, head 3: "));
 }
 
 TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with a space") {
@@ -105,7 +105,7 @@ TEST_CASE("layers and heads that do not exist are refused") {
   CHECK(says(7, "none") == "nothing was thrown");  // no picture was asked for
   const TemporaryFolder folder;
   heat_map.file = folder.file("nowhere/map.svg");
-  CHECK(says(-1, "all").find("nowhere/map.svg: cannot be written") != std::string::npos);
+  CHECK(has(says(-1, "all"), "nowhere/map.svg: cannot be written"));
   heat_map.file = folder.file("map.svg");
   for (const char* head : {"0", "3", "all", "averaged"}) CHECK(says(-1, head) == "nothing was thrown");
   CHECK(says(2, "all") == "--heatmap-layer must be a decoder layer, 0 to 1, or -1 for the last; got 2");

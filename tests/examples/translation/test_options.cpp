@@ -19,8 +19,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 TEST_CASE("every preset is accepted as it stands, and options override it") {
   for (const Preset& preset : translation_presets()) {
     CHECK_NOTHROW(TranslationOptions(preset.name).check());
-    CHECK(presets_text(translation_presets()).find(std::string("\n  ") + preset.name + ": ") !=
-          std::string::npos);
+    CHECK(has(presets_text(translation_presets()), std::string("\n  ") + preset.name + ": "));
   }
   CHECK(TranslationOptions().preset == "built-in");
   const TranslationOptions tiny =
