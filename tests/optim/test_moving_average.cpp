@@ -64,29 +64,6 @@ TEST_CASE("swapping weights and average twice restores every bit, shadows includ
   CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
 }
 
-TEST_CASE("an average restored in the middle continues to the same bits") {
-  const Parameter whole(Tensor::zeros({37}, DType::f64)), second(Tensor::zeros({37}, DType::f64));
-  MovingAverage uninterrupted({whole}, 0.95), before({whole}, 0.95), after({second}, 0.95);
-  OptimizerCopy copy;
-  for (int n = 0; n < 30; ++n) {
-    set_all(whole, std::cos(n));
-    set_all(second, std::cos(n));
-    uninterrupted.include_weights();
-    if (n < 12) before.include_weights();
-    if (n == 11) {
-      before.visit_state(copy);
-      copy.restores = true;
-      after.visit_state(copy);
-    }
-    if (n >= 12) after.include_weights();
-  }
-  CHECK(copy.tensors.count("moving_average.value.0") == 1);
-  uninterrupted.exchange_weights();
-  after.exchange_weights();
-  CHECK(absolute_error(second.value(), whole.value()) == 0);
-  CHECK(std::abs(whole.value().at(0) - std::cos(29)) > 0.1);
-}
-
 TEST_CASE("ranks that divide the work have the usual average, whole to save and to use") {
   const auto averages = [](bool sharded, OptimizerCopy& saved) {
     std::vector<Tensor> values;

@@ -9,6 +9,7 @@
 #include <tapeformer/tests/reference/formulas.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/rounding.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -173,8 +174,7 @@ TEST_CASE("vectors, parts that do not add up and senseless values are refused") 
         "[muon] parameters must be matrices; got f32[3]; try MuonAdamW, which gives others to AdamW");
   MuonConfig config;
   config.row_parts = {{"packed", {2, 2}}};
-  CHECK(refused(matrix, config).find("the parts of a parameter must add up to its rows") !=
-        std::string::npos);
+  CHECK(has(refused(matrix, config), "the parts of a parameter must add up to its rows"));
   config = {};
   config.newton_schulz_steps = 2.5;
   CHECK(refused(matrix, config) == "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");

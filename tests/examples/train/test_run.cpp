@@ -3,6 +3,7 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/examples/toy_task.h>
+#include <tapeformer/tests/optim/optim_case.h>
 
 #include <omp.h>
 
@@ -78,14 +79,13 @@ TEST_CASE_FIXTURE(
 }
 
 TEST_CASE("stopped after every step, a run of any optimizer is the uninterrupted one to the last bit") {
-  for (const OptimizerKind& kind : optimizer_kinds()) {
-    CAPTURE(kind.name);
+  for (const OptimizerConfig& config : every_optimizer()) {
+    CAPTURE(config.kind);
     check_resumes([&] {
       ToyTask task(0.4);
       task.batch_sizes = {4, 3};
       task.training.accumulate = 2;
-      task.training.optimizer = {kind.name, {}};
-      if (task.training.optimizer.option("momentum")) task.training.optimizer.options["momentum"] = 0.9;
+      task.training.optimizer = config;
       task.training.log_every = 5;
       task.toy.eval();  // a run trains all the same
       return task;
@@ -179,12 +179,12 @@ TEST_CASE_FIXTURE(RunCase, "start and resume make the task, and refuse unsuitabl
   omp_set_num_threads(threads);
   CHECK(made == 2);
   CHECK(log.says("resumed at step 1"));
-  CHECK(message_of<CheckpointError>([&] {
-          resume_training(folder, {}, [](const Json* checkpoint, Progress&) -> std::unique_ptr<TrainingTask> {
-            checkpoint->at("whiskers");
-            return nullptr;
-          });
-        }).find("the checkpoint's state does not fit this program") != std::string::npos);
+  const MakeTask misfit = [](const Json* checkpoint, Progress&) -> std::unique_ptr<TrainingTask> {
+    checkpoint->at("whiskers");
+    return nullptr;
+  };
+  CHECK(has(message_of<CheckpointError>([&] { resume_training(folder, {}, misfit); }),
+            "the checkpoint's state does not fit this program"));
   CHECK(message_of<Error>([&] {
           resume_training(folder, {}, [](const Json*, Progress&) {
             auto task = std::make_unique<ToyTask>();
