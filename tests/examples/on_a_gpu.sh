@@ -14,16 +14,14 @@ near() {
 
 # --- train_translation ---------------------------------------------------------------------------------------
 tiny=(--grammar-pairs 100 --held-out 6 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
-  --feed-forward 16 --batch-tokens 64 --dropout 0.1 --steps 8 --warmup 2 --validate-every 4 --checkpoint-every 3
+  --feed-forward 16 --batch-tokens 64 --dropout 0.1 --steps 5 --warmup 2 --validate-every 4 --checkpoint-every 3
   --accumulate 2 --samples 1 --log-every 2 --threads 2)
 trains "a training on the cpu ends well" "$work/cpu" "${tiny[@]}" --device cpu
 trains "a training on the GPU ends well" "$work/gpu" "${tiny[@]}" --device cuda
 check "it says where it computes" grep -q 'computes on cuda:0 (.*) in f32' "$work/err"
 check "it says how much memory it took" grep -q 'peak memory of cuda:0: [0-9]* MiB' "$work/err"
 check "the losses are those of the cpu" near "$work/cpu" "$work/gpu" 1e-4
-train "$work/again" "${tiny[@]}" --device cuda:0
-check "the same seed gives the same bits again" cmp "$work/gpu/weights.safetensors" "$work/again/weights.safetensors"
-train "$work/broken" "${tiny[@]}" --device cuda --max-minutes 0.0000001
+train "$work/broken" "${tiny[@]}" --device cuda:0 --max-minutes 0.0000001
 train "$work/broken" --resume --device cuda
 check "a training that was broken off gives the same bits" \
   cmp "$work/gpu/checkpoint.safetensors" "$work/broken/checkpoint.safetensors"

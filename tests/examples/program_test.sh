@@ -187,8 +187,9 @@ reports() {
   refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
   refuses "a report of what is not a run" "$work/none: is not a folder" report "$work/whole" "$work/none"
   train "$work/dry" "$@" --dry-run
-  check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/out"
-  check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
+  mv "$work/out" "$work/dry-run"
+  check "--dry-run says what a run takes" grep -q '^the run  *60 steps in about ' "$work/dry-run"
+  check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/dry-run"
   check "--dry-run makes no folder" test ! -e "$work/dry"
   refuses "a dry run in the folder of a training" "holds a run already" train --run "$work/whole" "$@" --dry-run
 }

@@ -28,7 +28,8 @@ recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 # --- its configuration and parameters ------------------------------------------------------------------------
 summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
-sweeps "${tiny[@]}"
+check "a dry run says what its model is exported to" grep -qx 'export  *transformers (GPT-2); .*' "$work/dry-run"
+sweeps "${tiny[@]}" --steps 20 --warmup 2
 
 # --- a text of one's own, and what is made of it --------------------------------------------------------------
 (cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"
@@ -172,8 +173,6 @@ trains "a small Llama of a preset trains" "$work/llama" --preset stories-260k --
   --feed-forward 48 --layers 2 --context 32 --batch 4 --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 \
   --vocabulary 300 --corpus "$work/text" --threads 2
 check "a training says what its model is exported to" grep -qxF 'export: transformers and gguf (Llama)' "$work/err"
-train "$work/dry" --preset shakespeare-char-3-minutes --corpus "$work/text" --batch 1 --threads 2 --dry-run
-check "a dry run says so" grep -q '^export  *transformers only with --epsilon 1e-06 --feed-forward-kind swiglu (Qwen 3); ' "$work/out"
 for model in mine bytes bpe llama; do
   if [ $model = bytes ]; then
     refuses "exporting a prefix model" "^[^/]*got .*--objective prefix" export --run "$work/bytes" --output "$work/exported-bytes"
