@@ -2,6 +2,8 @@
 #include <tapeformer/tests/examples/toy_task.h>
 #include <tapeformer/tests/examples/turned_clock.h>
 
+#include <regex>
+
 using namespace tapeformer;
 
 namespace {
@@ -101,16 +103,8 @@ TEST_CASE("a terminal shows which batch of which step is computed, and keeps the
   CHECK(whole.find(begin + "step 0/12" + line) == 0);
   CHECK_FALSE(has(whole, ", batch "));
   for (Index step = 2; step <= 12; step += 2) {
-    const std::string logged = "step " + std::to_string(step) + "/12  loss ";
-    CAPTURE(logged);
-    for (const std::string& text : {parts, whole, kept}) {
-      bool is_kept = false;
-      for (std::size_t at = text.find(logged); at != std::string::npos; at = text.find(logged, at + 1)) {
-        const std::size_t stop = text.find_first_of("\r\n", at);
-        is_kept = is_kept || text[stop] == '\n';
-      }
-      CHECK(is_kept);
-    }
+    const std::regex logged("step " + std::to_string(step) + "/12  loss [^\r\n]*\n");
+    for (const std::string& text : {parts, whole, kept}) CHECK(std::regex_search(text, logged));
   }
   CHECK_FALSE(has(kept, "\r"));
   CHECK_FALSE(has(kept, ", batch "));
