@@ -15,9 +15,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <new>
 
-// glibc's own allocator, which the definitions below wrap.
+// glibc's own allocator, which the definitions below wrap; the C++ library's operator new calls those.
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -59,11 +58,6 @@ __attribute__((noinline)) void note_allocation(const char* function) {
   inside = false;
 }
 
-void* or_throw(void* block) {
-  if (block == nullptr) throw std::bad_alloc();
-  return block;
-}
-
 }  // namespace
 
 extern "C" {
@@ -94,31 +88,6 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
 }
 void free(void* block) { __libc_free(block); }
 }
-
-void* operator new(std::size_t bytes) {
-  note_allocation("operator new");
-  return or_throw(__libc_malloc(bytes));
-}
-void* operator new[](std::size_t bytes) {
-  note_allocation("operator new[]");
-  return or_throw(__libc_malloc(bytes));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  note_allocation("operator new");
-  return or_throw(__libc_memalign(static_cast<std::size_t>(alignment), bytes));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  note_allocation("operator new[]");
-  return or_throw(__libc_memalign(static_cast<std::size_t>(alignment), bytes));
-}
-void operator delete(void* block) noexcept { __libc_free(block); }
-void operator delete[](void* block) noexcept { __libc_free(block); }
-void operator delete(void* block, std::size_t) noexcept { __libc_free(block); }
-void operator delete[](void* block, std::size_t) noexcept { __libc_free(block); }
-void operator delete(void* block, std::align_val_t) noexcept { __libc_free(block); }
-void operator delete[](void* block, std::align_val_t) noexcept { __libc_free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { __libc_free(block); }
-void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { __libc_free(block); }
 
 namespace tapeformer {
 
