@@ -15,11 +15,10 @@ inline AttentionConfig with_small_blocks(AttentionConfig config) {
   return config;
 }
 
-/// The output of native sparse attention by its formulas in plain loops over all pairs.
+/// The output of native sparse attention by its formulas, over all pairs.
 struct NativeSparseFormula {
-  Tensor y;       ///< [B, T, O]
-  Tensor chosen;  ///< bool [B, H, T, T]: pairs in chosen blocks
-  double gap;     ///< the smallest distance of the importance of a chosen block from one left out
+  Tensor y;    ///< [B, T, O]
+  double gap;  ///< the smallest distance of the importance of a chosen block from one left out
 };
 
 /// Native sparse attention of x f64 [B, T, C], with the parameters of a layer by name.
