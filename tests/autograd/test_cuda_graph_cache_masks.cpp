@@ -1,23 +1,12 @@
-#include <tapeformer/autograd/cuda_graph_cache.h>
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/embedding.h>
 #include <tapeformer/nn/linear.h>
-#include <tapeformer/nn/transformer/decoder_only.h>
-#include <tapeformer/optim/sgd.h>
-#include <tapeformer/tests/autograd/kernels/cuda_case.h>
-#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/autograd/graph_course.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 using namespace tapeformer;
 
@@ -26,68 +15,19 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kVocabulary = 11, kPackedTokens = 40;
+constexpr Index kPackedTokens = 40;
 
 using Ids = std::vector<std::int32_t>;
 
-Tensor id_tensor(const Ids& values) {
-  const Tensor x = Tensor::empty({static_cast<Index>(values.size())}, DType::i32, Device::cpu());
-  std::copy(values.begin(), values.end(), x.data<std::int32_t>());
-  return x;
-}
-
-/// A training whose batches are moved to its device.
-struct Course {
-  using Loss = std::function<Tensor(const std::vector<Tensor>&)>;
-
-  Course(Module& trained, Loss of_batch, Device where, Index most_graphs, DType computes_in = DType::bf16)
-      : model(trained), loss(std::move(of_batch)), device(where) {
-    model.to(DType::f32);
-    model.to(device);
-    if (computes_in == DType::bf16) model.compute_in(DType::bf16);  // as tensor cores take them
-    optimizer.emplace(model.parameters(), SgdConfig{});
-    replay.emplace(model.state(), most_graphs);
-  }
-
-  double step(const std::vector<Tensor>& batch) {
-    std::vector<Tensor> there;
-    for (const Tensor& x : batch) there.push_back(x.to(device));
-    optimizer->clear_gradients();
-    const Tensor total = replay->run("step", there, [&](const std::vector<Tensor>& x) {
-      Tape tape;
-      const Tensor y = loss(x);
-      tape.backward(y);
-      return y;
-    });
-    optimizer->step(0.1);
-    return total.item();  // waits, and would report an error
-  }
-  std::string refused(const std::vector<Tensor>& batch) {
-    return message_of<ShapeError>([&] { step(batch); });
-  }
-
-  Module& model;
-  Loss loss;
-  Device device;
-  std::optional<Sgd> optimizer;
-  std::optional<CudaGraphCache> replay;
-};
+Tensor id_tensor(const Ids& ids) { return Tensor::from(ids).to(Device::cpu()); }
 
 /// Steps as graphs give the same losses and weights as plain ones, and all batches share one graph: the first
 /// step has no memory for gradients yet, the third is captured.
-void check_one_graph(Course& plain, Course& graphs, const std::vector<std::vector<Tensor>>& batches) {
-  for (const std::vector<Tensor>& batch : batches) CHECK(plain.step(batch) == graphs.step(batch));
-  Module &a = plain.model, &b = graphs.model;
-  const auto of_a = a.named_parameters(), of_b = b.named_parameters();
-  for (std::size_t i = 0; i < of_a.size(); ++i) {
-    CAPTURE(of_a[i].first);
-    CHECK(same_bits(of_a[i].second.value().to(Device::cpu()), of_b[i].second.value().to(Device::cpu())));
-  }
-  const CudaGraphCache::Counts& counts = graphs.replay->counts();
+void check_one_graph(GraphCourse& plain, GraphCourse& graphs, const std::vector<Batch>& batches) {
+  CHECK(plain.steps(batches) == graphs.steps(batches));
+  check_same_state(plain, graphs);
   CHECK(graphs.replay->refusal() == "");
-  CHECK(counts.run == 2);
-  CHECK(counts.captured == 1);
-  CHECK(counts.replayed == static_cast<Index>(batches.size()) - 3);
+  check_counts(*graphs.replay, 2, 1, static_cast<Index>(batches.size()) - 3);
 }
 
 /// Attention of one kind over packed sequences.
@@ -97,7 +37,7 @@ class PackedModel : public Module {
 
   /// Batch: ids and targets [1, T], where sequences start, how many of their keys are there, positions; with
   /// a memory, its ids and starts.
-  Tensor loss(const std::vector<Tensor>& batch) const {
+  Tensor loss(const Batch& batch) const {
     AttentionContext context;
     context.causal = !cross_;
     context.query_starts = batch[2], context.key_lengths = batch[3];
@@ -115,9 +55,9 @@ class PackedModel : public Module {
  private:
   PackedModel(const std::string& kind, bool cross, Generator random)
       : cross_(cross),
-        embedding_({kVocabulary, 32, 1}, random),
+        embedding_({kCourseVocabulary, 32, 1}, random),
         attention_(make_attention(config(kind, cross), random)),
-        head_({32, kVocabulary, true, {}}, random) {}
+        head_({32, kCourseVocabulary, true, {}}, random) {}
   static AttentionConfig config(const std::string& kind, bool cross) {
     AttentionConfig result;
     result.kind = kind, result.width = 32, result.heads = 2, result.cross = cross, result.dropout = 0.25;
@@ -135,19 +75,20 @@ class PackedModel : public Module {
 const Ids kStarts[] = {{0, 10, 25, 33, 40}, {0, 40, 40, 40, 40}, {0, 1, 2, 3, 40},
                        {0, 0, 17, 17, 40},  {0, 20, 40, 40, 40}, {0, 7, 8, 39, 40}};
 
-std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& random) {
+Batch packed_batch(const Ids& starts, bool cross, Generator& random) {
   Ids lengths, positions;
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
     const std::int32_t tokens = starts[i + 1] - starts[i];
     lengths.push_back(tokens - tokens / 3);
     for (std::int32_t t = 0; t < tokens; ++t) positions.push_back(t);
   }
-  std::vector<Tensor> batch{random_ids({1, kPackedTokens}, kVocabulary, random),
-                            random_ids({1, kPackedTokens}, kVocabulary, random), id_tensor(starts),
-                            id_tensor(lengths)};
+  Batch batch{random_ids({1, kPackedTokens}, kCourseVocabulary, random),
+              random_ids({1, kPackedTokens}, kCourseVocabulary, random), id_tensor(starts),
+              id_tensor(lengths)};
   if (!cross) batch.push_back(id_tensor(positions));
   if (cross)
-    batch.push_back(random_ids({1, kPackedTokens}, kVocabulary, random)), batch.push_back(id_tensor(starts));
+    batch.push_back(random_ids({1, kPackedTokens}, kCourseVocabulary, random)),
+        batch.push_back(id_tensor(starts));
   return batch;
 }
 
@@ -159,23 +100,20 @@ const Kind kKinds[] = {{"mha", false},      {"gqa", false}, {"mla", false},
                        {"additive", false}, {"mha", true},  {"additive", true}};
 
 DecoderOnly prefix_model() {
-  DecoderOnlyConfig config;
-  config.vocabulary = kVocabulary, config.context = 12, config.layers = 2, config.attention.heads = 2;
-  config.width = 32, config.feed_forward = 32, config.prefix = true, config.residual_dropout = 0.25;
-  Generator random(test_seed(5));
-  return DecoderOnly(config, random);
+  return course_model([](DecoderOnlyConfig& config) { config.prefix = true; });
 }
 
-std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
+Batch prefix_batch(const Ids& lengths, Generator& random) {
   const Shape shape{static_cast<Index>(lengths.size()), 9};
-  return {random_ids(shape, kVocabulary, random), random_ids(shape, kVocabulary, random), id_tensor(lengths)};
+  return {random_ids(shape, kCourseVocabulary, random), random_ids(shape, kCourseVocabulary, random),
+          id_tensor(lengths)};
 }
 
-Course::Loss loss_of(const DecoderOnly& model) {
-  return [&model](const std::vector<Tensor>& x) { return model.loss(x[0], x[1], x[2]); };
+GraphCourse::Loss loss_of(const DecoderOnly& model) {
+  return [&model](const Batch& x) { return model.loss(x[0], x[1], x[2]); };
 }
-Course::Loss loss_of(const PackedModel& model) {
-  return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
+GraphCourse::Loss loss_of(const PackedModel& model) {
+  return [&model](const Batch& x) { return model.loss(x); };
 }
 
 }  // namespace
@@ -185,10 +123,9 @@ TEST_CASE("packed sequences that start elsewhere each time, some empty, are one 
     CAPTURE(kind.kind);
     CAPTURE(kind.cross);
     PackedModel plain_model(kind.kind, kind.cross), model(kind.kind, kind.cross);
-    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
-    Course graphs(model, loss_of(model), Device::cuda(), 8);
+    GraphCourse plain(plain_model, loss_of(plain_model), 0), graphs(model, loss_of(model), 8);
     Generator random(test_seed(7));
-    std::vector<std::vector<Tensor>> batches;
+    std::vector<Batch> batches;
     for (const Ids& starts : kStarts) batches.push_back(packed_batch(starts, kind.cross, random));
     check_one_graph(plain, graphs, batches);
   }
@@ -196,10 +133,9 @@ TEST_CASE("packed sequences that start elsewhere each time, some empty, are one 
 
 TEST_CASE("prefixes of other lengths are one graph, to the same bits") {
   DecoderOnly plain_model = prefix_model(), model = prefix_model();
-  Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0);
-  Course graphs(model, loss_of(model), Device::cuda(), 8);
+  GraphCourse plain(plain_model, loss_of(plain_model), 0), graphs(model, loss_of(model), 8);
   Generator random(test_seed(7));
-  std::vector<std::vector<Tensor>> batches;
+  std::vector<Batch> batches;
   for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}})
     batches.push_back(prefix_batch(lengths, random));
   check_one_graph(plain, graphs, batches);
@@ -209,23 +145,26 @@ TEST_CASE("errors in starts and lengths are reported later with the CPU's messag
   PackedModel model("mha", true), plain_model("mha", true);
   PackedModel here_model("mha", true);
   here_model.to(Device::cpu());
-  Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
-  Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
-  Course here(here_model, loss_of(here_model), Device::cpu(), 0, DType::f32);
+  GraphCourse graphs(model, loss_of(model), 8, DType::f32);
+  GraphCourse plain(plain_model, loss_of(plain_model), 0, DType::f32);
+  GraphCourse here(here_model, loss_of(here_model), 0, DType::f32, Device::cpu());
   Generator random(test_seed(7));
-  const std::vector<Tensor> right = packed_batch(kStarts[0], true, random);
-  for (Course* course : {&graphs, &plain})
+  const Batch right = packed_batch(kStarts[0], true, random);
+  for (GraphCourse* course : {&graphs, &plain})
     for (Index i = 0; i < 4; ++i) course->step(right);
   CHECK(graphs.replay->counts().replayed == 1);
 
   const auto check = [&](std::size_t which, const Ids& wrong, const std::string& says) {
     CAPTURE(which);
-    std::vector<Tensor> batch = right;
+    Batch batch = right;
     batch[which] = id_tensor(wrong);
-    const std::string expected = here.refused(batch);
+    const auto refused = [&](GraphCourse& course) {
+      return message_of<ShapeError>([&] { course.step(batch); });
+    };
+    const std::string expected = refused(here);
     CHECK(expected.find(says) != std::string::npos);
-    for (Course* course : {&plain, &graphs}) {
-      CHECK(course->refused(batch) == expected);
+    for (GraphCourse* course : {&plain, &graphs}) {
+      CHECK(refused(*course) == expected);
       CHECK(std::isfinite(course->step(right)));
     }
   };

@@ -1,11 +1,8 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/cuda_graph_cache.h>
-#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/tests/autograd/graph_course.h>
 #include <tapeformer/tests/autograd/kernels/full_device.h>
-#include <tapeformer/tests/nn/cuda_graph_case.h>
-#include <tapeformer/tests/reference/support.h>
 
 #include <string>
 
@@ -22,13 +19,6 @@ const char* const kNoUse =
     "batch, --recompute-layers or --precision bf16";
 
 void other_work() { FullDevice::block(kOfOthers); }
-
-void check_counts(const CudaGraphCache& replay, Index run, Index captured, Index replayed, Index given_up) {
-  CHECK(replay.counts().run == run);
-  CHECK(replay.counts().captured == captured);
-  CHECK(replay.counts().replayed == replayed);
-  CHECK(replay.counts().given_up == given_up);
-}
 
 /// A model whose steps draw, next to one that takes the same steps without graphs.
 struct Pair {
