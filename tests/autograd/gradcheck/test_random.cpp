@@ -19,6 +19,8 @@ using namespace tapeformer;
 
 namespace {
 
+using Piece = std::function<Tensor(const Tensor&)>;
+
 /// One to four random pieces, one after another, each smooth and with parameters of its own. Temperatures go
 /// up to e^4 and divisors down to 0.05, so that many differences are too coarse at the usual step.
 class RandomLayer {
@@ -26,7 +28,7 @@ class RandomLayer {
   explicit RandomLayer(std::uint64_t seed) : random_(seed) {
     width_ = 2 + random_.below(3);
     x_ = input("x", {2 + random_.below(2), width_}, 0, 1);
-    for (Index left = 1 + random_.below(4); left > 0; --left) add_piece();
+    for (Index left = 1 + random_.below(4); left > 0; --left) pieces_.push_back(piece());
   }
 
   Tensor operator()() const {
@@ -35,7 +37,6 @@ class RandomLayer {
     return y;
   }
   const std::vector<std::pair<std::string, Tensor>>& inputs() const { return inputs_; }
-  const std::string& name() const { return name_; }
 
  private:
   Tensor input(const std::string& name, const Shape& shape, double mean, double deviation) {
@@ -48,73 +49,60 @@ class RandomLayer {
   Tensor number(const std::string& name, double low, double high) {
     return input(name, {1}, low + (high - low) * random_.uniform(), 0);
   }
-  void piece(const std::string& name, std::function<Tensor(const Tensor&)> f) {
-    name_ += (name_.empty() ? "" : ", ") + name;
-    pieces_.push_back(std::move(f));
-  }
-  void add_piece();
-  void add_attention();
+  Piece piece();
+  Piece attention();
 
   Generator random_;
   Index width_;
   Tensor x_;
   std::vector<std::pair<std::string, Tensor>> inputs_;
-  std::vector<std::function<Tensor(const Tensor&)>> pieces_;
-  std::string name_;
+  std::vector<Piece> pieces_;
 };
 
 Tensor of_unit_length(const Tensor& x) { return x / sqrt(sum(x * x, {-1}, true) + 1e-6); }
 
 /// Attention by cosines with a learned temperature, or by queries and keys that are normalised.
-void RandomLayer::add_attention() {
+Piece RandomLayer::attention() {
   const Tensor query = square("query"), key = square("key"), value = square("value");
   if (random_.below(2) == 0) {
     const Tensor temperature = number("temperature", 0, 4);
-    piece("cosine attention", [=](const Tensor& x) {
+    return [=](const Tensor& x) {
       const Tensor cosines =
           matmul(of_unit_length(matmul(x, query)), transpose(of_unit_length(matmul(x, key))));
       return matmul(softmax(cosines * exp(temperature)), matmul(x, value));
-    });
-    return;
+    };
   }
   const Tensor gain = input("gain", {width_}, 1 + 2 * random_.uniform(), 0.2);
-  piece("attention", [=](const Tensor& x) {
+  return [=](const Tensor& x) {
     const auto heads = [](const Tensor& of) { return reshape(of, {1, of.size(0), 1, of.size(1)}); };
     const Tensor y =
         scaled_dot_product_attention(heads(rms_norm(matmul(x, query), gain)),
                                      heads(rms_norm(matmul(x, key), gain)), heads(matmul(x, value)));
     return reshape(y, x.shape());
-  });
+  };
 }
 
-void RandomLayer::add_piece() {
+Piece RandomLayer::piece() {
   switch (random_.below(5)) {
     case 0: {
       const Tensor weight = square("weight"), bias = input("bias", {width_}, 0, 0.5);
-      return piece("linear", [=](const Tensor& x) { return linear(x, weight, bias); });
+      return [=](const Tensor& x) { return linear(x, weight, bias); };
     }
     case 1: {
       const Tensor temperature = number("temperature", 0, 4);
-      return piece("softmax", [=](const Tensor& x) { return softmax(x * exp(temperature)); });
+      return [=](const Tensor& x) { return softmax(x * exp(temperature)); };
     }
     case 2: {
       const Tensor factor = number("factor", 0.5, 20);
-      return piece("tanh", [=](const Tensor& x) { return tanh(x * factor) + x; });
+      return [=](const Tensor& x) { return tanh(x * factor) + x; };
     }
     case 3: {
       const Tensor weight = square("weight");
       const double least = 0.05 + random_.uniform();
-      return piece("division", [=](const Tensor& x) { return x / (least + pow(matmul(x, weight), 2)); });
+      return [=](const Tensor& x) { return x / (least + pow(matmul(x, weight), 2)); };
     }
-    default: return add_attention();
+    default: return attention();
   }
-}
-
-GradcheckOptions options_for(std::uint64_t seed) {
-  GradcheckOptions options;
-  options.second_order = options.forward = true;
-  options.seed = seed;
-  return options;
 }
 
 /// None may be called wrong. Rarely, pieces that cancel the growth of others round too much to tell.
@@ -123,8 +111,11 @@ void check_random_layers(int count) {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t seed = test_seed(static_cast<std::uint64_t>(i));
     const RandomLayer layer(seed);
-    const GradcheckReport report = gradcheck(layer, layer.inputs(), options_for(seed));
-    INFO(seed, " ", layer.name(), "\n", report.text());
+    GradcheckOptions options;
+    options.second_order = options.forward = true;
+    options.seed = seed;
+    const GradcheckReport report = gradcheck(layer, layer.inputs(), options);
+    INFO(seed, "\n", report.text());
     CHECK(report.text().find("WRONG") == std::string::npos);
     untold += report.passed() ? 0 : 1;
   }

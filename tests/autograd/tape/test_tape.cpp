@@ -66,23 +66,25 @@ TEST_CASE("a gradient is final when the earliest of the checkpointed bodies that
     CHECK(gradient == (parameter == shared.state() ? Values{108} : Values{48}));
 }
 
-TEST_CASE("without a tape nothing is recorded") {
+TEST_CASE("nothing is recorded without a tape, during a pause, and after backward in the tape's scope") {
   CHECK(Tape::current() == nullptr);
   const Parameter x(values({2}));
   const Tensor before = x * x;
   Tape tape;
   CHECK(Tape::current() == &tape);
   CHECK(!tape.tracks(before));
-  CHECK(tape.memory().nodes == 0);
-}
-
-TEST_CASE("work after backward in the tape's scope is not recorded") {
-  const Parameter x(values({2}));
-  Tape tape;
-  tape.backward(x * x);
+  const Tensor y = x * x;
+  {
+    const NoGradGuard pause;
+    CHECK(Tape::current() == nullptr);
+    CHECK(!tape.tracks(y * y));
+  }
+  CHECK(Tape::current() == &tape);
+  CHECK(tape.memory().nodes == 1);
+  tape.backward(y);
+  CHECK(x.gradient().item() == 4);
   CHECK(Tape::current() == nullptr);
-  const Tensor after = x * x;
-  CHECK(!tape.tracks(after));
+  CHECK(!tape.tracks(x * x));
   CHECK(tape.memory().nodes == 0);
 }
 
@@ -255,21 +257,6 @@ TEST_CASE("tapes may end in any order") {
   CHECK(Tape::current() == nullptr);
 }
 
-TEST_CASE("nothing is recorded during a pause") {
-  const Parameter x(values({2}));
-  Tape tape;
-  const Tensor y = x * x;
-  {
-    const NoGradGuard pause;
-    CHECK(Tape::current() == nullptr);
-    CHECK(!tape.tracks(y * y));
-  }
-  CHECK(Tape::current() == &tape);
-  CHECK(tape.memory().nodes == 1);
-  tape.backward(y);
-  CHECK(x.gradient().item() == 4);
-}
-
 TEST_CASE("each thread has its own tape") {
   const Tensor shared = values({2});
   Tape tape;
@@ -285,9 +272,6 @@ TEST_CASE("each thread has its own tape") {
     Tape another;
     message = message_of<TapeError>([&] { return mine * x; });
   }).join();
-  CHECK(message ==
-        "[multiply] an input was computed on another tape (ended, outer, or of another thread); got "
-        "x=f64[1]; "
-        "try detach(), or watch() on this tape");
+  CHECK(message.find("[multiply] an input was computed on another tape") == 0);
   CHECK(tape.gradients(mine, {shared})[0].item() == 4);
 }
