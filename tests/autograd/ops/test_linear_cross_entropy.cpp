@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 using namespace tapeformer;
 
@@ -45,27 +44,23 @@ Tensor seed() { return Tensor::scalar(-3, DType::f64); }
 
 TEST_CASE("loss and every gradient equal the plain path's, whatever the chunk") {
   Generator random(test_seed(1));
+  int problem = 0;  // whose bits say which options it has
   for (const Index rows : {1, 9, 33}) {
     for (const Index width : {5, 64}) {  // fewer and more than the rows: dweight or dz is kept
       for (const Index classes : {1, 2, 31, 32, 33, 257}) {
-        for (const bool biased : {false, true}) {
-          for (const auto& [smoothing, softcap] : {std::pair{0.0, 0.0}, {0.2, 0.0}, {0.0, 2.0}, {0.2, 2.0}}) {
-            const std::vector<Tensor> inputs = inputs_of(rows, width, classes, biased, random);
-            const Tensor targets = ids_with_gaps({rows}, classes, random);
-            const OpResult expected = run_op(plain(targets, {-1, smoothing, softcap}), inputs, seed());
-            for (const Index chunk : {Index{0}, Index{1}, Index{2}, Index{7}, rows, rows + 1}) {
-              CAPTURE(rows);
-              CAPTURE(width);
-              CAPTURE(classes);
-              CAPTURE(chunk);
-              const LinearCrossEntropyOptions options = options_of(chunk, smoothing, -1, softcap);
-              const OpResult got = run_op(fused(targets, options), inputs, seed());
-              CHECK_BELOW(deviation(got.y.item(), expected.y.item()), 1e-13);
-              for (std::size_t i = 0; i < inputs.size(); ++i) {
-                CAPTURE(i);
-                CHECK_BELOW(absolute_error(got.gradients[i], expected.gradients[i]), 1e-13);
-              }
-            }
+        const std::vector<Tensor> inputs = inputs_of(rows, width, classes, problem % 2 != 0, random);
+        const double smoothing = problem / 2 % 2 != 0 ? 0.2 : 0, softcap = problem / 4 % 2 != 0 ? 2 : 0;
+        ++problem;
+        const Tensor targets = ids_with_gaps({rows}, classes, random);
+        const OpResult expected = run_op(plain(targets, {-1, smoothing, softcap}), inputs, seed());
+        for (const Index chunk : {Index{0}, Index{1}, Index{2}, Index{7}, rows, rows + 1}) {
+          INFO(rows, " rows, width ", width, ", ", classes, " classes, chunk ", chunk);
+          const LinearCrossEntropyOptions options = options_of(chunk, smoothing, -1, softcap);
+          const OpResult got = run_op(fused(targets, options), inputs, seed());
+          CHECK_BELOW(deviation(got.y.item(), expected.y.item()), 1e-13);
+          for (std::size_t i = 0; i < inputs.size(); ++i) {
+            CAPTURE(i);
+            CHECK_BELOW(absolute_error(got.gradients[i], expected.gradients[i]), 1e-13);
           }
         }
       }
