@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
-#include <tapeformer/tests/reference/rounding.h>
 
 #include <limits>
 
@@ -46,18 +45,6 @@ TEST_CASE("lookups equal the definition at every width, on one thread and on sev
       check_op([&](const auto& in) { return embedding(in[0], ids); }, {table}, seed,
                oracle(table, ids, seed));
     }
-  }
-}
-
-TEST_CASE("a parameter's gradient is assigned first and added to afterwards, without a copy of the table") {
-  Generator random(test_seed(2));
-  Parameter table(random_normal({9, 5}, random));
-  const Tensor ids = random_ids({4}, 9, random), seed = random_normal({4, 5}, random);
-  const Tensor once = oracle(table.value(), ids, seed).gradients[0];
-  for (const double uses : {1, 2}) {
-    Tape tape;
-    tape.backward(embedding(table.value(), ids), seed);
-    CHECK_BELOW(relative_error(table.gradient(), uses * once), kFewRoundings);
   }
 }
 

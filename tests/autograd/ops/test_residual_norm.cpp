@@ -46,35 +46,25 @@ TEST_CASE("gradients of both orders, of the sum, of the norm and of both") {
   Generator random(test_seed(7));
   const Tensor x = random_normal({3, 6}, random), branch = random_normal({3, 6}, random);
   const Tensor weight = random_normal({6}, random), bias = random_normal({6}, random);
-  const DropoutKey key{5, 1, 2};
-  const std::vector<std::pair<std::string, Tensor>> all{
-      {"x", x}, {"branch", branch}, {"weight", weight}, {"bias", bias}};
-  check_both_orders(
-      "add_layer_norm",
-      [&] {
-        const SumAndNorm both = add_layer_norm(x, branch, weight, bias, 1e-5, {0.25, key});
-        return both.sum * both.sum + both.y;
-      },
-      all);
+  const BranchDropout dropped{0.25, {5, 1, 2}};
+  using Inputs = std::vector<std::pair<std::string, Tensor>>;
+  const Inputs all{{"x", x}, {"branch", branch}, {"weight", weight}, {"bias", bias}};
+  const auto check = [](const char* name, const std::function<SumAndNorm()>& f, const Inputs& inputs) {
+    const auto product = [&] {
+      const SumAndNorm both = f();
+      return both.sum * both.y;
+    };
+    check_both_orders(name, product, inputs);
+  };
+  check(
+      "add_layer_norm", [&] { return add_layer_norm(x, branch, weight, bias, 1e-5, dropped); }, all);
+  check("add_rms_norm", [&] { return add_rms_norm(x, branch, weight); }, {all[0], all[1], all[2]});
+  check("add_layer_norm, a branch that is x", [&] { return add_layer_norm(x, x, weight, {}, 1e-5, dropped); },
+        {all[0], all[2]});
   check_both_orders(
       "add_layer_norm", [&] { return add_layer_norm(x, branch, weight, bias).y; }, all);
-  check_both_orders("add_rms_norm",
-                    [&] {
-                      const SumAndNorm both = add_rms_norm(x, branch, weight);
-                      return both.sum * both.y;
-                    },
-                    {{"x", x}, {"branch", branch}, {"weight", weight}});
   check_both_orders("add_rms_norm, no weight",
-                    [&] {
-                      return pow(add_rms_norm(x, branch, {}, 1e-6, {0.25, key}).sum, 2);
-                    },
-                    {{"x", x}, {"branch", branch}});
-  check_both_orders("add_layer_norm, a branch that is x",
-                    [&] {
-                      const SumAndNorm both = add_layer_norm(x, x, weight, {}, 1e-5, {0.25, key});
-                      return both.sum * both.y;
-                    },
-                    {{"x", x}, {"weight", weight}});
+                    [&] { return pow(add_rms_norm(x, branch, {}, 1e-6, dropped).sum, 2); }, {all[0], all[1]});
 }
 
 TEST_CASE("everything dropped, nothing recorded, nothing in") {

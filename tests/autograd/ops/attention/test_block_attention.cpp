@@ -114,8 +114,8 @@ void check_masked(const BlockCase& c, const AttentionMasks& masks, Generator& ra
 constexpr BlockCase kCases[] = {
     {1, 1, 1, 1, 1, 1, 1, 1, 1},   {1, 3, 3, 1, 1, 2, 3, 8, 2},   {2, 9, 9, 4, 2, 3, 5, 3, 2},
     {1, 33, 33, 2, 1, 8, 4, 8, 3}, {2, 31, 31, 3, 3, 5, 7, 4, 1}, {1, 70, 70, 2, 2, 16, 16, 32, 2},
-    {2, 5, 13, 4, 2, 4, 3, 3, 3},  // the last queries of a cache
-    {1, 40, 40, 4, 1, 8, 8, 1, 5},
+    {2, 5, 13, 4, 2, 4, 3, 3, 3},                                  // the last queries of a cache
+    {1, 40, 40, 4, 1, 8, 8, 1, 5}, {2, 37, 37, 4, 2, 8, 5, 8, 5},  // all blocks
 };
 
 }  // namespace
@@ -212,28 +212,14 @@ TEST_CASE("given scores choose, for all heads of a group") {
   check_op(chosen, in.list(), in.seed, run_op(attention_to(masked), in.list(), in.seed));
 }
 
-TEST_CASE("with as many blocks as there are, it is causal attention") {
-  Generator random(test_seed(4));
-  for (const BlockCase& c : {BlockCase{2, 37, 37, 4, 2, 8, 5, 8, 5}, BlockCase{1, 7, 7, 2, 1, 4, 4, 32, 1}}) {
-    const BlockInputs in = block_inputs(c, random);
-    const OpResult dense = run_op(attention_to(AttentionOptions(causal_masks())), in.list(), in.seed);
-    check_op(attention_to(with_blocks(causal_masks(), c)), in.list(), in.seed, dense);
-  }
-}
-
-TEST_CASE("the gradients of attention to blocks pass the gradient check, once and twice") {
+TEST_CASE("gradients of both orders") {
   Generator random(test_seed(5));
   const BlockCase c{2, 11, 11, 4, 2, 3, 4, 3, 2};
-  for (const bool twice : {false, true}) {
-    const BlockInputs in = inputs_with_gap(c, causal_masks(), random, 0.05);  // a step changes scores by less
-    GradcheckOptions check;
-    check.second_order = twice, check.most_elements = twice ? 12 : 0;
-    const auto run = [&] {
-      return scaled_dot_product_attention(in.query, in.key, in.value, with_blocks(causal_masks(), c));
-    };
-    check_gradients("block_attention",
-                    gradcheck(run, {{"query", in.query}, {"key", in.key}, {"value", in.value}}, check));
-  }
+  const BlockInputs in = inputs_with_gap(c, causal_masks(), random, 0.05);  // a step changes scores by less
+  const auto run = [&] {
+    return scaled_dot_product_attention(in.query, in.key, in.value, with_blocks(causal_masks(), c));
+  };
+  check_both_orders("block_attention", run, {{"query", in.query}, {"key", in.key}, {"value", in.value}}, 12);
 }
 
 TEST_CASE("a packed projection gives the same") {

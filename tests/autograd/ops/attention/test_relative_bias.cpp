@@ -60,16 +60,6 @@ TEST_CASE("every distance has the bucket that T5 gives it") {
   }
 }
 
-TEST_CASE("a table's rows go to their distances, and get the gradients of all of them") {
-  const Tensor table = values({1, 10, 2, 20, 3, 30, 4, 40}, {4, 2});
-  const DistanceBuckets buckets{4, true, 3};  // 0, 1 and beyond; 2, 3 for later keys
-  const OpResult got = run_op([&](const auto& in) { return biases(in[0], 2, buckets); }, {table},
-                              values({1, 2, 3, 4, 5, 1, 0, 0, 0, 0}, {2, 5}));
-  CHECK(relative_error(got.y, values({2, 2, 1, 4, 4, 20, 20, 10, 40, 40}, {2, 5})) == 0);
-  CHECK(relative_error(got.gradients[0], values({3, 0, 3, 1, 0, 0, 9, 0}, {4, 2})) == 0);
-  check_both_orders("bucketed_bias", [&] { return biases(table * table, 4, buckets); }, {{"table", table}});
-}
-
 TEST_CASE("a bias reaches less far than the buckets, as far, or further, into the last bucket") {
   Generator random(test_seed(3));
   const Tensor table = random_normal({6, 2}, random);

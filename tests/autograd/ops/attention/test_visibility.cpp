@@ -34,22 +34,6 @@ TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
   CHECK(ranges(masks, 2, 3, 4) == "all");
 }
 
-TEST_CASE("the causal mask is aligned with the last key, or by option with the first") {
-  AttentionMasks masks = causal_masks();
-  CHECK(ranges(masks, 1, 3, 3) == "0-1 0-2 0-3");
-  CHECK(ranges(masks, 1, 2, 5) == "0-4 0-5");
-  CHECK(ranges(masks, 1, 4, 2) == "- - 0-1 0-2");
-  masks.alignment = CausalAlignment::top_left;
-  CHECK(ranges(masks, 1, 2, 5) == "0-1 0-2");
-  CHECK(ranges(masks, 1, 4, 2) == "0-1 0-2 0-2 0-2");
-}
-
-TEST_CASE("a prefix is seen by all queries") {
-  AttentionMasks masks = causal_masks();
-  masks.prefix_lengths = integers({0, 3, 9}, {3});
-  CHECK(ranges(masks, 3, 4, 4) == "0-1 0-2 0-3 0-4 0-3 0-3 0-3 0-4 0-4 0-4 0-4 0-4");
-}
-
 TEST_CASE("windows count from the query's position, to both sides, and cut the prefix too") {
   AttentionMasks masks;
   masks.window_before = 1;
@@ -64,16 +48,6 @@ TEST_CASE("windows count from the query's position, to both sides, and cut the p
   CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 1-3 2-4");
   masks.window_before = masks.window_after = std::numeric_limits<Index>::max();
   CHECK(ranges(masks, 1, 4, 4) == "0-3 0-3 0-3 0-4");
-}
-
-TEST_CASE("key lengths cut, and move the positions of queries aligned at the last key") {
-  AttentionMasks masks;
-  masks.key_lengths = integers({4, 2, 0}, {3});
-  CHECK(ranges(masks, 3, 2, 5) == "0-4 0-4 0-2 0-2 - -");
-  masks.causal = true;
-  CHECK(ranges(masks, 3, 2, 5) == "0-3 0-4 0-1 0-2 - -");
-  masks.alignment = CausalAlignment::top_left;
-  CHECK(ranges(masks, 3, 2, 5) == "0-1 0-2 0-1 0-2 - -");
 }
 
 TEST_CASE("row masks empty the ranges of queries and cut them to real keys") {
@@ -119,14 +93,6 @@ TEST_CASE("wrong starts, which a GPU reports later, lead to no keys beyond the l
   masks.causal = true;
   masks.key_starts = integers({-2000000000, 2000000000, -2000000000}, {3});
   CHECK(ranges(masks, 1, 5, 8) == "0-7 0-8 - - -");
-}
-
-TEST_CASE("pairs are the ranges written out") {
-  AttentionMasks masks;
-  masks.window_before = masks.window_after = 0;
-  const Tensor pairs = visible_pairs(visible_keys(masks, 1, 2, 3, default_device()), 3);
-  CHECK(pairs.shape() == Shape{1, 1, 2, 3});
-  CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
 }
 
 TEST_CASE("an additive mask hides pairs only at minus infinity; rows are seen by head and by group") {
