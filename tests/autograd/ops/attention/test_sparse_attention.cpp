@@ -300,7 +300,8 @@ TEST_CASE("bits do not depend on the number of threads") {
 
 TEST_CASE("the error in f32 is that of attention to the same keys in f32") {
   Generator random(test_seed(7));
-  const SparseCase c{1, 200, 200, 2, 16, 4, 48, 32, 60};
+  const Index T = default_device().is_cuda() ? 80 : 200;  // which take an emulator seconds
+  const SparseCase c{1, T, T, 2, 16, 4, 48, 32, 60};
   SparseInputs in = sparse_inputs(c, random);
   const Tensor chosen = choose_keys(in.index, c.top_k, causal_masks());
   for (const double size : {1.0, 5.0}) {  // large scores too
