@@ -67,23 +67,24 @@ template <class Read>
 void emulated_load_matrix(unsigned (&r)[4], const void* own_row, const char* file, int line, Read&& read) {
   emulator::require_aligned(own_row, "a row that ldmatrix reads");
   const char* rows = emulator::share(&own_row, sizeof own_row, file, line);
-  const void* of_matrix[4][8];
-  for (unsigned i = 0; i < 32; ++i) of_matrix[i / 8][i % 8] = emulator::shared_pointer(rows, i);
-  for (int matrix = 0; matrix < 4; ++matrix) r[matrix] = read(of_matrix[matrix], emulator::own_lane());
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    const auto row = [&](unsigned i) { return emulator::shared_pointer(rows, 8 * matrix + i); };
+    r[matrix] = read(row, emulator::own_lane());
+  }
 }
 
 inline void load_matrix_x4(unsigned (&r)[4], const void* own_row, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) {
-  emulated_load_matrix(r, own_row, file, line, [](const void* const* rows, unsigned lane) {
-    return static_cast<const unsigned*>(rows[lane / 4])[lane % 4];
+  emulated_load_matrix(r, own_row, file, line, [](const auto& row, unsigned lane) {
+    return static_cast<const unsigned*>(row(lane / 4))[lane % 4];
   });
 }
 
 inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* own_row,
                                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  emulated_load_matrix(r, own_row, file, line, [](const void* const* rows, unsigned lane) {
-    const unsigned low = static_cast<const std::uint16_t*>(rows[lane % 4 * 2])[lane / 4];
-    const unsigned high = static_cast<const std::uint16_t*>(rows[lane % 4 * 2 + 1])[lane / 4];
+  emulated_load_matrix(r, own_row, file, line, [](const auto& row, unsigned lane) {
+    const unsigned low = static_cast<const std::uint16_t*>(row(lane % 4 * 2))[lane / 4];
+    const unsigned high = static_cast<const std::uint16_t*>(row(lane % 4 * 2 + 1))[lane / 4];
     return low | high << 16;
   });
 }

@@ -14,9 +14,19 @@ struct Copies {
 thread_local std::array<Copies, kMaxThreads> copies_of;
 thread_local std::size_t begun = 0;  ///< copies since the last block that left none
 
-float half_of(unsigned pair, int which) {
-  return static_cast<float>(
-      bit_cast<BFloat16>(static_cast<std::uint16_t>(which == 0 ? pair & 0xFFFFu : pair >> 16)));
+float half_of(unsigned pair, unsigned which) {
+  return bit_cast<float>(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
+
+/// The factors of lane `of_four` of the four that hold a row of the first matrix or a column of the second.
+const MmaFactors& lane_of(const char* factors, unsigned four, unsigned of_four) {
+  return *reinterpret_cast<const MmaFactors*>(factors + (four * 4 + of_four) * kSharedStride);
+}
+
+template <unsigned Depth>
+void add_rows_times_columns(float (&c)[4], const float (&a)[2][Depth], const float (&b)[2][Depth]) {
+  for (unsigned k = 0; k < Depth; ++k)
+    for (unsigned i = 0; i < 4; ++i) c[i] += a[i / 2][k] * b[i % 2][k];
 }
 
 }  // namespace
@@ -36,18 +46,14 @@ const void* shared_pointer(const char* shared, unsigned lane) {
 }
 
 void add_products(float (&c)[4], const char* factors, unsigned lane) {
-  const auto of = [&](unsigned other) {
-    return reinterpret_cast<const MmaFactors*>(factors + other * kSharedStride);
-  };
-  for (int i = 0; i < 4; ++i) {
-    const unsigned group = lane / 4, column = lane % 4 * 2 + static_cast<unsigned>(i % 2);
-    for (unsigned k = 0; k < 16; ++k) {
-      const unsigned upper = k / 8, pair = k % 8 / 2;
-      const unsigned a = of(group * 4 + pair)->a[upper * 2 + static_cast<unsigned>(i / 2)];
-      const unsigned b = of(column * 4 + pair)->b[upper];
-      c[i] += half_of(a, k % 2) * half_of(b, k % 2);
+  float a[2][16], b[2][16];
+  for (unsigned k = 0; k < 16; ++k) {
+    for (unsigned i = 0; i < 2; ++i) {
+      a[i][k] = half_of(lane_of(factors, lane / 4, k % 8 / 2).a[k / 8 * 2 + i], k % 2);
+      b[i][k] = half_of(lane_of(factors, lane % 4 * 2 + i, k % 8 / 2).b[k / 8], k % 2);
     }
   }
+  add_rows_times_columns(c, a, b);
 }
 
 void add_products_tf32(float (&c)[4], const char* factors, unsigned lane) {
@@ -55,14 +61,14 @@ void add_products_tf32(float (&c)[4], const char* factors, unsigned lane) {
     if ((bits & 0x1FFFu) != 0) throw Fault("a factor of TF32 must be rounded to it");
     return bit_cast<float>(bits);
   };
-  const auto of = [&](unsigned other) {
-    return reinterpret_cast<const MmaFactors*>(factors + other * kSharedStride);
-  };
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned group = lane / 4, column = lane % 4 * 2 + i % 2;
-    for (unsigned k = 0; k < 8; ++k)
-      c[i] += factor(of(group * 4 + k % 4)->a[k / 4 * 2 + i / 2]) * factor(of(column * 4 + k % 4)->b[k / 4]);
+  float a[2][8], b[2][8];
+  for (unsigned k = 0; k < 8; ++k) {
+    for (unsigned i = 0; i < 2; ++i) {
+      a[i][k] = factor(lane_of(factors, lane / 4, k % 4).a[k / 4 * 2 + i]);
+      b[i][k] = factor(lane_of(factors, lane % 4 * 2 + i, k % 4).b[k / 4]);
+    }
   }
+  add_rows_times_columns(c, a, b);
 }
 
 void begin_copy(const PendingCopy& copy) {
