@@ -1,67 +1,25 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/communication/mpi_collectives.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/autograd/communication/collectives_case.h>
 
 #include <string>
 #include <vector>
 
 using namespace tapeformer;
-using Values = std::vector<double>;
 
 // Other ranks are needed: tests/mpirun.sh -n 3 tapeformer_tests --source-file=*/test_mpi_collectives.cpp.
 #define SEVERAL_RANKS *doctest::skip(launched_rank().size == 1)
 
-namespace {
-
-/// Element i of rank r: different everywhere, and exact in bf16.
-double element(int rank, Index i) { return static_cast<double>((rank + 1) * (1 + i % 7)); }
-
-Tensor own(const Communicator& ranks, Index count, DType type) {
-  Values values;
-  for (Index i = 0; i < count; ++i) values.push_back(element(ranks.rank(), i));
-  return Tensor::from(values).to(type);
-}
-
-double sum_of_all(const Communicator& ranks, Index i) {
-  double sum = 0;
-  for (int rank = 0; rank < ranks.size(); ++rank) sum += element(rank, i);
-  return sum;
-}
-
-}  // namespace
-
-TEST_CASE("every rank gets the sum, of all types and sizes" SEVERAL_RANKS) {
+TEST_CASE("numbers of any count and type are summed, divided, gathered and sent" SEVERAL_RANKS) {
   Communicator& ranks = *join_launch();
-  // Below and above what is gathered whole, and not divisible by the number of ranks.
-  for (const Index count : {1, 5, 1000, 20000, 100003}) {
-    for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-      const Tensor sum = own(ranks, count, type);
-      ranks.all_reduce(sum).wait();
-      for (Index i = 0; i < count; i += 1 + count / 50) CHECK(sum.at(i) == sum_of_all(ranks, i));
-    }
-  }
-}
-
-TEST_CASE("shares are summed, and gathered" SEVERAL_RANKS) {
-  Communicator& ranks = *join_launch();
-  for (const Index share : {1, 3, 40000}) {
-    const Index count = share * ranks.size(), begin = share * ranks.rank();
-    const Tensor x = own(ranks, count, DType::f32);
-    ranks.reduce_scatter(x).wait();
-    for (Index i = begin; i < begin + share; i += 1 + share / 50) CHECK(x.at(i) == sum_of_all(ranks, i));
-    ranks.all_gather(x).wait();
-    for (Index i = 0; i < count; i += 1 + count / 50) CHECK(x.at(i) == sum_of_all(ranks, i));
-  }
-}
-
-TEST_CASE("a rank's values reach all others" SEVERAL_RANKS) {
-  Communicator& ranks = *join_launch();
-  for (const DType type : {DType::f32, DType::i32, DType::boolean}) {
-    const Tensor x = Tensor::full({1000}, ranks.rank() == 0 ? 1 : 0, type);
-    ranks.broadcast(x).wait();
-    CHECK(x.at(999) == 1);
-  }
+  // Below and above what is gathered whole, divisible by the number of ranks and not.
+  for (const Index count : {1, 5, 1000, 20000, 100003, 3 * ranks.size(), 40000 * ranks.size()})
+    for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i32})
+      check_collectives(ranks, count, type, Device::cpu());
+  const Tensor flags = Tensor::full({1000}, ranks.rank() == 0, DType::boolean);
+  ranks.broadcast(flags).wait();
+  CHECK(flags.at(999) == 1);
 }
 
 TEST_CASE("all ranks get the same bits, again and again" SEVERAL_RANKS) {

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/cuda_graph_cache.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/module.h>
+#include <tapeformer/tests/autograd/communication/collectives_case.h>
 #include <tapeformer/tests/autograd/communication/nccl_case.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -18,16 +19,7 @@ namespace {
 
 constexpr Index kCount = 12;  // divides by 2 and 3
 
-/// A rank's numbers: small ones, so that sums are exact in every type and order.
-double number(int rank, Index i) { return (rank + 1) * static_cast<double>(i % 7 + 1); }
-Tensor own_numbers(int rank, DType type, Device device) {
-  return filled({kCount}, [&](Index i) { return number(rank, i); }).to(type).to(device);
-}
-double sum_at(int size, Index i) {
-  double sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += number(rank, i);
-  return sum;
-}
+Tensor own_numbers(int rank, Device device) { return own_numbers(rank, kCount, DType::f64, device); }
 Values read(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64).to_vector<double>(); }
 
 /// Why the ranks of `size` threads cannot meet; `device_of` chooses their GPUs.
@@ -43,34 +35,12 @@ int own(int rank) { return rank; }
 }  // namespace
 
 TEST_CASE("GPUs sum, divide, gather and send in every type") {
-  if (!has_gpus(2)) return;
   for (const int size : {2, 3}) {
     if (!has_gpus(size)) continue;
     on_gpus(size, [&](Communicator& gpus, Device device) {
-      const int me = gpus.rank();
       CHECK(gpus.size() == size);
-      for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-        Tensor x = own_numbers(me, type, device);
-        gpus.all_reduce(x).wait();
-        Values got = read(x);
-        for (Index i = 0; i < kCount; ++i) CHECK(got[static_cast<std::size_t>(i)] == sum_at(size, i));
-        x = own_numbers(me, type, device);
-        gpus.reduce_scatter(x).wait();
-        got = read(x);
-        for (Index i = me * kCount / size; i < (me + 1) * kCount / size; ++i)
-          CHECK(got[static_cast<std::size_t>(i)] == sum_at(size, i));
-      }
-      for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
-        Tensor x = own_numbers(me, type, device);
-        gpus.all_gather(x).wait();
-        Values got = read(x);
-        for (Index i = 0; i < kCount; ++i)
-          CHECK(got[static_cast<std::size_t>(i)] == number(static_cast<int>(i * size / kCount), i));
-        x = own_numbers(me, type, device);
-        gpus.broadcast(x).wait();
-        got = read(x);
-        for (Index i = 0; i < kCount; ++i) CHECK(got[static_cast<std::size_t>(i)] == number(0, i));
-      }
+      for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::i32})
+        check_collectives(gpus, kCount, type, device);
     });
   }
 }
@@ -114,13 +84,13 @@ TEST_CASE("memory without another holder, or of an operation without a wait, is 
   if (!has_gpus(2)) return;
   on_gpus(2, [](Communicator& gpus, Device device) {
     for (int round = 0; round < 3; ++round) {
-      gpus.all_reduce(own_numbers(gpus.rank(), DType::f64, device));
-      Communication holds_alone = gpus.all_reduce(own_numbers(gpus.rank(), DType::f64, device));
+      gpus.all_reduce(own_numbers(gpus.rank(), device));
+      Communication holds_alone = gpus.all_reduce(own_numbers(gpus.rank(), device));
       const Tensor next = Tensor::full({kCount}, 7, DType::f64, device);
       CHECK(read(add(next, next)) == Values(kCount, 14));
       holds_alone.wait();
     }
-    const Tensor x = own_numbers(gpus.rank(), DType::f64, device);
+    const Tensor x = own_numbers(gpus.rank(), device);
     gpus.all_reduce(x).wait();
     CHECK(read(x)[0] == sum_at(2, 0));
   });
@@ -139,18 +109,17 @@ TEST_CASE("a graph holds no communication; the step runs kernel by kernel and sa
     } model(device);
     CudaGraphCache graphs(model.state());
     for (int round = 0; round < 4; ++round) {
-      const Tensor result =
-          graphs.run("step", {own_numbers(gpus.rank(), DType::f64, device)}, [&](const auto& inputs) {
-            const Tensor x = add(inputs[0], inputs[0]);
-            gpus.all_reduce(x).wait();
-            return add(x, x);
-          });
+      const Tensor result = graphs.run("step", {own_numbers(gpus.rank(), device)}, [&](const auto& inputs) {
+        const Tensor x = add(inputs[0], inputs[0]);
+        gpus.all_reduce(x).wait();
+        return add(x, x);
+      });
       CHECK(read(result)[0] == 4 * sum_at(2, 0));
     }
     CHECK(graphs.counts().captured == 0);
     CHECK(graphs.refusal() == "[cuda] a graph cannot hold communication between processes");
     // Nor does one wait for operations started outside, for which a replay would not wait.
-    const Tensor x = own_numbers(gpus.rank(), DType::f64, device);
+    const Tensor x = own_numbers(gpus.rank(), device);
     Communication communication = gpus.all_reduce(x);
     {
       const cuda::Capture capture(device.index, 0);
@@ -169,8 +138,7 @@ TEST_CASE("the events tell how long GPUs communicated, and how long kernels stoo
     CAPTURE(is_early);
     nccl->is_early = is_early;
     on_gpus(2, [&](Communicator& gpus, Device device) {
-      const Tensor x = own_numbers(gpus.rank(), DType::f64, device),
-                   y = own_numbers(gpus.rank(), DType::f64, device);
+      const Tensor x = own_numbers(gpus.rank(), device), y = own_numbers(gpus.rank(), device);
       for (int round = 0; round < 4; ++round) {
         Communication of_x = gpus.all_reduce(x), of_y = gpus.all_reduce(y);
         of_x.wait();
