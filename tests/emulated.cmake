@@ -44,7 +44,6 @@ endforeach()
 tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_TEST_SOURCES}")
 
 # Gradient checks of a few elements of each input; of layers one, as their operations have been checked before.
-# The kernels' own tests are among the sanitized ones, which leave out some cases.
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(ops/|tape/|gradcheck/|communication/test_data_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
@@ -56,7 +55,8 @@ decoder_only|decoder_only_patterns))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
-tapeformer_device_tests(emulated slow tapeformer_tests_emulated "autograd/kernels/test_cuda_")
+# Without test_cuda_every_kernel, which repeats the others for the race detector.
+tapeformer_device_tests(emulated everything tapeformer_tests_emulated "autograd/kernels/test_cuda_([^e]|e[^v])")
 # And in memory that the host does not see, on two devices: tests that choose the devices of their tensors.
 set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
@@ -89,7 +89,7 @@ target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
 # Every kernel once, and those with asynchronous copies and products in more cases; a random order.
 set(watched "autograd/kernels/test_cuda_(every_kernel|expert_products|sparse_attention|optim|attention_hopper)")
 tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
-set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
+set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7 TAPEFORMER_FEW_CASES=1)
 
 # The benches that measure on GPUs, in miniature.
 add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${TAPEFORMER_PROGRAM_OBJECTS})

@@ -90,39 +90,42 @@ TEST_CASE("any lengths, widths and groups: as the definition has it") {
       {2, 131, 290, 2, 1, 64, 64},
       {2, 64, 70, 4, 2, 128, 128},
       {1, 200, 1, 1, 1, 128, 64},
-      {2, 65, 513, 1, 1, 72, 104},
       {1, 129, 200, 1, 1, 256, 256},
+      {2, 65, 513, 1, 1, 72, 104},
       {1, 70, 333, 2, 1, 192, 40},
       {3, 64, 129, 1, 1, 8, 40},
       {1, 300, 700, 1, 1, 64, 64},
       {1, 400, 140, 1, 1, 64, 128},
       {1, 128, 128, 1, 1, 64, 64, "none", 0.5},
-      {2, 131, 290, 2, 1, 64, 64, "none", 0.3},
       {1, 200, 192, 2, 2, 128, 128, "none", 0.3},
+      {2, 131, 290, 2, 1, 64, 64, "none", 0.3},
       {1, 129, 65, 4, 2, 128, 72, "none", 0.9},
       {1, 129, 200, 1, 1, 256, 256, "none", 0.3},
   };
-  for (const HopperCase& c : cases) check_case(c, 1);
+  for (const HopperCase& c : cases)
+    if (is_tried(&c - cases)) check_case(c, 1);
 }
 
 TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
   const HopperCase cases[] = {
       {1, 256, 256, 1, 1, 64, 64, "causal"},         {2, 200, 333, 2, 1, 64, 64, "causal"},
       {1, 300, 170, 1, 1, 128, 128, "causal"},       {3, 140, 301, 1, 1, 128, 128, "lengths"},
-      {1, 260, 400, 2, 2, 64, 64, "gaps"},           {1, 190, 280, 1, 1, 256, 256, "causal"},
-      {1, 130, 260, 1, 1, 256, 128, "gaps"},         {1, 300, 350, 1, 1, 128, 128, "window"},
+      {1, 130, 260, 1, 1, 256, 128, "gaps"},         {1, 190, 280, 1, 1, 256, 256, "causal"},
+      {1, 260, 400, 2, 2, 64, 64, "gaps"},           {1, 300, 350, 1, 1, 128, 128, "window"},
       {1, 260, 260, 2, 2, 64, 64, "documents"},      {2, 2050, 130, 1, 1, 8, 40, "late"},
       {2, 256, 256, 2, 1, 64, 64, "causal", 0.2},    {1, 300, 300, 2, 1, 128, 128, "causal", 0.2},
       {3, 140, 301, 1, 1, 128, 128, "lengths", 0.5}, {1, 260, 400, 2, 2, 64, 64, "gaps", 0.1},
       {1, 190, 320, 1, 1, 256, 256, "window", 0.3},  {1, 260, 260, 2, 2, 64, 64, "documents", 0.3},
   };
-  for (const HopperCase& c : cases) check_case(c, 2);
+  for (const HopperCase& c : cases)
+    if (is_tried(&c - cases)) check_case(c, 2);
 }
 
 TEST_CASE("scores far from 0, and sinks above them and below") {
   Generator random(test_seed(8));
   for (const char* ranges : {"none", "lengths"}) {
     for (const double scale : {0.125, 2.0}) {
+      if (tries_few() && scale > 1) continue;
       AttentionCase c = case_of({1, 131, 200, 2, 1, 64, 64, ranges}, 8);
       c.options.scale = scale;
       check_path(gpu_path("hopper", DType::bf16), c, random);
@@ -226,12 +229,14 @@ TEST_CASE("blocks that process many tiles or one, in one section or several: the
       {1, 200, 130, 2, 2, 256, 128, "gaps"},     {1, 260, 200, 2, 2, 64, 64, "causal", 0.3},
   };
   for (const HopperCase& c : cases) {
-    if (!is_tried(static_cast<std::size_t>(&c - cases))) continue;
+    if (!is_tried(&c - cases)) continue;
     CAPTURE(&c - cases);
     const AttentionCase made = case_of(c, 8);
     const KernelCase expected(made);
     REQUIRE(expected.hopper_forward());
-    const bool has_backward = (&c - cases) % 2 == 0 && backward_in(expected, {});
+    const bool tries_backward = (&c - cases) % 2 == 0, fits = std::max(c.D, c.E) <= 128;
+    const bool has_backward = tries_backward && backward_in(expected, {});
+    CHECK(has_backward == (tries_backward && fits));
     const Index tiles = c.B * c.H * ((c.T + kTileRows - 1) / kTileRows);
     const Index bytes = c.B * c.G * c.S * (c.D + c.E) * bytes_of(DType::bf16);
     for (const Index share : {2, 7}) {

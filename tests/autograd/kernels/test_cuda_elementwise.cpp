@@ -165,26 +165,37 @@ TEST_CASE("copies in packs and not") {
   }
 }
 
-TEST_CASE("fills and conversions reach every element and no other") {
+TEST_CASE("fills and conversions of every type into every other reach every element and no other") {
+  const double numbers[] = {0, 1, -1, 0.5, 3.75, 257, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 16777217, -100, 0.1};
   const DType types[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::boolean};
+  const auto begin_of = [](const Tensor& x) { return x.state()->storage->data; };
   for (const Index n : {1, 7, 16, 33}) {
+    const auto check = [n](const Tensor& got, const Tensor& first) {
+      const Tensor read = readable(got), expected = readable(first);
+      for (Index i = 0; i < n + 16; ++i) CHECK(read.at(i) == (i < n ? expected.at(i) : 0));
+    };
     for (const Index shift : {0, 1}) {
-      for (const DType type : types) {
-        const Tensor zeros = Tensor::zeros({n + 16}, type, Device::cpu());
-        const Tensor all = on_gpu(zeros, shift);
-        void* const start = all.state()->storage->data;
-        cuda::fill(0, type, n, 1, start);
-        const Tensor read = readable(all);
-        for (Index i = 0; i < n + 16; ++i) CHECK(read.at(i) == (i < n ? 1 : 0));
+      for (const DType from : types) {
+        CAPTURE(name_of(from));
+        const auto zeros = [&](DType type) {
+          return on_gpu(Tensor::zeros({n + 16}, type, Device::cpu()), shift);
+        };
+        const Tensor same = zeros(from);
+        cuda::fill(0, from, n, 2.5, begin_of(same));
+        check(same, Tensor::full({n}, 2.5, from, Device::cpu()));
+        const Tensor x = filled({n}, [&](Index i) { return numbers[i % 11]; }).to(Device::cpu()).to(from),
+                     there = on_gpu(x, shift);
         for (const DType to : types) {
-          const Tensor other = on_gpu(Tensor::zeros({n + 16}, to, Device::cpu()), shift);
-          cuda::convert(0, type, start, to, other.state()->storage->data, n);
-          const Tensor converted = readable(other);
-          for (Index i = 0; i < n + 16; ++i) CHECK(converted.at(i) == (i < n ? 1 : 0));
+          CAPTURE(name_of(to));
+          const Tensor other = zeros(to);
+          cuda::convert(0, from, begin_of(there), to, begin_of(other), n);
+          check(other, x.to(to));
         }
       }
     }
   }
+  CHECK(std::isnan(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::bf16).item()));
+  CHECK(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::boolean).item() == 1);
 }
 
 TEST_CASE("bf16 functions and their gradients are as exact as bf16 allows") {
@@ -248,24 +259,4 @@ TEST_CASE("gathering picks, and its gradient adds in f32, in order") {
   const Tensor picks = slice(index.to(DType::f64), 1, 0, 5).to(DType::i32);
   const Function add_up = [&](const auto& in) { return scatter_add(in[0], 1, picks.to(in[0].device()), 6); };
   check_packs(add_up, {host_normal({2, 5, 3}, random)}, host_normal({2, 6, 3}, random));
-}
-
-TEST_CASE("every type converts into every other as on the CPU") {
-  const Tensor x =
-      values({0, 1, -1, 0.5, 3.75, 257, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 16777217, -100, 0.1}).to(Device::cpu());
-  const DType types[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::boolean};
-  for (const DType from : types) {
-    for (const DType to : types) {
-      CAPTURE(name_of(from));
-      CAPTURE(name_of(to));
-      const Tensor start = x.to(from), got = on_gpu(start, 1).to(to);
-      CHECK(got.device() == Device::cuda());
-      CHECK(got.dtype() == to);
-      CHECK(same_values(got, start.to(to)));
-    }
-    CHECK(same_values(Tensor::full({33}, 2.5, from, Device::cuda()),
-                      Tensor::full({33}, 2.5, from, Device::cpu())));
-  }
-  CHECK(std::isnan(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::bf16).item()));
-  CHECK(Tensor::full({1}, NAN, DType::f32, Device::cuda()).to(DType::boolean).item() == 1);
 }

@@ -14,7 +14,6 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/attention_path_case.h>
 #include <tapeformer/tests/emulator/in_order.h>
-#include <tapeformer/tests/reference/sanitized.h>
 
 #include <cmath>
 
@@ -41,7 +40,7 @@ void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& rando
   check_near(got, expected, type == DType::f64 ? 1e-11 : 1e-5);
 }
 
-const Index kManyRows = fewer_if_sanitized(4099);  // more than there are blocks
+constexpr Index kManyRows = 4099;  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};
 
@@ -365,8 +364,7 @@ TEST_CASE("attention with modifiers of its scores, and their gradients") {
 
 TEST_CASE("attention of few queries: parts of several tiles of keys") {
   Generator random(test_seed(13));
-  const AttentionCase c =
-      simple_case(fewer_if_sanitized(270), 1, 330, 1, 1, 16, 16, random);  // two parts of three tiles each
+  const AttentionCase c = simple_case(270, 1, 330, 1, 1, 16, 16, random);  // two parts of three tiles each
   for (const DType type : {DType::f32, DType::bf16}) check_path(gpu_path("split", type), c, random);
 }
 

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/experts.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/emulator/in_order.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <numeric>
 
@@ -62,8 +63,9 @@ void check_exact(const Loads& loads, Index k, Index n, DType type, Index shift, 
 TEST_CASE("tiles of rows, columns and sums that are full, parts or missing") {
   Generator random(test_seed(1));
   const Loads loads = loads_of({0, 127, 129, 0, 1, 0});
-  const Index sizes[][2] = {{8, 8}, {64, 128}, {72, 136}, {200, 256}, {136, 24}, {33, 130}};
+  const Index sizes[][2] = {{72, 136}, {8, 8}, {64, 128}, {200, 256}, {33, 130}, {136, 24}};
   for (const auto& size : sizes) {
+    if (!is_tried(&size - sizes)) continue;
     check_exact(loads, size[0], size[1], DType::bf16, 0, random);
     check_exact(loads, size[0], size[1], DType::f32, 1, random);
   }
@@ -85,6 +87,7 @@ TEST_CASE("any numbers of rows, of one expert and of many") {
 }
 
 TEST_CASE("the same bits in any order of blocks and threads") {
+  if (tries_few()) return;
   Generator random(test_seed(3));
   const Loads loads = loads_of({70, 0, 140});
   for (const DType type : {DType::bf16, DType::f32}) {

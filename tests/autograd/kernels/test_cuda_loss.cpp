@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <cmath>
 #include <limits>
@@ -21,10 +22,10 @@ Function loss_of(const Tensor& targets, double smoothing, double softcap = 0) {
     return cross_entropy(x[0], targets.to(x[0].device()), {-1, smoothing, softcap});
   };
 }
-Function linear_loss_of(const Tensor& targets, Index chunk) {
+Function linear_loss_of(const Tensor& targets, Index chunk, double smoothing = 0) {
   return [=](const std::vector<Tensor>& x) {
     LinearCrossEntropyOptions options;
-    options.chunk = chunk;
+    options.chunk = chunk, options.smoothing = smoothing;
     return linear_cross_entropy(x[0], x[1], x[2], targets.to(x[0].device()), options);
   };
 }
@@ -41,7 +42,7 @@ TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a bl
   for (const Index classes : {1, 2, 31, 33, 257, 1024, 1025, 4099}) {
     for (const Index rows : {1, 9, 2000}) {
       for (const double smoothing : {0.0, 0.2}) {
-        if (rows * classes > 70000) continue;
+        if (rows * classes > fewer_if_sanitized(70000)) continue;
         CAPTURE(classes);
         CAPTURE(rows);
         const Tensor x = host_normal({rows, classes}, random);
@@ -57,12 +58,12 @@ TEST_CASE("the loss of bf16 logits is f32") {
   for (const Index classes : {31, 65, 1100}) {
     const Tensor targets = random_ids({9}, classes, random);
     const Tensor logits = affine(host_normal({9, classes}, random), 3, 0);
-    check_bf16(
-        loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); }, {logits}, loss_seed(),
-        1, DType::f32);
-    check_bf16(
-        loss_of(targets, 0, 5), [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); },
-        {logits}, loss_seed(), 1, DType::f32);
+    for (const double cap : {0, 5}) {
+      const Function plain = [&](const auto& x) {
+        return plain_loss(cap > 0 ? softcap(x[0], cap) : x[0], targets);
+      };
+      check_bf16(loss_of(targets, 0, cap), plain, {logits}, loss_seed(), 1, DType::f32);
+    }
   }
 }
 
@@ -85,21 +86,17 @@ TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to 
 
 TEST_CASE("a head's loss over rows that fit in registers, in shared memory and nowhere, and begin anywhere") {
   Generator random(test_seed(6));
-  for (const Index classes : {31, 64, 1030, 1100, 8200, 8205, 30000, 60001}) {
+  const Index all[] = {60001, 31, 64, 1030, 8200, 1101, 8205, 30000};  // odd ones with smoothing
+  for (const Index& classes : all) {
+    if (!is_tried(&classes - all)) continue;
     const Index rows = classes > 8000 ? 3 : 20;
     CAPTURE(classes);
     const std::vector<Tensor> x{host_normal({rows, 3}, random), host_normal({classes, 3}, random),
                                 host_normal({classes}, random)};
     const Tensor targets = ids_with_gaps({rows}, classes, random);
     targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(classes - 1);
-    for (const double smoothing : {0.0, 0.2}) {
-      const Function f = [&](const std::vector<Tensor>& in) {
-        LinearCrossEntropyOptions options;
-        options.chunk = rows - 1, options.smoothing = smoothing;
-        return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
-      };
-      check_as_on_cpu(f, x, loss_seed(), 0, 1e-12, 2e-4, absolute_error);
-    }
+    const Function f = linear_loss_of(targets, rows - 1, classes % 2 == 0 ? 0 : 0.2);
+    check_as_on_cpu(f, x, loss_seed(), 0, 1e-12, 2e-4, absolute_error);
   }
 }
 
