@@ -39,6 +39,15 @@ inline Tensor host_normal(const Shape& shape, Generator& random, DType type = DT
   return random_normal(shape, random).to(Device::cpu()).to(type);
 }
 
+inline Tensor host_uniform(const Shape& shape, double low, double high, Generator& random) {
+  return random_uniform(shape, low, high, random).to(Device::cpu());
+}
+/// Small whole numbers on the host: what is added up is exact in every type and order.
+inline Tensor whole(const Shape& shape, Generator& random, Index most = 2) {
+  const auto draw = [&](Index) { return static_cast<double>(random.below(2 * most + 1) - most); };
+  return filled(shape, draw).to(Device::cpu());
+}
+
 /// The tensor on the host, as f64.
 inline Tensor readable(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64); }
 

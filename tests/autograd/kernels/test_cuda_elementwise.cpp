@@ -39,16 +39,9 @@ void check_packs(const Function& f, const std::vector<Tensor>& x, const Tensor& 
   }
 }
 
-/// Small whole numbers: what is added up is exact in every type and order.
-Tensor whole(const Shape& shape, Generator& random) {
-  const Tensor x = Tensor::empty(shape, DType::f64, Device::cpu());
-  for (Index i = 0; i < x.elements(); ++i) x.data<double>()[i] = static_cast<double>(random.below(5)) - 2;
-  return x;
-}
-
 Tensor arguments(Unary f, const Shape& shape, Generator& random) {
   const bool needs_positive = f == Unary::log || f == Unary::sqrt;
-  return random_uniform(shape, needs_positive ? 0.2 : -3, 3, random).to(Device::cpu());
+  return host_uniform(shape, needs_positive ? 0.2 : -3, 3, random);
 }
 
 }  // namespace
@@ -209,7 +202,7 @@ TEST_CASE("bf16 functions and their gradients are as exact as bf16 allows") {
       check_bf16(function, {}, {x}, dy, n % 3);
     }
   }
-  const Tensor x = random_uniform({257}, 0.5, 2, random).to(Device::cpu()), dy = host_normal({257}, random);
+  const Tensor x = host_uniform({257}, 0.5, 2, random), dy = host_normal({257}, random);
   check_bf16([](const auto& in) { return pow(in[0], 3); }, {}, {x}, dy, 1);
   check_bf16([](const auto& in) { return affine(in[0], 1.0009765625, -0.3); }, {}, {x}, dy);
 }

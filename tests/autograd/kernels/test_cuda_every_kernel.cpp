@@ -44,6 +44,8 @@ constexpr Index kManyRows = 4099;  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};
 
+Tensor positive(const Shape& shape, Generator& random) { return host_uniform(shape, 0.2, 2, random); }
+
 /// Attention on a packed projection, on three inputs, or on four with additive scores; inputs after the first
 /// `count` are modifiers.
 Function attention_with(const AttentionOptions& options, std::size_t count = 9) {
@@ -249,18 +251,15 @@ TEST_CASE("dropout") {
 
 TEST_CASE("functions, on their own, as gates and behind a linear map") {
   Generator random(test_seed(8));
-  const auto positive = [&](const Shape& shape) {
-    return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
-  };
   for (const Unary f : kUnaries) {
     CAPTURE(std::string(name_of(f)));
-    check_gpu([f](const auto& in) { return unary(f, in[0]); }, {positive({300})}, random);
-    check_gpu([f](const auto& in) { return gated(f, in[0]); }, {positive({9, 70})}, random);
+    check_gpu([f](const auto& in) { return unary(f, in[0]); }, {positive({300}, random)}, random);
+    check_gpu([f](const auto& in) { return gated(f, in[0]); }, {positive({9, 70}, random)}, random);
     check_gpu([f](const auto& in) { return linear(in[0], in[1], in[2], f); },
-              {positive({9, 3}), positive({33, 3}), positive({33})}, random);
+              {positive({9, 3}, random), positive({33, 3}, random), positive({33}, random)}, random);
   }
   check_gpu([](const auto& in) { return linear(in[0], in[1], in[2]); },
-            {positive({9, 3}), positive({33, 3}), positive({33})}, random);
+            {positive({9, 3}, random), positive({33, 3}, random), positive({33}, random)}, random);
   check_gpu([](const auto& in) { return matmul(in[0], in[1]); },
             {host_normal({20, 0}, random), host_normal({0, 20}, random)}, random);
 }
@@ -268,11 +267,8 @@ TEST_CASE("functions, on their own, as gates and behind a linear map") {
 TEST_CASE("arithmetic, choices, comparisons and a search for values that are not finite") {
   Generator random(test_seed(9));
   const Tensor mask = random_mask({5, 70}, random).to(Device::cpu());
-  const auto uniform = [&](const Shape& shape) {
-    return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
-  };
   for (const Shape& shape : {Shape{5, 70}, Shape{5, 1}}) {
-    const std::vector<Tensor> x{uniform({5, 70}), uniform(shape)};
+    const std::vector<Tensor> x{positive({5, 70}, random), positive(shape, random)};
     check_gpu([](const auto& in) { return (in[0] + in[1]) * in[0] / (in[1] + in[0]) - in[1] * 3; }, x,
               random);
     check_gpu([&](const auto& in) { return where(mask.to(in[0].device()), pow(in[0], 1.5), in[1]); }, x,
@@ -283,14 +279,15 @@ TEST_CASE("arithmetic, choices, comparisons and a search for values that are not
     };
     CHECK(same_values(same(Device::cuda()), same(Device::cpu())));
   }
-  check_gpu([](const auto& in) { return clamp(in[0], 0.75, 1.25); }, {uniform({150, 41})}, random);
+  check_gpu([](const auto& in) { return clamp(in[0], 0.75, 1.25); }, {positive({150, 41}, random)}, random);
   for (const Index columns : {40, 33, 7}) {
-    const std::vector<Tensor> x{uniform({150, 40}), uniform({150, columns}), uniform({2})};
+    const std::vector<Tensor> x{positive({150, 40}, random), positive({150, columns}, random),
+                                positive({2}, random)};
     check_gpu([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, x, random);
   }
   Tape tape;
   tape.detect_anomalies();
-  const Tensor there = on_gpu(uniform({700}).to(DType::f32));
+  const Tensor there = on_gpu(positive({700}, random).to(DType::f32));
   tape.watch(there);
   CHECK_NOTHROW(affine(there, 2, 1));
   CHECK(message_of<TapeError>([&] { log(affine(there, 0, -1)); }).find("element 0") != std::string::npos);

@@ -35,12 +35,9 @@ std::vector<Tensor> inputs_of(const Kind& kind, Index B, Index T, Index H, Gener
   std::vector<Tensor> in{host_normal({B, T, H, kWidth}, random),
                          affine(host_normal({B, T, H, kWidth}, random), 0.4, 0),
                          host_normal({B, T, H, kValueWidth}, random)};
-  const auto uniform = [&](const Shape& shape, double low, double high) {
-    return random_uniform(shape, low, high, random).to(Device::cpu());
-  };
   if (kind.decays > 0)
-    in.push_back(uniform(kind.decays == 1 ? Shape{B, T, H} : Shape{B, T, H, kWidth}, -1, 0));
-  if (kind.deltas) in.push_back(uniform({B, T, H}, 0, 1));
+    in.push_back(host_uniform(kind.decays == 1 ? Shape{B, T, H} : Shape{B, T, H, kWidth}, -1, 0, random));
+  if (kind.deltas) in.push_back(host_uniform({B, T, H}, 0, 1, random));
   if (kind.starts) in.push_back(host_normal({B, H, kWidth, kValueWidth}, random));
   return in;
 }

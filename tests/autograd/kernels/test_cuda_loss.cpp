@@ -86,7 +86,7 @@ TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to 
 
 TEST_CASE("a head's loss over rows that fit in registers, in shared memory and nowhere, and begin anywhere") {
   Generator random(test_seed(6));
-  const Index all[] = {60001, 31, 64, 1030, 8200, 1101, 8205, 30000};  // odd ones with smoothing
+  const Index all[] = {30001, 31, 64, 1030, 8200, 1101, 8205, 60000};  // odd ones with smoothing
   for (const Index& classes : all) {
     if (!is_tried(&classes - all)) continue;
     const Index rows = classes > 8000 ? 3 : 20;
@@ -108,8 +108,9 @@ TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row th
     const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({classes, 24}, random),
                                 host_normal({classes}, random)};
     const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
-    for (const Index chunk : {0, 10})
-      check_bf16(linear_loss_of(targets, chunk), plain, x, loss_seed(), 1, DType::f32);
+    for (const Index chunk : {10, 0})
+      if (chunk > 0 || !tries_few())
+        check_bf16(linear_loss_of(targets, chunk), plain, x, loss_seed(), 1, DType::f32);
   }
 }
 
