@@ -9,10 +9,6 @@ namespace {
 constexpr unsigned kGroup = 128, kRows = 64, kDepth = 16;
 constexpr std::uint32_t kInFlight = 0xFFFFFFFFu;  // a NaN
 
-float half(unsigned pair, unsigned which) {
-  return bit_cast<float>(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
-}
-
 unsigned bytes_of(std::uint64_t matrix, int field) {
   return static_cast<unsigned>(matrix >> field & 0x3FFFu) << 4;
 }
@@ -158,7 +154,7 @@ void HopperBlock::multiply(unsigned first) {
       a[m * kDepth + k] =
           product.registers == nullptr
               ? number_at(product.a, offset_along(product.a, m, k))
-              : half(threads_[first + m / 16 * kWarp + lane].products.front().copied[part], k % 2);
+              : half_of(threads_[first + m / 16 * kWarp + lane].products.front().copied[part], k % 2);
     }
   }
   for (unsigned m = 0; m < kRows; ++m) {

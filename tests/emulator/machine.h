@@ -109,6 +109,10 @@ Machine& running_machine();
 extern __thread uint3 thread_index __asm__("threadIdx"), block_index __asm__("blockIdx");
 extern __thread dim3 block_size __asm__("blockDim"), grid_size __asm__("gridDim");
 
+/// One of two numbers in bf16.
+inline float half_of(unsigned pair, unsigned which) {
+  return bit_cast<float>(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
 /// Drops the asynchronous copies that threads of a block left unfinished.
 void forget_copies();
 /// Whether any code was compiled to report its accesses.

@@ -14,10 +14,6 @@ struct Copies {
 thread_local std::array<Copies, kMaxThreads> copies_of;
 thread_local std::size_t begun = 0;  ///< copies since the last block that left none
 
-float half_of(unsigned pair, unsigned which) {
-  return bit_cast<float>(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
-}
-
 /// The factors of lane `of_four` of the four that hold a row of the first matrix or a column of the second.
 const MmaFactors& lane_of(const char* factors, unsigned four, unsigned of_four) {
   return *reinterpret_cast<const MmaFactors*>(factors + (four * 4 + of_four) * kSharedStride);
