@@ -4,6 +4,7 @@
 #include <tapeformer/optim/muon.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <limits>
 #include <vector>
@@ -127,7 +128,7 @@ TEST_CASE("clipped steps of many parameters agree with the CPU's, at any address
           const double most = is_shadow ? 0x1p-8 : type == DType::f64 ? 1e-13 : 1e-5;
           CHECK_BELOW(relative_error(got[i], expected[i]), most);
         }
-        if (shift == 0) continue;
+        if (shift == 0 || tries_few()) continue;
         const std::vector<Tensor> again = clipped_steps(config, type, Device::cuda(), shift);
         for (std::size_t i = 0; i < got.size(); ++i) CHECK(absolute_error(got[i], again[i]) == 0);
       }
@@ -188,13 +189,13 @@ TEST_CASE("Muon agrees with the CPU's, nearly so with products in bf16, and repe
     return values;
   };
   for (const In in : {In::f64, In::f32, In::bf16}) {
-    const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in),
-                              again = run(Device::cuda(), in);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
-      CHECK_BELOW(relative_error(got[i], expected[i]), in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1);
-      CHECK(absolute_error(got[i], again[i]) == 0);
-    }
+    const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in);
+    // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
+    const double most = in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1;
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), most);
+    if (tries_few()) continue;
+    const std::vector<Tensor> again = run(Device::cuda(), in);
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(absolute_error(got[i], again[i]) == 0);
   }
 }
 
