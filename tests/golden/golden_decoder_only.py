@@ -1,9 +1,9 @@
-"""Logits, loss and gradients of small language models, and ten steps of a training recipe; see README.md."""
+"""Logits, loss and gradients of small language models; see README.md."""
 
 import torch
 
 from golden_file import GoldenFile, generator, integers, normal
-from golden_language_model import LanguageModel, learning_rate
+from golden_language_model import LanguageModel
 
 GPT = {"vocabulary": 13, "context": 9, "layers": 2, "width": 12, "attention": "mha", "heads": 3, "norm": "layer",
        "epsilon": 1e-5, "norm_bias": False, "positions": "learned", "feed_forward": 19, "activation": "gelu",
@@ -32,8 +32,6 @@ CASES["yarn"] = {**LLAMA, "rotary_yarn": True, "rotary_factor": 4.0, "rotary_ori
 CASES["no_positions"] = {**GPT, "positions": "none", "value_residual": True, "window": 2,
                          "windows": "LS"}
 BATCH, LENGTH = 3, 7
-RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
-          "weight_decay": 0.1, "clip": 2.0}
 
 
 def model_of(name, config):
@@ -74,36 +72,8 @@ def add_case(file, name, config):
     file.options[name] = {**config, "zero_gradients": key_biases(model)}
 
 
-def add_recipe(file):
-    name, steps = "recipe", RECIPE["steps"]
-    model = model_of(name, GPT)
-    batches = integers(generator(name + "/batches"), GPT["vocabulary"], steps, BATCH, LENGTH + 1)
-    for key, parameter in model.named_parameters():
-        file.add(f"{name}/param.{key}", parameter.clone())
-    optimizer = model.optimizer(RECIPE["learning_rate"], (RECIPE["beta1"], RECIPE["beta2"]), RECIPE["weight_decay"])
-    losses, norms = [], []
-    for step, batch in enumerate(batches):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, RECIPE["learning_rate"], RECIPE["minimum"], RECIPE["warmup"], steps)
-        loss = model.loss(batch[:, :-1], batch[:, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        losses.append(loss.detach())
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE["clip"]))
-        optimizer.step()
-    # Only some steps are clipped, so that a wrong norm shows either way.
-    assert min(norms) < RECIPE["clip"] < max(norms), norms
-    file.add(f"{name}/batches", batches)
-    file.add(f"{name}/losses", torch.stack(losses))
-    file.add(f"{name}/gradient_norms", torch.stack(norms))
-    for key, parameter in model.named_parameters():
-        file.add(f"{name}/final.{key}", parameter)
-    file.options[name] = {**GPT, **RECIPE, "zero_gradients": []}
-
-
 def make():
     file = GoldenFile()
     for name, config in CASES.items():
         add_case(file, name, config)
-    add_recipe(file)
     return file

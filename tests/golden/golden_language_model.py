@@ -208,14 +208,6 @@ class LanguageModel(nn.Module):
         if config["tie_head"]:
             self.head.weight = self.embedding.weight
 
-    def initialise(self):
-        """As in nanoGPT: layers that write into the residual sum start smaller, by the number of sublayers."""
-        residual = 0.02 / math.sqrt(2 * self.config["layers"])
-        for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                writes = name.endswith(("attention.output.weight", "feed_forward.down.weight"))
-                nn.init.normal_(parameter, std=residual if writes else 0.02)
-
     def forward(self, ids, prefix_lengths=None):
         """ids [B, T] -> logits [B, T, V]; the first prefix_lengths[b] tokens of a row see each other."""
         length, x, mask = ids.shape[1], self.embedding(ids), None
@@ -234,19 +226,3 @@ class LanguageModel(nn.Module):
 
     def loss(self, ids, targets, prefix_lengths=None):
         return F.cross_entropy(self(ids, prefix_lengths).flatten(0, 1), targets.flatten().long(), ignore_index=-1)
-
-    def optimizer(self, learning_rate, betas, weight_decay):
-        """AdamW that decays matrices and tables, and neither gains nor biases."""
-        parameters = list(self.parameters())
-        return torch.optim.AdamW([{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-                                  {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}],
-                                 lr=learning_rate, betas=betas)
-
-
-def learning_rate(step, peak, minimum, warmup, total):
-    """Update n = step + 1 of a linear rise to n = warmup and half a cosine wave down to n = total."""
-    n = step + 1
-    if n < warmup:
-        return peak * n / warmup
-    progress = min((n - warmup) / (total - warmup), 1)
-    return minimum + (peak - minimum) * (1 + math.cos(math.pi * progress)) / 2

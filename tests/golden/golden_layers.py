@@ -1,16 +1,35 @@
 """PyTorch's own attention and transformer layers, with their parameters under our names."""
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from golden_file import GoldenFile, generator, integers, normal
-from golden_model import MultiHeadAttention
 
 WIDTH, HEADS, FEED_FORWARD = 12, 3, 19
 BATCH, TARGET, SOURCE = 3, 5, 7
 KEY_INPUT, VALUE_INPUT = 9, 10  # widths of the keys' and values' inputs where they differ
 SOURCE_LENGTHS = torch.tensor([7, 4, 6])
 TARGET_LENGTHS = torch.tensor([3, 5, 4])
+
+
+class MultiHeadAttention(nn.Module):
+    """With d_k != d_v, which PyTorch's layer cannot do."""
+
+    def __init__(self, width, heads, key_width, value_width):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, heads * key_width)
+        self.key = nn.Linear(width, heads * key_width)
+        self.value = nn.Linear(width, heads * value_width)
+        self.output = nn.Linear(heads * value_width, width)
+
+    def forward(self, x, memory, mask):
+        """mask broadcasts to [B, H, T, S]; true = may attend."""
+        query, key, value = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                             for y in (self.query(x), self.key(memory), self.value(memory)))
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
 
 def may_attend(lengths, longest):
@@ -132,7 +151,7 @@ def attention(file):
                   {"x": target(name), "memory": source(name + "/memory")},
                   {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
 
-    name = "attention_cross_wide"  # d_k != d_v, which PyTorch's layer cannot do
+    name = "attention_cross_wide"
     module = MultiHeadAttention(WIDTH, HEADS, 5, 7).double()
     randomise(module, name)
     leaves = dict(sorted(module.named_parameters()))

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-NAMES = ("ops", "attention", "layers", "train", "additive", "decoder_only", "differential", "fused", "grouped_latent",
+NAMES = ("ops", "attention", "layers", "additive", "decoder_only", "differential", "fused", "grouped_latent",
          "hugging_face", "linear_attention", "modifiers", "muon", "peft", "sampling", "translation")
 
 if __name__ == "__main__":

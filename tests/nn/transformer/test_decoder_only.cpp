@@ -279,3 +279,29 @@ TEST_CASE("each dropout reaches its place, in training only") {
   DecoderOnlyConfig config = tiny_config();
   CHECK(same_bits(tiny_model(config)(ids()), tiny_model(config)(ids())));
 }
+
+TEST_CASE("slow: all gradients of a model of GPT-2's size are right, along random directions") {
+  DecoderOnlyConfig config;
+  config.vocabulary = 50257, config.context = 1024, config.layers = 12, config.width = 768;
+  config.attention.heads = 12;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  CHECK(model.parameter_count() == 124439808);
+  model.to(DType::f64);
+  std::vector<std::int32_t> tokens(9);
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random.below(config.vocabulary));
+  const Tensor ids = ids_of({tokens.begin(), tokens.end() - 1}, {1, 8}),
+               targets = ids_of({tokens.begin() + 1, tokens.end()}, {1, 8});
+  GradcheckOptions options;
+  options.directions = 2;
+  const auto loss = [&] { return model.loss(ids, targets); };
+  check_gradients("gpt2-124m", gradcheck_module(model, {}, loss, options));
+
+  // One matrix of 148 whose gradient is a hundredth too large.
+  options.on_tape = [](Tape& tape) {
+    tape.wrap_gradients([](const Contribution& from, const Tensor& gradient) {
+      return from.node == 40 && from.input == 1 ? affine(gradient, 1.01, 0) : gradient;
+    });
+  };
+  CHECK_FALSE(gradcheck_module(model, {}, loss, options).passed());
+}

@@ -1,4 +1,6 @@
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/check_gradients.h>
@@ -56,6 +58,9 @@ TEST_CASE("gradients of the loss agree with differences, for each norm, position
       const std::string name = std::string("encoder_decoder ") + (norm_first ? "pre-norm" : "post-norm") +
                                (tied ? " tied" : "") + (config.layer.dropout > 0 ? " dropout" : "");
       check_gradients(name, gradcheck_module(model, {}, loss, sampled(10)));
+      model.eval();
+      const Tensor logits = model(source(), source_mask(), target());
+      CHECK_BELOW(deviation(loss().item(), cross_entropy(logits, labels(), {-1, 0.1}).item()), 1e-13);
     }
   }
 }
@@ -84,7 +89,11 @@ TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of
   EncoderDecoder deeper(config, same);
   CHECK_BELOW(relative_error(deeper.encode(source(), source_mask()), model.encode(source(), source_mask())),
               1e-6);
-  for (const auto& [name, value] : parameters_of(model)) CHECK(name.find("norm.bias") == std::string::npos);
+  for (const auto& [name, value] : parameters_of(model)) {
+    CHECK_FALSE(ends_with(name, "norm.bias"));
+    if (ends_with(name, "attention.output.weight") || ends_with(name, "down.weight"))
+      CHECK(absolute_error(value, Tensor::zeros(value.shape())) == 0);
+  }
 }
 
 TEST_CASE("the decoder hands out every layer's weights over the memory, and computes the same") {
