@@ -53,8 +53,6 @@ def reductions(file):
         ("sum", lambda x, axes: x.sum(axes), [0, 2], {}),
         ("mean", lambda x, axes: x.mean(axes), [0, 2], {}),
         ("mean_last", lambda x, axes: x.mean(axes, keepdim=True), [-1], {"keep": True}),
-        ("max", lambda x, axes: x.amax(axes), [0, 2], {}),
-        ("max_middle", lambda x, axes: x.amax(axes), [1], {}),
         ("variance", lambda x, axes: x.var(axes, correction=0), [0, 2], {"correction": 0}),
         ("variance_middle", lambda x, axes: x.var(axes, correction=0), [1], {"correction": 0}),
         ("variance_sample", lambda x, axes: x.var(axes, correction=1), [-1], {"correction": 1}),
@@ -150,43 +148,8 @@ def rotate(x, base, offset, interleaved):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
-def sdpa(query, key, value, mask=None, causal=False, scale=None):
-    """PyTorch's attention on [B, T, H, D] tensors; fewer key/value heads are repeated."""
-    groups = query.shape[2] // key.shape[2]
-    heads_first = [query.transpose(1, 2)] + [x.transpose(1, 2).repeat_interleave(groups, dim=1) for x in (key, value)]
-    return F.scaled_dot_product_attention(*heads_first, attn_mask=mask, is_causal=causal, scale=scale).transpose(1, 2)
-
-
-def attention(file):
-    def inputs(name, target=5, source=9, heads=3, groups=3):
-        random = generator(name)
-        return {"query": normal(random, 2, target, heads, 5), "key": normal(random, 2, source, groups, 5),
-                "value": normal(random, 2, source, groups, 7)}
-
-    random = generator("attention masks")
-    pairs = integers(random, 2, 2, 1, 5, 9).bool()
-    pairs[..., 0] = True
-    padding = (torch.arange(9) < torch.tensor([[9], [6]]))[:, None, None, :]
-    bottom_right = torch.ones(5, 9, dtype=torch.bool).tril(9 - 5)
-    additive = normal(random, 1, 3, 5, 9)
-
-    plain = lambda query, key, value: sdpa(query, key, value)
-    masked = lambda query, key, value, mask: sdpa(query, key, value, mask)
-    file.case("attention", plain, inputs("attention"))
-    file.case("attention_causal", lambda query, key, value: sdpa(query, key, value, causal=True),
-              inputs("attention_causal", 7, 7), causal=True)
-    file.case("attention_causal_last", lambda query, key, value: sdpa(query, key, value, bottom_right),
-              inputs("attention_causal_last"), causal=True)
-    file.case("attention_mask", masked, inputs("attention_mask"), constants={"mask": pairs})
-    file.case("attention_padding", masked, inputs("attention_padding"), constants={"mask": padding})
-    file.case("attention_additive", masked, inputs("attention_additive"), constants={"mask": additive})
-    file.case("attention_scale", lambda query, key, value: sdpa(query, key, value, scale=0.3),
-              inputs("attention_scale"), scale=0.3)
-    file.case("attention_grouped", plain, inputs("attention_grouped", heads=6, groups=2))
-
-
 def make():
     file = GoldenFile()
-    for group in (elementwise, reductions, products, network, attention):
+    for group in (elementwise, reductions, products, network):
         group(file)
     return file
