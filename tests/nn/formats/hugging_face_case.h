@@ -31,17 +31,15 @@ inline std::string refusal(const Json& json) {
   return message_of<CheckpointError>([&] { hugging_face_config(json.dump()); });
 }
 
-/// The fields whose values differ between `config` and `usual`, without sizes.
-inline std::string differences(const DecoderOnlyConfig& config, const DecoderOnlyConfig& usual) {
+/// The fields whose values differ between `config` and `usual`, but for those in `left_out`: sizes.
+template <class Config>
+std::string differences(const Config& config, const Config& usual,
+                        const std::string& left_out = " vocabulary layers width feed_forward ") {
   const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
   std::string text;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string& name = fields[i].name;
-    const bool is_size =
-        name == "vocabulary" || name == "layers" || name == "width" || name == "feed_forward";
-    if (!is_size && fields[i].value() != usual_fields[i].value())
-      text += (text.empty() ? "" : " ") + name + "=" + fields[i].text();
-  }
+  for (const auto& [field, before] : changed_fields(fields, usual_fields))
+    if (left_out.find(" " + field->name + " ") == std::string::npos)
+      text += (text.empty() ? "" : " ") + field->name + "=" + field->text();
   return text;
 }
 

@@ -21,6 +21,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  std::string path() const { return path_; }
   std::string file(const std::string& name) const { return path_ / name; }
   /// The number of files in it.
   std::ptrdiff_t count() const {

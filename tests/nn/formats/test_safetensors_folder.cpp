@@ -18,7 +18,6 @@ struct Sharded : TemporaryFolder {
     save_safetensors(file("two.safetensors"), {{"c", Tensor::from<float>({4, 5, 6})}});
     write_bytes(file(kIndex), index);
   }
-  std::string folder() const { return std::filesystem::path(file("x")).parent_path(); }
 };
 
 std::string map_of(const std::string& entries) { return "{\"weight_map\": {" + entries + "}}"; }
@@ -28,7 +27,7 @@ constexpr const char* kSound = R"("a": "one.safetensors", "b": "one.safetensors"
 /// The error message for a folder with this index, without the index's path at its start.
 std::string folder_refusal(const std::string& index) {
   const Sharded folder(index);
-  const std::string said = message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); });
+  const std::string said = message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.path()); });
   const std::string path = folder.file(kIndex) + ": ";
   return said.compare(0, path.size(), path) == 0 ? said.substr(path.size()) : said;
 }
@@ -37,7 +36,7 @@ std::string folder_refusal(const std::string& index) {
 
 TEST_CASE("an index leads to the tensors of several files") {
   const Sharded folder(R"({"metadata": {"total_size": 24}, "weight_map": {)" + std::string(kSound) + "}}");
-  const SafetensorsFolder tensors = SafetensorsFolder::open(folder.folder());
+  const SafetensorsFolder tensors = SafetensorsFolder::open(folder.path());
   CHECK(tensors.names() == std::vector<std::string>{"a", "b", "c"});
   CHECK(tensors.tensor("b").to_vector<float>() == std::vector<float>{3});
   CHECK(tensors.tensor("c").to_vector<float>() == std::vector<float>{4, 5, 6});
@@ -52,13 +51,13 @@ TEST_CASE("an index leads to the tensors of several files") {
 
 TEST_CASE("a single file is preferred to an index") {
   const Sharded folder(map_of(kSound));
-  CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
+  CHECK(SafetensorsFolder::open(folder.path()).contains("a"));
   save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
-  CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"whole"});
+  CHECK(SafetensorsFolder::open(folder.path()).names() == std::vector<std::string>{"whole"});
   std::filesystem::remove(folder.file("model.safetensors"));
   std::filesystem::remove(folder.file(kIndex));
-  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
-        folder.folder() +
+  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.path()); }) ==
+        folder.path() +
             ": has neither model.safetensors nor pytorch_model.bin, nor an index of several; try "
             "save_pretrained() of transformers, which writes them");
 }
@@ -87,7 +86,7 @@ TEST_CASE("an index and files that do not agree are refused") {
   CHECK(folder_refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
   const Sharded folder(map_of(kSound));
   save_safetensors(folder.file("two.safetensors"), {{"c", Tensor::scalar(1)}, {"a", Tensor::scalar(2)}});
-  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
+  CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.path()); }) ==
         folder.file(kIndex) + ": tensor 'a' is in " + folder.file("one.safetensors") + " and in " +
             folder.file("two.safetensors"));
 }

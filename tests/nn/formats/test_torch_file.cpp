@@ -45,10 +45,9 @@ TEST_CASE("the tensors of torch.save are read from both of its formats") {
 
 TEST_CASE_FIXTURE(InFolder, "a folder with only pytorch_model.bin is read, but safetensors are preferred") {
   std::filesystem::copy_file(torch_file("legacy"), folder.file("pytorch_model.bin"));
-  const std::string path = std::filesystem::path(folder.file("x")).parent_path();
-  CHECK(SafetensorsFolder::open(path).contains("parameter"));
+  CHECK(SafetensorsFolder::open(folder.path()).contains("parameter"));
   save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
-  CHECK_FALSE(SafetensorsFolder::open(path).contains("parameter"));
+  CHECK_FALSE(SafetensorsFolder::open(folder.path()).contains("parameter"));
 }
 
 TEST_CASE_FIXTURE(InFolder, "files of torch.save that hold something else, or are damaged, are refused") {
@@ -68,5 +67,5 @@ TEST_CASE_FIXTURE(InFolder, "files of torch.save that hold something else, or ar
   CHECK(torch_refusal(*this, with(archive, "/data.pkl", "/data.pki")) == "has no data.pkl");
   for (const std::string& whole : {archive, legacy})
     for (std::size_t size = 0; size < whole.size(); size += 7)
-      CHECK(!torch_refusal(*this, whole.substr(0, size)).empty());
+      CHECK(torch_refusal(*this, whole.substr(0, size)) != "nothing was thrown");
 }

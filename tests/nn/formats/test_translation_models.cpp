@@ -2,7 +2,7 @@
 #include <tapeformer/nn/formats/expression.h>
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 #include <tapeformer/tests/nn/formats/hugging_face_folder.h>
-#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <cmath>
@@ -79,10 +79,7 @@ TEST_CASE("token by token the logits are those of whole targets") {
     const Tensor target = batches.target(0), expected = golden.tensor(name, "logits");
     DecoderState state = model.start(model.encode(batches.source(0), batches.mask(0)), batches.mask(0));
     for (Index t = 0; t < target.size(1); ++t) {
-      const Tensor token = Tensor::empty({target.size(0), 1}, DType::i32);
-      for (Index row = 0; row < target.size(0); ++row)
-        token.data<std::int32_t>()[row] = target.data<std::int32_t>()[row * target.size(1) + t];
-      const Tensor logits = model.logits(model.decode(token, state));
+      const Tensor logits = model.logits(model.decode(columns(target, t, 1), state));
       CHECK_BELOW(absolute_error(logits, slice(expected, 1, t, 1)), 1e-12);
     }
   }
@@ -171,7 +168,7 @@ TEST_CASE("a table that is tied may be in the file under any of its names, or un
   const auto logits = [&](const EncoderDecoder& model) {
     return model(batches.source(0), batches.mask(0), batches.target(0));
   };
-  CHECK(same_bits(logits(load_hugging_face<EncoderDecoder>(other.folder())),
+  CHECK(same_bits(logits(load_hugging_face<EncoderDecoder>(other.path())),
                   logits(translation_model("marian", DType::f32))));
 }
 
@@ -183,7 +180,7 @@ TEST_CASE("the bare model is read, with zeros for biases of logits, and without 
     for (auto& [name, value] : tensors)
       name = name == "final_logits_bias" ? "encoder.version" : name.substr(std::string("model.").size());
   });
-  EncoderDecoder model = load_hugging_face<EncoderDecoder>(copy.folder());
+  EncoderDecoder model = load_hugging_face<EncoderDecoder>(copy.path());
   Tensor bias;
   for (const auto& [name, parameter] : model.named_parameters())
     if (name == "head.bias") bias = parameter.value();
@@ -193,7 +190,7 @@ TEST_CASE("the bare model is read, with zeros for biases of logits, and without 
 TEST_CASE("a head of T5 that differs from the embeddings is not tied, whatever is written") {
   const Copy<EncoderDecoder> copy("t5_gated");
   copy.replace("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-  CHECK(load_hugging_face<EncoderDecoder>(copy.folder()).config().to_json() ==
+  CHECK(load_hugging_face<EncoderDecoder>(copy.path()).config().to_json() ==
         load_hugging_face<EncoderDecoder>(folder_of("t5_gated")).config().to_json());
 }
 
@@ -204,15 +201,8 @@ TEST_CASE("a table of positions out of proportion to the weights is refused befo
 }
 
 TEST_CASE("MarianMT is read as what it is, and written as what was read") {
-  const auto differences = [](const EncoderDecoderConfig& config, const EncoderDecoderConfig& usual) {
-    const FieldList fields = fields_of(config), usual_fields = fields_of(usual);
-    std::string text;
-    for (const auto& [field, before] : changed_fields(fields, usual_fields))
-      text += (text.empty() ? "" : " ") + field->name + "=" + field->text();
-    return text;
-  };
   const EncoderDecoderConfig usual = read_translation(marian_json());
-  CHECK(differences(usual, EncoderDecoderConfig()) ==
+  CHECK(differences(usual, EncoderDecoderConfig(), "") ==
         "source_vocabulary=29 target_vocabulary=29 encoder_layers=12 decoder_layers=12 width=1024 heads=16 "
         "feed_forward=4096 activation=gelu dropout=0.1 attention_dropout=0 feed_forward_dropout=0 "
         "norm_first=false positions=sinusoidal_halves max_length=1024 tie_embeddings=true "
