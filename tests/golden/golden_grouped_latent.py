@@ -1,11 +1,9 @@
-"""Rotary positions, grouped-query and multi-head latent attention. Needs PyTorch, NumPy and transformers."""
+"""Rotary positions, grouped-query and multi-head latent attention. Needs PyTorch and NumPy."""
 
 import math
 
 import torch
 import torch.nn.functional as F
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
 from golden_file import GoldenFile, generator, integers, normal
 
@@ -63,36 +61,6 @@ def projections(width, heads, groups, key_width, value_width):
     rows = {"query": heads * key_width, "key": groups * key_width, "value": groups * value_width}
     return {f"{name}.{kind}": (count, width) if kind == "weight" else (count,)
             for name, count in rows.items() for kind in ("weight", "bias")}
-
-
-def llama(file):
-    """transformers' layer with our leaves as its weights. Its own table of angles is f32, so it gets ours, in double, once
-    they agree."""
-    width, heads, groups, head_width = 24, 6, 2, 4
-    config = LlamaConfig(hidden_size=width, num_attention_heads=heads, num_key_value_heads=groups, head_dim=head_width,
-                         attention_bias=True, rope_theta=500.0, max_position_embeddings=512,
-                         rope_scaling={"rope_type": "llama3", **LLAMA3}, attn_implementation="sdpa")
-    if getattr(config, "rope_parameters", None) is not None:
-        config.rope_parameters["rope_theta"] = 500.0
-    inverse_lengths = frequencies(head_width, 500.0, llama3=LLAMA3)
-    assert torch.allclose(LlamaRotaryEmbedding(config).inv_freq.double(), inverse_lengths, rtol=1e-6, atol=0)
-    name = "grouped_llama"
-    leaves = parameters(name, {**projections(width, heads, groups, head_width, head_width),
-                               "output.weight": (width, heads * head_width), "output.bias": (width,)})
-    module = LlamaAttention(config, layer_idx=0).double()
-    for child, ours in {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "output"}.items():
-        for kind in ("weight", "bias"):
-            delattr(getattr(module, child), kind)
-            setattr(getattr(module, child), kind, leaves[f"{ours}.{kind}"])
-
-    def call(x, positions):
-        angle = positions.double()[..., None] * inverse_lengths
-        angle = torch.cat((angle, angle), dim=-1)
-        return module(x, position_embeddings=(angle.cos(), angle.sin()), attention_mask=None)[0]
-
-    positions = torch.arange(7) + torch.tensor([[0], [90], [31]])
-    file.case(name, call, {"x": normal(generator(name), 3, 7, width)}, leaves, {"positions": positions},
-              heads=heads, groups=groups, zero_gradients=[])
 
 
 def linear(leaves, name, x):
@@ -212,6 +180,6 @@ def latent(file):
 
 def make():
     file = GoldenFile()
-    for group in (rotary, llama, grouped, latent):
+    for group in (rotary, grouped, latent):
         group(file)
     return file

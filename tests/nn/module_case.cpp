@@ -78,6 +78,32 @@ GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std:
       inputs, finer);
 }
 
+NamedTensors output_and_gradients(Module& module, const NamedTensors& inputs,
+                                  const std::function<Tensor()>& function) {
+  rewind(module);
+  Tape tape;
+  NamedTensors all = inputs;
+  for (const auto& [name, x] : inputs) tape.watch(x);
+  for (const auto& [name, parameter] : module.named_parameters())
+    if (parameter.trainable()) all.emplace_back(name, parameter.value());
+  std::vector<Tensor> of;
+  for (const auto& [name, x] : all) of.push_back(x);
+  const Tensor y = function();
+  const std::vector<Tensor> gradients = tape.gradients(y, of, random_values(y.shape(), 9));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].second = gradients[i];
+  all.emplace_back("output", y);
+  return all;
+}
+
+void check_near(const NamedTensors& got, const NamedTensors& expected, double bound) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    INFO(got[i].first);
+    CHECK(got[i].first == expected[i].first);
+    CHECK_BELOW(relative_error(got[i].second, expected[i].second), bound);
+  }
+}
+
 std::vector<std::string> golden_parts(const std::string& name) {
   const std::string packed = "query_key_value.";
   const std::size_t at = name.find(packed);

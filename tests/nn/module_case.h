@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/transformer/transformer_layer.h>
 #include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/sanitized.h>
 #include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/threads.h>
 
@@ -19,8 +20,9 @@ namespace tapeformer {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The number of tokens for tests of caches; fewer in an emulated GPU, which takes a second for twenty.
-inline Index cached_tokens() { return default_device().is_cuda() ? 40 : 200; }
+/// The number of tokens for tests of caches; fewer in an emulated GPU, which takes a second for twenty, and
+/// under the sanitizers.
+inline Index cached_tokens() { return default_device().is_cuda() ? 40 : is_sanitized() ? 72 : 200; }
 
 /// Standard normal values, in f32 those of f64 rounded.
 inline Tensor random_values(const Shape& shape, std::uint64_t seed, DType type = DType::f64) {
@@ -109,6 +111,13 @@ inline void rewind(Module& module) {
 /// (check_layer_against_golden checks it).
 GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
                                  const GradcheckOptions& options = {});
+
+/// The output of `function`, and the gradients of `inputs` and of the module's trainable parameters, by name.
+NamedTensors output_and_gradients(Module& module, const NamedTensors& inputs,
+                                  const std::function<Tensor()>& function);
+
+/// CHECK_BELOW of the relative error of each, which must have the same names.
+void check_near(const NamedTensors& got, const NamedTensors& expected, double bound);
 
 /// Checks at most `elements` of every input: enough for models whose layers have been checked fully.
 inline GradcheckOptions sampled(Index elements) {

@@ -1,10 +1,7 @@
 #include <tapeformer/nn/attention/differential.h>
-#include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <nlohmann/json.hpp>
-
-#include <cmath>
 
 using namespace tapeformer;
 
@@ -35,24 +32,6 @@ TEST_CASE("outputs and gradients are PyTorch's") {
     DifferentialAttention layer(config, random);
     check_attention_against_golden(name, layer, !config.cross, "differential");
   }
-}
-
-TEST_CASE("norms of its heads have a gain or none, and this epsilon") {
-  AttentionConfig config = differential_config();
-  const Tensor x = random_values({2, 5, 6}, 3);
-  const auto layer_of = [](const AttentionConfig& of) {
-    Generator random(test_seed(1));
-    DifferentialAttention layer(of, random);
-    layer.to(DType::f64);
-    return layer;
-  };
-  DifferentialAttention with_gain = layer_of(config);
-  config.head_norm_gain = false;
-  DifferentialAttention without = layer_of(config);
-  CHECK(same_bits(without(x, x), with_gain(x, x)));
-  CHECK(without.parameter_count() == with_gain.parameter_count() - config.value_width);
-  config.head_norm_epsilon = 0.5;
-  CHECK(relative_error(layer_of(config)(x, x), without(x, x)) > 1e-3);
 }
 
 TEST_CASE("its weights are differences, which sum to 1 - lambda") {
@@ -90,15 +69,6 @@ TEST_CASE("a mask of each head is of both of its queries") {
   const Tensor before = layer(x, x, masked);
   masked.mask.data<double>()[5 * 5 * 3] = 2;
   CHECK(relative_error(layer(x, x, masked), before) > 1e-6);
-}
-
-TEST_CASE("a model's layers begin with lambdas that grow with their number") {
-  DecoderOnlyConfig config;
-  config.vocabulary = 5, config.attention.kind = "differential";
-  CHECK(config.attention_config(0).lambda_initial == doctest::Approx(0.2));
-  CHECK(config.attention_config(3).lambda_initial == doctest::Approx(0.8 - 0.6 * std::exp(-0.9)));
-  config.attention.kind = "mha";
-  CHECK(config.attention_config(3).lambda_initial == 0.8);
 }
 
 TEST_CASE("heads that cannot be halved, and rotary positions across inputs, are refused") {

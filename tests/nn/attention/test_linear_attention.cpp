@@ -1,10 +1,10 @@
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/caches/state_cache.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/reference/check_gradients.h>
 
 #include <cmath>
 
@@ -28,132 +28,70 @@ std::string refusal(const Attention& layer, const Tensor& x,
   return message_of<Error>([&] { layer(x, x, context); });
 }
 
-using Parameters = std::map<std::string, std::vector<double>>;
-
 /// Numbers and widths of the heads, and what else fields choose.
 struct LinearSizes {
-  std::size_t heads = 3, key_heads = 3, key_width = 4, value_width = 5;
+  Index heads = 3, key_heads = 3, key_width = 4, value_width = 5;
   double epsilon = 1e-6, beta_scale = 1;
 };
 
-/// The layer by plain loops, of one row of the batch.
-class Loops {
- public:
-  Loops(const std::string& kind, Parameters parameters, const LinearSizes& sizes = {})
-      : kind_(kind), of_(std::move(parameters)), sizes_(sizes) {}
+/// The layer with parameters p by its recurrence, token by token, in plain operations.
+Tensor by_recurrence(const std::string& kind, const std::map<std::string, Tensor>& p,
+                     const LinearSizes& sizes, const Tensor& x) {
+  const Index B = x.size(0), T = x.size(1), H = sizes.heads, G = sizes.key_heads, D = sizes.key_width,
+              E = sizes.value_width, P = 2 * G * D + H * E;
+  const bool deltas = kind != "gla";
+  const auto times = [&](const Tensor& input, const char* name) {
+    return matmul(input, transposed(p.at(name + std::string(".weight"))));
+  };
+  Tensor packed_btp = times(x, "query_key_value");
+  if (deltas) {
+    const Tensor &taps = p.at("convolution.weight"), before = packed_btp;
+    for (Index j = 0; j < taps.size(0) / P && j < T; ++j) {
+      const Tensor earlier = concat({Tensor::zeros({B, j, P}, DType::f64), slice(before, 1, 0, T - j)}, 1);
+      packed_btp = packed_btp + earlier * slice(taps, 0, j * P, P);
+    }
+    packed_btp = silu(packed_btp);
+  }
+  const auto heads_of = [&](Index from, Index count, Index width) {
+    const Tensor part = reshape(slice(packed_btp, 2, from, count * width), {B, T, count, 1, width});
+    return reshape(broadcast_to(part, {B, T, count, H / count, width}), {B, T, H, width});
+  };
+  const auto unit = [&](const Tensor& y) { return deltas ? y / sqrt(sum(y * y, {-1}, true) + 1e-6) : y; };
+  const Tensor query_bthd = unit(heads_of(0, G, D)) * (1 / std::sqrt(static_cast<double>(D))),
+               key_bthd = unit(heads_of(G * D, G, D)), value_bthe = heads_of(2 * G * D, H, E);
+  Tensor decay, beta_bth1;
+  if (kind != "deltanet") {
+    const Tensor up = times(kind == "gated_deltanet" ? x : times(x, "decay_down"), "decay_up");
+    const Tensor steps = reshape(softplus(up + p.at("decay_offset")), {B, T, H, up.size(2) / H});
+    decay = exp(deltas ? steps * -exp(reshape(p.at("decay_rate"), {H, 1})) : steps * (-1.0 / 16));
+  }
+  if (deltas) beta_bth1 = reshape(sigmoid(times(x, "beta")) * sizes.beta_scale, {B, T, H, 1});
+  Tensor state_bhde = Tensor::zeros({B, H, D, E}, DType::f64);
+  TensorList rows;
+  for (Index t = 0; t < T; ++t) {
+    const auto column = [&](const Tensor& y) { return reshape(slice(y, 1, t, 1), {B, H, y.size(3), 1}); };
+    if (decay.defined()) state_bhde = state_bhde * column(decay);
+    const Tensor key_bhd1 = column(key_bthd);
+    Tensor update_bh1e = reshape(slice(value_bthe, 1, t, 1), {B, H, 1, E});
+    if (deltas) update_bh1e = (update_bh1e - sum(key_bhd1 * state_bhde, {2}, true)) * column(beta_bth1);
+    state_bhde = state_bhde + key_bhd1 * update_bh1e;
+    rows.push_back(reshape(sum(column(query_bthd) * state_bhde, {2}), {B, 1, H, E}));
+  }
+  const Tensor read = concat(rows, 1);
+  const Tensor normed = read / sqrt(mean(read * read, {-1}, true) + sizes.epsilon) * p.at("norm.weight");
+  Tensor y = reshape(normed, {B, T, H * E});
+  if (kind == "kda") y = y * sigmoid(times(times(x, "gate_down"), "gate"));
+  if (kind == "gla" || kind == "gated_deltanet") y = y * silu(times(x, "gate"));
+  return times(y, "output");
+}
 
-  std::vector<double> operator()(const std::vector<double>& x, std::size_t T) const {
-    const std::size_t C = x.size() / T, H = sizes_.heads, G = sizes_.key_heads, D = sizes_.key_width,
-                      E = sizes_.value_width, P = 2 * G * D + H * E;
-    std::vector<double> packed = product(x, C, "query_key_value.weight");
-    if (kind_ != "gla") {
-      const std::vector<double>& taps = of_.at("convolution.weight");
-      std::vector<double> sums = packed;
-      for (std::size_t t = 0; t < T; ++t) {
-        for (std::size_t j = 0; j < taps.size() / P && j <= t; ++j)
-          for (std::size_t i = 0; i < P; ++i) sums[t * P + i] += taps[j * P + i] * packed[(t - j) * P + i];
-      }
-      for (std::size_t i = 0; i < sums.size(); ++i) packed[i] = sums[i] / (1 + std::exp(-sums[i]));
-    }
-    const std::vector<double> decays = log_decays(x, C, H), gate = gates(x, C, E);
-    const bool deltas = kind_ != "gla";
-    const std::vector<double> beta = deltas ? product(x, C, "beta.weight") : std::vector<double>();
-    std::vector<double> heads(T * H * E);
-    for (std::size_t h = 0; h < H; ++h) {
-      const std::size_t g = h / (H / G);
-      std::vector<double> S(D * E);
-      for (std::size_t t = 0; t < T; ++t) {
-        std::vector<double> q(&packed[t * P + g * D], &packed[t * P + g * D] + D),
-            k(&packed[t * P + (G + g) * D], &packed[t * P + (G + g) * D] + D);
-        if (deltas) q = unit(q), k = unit(k);
-        double squares = 0;
-        for (std::size_t e = 0; e < E; ++e) {
-          double recalled = 0, y = 0;
-          for (std::size_t d = 0; d < D; ++d) {
-            const std::size_t count = decays.size() / (T * H);
-            const double a = count == 0 ? 1 : std::exp(decays[(t * H + h) * count + (count > 1 ? d : 0)]);
-            S[d * E + e] *= a;
-            recalled += k[d] * S[d * E + e];
-          }
-          const double value = packed[t * P + 2 * G * D + h * E + e];
-          const double update =
-              deltas ? (value - recalled) * sizes_.beta_scale / (1 + std::exp(-beta[t * H + h])) : value;
-          for (std::size_t d = 0; d < D; ++d) {
-            S[d * E + e] += k[d] * update;
-            y += q[d] * S[d * E + e] / std::sqrt(static_cast<double>(D));
-          }
-          heads[(t * H + h) * E + e] = y;
-          squares += y * y;
-        }
-        for (std::size_t e = 0; e < E; ++e) {
-          const std::size_t at = (t * H + h) * E + e;
-          heads[at] *=
-              of_.at("norm.weight")[e] / std::sqrt(squares / static_cast<double>(E) + sizes_.epsilon);
-          if (!gate.empty()) heads[at] *= gate[at];
-        }
-      }
-    }
-    return product(heads, H * E, "output.weight");
-  }
-
- private:
-  /// x W^T for rows of `width` numbers.
-  std::vector<double> product(const std::vector<double>& x, std::size_t width,
-                              const std::string& name) const {
-    const std::vector<double>& weight = of_.at(name);
-    const std::size_t rows = x.size() / width, outputs = weight.size() / width;
-    std::vector<double> y(rows * outputs);
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t o = 0; o < outputs; ++o)
-        for (std::size_t c = 0; c < width; ++c)
-          y[i * outputs + o] += x[i * width + c] * weight[o * width + c];
-    }
-    return y;
-  }
-  static std::vector<double> unit(std::vector<double> x) {
-    double squares = 1e-6;
-    for (const double v : x) squares += v * v;
-    for (double& v : x) v /= std::sqrt(squares);
-    return x;
-  }
-  std::vector<double> log_decays(const std::vector<double>& x, std::size_t C, std::size_t H) const {
-    if (kind_ == "deltanet") return {};
-    std::vector<double> g = x;
-    std::size_t width = C;
-    if (kind_ != "gated_deltanet") {
-      g = product(x, C, "decay_down.weight");
-      width = of_.at("decay_down.weight").size() / C;
-    }
-    g = product(g, width, "decay_up.weight");
-    const std::vector<double>& offsets = of_.at("decay_offset");
-    for (std::size_t i = 0; i < g.size(); ++i) {
-      const std::size_t column = i % offsets.size(), head = column / (offsets.size() / H);
-      const double rate = kind_ == "gla" ? 1.0 / 16 : std::exp(of_.at("decay_rate")[head]);
-      g[i] = -rate * std::log1p(std::exp(g[i] + offsets[column]));
-    }
-    return g;
-  }
-  std::vector<double> gates(const std::vector<double>& x, std::size_t C, std::size_t E) const {
-    if (kind_ == "deltanet") return {};
-    const bool low = kind_ == "kda";
-    std::vector<double> gate =
-        low ? product(product(x, C, "gate_down.weight"), E, "gate.weight") : product(x, C, "gate.weight");
-    for (double& v : gate) v = (low ? 1 : v) / (1 + std::exp(-v));
-    return gate;
-  }
-
-  std::string kind_;
-  Parameters of_;
-  LinearSizes sizes_;
-};
-
-void check_loops(const std::string& kind, LinearAttention& layer, const LinearSizes& sizes = {}) {
-  Parameters parameters;
-  for (auto& [name, parameter] : layer.named_parameters())
-    parameters[name] = parameter.value().to_vector<double>();
-  const Tensor x = random_values({1, 9, 6}, 3);
-  const std::vector<double> y = Loops(kind, parameters, sizes)(x.to_vector<double>(), 9);
-  CHECK_BELOW(relative_error(layer(x, x, causal_context()), Tensor::from(y, {1, 9, 7})), 1e-12);
+/// Compares a layer's output and gradients with those of its recurrence.
+void check_recurrence(const std::string& kind, LinearAttention& layer, const LinearSizes& sizes = {}) {
+  const Tensor x = random_values({2, 9, 6}, 3);
+  check_near(output_and_gradients(layer, {{"x", x}}, [&] { return layer(x, x, causal_context()); }),
+             output_and_gradients(layer, {{"x", x}},
+                                  [&] { return by_recurrence(kind, parameters_of(layer), sizes, x); }),
+             1e-11);
 }
 
 }  // namespace
@@ -167,11 +105,11 @@ TEST_CASE("queries, keys and values are parts of the rows of their common matrix
   }
 }
 
-TEST_CASE("every kind agrees with plain loops over its formula") {
+TEST_CASE("outputs and gradients of every kind are those of its recurrence") {
   for (const char* kind : kLinearKinds) {
     CAPTURE(kind);
     auto layer = random_module<LinearAttention>(config_of(kind));
-    check_loops(kind, layer);
+    check_recurrence(kind, layer);
   }
 }
 
@@ -188,9 +126,8 @@ TEST_CASE("states may have heads of their own, and share those of queries and ke
     if (kind != std::string("gla")) config.own["beta_scale"] = sizes.beta_scale = 2;
     auto layer = random_module<LinearAttention>(config);
     CHECK(layer.row_parts().at("query_key_value.weight") == std::vector<Index>{6, 6, 12});
-    check_loops(kind, layer, sizes);
+    check_recurrence(kind, layer, sizes);
     const Tensor x = random_values({1, 9, 6}, 3);
-    check_gradients(kind, gradcheck_module(layer, {{"x", x}}, [&] { return layer(x, x, causal_context()); }));
     const auto cache = make_cache({}, layer.cache_widths());
     const Tensor whole = layer(x, x, causal_context());
     TensorList steps;

@@ -82,7 +82,7 @@ TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's
   }
 }
 
-TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transformers' Llama layer") {
+TEST_CASE("grouped-query and multi-query attention are PyTorch's") {
   const Golden golden("grouped_latent");
   for (const char* name : {"grouped_self", "multi_query_self", "grouped_plain", "grouped_cross"}) {
     const auto given = golden.options(name);
@@ -101,15 +101,6 @@ TEST_CASE("grouped-query and multi-query attention are PyTorch's, and transforme
     MultiHeadAttention attention(config, random);
     check_attention_against_golden(name, attention, !config.cross, "grouped_latent");
   }
-
-  AttentionConfig llama;
-  llama.kind = "gqa";
-  llama.width = 24, llama.heads = 6, llama.groups = 2, llama.rotary = true;
-  llama.rotations.base = 500, llama.rotations.layout = RotaryLayout::half_split;
-  llama.rotations.factor = 8, llama.rotations.original_context = 64;
-  Generator random(test_seed(1));
-  MultiHeadAttention attention(llama, random);
-  check_attention_against_golden("grouped_llama", attention, true, "grouped_latent");
 }
 
 TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {

@@ -75,24 +75,6 @@ TEST_CASE("with all blocks and a window as long as the text, both branches are d
   CHECK(relative_error(y_with({4, 2, 4, 9, 20}), all) > 1e-3);
 }
 
-TEST_CASE("tokens continued from a cache choose as all at once") {
-  const AttentionConfig config = sparse_config({4, 2, 4, 3, 5});
-  NativeSparseAttention layer = random_module<NativeSparseAttention>(config);
-  const Tensor x = random_values({2, 41, 6}, 3);
-  REQUIRE(native_sparse_formula(config, parameters_of(layer), x).gap > 1e-9);
-  const Tensor whole = layer(x, x, causal_context());
-  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
-    TensorList rows;
-    for (Index from = 0; from < 41;) {
-      const Tensor piece = slice(x, 1, from, from == 0 ? 9 : from == 9 ? 5 : 1);
-      rows.push_back(layer(piece, piece, causal_context(cache.get())));
-      from += piece.size(1);
-    }
-    CHECK_BELOW(relative_error(concat(rows, 1), whole), 1e-12);
-  }
-}
-
 TEST_CASE("weights are of earlier tokens, and sum to the sum of the gates where something is compressed") {
   AttentionConfig config = sparse_config({4, 2, 4, 2, 3});
   config.value_width = 4;

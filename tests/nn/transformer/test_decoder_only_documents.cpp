@@ -29,20 +29,12 @@ double packed_deviation(const DecoderOnlyConfig& config) {
   const Tensor ids = ids_of(random_tokens(9, 3), {1, 9}), targets = ids_of(random_tokens(9, 4), {1, 9});
   // The empty document after the others makes all batches alike.
   const PackedDocuments documents{ids_of({0, 3, 4, 9, 9}, {5}), ids_of({0, 1, 2, 0, 0, 1, 2, 3, 4}, {1, 9})};
-  const auto gradients_of = [&](const auto& loss_of) {
-    Tape tape;
-    std::vector<Tensor> leaves;
-    for (auto& [name, parameter] : model.named_parameters())
-      if (parameter.trainable()) leaves.push_back(parameter.value());
-    const Tensor loss = loss_of();
-    std::vector<Tensor> result = tape.gradients(loss, leaves);
-    result.push_back(loss);
-    return result;
-  };
-  const auto packed = gradients_of([&] { return model.loss(ids, targets, {}, {}, documents); });
-  const auto alone = gradients_of([&] { return mean_of_documents(model, ids, targets); });
+  const auto packed =
+      output_and_gradients(model, {}, [&] { return model.loss(ids, targets, {}, {}, documents); });
+  const auto alone = output_and_gradients(model, {}, [&] { return mean_of_documents(model, ids, targets); });
   double most = 0;
-  for (std::size_t i = 0; i < packed.size(); ++i) most = std::max(most, absolute_error(packed[i], alone[i]));
+  for (std::size_t i = 0; i < packed.size(); ++i)
+    most = std::max(most, absolute_error(packed[i].second, alone[i].second));
   return most;
 }
 
