@@ -31,6 +31,8 @@ Experts random_experts(const ExpertsConfig& config, bool gated = true, bool bias
   return layer;
 }
 
+// Scales, widths, groups and shared networks are those of the golden models of formats/test_hugging_face.cpp.
+
 /// The sum over all experts of each one's network on all tokens, times its weight.
 Tensor weighted(Experts& layer, const Tensor& weights, const Tensor& x, bool gated, bool bias = false) {
   const Index F = gated ? 2 * kInner : kInner;
@@ -86,65 +88,6 @@ TEST_CASE("each token gets the weighted sum of its experts' networks, whose weig
         }
       }
     }
-  }
-}
-
-TEST_CASE("all tokens pass the shared network too") {
-  ExpertsConfig config{4, 2};
-  config.shared = 3;
-  Experts layer = random_experts(config);
-  const Tensor x = random_values({3, 3, kStates}, 4), with = layer(x);
-  set_parameter(layer, "shared.down.weight", Tensor::zeros({kStates, 3}, DType::f64));
-  Generator random(test_seed(1));
-  FeedForward shared({kStates, 3, Unary::silu, 0, false, true}, random);
-  shared.to(DType::f64);
-  Experts original = random_experts(config);
-  for (const char* name : {"up.weight", "down.weight"})
-    set_parameter(shared, name, parameter_of(original, std::string("shared.") + name).value());
-  const Tensor without = layer(x);
-  CHECK_BELOW(relative_error(with, without + shared(x)), 1e-13);
-
-  config.shared_gate = true;
-  Experts gated = random_experts(config);
-  for (const auto& [name, parameter] :
-       random_experts({4, 2, RouterScores::softmax, true, 3}).named_parameters())
-    set_parameter(gated, name, parameter.value());
-  const Tensor gate = parameter_of(gated, "shared_gate.weight").value();
-  CHECK_BELOW(relative_error(gated(x), without + sigmoid(matmul(x, transposed(gate))) * shared(x)), 1e-13);
-  config.shared = 0;
-  CHECK(message_of<Error>([&] { config.check(); }) ==
-        "[experts] shared_expert_gate needs a shared network; got shared_expert=0; try shared_expert=256");
-}
-
-TEST_CASE("weights have a scale, and experts a width of their own") {
-  ExpertsConfig config{4, 2};
-  Experts layer = random_experts(config);
-  config.scale = 2.5, config.width = kInner;
-  Generator random(test_seed(1));
-  FeedForwardConfig wide = expert_config();
-  wide.hidden = 3 * kInner;
-  Experts scaled(wide, config, random);
-  scaled.to(DType::f64);
-  for (const auto& [name, parameter] : layer.named_parameters())
-    set_parameter(scaled, name, parameter.value());
-  const Tensor x = random_values({kRowCount, kStates}, 4);
-  CHECK_BELOW(relative_error(scaled(x), layer(x) * 2.5), 1e-14);
-}
-
-TEST_CASE("a token chooses in the groups with the largest scores, or the largest sums of two") {
-  // Six experts in three groups: the largest score is in the second group, the largest sum in the third.
-  const Tensor logits = Tensor::from<double>({1, 0.9, 3, -4, 1.5, 1.4}, {1, 6});
-  for (const auto& [router, first, second] :
-       {std::tuple(RouterScores::softmax, 2, 3), std::tuple(RouterScores::sigmoid, 4, 5)}) {
-    ExpertsConfig config{6, 2, router};
-    config.groups = 3, config.active_groups = 1;
-    Experts layer = random_experts(config);
-    set_parameter(layer, "router.weight",
-                  concat({transpose(logits), Tensor::zeros({6, kStates - 1}, DType::f64)}, 1));
-    LayerRecord record;
-    layer(concat({Tensor::full({1, 1}, 1, DType::f64), Tensor::zeros({1, kStates - 1}, DType::f64)}, 1),
-          &record);
-    for (Index e = 0; e < 6; ++e) CHECK(record.shares[0].at(e) == (e == first || e == second ? 0.5 : 0));
   }
 }
 
@@ -235,7 +178,7 @@ TEST_CASE("Muon takes the matrices of the experts one by one") {
   CHECK(parts.at("down.weight") == std::vector<Index>(3, kStates));
 }
 
-TEST_CASE("more experts for a token than there are, or than groups have, are refused") {
+TEST_CASE("more experts for a token than there are or than groups have, and a gate of nothing, are refused") {
   Generator random(test_seed(1));
   CHECK(message_of<Error>([&] {
           Experts(expert_config(), {2, 3}, random);
@@ -249,6 +192,9 @@ TEST_CASE("more experts for a token than there are, or than groups have, are ref
       "(two in each with router=sigmoid); got experts=6, expert_groups=3, active_groups=4, active_experts=2");
   config.groups = 0;
   CHECK(message_of<Error>([&] { config.check(); }).find("[experts] expert_groups must divide experts") == 0);
+  config.groups = config.active_groups = 1, config.shared_gate = true;
+  CHECK(message_of<Error>([&] { config.check(); }) ==
+        "[experts] shared_expert_gate needs a shared network; got shared_expert=0; try shared_expert=256");
 }
 
 TEST_CASE("the cost of a network counts its parameters and products") {

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/formats/family.h>
 #include <tapeformer/nn/formats/gguf_model.h>
 #include <tapeformer/tests/reference/support.h>
@@ -55,7 +54,8 @@ std::vector<float> rows_of(const Tensor& x) {
 
 }  // namespace
 
-// The names themselves are those of the golden folders of test_hugging_face.cpp.
+// The names themselves, and rows by head, of experts and of convolutions, are those of the golden folders of
+// test_hugging_face.cpp.
 TEST_CASE("a GPT-2's parameters, with its biases and transposed matrices") {
   const TensorNames& names = family_of_type("gpt2").names;
   DecoderOnlyConfig without_biases = small_model();
@@ -91,42 +91,6 @@ TEST_CASE("queries and keys have the order of rows that the format rotates") {
   check(family_of_type("qwen3").names, interleaved, query, key, to_halves);
 }
 
-TEST_CASE("rows of queries, keys and values by head, and of pairs of heads, come to their places") {
-  ForeignPart part{"w", {6}, {{6}}};
-  part.outer = 2, part.inner = 3;
-  CHECK(rows_to_ours(part, Tensor::from<float>({0, 1, 2, 3, 4, 5})).to_vector<float>() ==
-        std::vector<float>{0, 3, 1, 4, 2, 5});
-  DecoderOnlyConfig config = small_model();
-  config.embedding_norm = true, config.positions = PositionKind::alibi;
-  const Tensor rows = numbered(family_of_type("bloom").names, config)
-                          .at("transformer.h.0.self_attention.query_key_value.weight");
-  const Index H = config.attention.heads, D = 12 / H;
-  for (Index row = 0; row < 36; ++row)  // of head h: D rows of queries, keys and values
-    CHECK(rows_of(rows)[static_cast<std::size_t>(row)] == row / D % 3 * 12 + row / (3 * D) * D + row % D);
-}
-
-TEST_CASE("one tensor of all experts has their matrices transposed, and the halves of a gate alternate") {
-  DecoderOnlyConfig config = llama_of_layout(RotaryLayout::half_split);
-  config.experts.experts = 3, config.feed_forward_bias = true;
-  const auto tensors = numbered(family_of_type("gpt_oss").names, config);
-  const std::string experts = "model.layers.1.mlp.experts.";
-  const Tensor up = tensors.at(experts + "gate_up_proj"), bias = tensors.at(experts + "gate_up_proj_bias"),
-               down = tensors.at(experts + "down_proj");
-  const Index F = 5, C = 12;
-  REQUIRE(up.shape() == Shape{3, C, 2 * F});
-  REQUIRE(bias.shape() == Shape{3, 2 * F});
-  REQUIRE(down.shape() == Shape{3, F, C});
-  for (Index e = 0; e < 3; ++e)
-    for (Index f = 0; f < F; ++f)
-      for (const Index half : {0, 1}) {  // of our rows, which follow each other
-        const auto row = static_cast<double>((2 * e + half) * F + f);
-        for (Index c = 0; c < C; ++c) CHECK(up.at(((e * C + c) * F + f) * 2 + half) == row);
-        CHECK(bias.at((e * F + f) * 2 + half) == row);
-      }
-  for (Index i = 0; i < down.elements(); ++i)
-    CHECK(down.at(i) == static_cast<double>(i / (F * C) * C + i % C));
-}
-
 TEST_CASE("two of our parameters may share a tensor head by head, and only rotary rows change their order") {
   DecoderOnlyConfig config = small_model();
   config.attention = {"mla", 2};
@@ -148,37 +112,6 @@ TEST_CASE("two of our parameters may share a tensor head by head, and only rotar
     }
     CHECK(rows("kv_b_proj") == std::vector<float>{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
   }
-}
-
-TEST_CASE("a tensor of several parameters has the rows of each by head, and a convolution its taps in turn") {
-  DecoderOnlyConfig config = small_model();
-  config.attention.kind = "gated_deltanet", config.attention_pattern = "D";
-  config.positions = PositionKind::none;
-  config.attention.own = {{"state_heads", 4}, {"state_key_heads", 2}, {"state_key_width", 3}};
-  config.norm = NormKind::rms, config.feed_forward_bias = false, config.gated = true;
-  config.experts.experts = 2, config.experts.shared = 3, config.experts.shared_gate = true;
-  const auto tensors = numbered(family_of_type("qwen3_next").names, config);
-  const std::string layer = "model.layers.0.linear_attn.";
-  // For each of the 2 heads: 3 rows of queries, 3 of keys, and 2 times 2 of values and of gates.
-  CHECK(rows_of(tensors.at(layer + "in_proj_qkvz.weight")) ==
-        std::vector<float>{0, 1, 2, 6, 7,  8,  12, 13, 14, 15, 0, 1, 2, 3,
-                           3, 4, 5, 9, 10, 11, 16, 17, 18, 19, 4, 5, 6, 7});
-  CHECK(rows_of(tensors.at(layer + "in_proj_ba.weight")) == std::vector<float>{0, 1, 0, 1, 2, 3, 2, 3});
-  const Tensor taps = tensors.at(layer + "conv1d.weight");  // of 20 columns, in which ours counts all
-  CHECK(taps.shape() == Shape{20, 1, 4});
-  CHECK(slice(taps, 0, 7, 1).to_vector<float>() == std::vector<float>{67, 47, 27, 8});
-  ForeignPart part{"w", {20, 1, 4}, {{20}}};
-  part.taps = 4;
-  CHECK(slice(to_ours(part, taps), 0, 7, 1).to_vector<float>() == std::vector<float>{7, 27, 47, 67});
-}
-
-TEST_CASE("tensors survive a round trip") {
-  const ForeignPart transposed{"w", {2, 3}, {{3}}, true}, gain{"g", {4}, {{4}}, false, 1};
-  const Tensor ours = to_ours(transposed, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
-  CHECK(ours.shape() == Shape{3, 2});
-  CHECK(ours.to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});
-  CHECK(to_ours(gain, Tensor::from<float>({0, 1, 2, 3})).to_vector<float>() ==
-        std::vector<float>{1, 2, 3, 4});
 }
 
 TEST_CASE("constants among the weights are known, and the prefix of a model without a head") {
