@@ -43,8 +43,8 @@ struct Run : TemporaryFolder {
     for (const auto& [name, value] : json.items()) {
       const std::string& field = name;
       if (!value.is_number_integer()) continue;
-      for (const std::int64_t size : {std::int64_t{2147483646}, std::int64_t{2147483647},
-                                      std::int64_t{1000000000000}, std::int64_t{9223372036854775807}}) {
+      for (const std::int64_t size :
+           {std::int64_t{2147483646}, std::int64_t{2147483647}, std::int64_t{9223372036854775807}}) {
         INFO(field, " = ", size);
         const std::string said = refusal(field, size);
         CHECK(said.find("another type") != 0);

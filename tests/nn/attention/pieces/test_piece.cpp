@@ -7,6 +7,7 @@ TEST_CASE("a layer with any two pieces gives the same packed and apart, at once 
   const std::vector<PieceCase> cases = AttentionPieces::cases();
   for (const PieceCase& first : cases) {
     for (const PieceCase& second : cases) {
+      if (default_device().is_cuda() && &second < &first) continue;  // half of them in an emulator
       CAPTURE(std::string(first.name));
       CAPTURE(std::string(second.name));
       const bool is_one = &first == &second;  // which is tried over many tokens, in both caches
