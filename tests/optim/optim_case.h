@@ -65,7 +65,9 @@ inline std::vector<OptimizerConfig> every_optimizer() {
 inline double distance(const Tensor& x, const std::vector<double>& expected) {
   double largest = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    largest = std::max(largest, std::abs(x.at(static_cast<Index>(i)) - expected[i]));
+    const double error = std::abs(x.at(static_cast<Index>(i)) - expected[i]);
+    if (std::isnan(error)) return error;
+    largest = std::max(largest, error);
   }
   return largest;
 }

@@ -25,7 +25,7 @@ constexpr SparseSizes kSmall{4, 2, 4, 3, 3};
 
 }  // namespace
 
-TEST_CASE("outputs are those of plain loops over all pairs") {
+TEST_CASE("outputs are those of the formula, with plain loops for the choice of blocks") {
   for (const SparseSizes& sizes : {kSmall, SparseSizes{2, 2, 4, 4, 5}, SparseSizes{6, 2, 8, 2, 1},
                                    SparseSizes{1, 1, 1, 5, 2}, SparseSizes{3, 1, 3, 1, 4}}) {
     for (const Index length : {1, 3, 7, 31, 33}) {
