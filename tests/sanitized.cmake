@@ -6,8 +6,8 @@ file(GLOB embedded ${PROJECT_BINARY_DIR}/embedded/*.cpp)  # the report's page; t
 list(REMOVE_ITEM embedded ${TAPEFORMER_SOURCES})
 get_target_property(emulator_sources cuda_emulator SOURCES)
 list(TRANSFORM emulator_sources PREPEND emulator/)
-# The emulator's own arithmetic comes from the release build: it is slow when instrumented, and touches no memory of kernels
-# that is not checked otherwise.
+# The emulator's products, and its books of accesses and meetings, are those of the other tests: they are slow when
+# instrumented, and touch no memory of kernels that is not checked otherwise.
 list(FILTER emulator_sources EXCLUDE REGEX "/(async_accesses|hopper_order|hopper_products|meeting|tensor_core)\\.cpp$")
 set(library_sources ${TAPEFORMER_SOURCES})
 list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication/nccl_absent.cpp

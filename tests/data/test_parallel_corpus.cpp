@@ -123,7 +123,8 @@ TEST_CASE("two files pair line by line; a tab in them counts as a space, and a n
 TEST_CASE("a side of nothing but white space, of any kind, is empty") {
   for (const std::string blank : {"", "   ", "\u00a0", "\u202f \u3000"}) {
     CHECK(tsv_error("a\tb\n" + blank + "\tb\n") == ":2: the source side is empty");
-    CHECK(tsv_error("a\t" + blank + "\tc\n") == ":1: the target side is empty");
+    for (const char* rest : {"\n", "\tc\n"})
+      CHECK(tsv_error("a\t" + blank + rest) == ":1: the target side is empty");
     CHECK(aligned_error("a\n" + blank + "\n", "x\ny\n") == "SOURCE:2: the source side is empty");
     CHECK(aligned_error("a\nb\n", "x\n" + blank + "\n") == "TARGET:2: the target side is empty");
   }

@@ -86,7 +86,7 @@ check "before anything is computed" test ! -s "$work/out"
 refuses "a number of threads that is none" "--threads" --threads -1
 
 ends "several threads" 0 --layer single_head --mode self --no-second --threads 2
-some=(composed multi_head latent_absorbed differential native_sparse gated_delta_rule experts)  # the others are slow tests
+some=(composed multi_head latent_absorbed differential native_sparse gated_delta_rule experts)  # a slow test has all
 ends "the self-test, with a sample of elements" 0 --self-test --elements 4 "${some[@]/#/--layer=}"
 check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
   "$work/out"

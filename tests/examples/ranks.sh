@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training on several ranks as its users see it: the same losses on any number of them, sharded optimizers, checkpoints that
+# Training on several ranks as its users see it: the same losses on one and on several, sharded optimizers, checkpoints that
 # other numbers resume, and what happens when a rank dies, hangs or was started otherwise.
 # Usage: ranks.sh TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION
 set -u

@@ -29,7 +29,7 @@ recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 summarises "${tiny[@]}" --keep-checkpoints 2
 reports "${tiny[@]}" --keep-checkpoints 2
 check "a dry run says what its model is exported to" grep -qx 'export  *transformers (GPT-2); .*' "$work/dry-run"
-sweeps "${tiny[@]}" --steps 20 --warmup 2
+sweeps "${tiny[@]}"
 
 # --- a text of one's own, and what is made of it --------------------------------------------------------------
 (cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"

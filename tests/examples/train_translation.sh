@@ -107,8 +107,8 @@ refuses "a length penalty of samples" "--length-penalty" evaluate --run "$work/w
 refuses "a length penalty of greedy search" "--length-penalty has no effect with --beam 1" evaluate --run "$work/whole" \
   --beam 1 --length-penalty 1
 does "translate takes the mean of the weights kept" translate --run "$work/whole" --average 2 'the cat sleeps .'
-"$program" evaluate --run "$work/whole" --beam 1 >"$work/best" 2>"$work/err"
-"$program" evaluate --run "$work/whole" --beam 1 --average 2 >"$work/out" 2>"$work/err"
+"$program" evaluate --run "$work/whole" --beam 1 2>"$work/err" | grep '^loss' >"$work/best"
+"$program" evaluate --run "$work/whole" --beam 1 --average 2 2>"$work/err" | grep '^loss' >"$work/out"
 check "the mean of different weights has a loss of its own" differ "$work/best" "$work/out"
 refuses "more weights than are kept" "--keep-checkpoints" translate --run "$work/whole" --average 3
 said --threads 1 >"$work/out"

@@ -115,6 +115,24 @@ TEST_CASE("groups have kinds, options and shares of the learning rate of their o
   CHECK_THROWS_WITH_AS(config.make(model.parameters()), doctest::Contains("got layer.c*"), Error);
 }
 
+TEST_CASE("in f32, state saved in the middle and restored continues to the same bits") {
+  for (const OptimizerConfig& config : every_optimizer()) {
+    CAPTURE(config.kind);
+    OptimCase whole(DType::f32), parts(DType::f32);
+    const auto uninterrupted = config.make(whole.parameters()), before = config.make(parts.parameters()),
+               after = config.make(parts.parameters());
+    whole.run(*uninterrupted, 0, 8);
+    parts.run(*before, 0, 4);
+    OptimizerCopy copy;
+    before->visit_state(copy);
+    copy.restores = true;
+    after->visit_state(copy);
+    parts.run(*after, 4, 8);
+    CHECK(absolute_error(parts.weight.value(), whole.weight.value()) == 0);
+    CHECK(absolute_error(parts.bias.value(), whole.bias.value()) == 0);
+  }
+}
+
 TEST_CASE("a clipped step is the step at the clip's factor, to the same bits, and returns the norm") {
   for (const OptimizerConfig& config : every_optimizer()) {
     CAPTURE(config.kind);

@@ -262,7 +262,8 @@ TEST_CASE("a latent that is key and value at once, of many heads, is loaded once
       c.in.value = c.in.key;
       const Tensor got = attention_by("tensor_cores", c.in, c.options, type);
       CHECK_BELOW(relative_error(got, expected), type == DType::bf16 ? 0x1p-7 : 1e-5);
-      if (chunks == 72) CHECK(!same_values(got, attention_by("plain", c.in, c.options, type)));
+      if (chunks == 72 && kernels::shared_room({}) >= 103'680)  // compute capability 8.6 has less
+        CHECK(!same_values(got, attention_by("plain", c.in, c.options, type)));
     }
   }
 }

@@ -75,7 +75,8 @@ TEST_CASE("tiles that every query sees whole, next to others, for each width") {
 }
 
 TEST_CASE("changed scores, of whole tiles and next to pairs and rows that are hidden, for each width") {
-  for (const Index width : kWidths) {
+  for (const Index width : {32, 64, 128, 256}) {
+    if (is_sanitized() && width != 64 && width != 256) continue;
     for (const std::string change : {"softcap", "scaled", "sigmoid", "all"}) {
       CAPTURE(width);
       CAPTURE(change);

@@ -9,7 +9,7 @@
 using namespace tapeformer;
 
 // Costs themselves are measured in nn/attention/test_cost.cpp.
-TEST_CASE("the table's sizes reach the formulas") {
+TEST_CASE("the table's sizes reach the formulas of five kinds") {
   const CheckSizes sizes;  // B=2 T=5 C=6 H=4 G=2 D=4 E=3, latents 5, hidden 5
   const std::vector<NamedCost> costs = attention_costs(sizes, DType::f64);
   REQUIRE(costs.size() == 13);

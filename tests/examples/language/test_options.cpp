@@ -23,7 +23,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 
 /// The parameters of a preset's model, counted in one of a single layer and a few tokens.
 Index parameters(const std::string& preset, Index vocabulary) {
-  constexpr Index kTokens = 3;  // no other size
+  constexpr Index kTokens = 3;  // a size that nothing else has
   const LanguageOptions options(preset);
   Generator random(test_seed(1));
   DecoderOnlyConfig config = options.model_config(kTokens);
