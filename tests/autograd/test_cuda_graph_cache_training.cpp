@@ -5,8 +5,7 @@
 
 using namespace tapeformer;
 
-// Training gives the same weights whether steps are queued kernel by kernel or
-// as graphs.
+// Training gives the same weights whether steps are queued kernel by kernel or as graphs.
 
 namespace {
 
@@ -38,9 +37,7 @@ std::vector<Batch> language_batches(std::size_t count, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE(
-    "a run with graphs equals one without, bit for bit, over shapes that "
-    "alternate") {
+TEST_CASE("a run with graphs equals one without, bit for bit, over shapes that alternate") {
   for (const DType type : {DType::f32, DType::bf16}) {
     CAPTURE(name_of(type));
     LanguageCourse plain(0, type), graphs(8, type);
@@ -53,8 +50,7 @@ TEST_CASE(
     }
     check_same_state(plain.course, graphs.course);
     CHECK(graphs->replay->refusal() == "");
-    check_counts(*graphs->replay, 3, 2,
-                 7);  // the very first step had no memory for gradients yet
+    check_counts(*graphs->replay, 3, 2, 7);  // the very first step had no memory for gradients yet
     CHECK(graphs->replay->nodes() > 50);
     CHECK(plain->replay->counts().run == 12);
   }
@@ -85,9 +81,7 @@ TEST_CASE("gradients of several passes are added up, each with its own weight") 
   CHECK(graphs->replay->counts().replayed == 13);
 }
 
-TEST_CASE(
-    "counters and weights that are set back, as from a checkpoint, give "
-    "the same steps again") {
+TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
   LanguageCourse graphs(8);
   graphs->steps(language_batches(5, 9));
   std::vector<Tensor> saved;

@@ -31,8 +31,6 @@ Experts random_experts(const ExpertsConfig& config, bool gated = true, bool bias
   return layer;
 }
 
-// Scales, widths, groups and shared networks are those of the golden models of formats/test_hugging_face.cpp.
-
 /// The sum over all experts of each one's network on all tokens, times its weight.
 Tensor weighted(Experts& layer, const Tensor& weights, const Tensor& x, bool gated, bool bias = false) {
   const Index F = gated ? 2 * kInner : kInner;
@@ -74,6 +72,7 @@ Tensor dense(Experts& layer, const ExpertsConfig& config, const Tensor& x, bool 
 
 }  // namespace
 
+// Scales, widths, groups and shared networks are those of the golden models of formats/test_hugging_face.cpp.
 TEST_CASE("each token gets the weighted sum of its experts' networks, whose weights are the layer's rows") {
   const Tensor x = random_values({kRowCount, kStates}, 4);
   for (const RouterScores router : {RouterScores::softmax, RouterScores::sigmoid}) {

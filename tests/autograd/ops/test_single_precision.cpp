@@ -105,7 +105,8 @@ std::vector<Tensor> drawn_inputs(const Json& one, std::uint64_t stream) {
 }
 
 /// sqrt(sum (f32 - f64)^2 / sum f64^2) of the output and of each gradient, over the draws of a case, of large
-/// ones a quarter: a maximum, or a draw of few numbers, would depend on the processor's roundings.
+/// ones a quarter: a maximum would depend on the processor's roundings, and so would few numbers without the
+/// mean over cases.
 std::vector<double> root_mean_squares(const Json& one, const Op& op) {
   std::vector<double> errors(one.at("errors").size()), squares(errors.size());
   const auto add = [&](std::size_t i, const Tensor& got, const Tensor& exact) {

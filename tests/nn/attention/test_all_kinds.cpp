@@ -79,7 +79,7 @@ TEST_CASE("no rows or no queries give no output, with a cache and without") {
       true);
 }
 
-TEST_CASE("tokens continued from a cache get what they get all at once, over 200 tokens") {
+TEST_CASE("tokens continued from a cache get what they get all at once, over many tokens") {
   const SingleThread guard;
   const Index length = cached_tokens() + 8;
   for_all_forms(false, 0, [&](Attention& layer, const AttentionKind& kind) {

@@ -157,6 +157,7 @@ TEST_CASE("the loss is the divergence from attention's weights of the chosen key
     LayerRecord record, record_with_weights;
     context.record = &record;
     const Tensor y = layer(x, x, context);
+    CHECK_BELOW(relative_error(y, twin(x, x, chosen)), 1e-12);
     CHECK_BELOW(deviation(record.index_losses.item(), loss.item()), 1e-12);
     const std::vector<Tensor> found = tape.gradients(record.index_losses, indexer);
     for (std::size_t i = 0; i < indexer.size(); ++i)

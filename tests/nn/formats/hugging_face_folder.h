@@ -102,7 +102,7 @@ inline Index third_if_slow(Index all) {
 template <class Model, class LossOf>
 void check_fine_tuning(const Golden& golden, const std::string& name, Model& model, const LossOf& loss_of) {
   const DType type = model.parameters().front().value().dtype();
-  if (is_sanitized() && type == DType::f32) return;  // the same code
+  if (is_sanitized() && type == DType::f32) return;  // whose passes other cases run
   INFO(name, " in ", std::string(name_of(type)));
   const auto options = golden.options(name);
   AdamWConfig adamw;

@@ -65,7 +65,7 @@ TEST_CASE("two kinds with any option train and agree with their caches, or are r
   std::size_t pair = 0;
   for (const AttentionKind& kind : attention_kinds()) {
     for (const AttentionKind& full : attention_kinds()) {
-      if (!is_fit(kind) || !is_fit(full) || !is_tried(pair++)) continue;
+      if (!is_fit(kind) || !is_fit(full) || !is_tried(pair++ / 3)) continue;
       for (const auto& variant : variants_of(pattern_config(kind.name, full.name), is_chosen)) {
         if (variant.name.find("rotary_max_positions") == 0) continue;  // fewer than the sequences have
         if (variant.config.bidirectional) continue;                    // it has no cache

@@ -112,7 +112,8 @@ TEST_CASE("layers of another kind or base rotate queries and keys by their own a
   }
 }
 
-TEST_CASE_FIXTURE(SingleThread, "over 200 tokens, caches in any portions give what all tokens give at once") {
+TEST_CASE_FIXTURE(SingleThread,
+                  "over many tokens, caches in any portions give what all tokens give at once") {
   const Index length = cached_tokens();
   for (const SharingVariant& variant : sharing_variants()) {
     const DecoderOnly model = language_model(config_of(variant));
