@@ -29,7 +29,7 @@ inline DecoderOnly course_model(const std::function<void(DecoderOnlyConfig&)>& c
   return DecoderOnly(config, random);
 }
 
-/// A training whose batches are moved to its device, with at most so many graphs.
+/// A run whose batches are moved to its device, with at most `most_graphs` graphs.
 struct GraphCourse {
   using Loss = std::function<Tensor(const Batch&)>;
 
