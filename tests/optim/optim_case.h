@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/optim/optimizers.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <cmath>
@@ -64,11 +65,8 @@ inline std::vector<OptimizerConfig> every_optimizer() {
 /// max |x - expected|.
 inline double distance(const Tensor& x, const std::vector<double>& expected) {
   double largest = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(x.at(static_cast<Index>(i)) - expected[i]);
-    if (std::isnan(error)) return error;
-    largest = std::max(largest, error);
-  }
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    largest = larger(largest, std::abs(x.at(static_cast<Index>(i)) - expected[i]));
   return largest;
 }
 

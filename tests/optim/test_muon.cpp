@@ -57,9 +57,7 @@ struct MuonCase {
     double worst = 0;
     for (const Parameter& parameter : parameters) {
       const Tensor end = golden.tensor(of_case, "end." + parameter.name());
-      const double one = relative_error(parameter.value().to(Device::cpu()).to(DType::f64), end);
-      if (std::isnan(one)) return one;
-      worst = std::max(worst, one);
+      worst = larger(worst, relative_error(parameter.value().to(Device::cpu()).to(DType::f64), end));
     }
     return worst;
   }

@@ -3,11 +3,8 @@
 #include <cmath>
 
 namespace tapeformer {
-namespace {
 
 double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
-
-}  // namespace
 
 double absolute_error(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) {

@@ -70,6 +70,8 @@ Tensor filled(const Shape& shape, const F& f) {
   return y;
 }
 
+/// The larger one, or NaN if one is NaN, which std::max would pass over.
+double larger(double a, double b);
 /// max |a - b| / max |b|: the error of one tensor against its reference. 0 if there is no difference, NaN if
 /// one tensor holds a NaN. Throws: ShapeError if the shapes differ.
 double relative_error(const Tensor& a, const Tensor& b);

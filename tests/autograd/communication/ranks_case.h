@@ -86,10 +86,8 @@ struct RanksRun {
 inline double error_of(const std::vector<std::vector<Tensor>>& ranks, const std::vector<Tensor>& expected) {
   double error = 0;
   for (const std::vector<Tensor>& values : ranks)
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double own = relative_error(values[i], expected[i]);
-      if (own > error || std::isnan(own)) error = own;
-    }
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      error = larger(error, relative_error(values[i], expected[i]));
   return error;
 }
 

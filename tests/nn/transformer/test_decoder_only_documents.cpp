@@ -3,7 +3,6 @@
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <algorithm>
-#include <cmath>
 
 using namespace tapeformer;
 
@@ -37,8 +36,7 @@ double packed_deviation(const DecoderOnlyConfig& config) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < packed.size(); ++i) {
     const Tensor& expected = alone[i].second;
-    const double own = absolute_error(packed[i].second, expected);
-    if (own > error || std::isnan(own)) error = own;
+    error = larger(error, absolute_error(packed[i].second, expected));
     size = std::max(size, absolute_error(expected, Tensor::zeros(expected.shape(), expected.dtype())));
   }
   return error / size;
