@@ -4,6 +4,7 @@
 #include <tapeformer/tests/reference/threads.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -107,6 +108,21 @@ TEST_CASE("many rows, shared out among the threads") {
   for (const Index m : {128, 191, 259}) {
     check_products<float>(m, 37, 129);
     check_products<double>(m, 37, 129);
+  }
+}
+
+TEST_CASE("factors whose lines are a multiple of 1 KB apart, in every layout") {
+  for (const auto& [m, n] : {std::array<Index, 2>{256, 70}, {70, 512}, {256, 256}}) {
+    for (const int layout : {0, 1, 2, 3}) {
+      for (const bool add : {false, true}) {
+        INFO(m, " ", n, " ", layout, " ", add);
+        const Case<float> one(m, n, 1029, 0, 0.5, add, layout & 1, layout & 2);
+        for (const int threads : {1, 3}) {
+          const Threads set(threads);
+          CHECK(same_bits(one.product(), one.expected));
+        }
+      }
+    }
   }
 }
 
