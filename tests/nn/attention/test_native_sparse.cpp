@@ -3,6 +3,8 @@
 #include <tapeformer/tests/reference/check_gradients.h>
 #include <tapeformer/tests/reference/native_sparse.h>
 
+#include <array>
+
 using namespace tapeformer;
 
 namespace {
@@ -45,6 +47,21 @@ TEST_CASE("outputs are those of the formula, with plain loops for the choice of 
         }
       }
     }
+  }
+}
+
+TEST_CASE("so many queries that they choose in pieces, also after cached tokens") {
+  const AttentionConfig config = sparse_config({1, 1, 1, 5, 2});
+  NativeSparseAttention layer = random_module<NativeSparseAttention>(config);
+  const Tensor x = random_values({2, 360, 6}, 3);
+  const NativeSparseFormula expected = native_sparse_formula(config, parameters_of(layer), x);
+  REQUIRE(expected.gap > 1e-9);
+  CHECK_BELOW(relative_error(layer(x, x, causal_context()), expected.y), 1e-12);
+  const auto cache = make_cache({CacheKind::contiguous, 0, 2}, layer.cache_widths());
+  const AttentionContext context = causal_context(cache.get());
+  for (const auto& [from, count] : {std::array<Index, 2>{0, 50}, {50, 310}}) {
+    const Tensor part = slice(x, 1, from, count);
+    CHECK_BELOW(relative_error(layer(part, part, context), slice(expected.y, 1, from, count)), 1e-12);
   }
 }
 
