@@ -102,14 +102,16 @@ const float* spread_lines(Index lines, Index width, const float* from, Index& st
 
 void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* c) {
   constexpr Index kKilobyte = 256, kLeastUses = 32;  // with fewer uses of a line the copy costs what it gains
-  constexpr Index kDepth = 512;                      // lines at a time, which stay in the second cache
+  constexpr Index kInCache = Index{1} << 18;         // elements copied at a time
   const OneIfFewerMayCome threads;
   const bool spread_a = s.transpose_a && s.lda % kKilobyte == 0 && s.n >= kLeastUses;
   const bool spread_b = !s.transpose_b && s.ldb % kKilobyte == 0 && s.m >= kLeastUses;
   if (!(spread_a || spread_b) || !is_on_avx2()) return library_gemm(s, a, b, beta, c);
-  for (Index k = 0; k < s.k; k += kDepth) {
+  const Index width = std::max(spread_a ? s.m : 1, spread_b ? s.n : 1);
+  const Index depth = std::clamp<Index>(kInCache / width, 128, 512);
+  for (Index k = 0; k < s.k; k += depth) {
     Gemm part = s;
-    part.k = std::min(kDepth, s.k - k);
+    part.k = std::min(depth, s.k - k);
     const float* left = a + k * (s.transpose_a ? s.lda : 1);
     const float* right = b + k * (s.transpose_b ? 1 : s.ldb);
     if (spread_a) left = spread_lines<struct Left>(part.k, s.m, left, part.lda);
