@@ -50,7 +50,7 @@ TEST_CASE("outputs are those of the formula, with plain loops for the choice of 
   }
 }
 
-TEST_CASE("so many queries that they choose in pieces, also after cached tokens") {
+TEST_CASE("more queries than one piece of the choice holds, at once and after cached tokens") {
   const AttentionConfig config = sparse_config({1, 1, 1, 5, 2});
   NativeSparseAttention layer = random_module<NativeSparseAttention>(config);
   const Tensor x = random_values({2, 360, 6}, 3);
