@@ -102,6 +102,13 @@ inline void store_part(const Lanes<float>& x, float* to, Index lanes) {
 inline void store_part(const Lanes<double>& x, double* to, Index lanes) {
   _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1U << lanes) - 1), x);
 }
+#elif defined(__AVX2__)
+// A masked store would be no faster.
+inline Lanes<float> load_part(const float* from, Index lanes, float fill = 0) {
+  const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)),
+                                          _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(from, mask), _mm256_castsi256_ps(mask));
+}
 #endif
 
 /// y[i] = f(x[i]...) on all lanes at a time. The tail runs through the same code, so a value does not depend
