@@ -17,7 +17,7 @@ class AsyncReadback {
 
   /// False until a tensor has been given.
   bool defined() const { return here_.defined(); }
-  /// Waits. Throws: ShapeError if an earlier operation found its input wrong
+  /// Waits for the element. Throws: ShapeError if an earlier operation on a GPU has found invalid input
   double item();
 
  private:

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-/// Prefix of functions that CUDA kernels call too.
+/// Marks functions that CUDA kernels call too.
 #if defined(__CUDACC__)
 #define TAPEFORMER_HOST_DEVICE __host__ __device__
 #else

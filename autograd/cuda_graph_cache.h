@@ -15,7 +15,7 @@ namespace tapeformer {
 
 /// Queues repeated work on a GPU as a whole instead of kernel by kernel: a step of a small model mostly
 /// costs the host's time for launches. Work that comes a second time with the same key (the tag, the types
-/// and shapes of its inputs, which parameters have gradients, modes and precision) is captured as a CUDA
+/// and shapes of its inputs, memory and gradients of parameters, modes and precision) is captured as a CUDA
 /// graph, which runs from then on. Results equal the body's to the last bit, Dropout layers of the model
 /// included, whose counters advance as usual. On a CPU, and for work that cannot be captured, the body
 /// simply runs. Graphs yield to other work: if that finds no memory, all graphs of the device are discarded,
@@ -27,7 +27,7 @@ class CudaGraphCache {
   /// no effects except its result, the parameters' gradients and values written into existing tensors.
   using Body = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
-  /// The most graphs kept; the least recently used one is discarded first.
+  /// The most graphs kept. A further one replaces the least recently used one, if that was unused for long.
   static constexpr Index kMostGraphs = 64;
 
   /// A cache for a model with this state (Module::state()), which must not move. Keeps at most `most_graphs`
@@ -46,7 +46,7 @@ class CudaGraphCache {
     Index run = 0;       ///< bodies that ran without a graph
     Index captured = 0;  ///< graphs captured
     Index replayed = 0;  ///< runs of graphs, after the first of each
-    Index given_up = 0;  ///< graphs discarded for memory whose work recurred
+    Index given_up = 0;  ///< graphs that were found discarded for memory
   };
   /// The counts since the cache was made.
   const Counts& counts() const { return counts_; }

@@ -7,7 +7,7 @@ namespace tapeformer {
 
 /// The memory that holds a tensor's bytes: the CPU's, or that of the index-th NVIDIA GPU.
 struct Device {
-  /// Where memory is.
+  /// The kinds of memory.
   enum class Kind : unsigned char { cpu, cuda };
   Kind kind = Kind::cpu;  ///< of the processor that computes with the memory
   int index = 0;          ///< the GPU's number; 0 for the CPU
@@ -38,15 +38,15 @@ void set_default_device(Device device);
 /// NVIDIA GPUs, by their number.
 namespace cuda {
 
-/// 0 without a GPU, a driver, or CUDA in this build.
+/// The number of GPUs; 0 without a driver, or without CUDA in this build.
 int device_count();
 /// Why there are no more devices, e.g. "this build has no CUDA (configure with -DTAPEFORMER_CUDA=ON)".
 std::string availability();
-/// "NVIDIA H200, 139 GiB, sm_90"
+/// The name and size of a GPU: "NVIDIA H200, 139 GiB, sm_90".
 std::string device_name(int device);
 /// Statistics of a GPU's memory pool.
 struct MemoryStatistics {
-  /// Taken from the driver, of that in use now, and the most ever in use.
+  /// Bytes taken from the driver, those of them in use now, and the most ever in use.
   std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
 };
 /// The statistics of the device's pool in this process.
@@ -58,10 +58,10 @@ void synchronize(int device);
 
 /// How products of f32 tensors are computed: in f32, or with rounded factors and sums in f32. On a GPU the
 /// factors may be rounded to TF32 (10 bits), those of attention too; on the CPU to bf16 (7 bits) in products
-/// of at least 32 rows, columns and terms; has_bf16_products() says where this saves time. A precision of the
-/// other device is f32.
+/// of at least 32 rows, columns and terms; has_bf16_products() says where this saves time. On a GPU bf16
+/// means f32, and on the CPU tf32 does.
 enum class MatmulPrecision : std::uint8_t { f32, tf32, bf16 };
-/// For all devices and threads of this process.
+/// Sets the precision for all devices and threads of this process.
 void set_matmul_precision(MatmulPrecision precision);
 /// The precision of set_matmul_precision(); f32 at first.
 MatmulPrecision matmul_precision();

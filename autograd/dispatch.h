@@ -28,7 +28,7 @@ T* address_or_null(const Tensor& x) {
   return x.defined() ? x.address<T>() : nullptr;
 }
 
-/// A kernel's memory for sums in the type of a gradient; nullptr unless they are needed.
+/// A kernel's memory for sums in the type of a gradient; its address is nullptr unless they are needed.
 template <class T>
 struct PartialSums {
   PartialSums(const kernels::Write<T>&, bool needed, const Shape& shape, Device device)
@@ -95,10 +95,10 @@ kernels::Write<T> pointer(const SlotArgument<Target>& x) {
 
 /// Throws unless `x` fits `first`: floating, of its type (if `is_wide`, of its wide type), on its device.
 void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide);
-/// Thrown in a build without CUDA for a tensor on a GPU.
+/// Throws the error of a build without CUDA for a tensor on a GPU.
 [[noreturn]] void throw_without_cuda(const char* op);
 [[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
-/// The tag for a kernel that is about to be queued.
+/// The tag for a kernel that is about to be queued. Throws the errors that earlier kernels have left.
 kernels::Cuda cuda_tag(Device device);
 /// Rethrows a GPU's error, with the operation's name and operands.
 [[noreturn]] void throw_again(const char* op, const DeviceError& error,
@@ -106,7 +106,7 @@ kernels::Cuda cuda_tag(Device device);
 
 }  // namespace detail
 
-/// For tensors that dispatch() does not see.
+/// Checks a tensor that dispatch() does not see; an undefined one passes.
 /// Throws:  DeviceError unless `x` is on the device of `like`
 void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like);
 

@@ -60,7 +60,7 @@ std::string joined(const List& list, std::string_view separator) {
       list, separator, [](const auto& element) -> const auto& { return element; });
 }
 
-/// "none, head or element".
+/// The names as alternatives: "none, head or element".
 template <class Names>
 std::string alternatives(const Names& names) {
   std::string text;

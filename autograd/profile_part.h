@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// Lives during the forward pass of a part of a model, whose costs are counted by a Profile that measures
-/// parts. Parts nest, and the costs of parts with the same name are added.
+/// While it lives, a Profile that measures parts counts the costs of forward passes as those of a part of the
+/// model. Parts nest, and the costs of parts with the same name are added.
 class ProfilePart {
  public:
   /// A part named `name`, with `number` if it is one of several: "layers.0", or "0" without a name.

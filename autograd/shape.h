@@ -19,22 +19,22 @@ class Shape {
   /// As the constructor below.
   Shape(std::initializer_list<Index> sizes);
   /// Throws:  ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or the
-  ///          tensor would have more than 2^63 / 8 elements
+  ///          tensor would have 2^60 elements or more, where a size of 0 counts as 1
   Shape(const Index* sizes, int rank);
 
   /// The number of axes; 0 for a scalar.
   int rank() const { return rank_; }
-  /// Negative axes count from the end. Throws: ShapeError outside [-rank, rank).
+  /// The size of an axis; negative ones count from the end. Throws: ShapeError outside [-rank, rank).
   Index operator[](int axis) const { return sizes_[static_cast<std::size_t>(checked_axis(axis))]; }
   /// Changes the size of an axis.
   void set(int axis, Index size);
   /// Adds an innermost axis.
   void append(Index size);
-  /// Product of the sizes; 1 for a scalar.
+  /// The product of the sizes; 1 for a scalar.
   Index elements() const;
-  /// Product of the sizes of axes [from, to).
+  /// The product of the sizes of axes [from, to).
   Index elements(int from, int to) const;
-  /// `axis` as a number in [0, rank). Throws: ShapeError otherwise.
+  /// `axis`, which may be negative, as a number in [0, rank). Throws: ShapeError outside [-rank, rank).
   int checked_axis(int axis) const;
 
   /// The sizes, outermost first.

@@ -27,7 +27,7 @@ constexpr bool kBypassed = false;
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr int kSteps = 8;  // size classes per doubling: at most 12.5 % of a block is wasted
+constexpr int kSteps = 8;  // size classes per doubling above 512 bytes: at most 12.5 % of a block is wasted
 constexpr int kClasses = 64 * kSteps;
 
 struct SizeClass {
@@ -68,7 +68,7 @@ struct FreeList {
 constexpr std::size_t kLargestCached = 8 << 10;
 constexpr int kCachedClasses = 41;  // up to that of kLargestCached
 
-/// The number of blocks that a thread and the pool exchange at once: at most 16 KiB of them, or two.
+/// The number of blocks that a thread and the pool exchange at once: 2 to 32, of at most 16 KiB together.
 int batch_size(std::size_t block_bytes) {
   constexpr int kMost = 32;
   return std::min(static_cast<int>(2 * kLargestCached >> (64 - __builtin_clzll(block_bytes - 1))), kMost);

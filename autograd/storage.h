@@ -28,7 +28,7 @@ struct PoolStatistics {
 /// The statistics of the CPU's pool in this process.
 PoolStatistics pool_statistics();
 
-/// Standard containers whose memory comes from the pool.
+/// An allocator for standard containers, whose memory then comes from the pool.
 template <class T>
 struct PoolAllocator {
   using value_type = T;
@@ -57,7 +57,7 @@ struct Pooled {
   static void operator delete(void* object, std::size_t bytes) { pool_free(object, bytes); }
 };
 
-/// A counted pointer, as std::shared_ptr without its control block.
+/// A counted pointer, like std::shared_ptr without its control block.
 template <class T>
 class Handle {
  public:

@@ -29,7 +29,7 @@ class Tensor {
   static Tensor zeros(const Shape& shape, DType type = DType::f32, Device device = default_device()) {
     return full(shape, 0, type, device);
   }
-  /// All elements `value`, rounded to the type.
+  /// All elements `value`, converted to the type.
   static Tensor full(const Shape& shape, double value, DType type = DType::f32,
                      Device device = default_device());
   /// A tensor of rank 0.
@@ -55,7 +55,7 @@ class Tensor {
   /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
-  /// False for a default-constructed handle, on which all other functions throw TapeError or ShapeError.
+  /// False for a default-constructed handle; asking that for its shape, type or elements throws ShapeError.
   bool defined() const { return static_cast<bool>(state_); }
   /// The sizes of the axes, outermost first.
   const Shape& shape() const { return checked().shape; }
@@ -94,7 +94,7 @@ class Tensor {
   /// A copy of the elements, wherever they are.
   template <class T>
   std::vector<T> to_vector() const;
-  /// The only element, of any type. Throws: ShapeError if there are more.
+  /// The only element, of any type. Throws: ShapeError unless there is exactly one.
   double item() const;
   /// An element by its position in memory, of any type; for tests and printing.
   double at(Index position) const;

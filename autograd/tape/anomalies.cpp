@@ -13,7 +13,7 @@ namespace {
 
 enum class Sought { nan, nan_or_infinity };
 
-/// The first position; -1 if there is none, or x is not floating.
+/// The first position of what is sought; -1 if there is none, or x is not floating.
 Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
   Index found = -1;

@@ -39,7 +39,7 @@ class Tape {
 
   /// Makes `x` a leaf whose gradient gradients() can return. Parameters need no watching.
   void watch(const Tensor& x);
-  /// True for a tensor that was watched or computed on this tape.
+  /// True for a tensor that this tape watches or computed, and for the value of a parameter that it has read.
   bool tracks(const Tensor& x) const {
     return x.defined() && (is_computed_here(x) || leaves_.find(x.state()) >= 0);
   }
@@ -59,8 +59,8 @@ class Tape {
                                 bool recorded = false);
 
   /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
-  /// TapeError that names it, unless an input already held the infinity, as a mask does. Costs a pass over
-  /// every result.
+  /// TapeError that names it. Forward, an infinity may pass if an input held one already, as a mask does.
+  /// Costs a pass over every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
 
   /// From now on `wrapper` sees every contribution to a gradient before it is added, and its result, of the
@@ -228,7 +228,7 @@ class Gradients {
   mutable PooledVector<std::pair<std::size_t, Tensor>> separate_;  // input and buffer
 };
 
-/// Nothing is recorded on this thread while one lives; for evaluation inside a tape's scope.
+/// While one lives, only tapes made after it record on this thread; for evaluation inside a tape's scope.
 class NoGradGuard {
  public:
   NoGradGuard() { tape_.pauses_ = true; }
