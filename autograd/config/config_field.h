@@ -101,7 +101,7 @@ Property named(Kind& member) {
   return property;
 }
 
-/// The member of a configuration that holds a field's value, or its substitute.
+/// The member of a configuration that holds a field's value, or a Property in its place.
 struct FieldMember {
   std::variant<bool*, Index*, std::uint64_t*, double*, std::string*, std::vector<std::string>*,
                std::optional<bool>*, const Property*>
@@ -143,7 +143,7 @@ class FieldVisitor {
 
   Field& operator()(const char* name, const FieldMember& member, const char* help,
                     NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
-  /// Describes a field that is only in files, without an option.
+  /// Describes a field that is only in files, without an option; a visitor under a heading skips it.
   void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
                   const char* since = kFirstVersion) const;
   void path(const char* name, const FieldMember& member, const char* help,

@@ -17,7 +17,7 @@ struct OwnField {
   Field field;
   double value;  ///< its default
 };
-/// The values that differ from their defaults.
+/// The values that have been set, by name; all other fields have their defaults.
 using OwnValues = std::map<std::string, double>;
 
 /// The value of a kind's field, its default unless set; none if the kind has no such field.

@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// True if earlier versions had a field of this name and `value` was its default, so that their files load
-/// without it. False for a name that no version had.
+/// True if earlier versions had a field of this name and `value` was its default, or its values can all be
+/// dropped, so that their files load without it. False for a name that no version had.
 /// Throws: Error "NAME was retired in the course of version 0.1.0 and must be DEFAULT; got VALUE; try the
 ///         program that wrote it"
 bool is_retired_field(const std::string& name, const nlohmann::ordered_json& value);

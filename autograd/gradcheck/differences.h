@@ -21,7 +21,7 @@ class CentralDifferences {
  public:
   /// The function of the offset.
   using Function = std::function<std::vector<double>(double offset)>;
-  /// Takes differences of `f` with the step h, from two points or four.
+  /// Takes differences of `f` with the step h = `step`, from two points or four.
   CentralDifferences(Function f, double step, bool four_point)
       : f_(std::move(f)), step_(step), four_point_(four_point) {}
 

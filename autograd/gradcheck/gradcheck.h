@@ -17,7 +17,7 @@ inline Index gradcheck_most_elements = 0;
 
 /// How gradcheck() compares.
 struct GradcheckOptions {
-  double step = 1e-3;      ///< times max(1, |x|)
+  double step = 1e-3;      ///< times max(1, |x|) for an element x; along a direction as it is
   bool four_point = true;  ///< error O(h^4) instead of O(h^2)
   double tolerance =
       1e-7;                ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
@@ -59,7 +59,7 @@ struct GradcheckInput {
   std::string name;  ///< as the caller named it
   /// The largest difference over the largest numeric derivative, and the largest difference.
   double relative_error = 0, absolute_error = 0;
-  double scale = 0;  ///< the largest numeric derivative
+  double scale = 0;  ///< the largest numeric derivative; with `directions`, the average derivative
   /// Where the difference is largest, and the number of elements that were compared.
   Index worst_element = -1, checked = 0;
   bool passed = true;  ///< within the tolerance, or below `absolute`

@@ -51,10 +51,10 @@ std::string system_error_text(int error);
 /// True if `path` still names the file that is open as `file`.
 bool is_at(const std::string& path, int file);
 
-/// A file that is written piece by piece to `path`.partial, or `path`.partial1 while another process writes
-/// the first: the last one to finish counts, and only .partial is taken over from a killed process. finish()
-/// syncs that and renames it to `path`, so that a reader finds the old content or the new, even after a power
-/// cut. Without finish(), or after an error, nothing is left behind and `path` is as it was.
+/// A file that is written piece by piece to `path`.partial, or to the first of .partial1, .partial2 ... that
+/// no other process is writing; remains of a killed one are overwritten. finish() syncs it and renames it to
+/// `path`, so that a reader finds the old content or the new, even after a power cut, and the last writer to
+/// finish counts. Without finish(), or after an error, nothing is left behind and `path` is as it was.
 template <class E = DataError>
 class AtomicFile {
  public:
@@ -85,7 +85,7 @@ class AtomicFile {
 template <class E = DataError>
 void sync_to_disk(const std::string& path);
 
-/// Appends to a file, which it makes if there is none. After a failure or a kill, only a prefix of `text`
+/// Appends to a file, creating it if there is none. After a failure or a kill, only a prefix of `text`
 /// may be there. Throws: DataError
 void append_to_file(const std::string& path, std::string_view text);
 
@@ -93,7 +93,7 @@ void append_to_file(const std::string& path, std::string_view text);
 void write_atomically(const std::string& path, const std::vector<std::string_view>& parts);
 void write_atomically(const std::string& path, std::string_view text);
 
-/// Throws as write_atomically(), as far as can be known before there is anything to write.
+/// Throws as write_atomically() would, as far as that is known before anything is written.
 void check_writable(const std::string& path);
 
 }  // namespace tapeformer
