@@ -22,7 +22,7 @@ class Communication {
  public:
   class State;
 
-  Communication() = default;  ///< a finished one
+  Communication() = default;  ///< an operation that is finished
   /// An operation that an engine has started and `state` watches.
   explicit Communication(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
@@ -58,9 +58,9 @@ struct CommunicationTime {
 /// collective operations in the same order, with tensors of the same sizes and types. An operation works in
 /// place and may continue while its caller computes: the tensor must not be used until wait() has returned.
 ///
-/// The engines are a process alone, MPI between processes' CPU tensors, and NCCL between GPUs; mpi.h chooses.
-/// Each sums in an order that depends only on the number of ranks and the size, and all ranks get the same
-/// bits.
+/// Engines come from communicator_alone(), join_launch() (MPI, for CPU tensors) and nccl_communicator() (for
+/// GPUs). Each sums in an order that depends only on the number of ranks and the size, and all ranks get the
+/// same bits.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -89,7 +89,7 @@ class Communicator {
   /// The texts of all ranks by rank; waits.
   std::vector<std::string> gather(const std::string& text);
 
-  /// The times so far; those of an engine for GPUs as the host has seen them.
+  /// The times so far; on GPUs, of the operations that the host knows to be done.
   virtual CommunicationTime time() const { return {}; }
   /// Names the training step that errors of this rank and the others report.
   virtual void set_step(Index) {}

@@ -82,7 +82,7 @@ class DataParallel {
   /// pieces[i]. Collective: every rank calls it, and gets the same.
   void visit_whole(const std::vector<Parameter>& parameters, const std::vector<Tensor>& pieces,
                    const std::function<void(std::size_t, const Tensor&)>& visit) const;
-  /// The values x [1] of all ranks, by rank. Collective.
+  /// The values x [1] of all ranks, in the order of the ranks. Collective.
   Tensor by_rank(const Tensor& x) const;
 
  private:
