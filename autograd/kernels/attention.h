@@ -44,7 +44,7 @@ struct AttentionShape {
   bool is_part = false;   // backward gets y and log_sum of rows that see more keys than these
 };
 
-/// Of y and its gradient [B, T, H, E].
+/// The strides of y and its gradient, [B, T, H, E].
 inline HeadStrides output_strides(const AttentionShape& s) {
   return {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
 }

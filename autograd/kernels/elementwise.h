@@ -20,8 +20,8 @@ void with_operator(Binary f, const Use& use) {
   }
 }
 
-/// Two operands broadcast to `sizes`, with adjacent axes merged if both are contiguous: strides in elements,
-/// 0 if an operand repeats. There is at least one axis; the last has stride 0 or 1 for both.
+/// Up to three operands broadcast to `sizes`, with adjacent axes merged if all allow it: strides in elements,
+/// 0 if one repeats. In elementwise kernels there is an axis or more, and the last has strides of 0 or 1.
 struct Broadcast {
   int axes = 0;
   Index sizes[8] = {};

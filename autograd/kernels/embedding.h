@@ -10,7 +10,7 @@ namespace tapeformer::kernels {
 /// later.
 TAPEFORMER_KERNEL(embedding_forward, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                   const T* table, T* y);
-/// dtable[ids[i]] += dy[i] in the order of i; dtable is cleared first unless the gradient is added.
+/// dtable[ids[i]] += dy[i] in the order of i; dtable is cleared first unless the gradient is added to it.
 TAPEFORMER_KERNEL(embedding_backward, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                   const T* dy, Write<Wide<T>> dtable);
 

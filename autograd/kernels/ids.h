@@ -10,7 +10,7 @@ namespace tapeformer::kernels {
 
 // Rules for integers: whether the one at i is allowed, and whether it counts.
 
-/// begin <= id < end, and `ignored`, which may be among them.
+/// Allows begin <= id < end and `ignored`, which does not count even if it lies in that range.
 struct IdRange {
   static constexpr Index kNone = std::numeric_limits<Index>::max();  // no i32
   Index begin = 0, end = 0;

@@ -9,7 +9,7 @@ namespace tapeformer::kernels {
 struct LinearAttention {
   Index batch = 0, length = 0, heads = 0, key_width = 0, value_width = 0;
   Index decays = 0;     ///< decays of a token's head: none, one, or key_width
-  bool deltas = false;  ///< whether there is a beta: what a key recalls is taken away before its value is put
+  bool deltas = false;  ///< whether there is a beta, which makes the update a delta rule
   double scale = 1;     ///< of the queries
   /// Tokens between states that are kept for the backward pass: they take no more room than the values.
   TAPEFORMER_HOST_DEVICE Index segment() const {
@@ -21,8 +21,8 @@ struct LinearAttention {
   TAPEFORMER_HOST_DEVICE Index state_size() const { return key_width * value_width; }
 };
 
-/// `state` [batch, heads, key_width, value_width] is what the first token finds. nullptr is for what is not
-/// there.
+/// `state` [batch, heads, key_width, value_width] is the state before the first token. Optional operands that
+/// are missing are nullptr.
 template <class T>
 struct LinearAttentionOperands {
   const T *query, *key, *value;

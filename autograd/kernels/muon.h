@@ -30,8 +30,8 @@ struct MuonStep {
   double weight_decay;   ///< times the learning rate
 };
 
-/// x = x (1 - weight_decay) - learning_rate u, with u in state2, and the
-/// shadow. A NaN factor changes nothing; otherwise it does not count here.
+/// x = x (1 - weight_decay) - learning_rate u, with u in state2; also writes the shadow. A NaN factor changes
+/// nothing; any other one is not used here.
 TAPEFORMER_KERNEL(muon_step, const StepTensors& all, const MuonStep* steps, Index step_count,
                   const double* factor);
 

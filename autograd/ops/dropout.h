@@ -21,7 +21,7 @@ struct DropoutDraw {
   std::uint32_t dropped = 0;
   double kept_scale = 1;
 };
-/// For a probability in [0, 1).
+/// The draw for a probability in [0, 1).
 DropoutDraw draw_dropout(double probability, const DropoutKey& key);
 
 /// Zeros elements at random and scales the others so that the mean is kept. The choice is a function of the

@@ -86,7 +86,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 /// `value` where `mask` is true, else x; no gradient flows there.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
-/// bool results; nothing is recorded.
+/// Elementwise operations with bool results, which are not recorded.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor logical_and(const Tensor& a, const Tensor& b);
 

@@ -10,13 +10,13 @@ struct ExpertChoice {
   Tensor places;  ///< i32 [N, K]: n E + e for each choice of a token n, from its largest score on
   Tensor rows;    ///< i32 [N, K]: the row of each choice
   Tensor tokens;  ///< i32 [N K]: the token of each row
-  Tensor starts;  ///< i32 [E + 1]: expert e has the rows from starts[e] to before starts[e + 1]
+  Tensor starts;  ///< i32 [E + 1]: expert e has the rows [starts[e], starts[e + 1])
   Tensor shares;  ///< [E], in the wide type: each expert's share of all choices
 };
 
-/// Equal groups of experts, in a few of which a token chooses.
+/// Equal groups of experts; a token chooses from a few of them.
 struct ExpertGroups {
-  Index all = 1, active = 1;  ///< their number, and the most that a token chooses in
+  Index all = 1, active = 1;  ///< their number, and the most from which a token chooses
   bool sums_two = false;      ///< a group has the sum of its two largest scores, else the largest one
 };
 
@@ -27,7 +27,7 @@ struct ExpertGroups {
 /// Source:  groups: DeepSeek-AI 2024, arXiv:2405.04434, section 2.2.2
 ExpertChoice choose_experts(const Tensor& scores, Index active, const ExpertGroups& groups = {});
 
-/// A product of each row with the matrix of its expert: that of a mixture, in as much work as its rows need.
+/// The product of each row with the matrix of its expert, in no more work than the rows need.
 /// Math:    y[i] = weight[e] x[i] for the rows i of expert e
 /// Grad:    dx[i] = weight[e]^T dy[i], dweight[e] = sum of dy[i] x[i]^T over the rows of e
 /// Shapes:  x [M, In], weight [E, Out, In], starts i32 [E + 1], as in ExpertChoice -> y [M, Out]

@@ -17,7 +17,7 @@
 namespace tapeformer {
 namespace {
 
-/// The checked loss of `values`, named `name` in messages, each row of which has the logits of one target.
+/// The checked loss of `values`, named `name` in messages, of which each row belongs to one target.
 kernels::CrossEntropy checked_loss(const char* op, const char* name, const Tensor& values,
                                    const Tensor& targets, const CrossEntropyOptions& options) {
   require(values.rank() == targets.rank() + 1 &&

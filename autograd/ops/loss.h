@@ -6,7 +6,7 @@ namespace tapeformer {
 
 /// Options of cross_entropy().
 struct CrossEntropyOptions {
-  Index ignored = -1;    ///< targets that do not count
+  Index ignored = -1;    ///< targets of this value do not count
   double smoothing = 0;  ///< this much of the target's weight is spread over all classes
   double softcap = 0;    ///< c > 0: the loss is that of the logits c tanh(x / c), see softcap()
 };
@@ -15,7 +15,7 @@ struct CrossEntropyOptions {
 /// Math:    loss = mean (log sum exp z - (1 - s) z_target - s mean z), s = smoothing, z = x, or with a
 ///          softcap c tanh(x / c)
 /// Grad:    dx = dloss / counted * (softmax z - (1 - s) [target] - s / V), with a softcap times 1 - (z / c)^2
-/// Shapes:  logits [..., V], targets i32 [...] -> loss [], f32 of bf16 logits
+/// Shapes:  logits [..., V], targets i32 [...] -> loss [], f32 for bf16 logits
 /// Units:   logits and loss in nats
 /// Saves:   logits, targets, and the maximum and sum of exponentials of every row
 /// Throws:  ShapeError if the shapes do not fit, a target is outside [0, V), or smoothing outside [0, 1], or
@@ -35,7 +35,7 @@ struct LinearCrossEntropyOptions : CrossEntropyOptions {
 /// Math:    loss = mean over the rows that are not ignored of (log sum exp z - z_target),
 ///          z = x weight^T + bias, smoothed and capped as in cross_entropy
 /// Grad:    dz = dloss / counted * (softmax z - target); dx = dz weight, dweight = dz^T x, dbias = sum dz
-/// Shapes:  x [..., C], weight [V, C], bias [V] or undefined, targets i32 [...] -> loss [], f32 of bf16
+/// Shapes:  x [..., C], weight [V, C], bias [V] or undefined, targets i32 [...] -> loss [], f32 for bf16
 /// Units:   loss in nats
 /// Saves:   x, weight and bias, and for dloss = 1 the gradients that are needed, or dz [rows, V] and dbias
 /// Throws:  ShapeError if the shapes do not fit, a target is outside [0, V), smoothing outside [0, 1],

@@ -19,7 +19,7 @@ struct BranchDropout {
 /// sum, which is normalised for the next sublayer. The bits are those of add, dropout and the norm.
 /// Math:    sum = x + dropout(branch); y as layer_norm's or rms_norm's of the sum
 /// Grad:    dx = dsum + the norm's gradient; dbranch = dropout's of dx; weight and bias as the norm's
-/// Shapes:  x, branch [..., C], weight and bias as above -> sum, y [..., C]
+/// Shapes:  x, branch [..., C], weight and bias [C] or undefined -> sum, y [..., C]
 /// Saves:   the sum and what the norm saves, and dropout's bits
 /// Throws:  ShapeError if the sizes do not fit, or the probability is outside [0, 1]
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,

@@ -22,11 +22,11 @@ struct RotaryConfig {
   /// Rotations over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
   /// With an original_context, YaRN in place of Llama 3's scaling: frequencies are blended in proportion to
-  /// the number of the pair, between those that rotate high_frequency and low_frequency times, 32 and 1.
+  /// the number of the pair, between those that rotate high_frequency (often 32) and low_frequency (1) times.
   bool yarn = false;
   /// Multiplies the rotated components; YaRN's is 0.1 log(factor) + 1.
   double attention_factor = 1;
-  bool reversed = false;    ///< pairs turn the other way: all angles are negative
+  bool reversed = false;    ///< pairs rotate the other way: all angles are negated
   bool whole_pairs = true;  ///< YaRN's two numbers of pairs are rounded outwards to whole ones
 };
 

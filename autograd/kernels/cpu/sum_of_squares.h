@@ -4,8 +4,8 @@
 
 namespace tapeformer::kernels {
 
-/// Of x[count], in double, on the calling thread. A function of its own because g++ 12 does not vectorise a
-/// reduction inside a lambda.
+/// The sum of squares of x[count], in double, on the calling thread. It is a function because g++ 12 does not
+/// vectorise a reduction inside a lambda.
 template <class T>
 double sum_of_squares(Index count, const T* x) {
   double sum = 0;

@@ -11,8 +11,8 @@ struct IndexHeads {
   Tensor weights;  ///< [B, T, H]: of a query's heads
 };
 
-/// The keys that each query attends to: those with the largest scores among the keys that the masks show, the
-/// first of equal ones first. Not recorded.
+/// The keys that each query attends to: those with the largest scores among the keys that the masks show, and
+/// of equal ones the first. Not recorded.
 /// Math:    I[t, s] = sum_h weights[t, h] relu(query[t, h] . key[s] / sqrt(D)) / sqrt(H)
 /// Shapes:  H, D, S as in IndexHeads -> i32 [B, T, min(top_k, S)]: rows among the B S keys, ascending; places
 ///          that are left hold B S
@@ -31,7 +31,7 @@ Tensor index_scores(const IndexHeads& index, const Tensor& chosen);
 
 /// The options of attention to chosen keys.
 struct SparseOptions {
-  Index value_width = 0;      ///< E: the first of a latent's components are its value
+  Index value_width = 0;      ///< E: the first E components of a latent are its value
   double scale = 1;           ///< of the scores
   Tensor* shares = nullptr;   ///< receives [B, T, K], the mean of the weights over heads; never recorded
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S], for inspection
