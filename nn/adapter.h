@@ -9,7 +9,7 @@ namespace tapeformer {
 /// Configuration of low-rank adapters (LoRA), which are trained while all other parameters stay.
 struct AdapterConfig {
   Index rank = 0;                           ///< r of each adapter; 0 for no adapters
-  double alpha = 16;                        ///< the scale of what an adapter adds, times r
+  double alpha = 16;                        ///< r times the scale of what an adapter adds
   std::vector<std::string> layers = {"*"};  ///< patterns of the names of linear layers, as for files
 
   void describe(const FieldVisitor& field);

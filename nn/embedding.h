@@ -11,7 +11,7 @@ struct EmbeddingConfig {
   double standard_deviation = 1;  ///< of the initial normal values
 };
 
-/// A row of a table for every id.
+/// Looks up the row of a table for every id.
 /// Shapes:  ids i32 [...] -> [..., width]; weight [vocabulary, width]
 /// Throws:  ShapeError naming position and value of an id outside [0, vocabulary)
 class Embedding : public Module {

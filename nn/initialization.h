@@ -10,7 +10,7 @@ namespace tapeformer {
 void xavier_uniform(const Tensor& weight, Generator& random);
 /// Initialises a packed projection: each block of rows is drawn like a separate weight.
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
-/// PyTorch's default for torch.nn.Linear, weight and bias: uniform in +-1 / sqrt(inputs).
+/// Draws PyTorch's initial values for torch.nn.Linear, weight or bias: uniform in +-1 / sqrt(inputs).
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random);
 /// True for a parameter of a projection that writes into the residual sum; attention's is called "output".
 bool writes_residual(const std::string& name);

@@ -25,7 +25,7 @@ inline constexpr EnumNames kNames<PositionKind>{"[positions] the kind",
 inline bool is_sinusoidal(PositionKind kind) {
   return kind == PositionKind::sinusoidal || kind >= PositionKind::sinusoidal_halves;
 }
-/// True for kinds with a table, where sequences end.
+/// True for kinds with a table, whose size limits sequences.
 inline bool has_table(PositionKind kind) { return is_sinusoidal(kind) || kind == PositionKind::learned; }
 
 struct PositionsConfig {

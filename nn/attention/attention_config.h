@@ -28,7 +28,7 @@ struct AttentionConfig : AttentionPieces::Fields {
 
   std::string kind;              ///< a name in attention_kinds()
   Index heads;                   ///< H
-  Index groups = 0;              ///< G, of gqa; 0 for the greatest divisor of heads up to heads / 2
+  Index groups = 0;              ///< G; 0 for heads, or with gqa their greatest divisor up to heads / 2
   Index width = 0;               ///< C, of the queries' input
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
   Index value_memory_width = 0;  ///< of the values' input; 0 for memory_width
@@ -72,8 +72,7 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// It is for reading; make_attention() takes the original config.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// A copy of kind `name`. Fields of this kind that `name` does not use are reset to their
-  /// defaults.
+  /// A copy of kind `name`. Fields of this kind that `name` does not use are reset to their defaults.
   AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
@@ -81,9 +80,9 @@ struct AttentionConfig : AttentionPieces::Fields {
   /// True if an indexer has a loss.
   bool has_index_loss() const { return index_top_k > 0 && index_loss > 0; }
 
-  /// A heading of options in --help, which models share.
+  /// A heading of options in --help that models share.
   static constexpr const char* kMultiHeadPart = "multi-head attention (mha, gqa, mqa)";
-  /// Another one.
+  /// Another heading that models share.
   static constexpr const char* kPositionsPart = "positions and windows";
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
   /// `can` and none of `cannot`.

@@ -34,7 +34,7 @@ Tensor BlockCompression::hidden(const Tensor& parts) const {
 Tensor BlockCompression::operator()(const Tensor& x) const {
   const Index B = x.size(0), S = x.size(1), G = x.size(2), D = config_.width, d = config_.stride,
               count = config_.span / d, parts = whole_spans(S, config_.span, d) + count - 1;
-  // Fewer tokens than a block are padded to the parts of none, so that all parameters get a gradient of zero.
+  // Fewer tokens than a block make no output, from padded parts: all parameters get a gradient of zero.
   const Tensor whole = S < parts * d ? pad(x, 1, 0, parts * d) : slice(x, 1, 0, parts * d);
   const Tensor tokens = reshape(whole, {B, parts, d, G, D});
   const Tensor by_part = reshape(permute(tokens, {0, 1, 3, 2, 4}), {B, parts, G, d * D});

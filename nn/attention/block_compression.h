@@ -32,7 +32,7 @@ class BlockCompression : public Module {
   Linear up_, down_;     // W_1, W_2
 };
 
-/// The blocks of that stride and span among the first tokens.
+/// The number of whole blocks of this span and stride among the first `tokens` tokens.
 inline Index whole_spans(Index tokens, Index span, Index stride) {
   return tokens < span ? 0 : (tokens - span) / stride + 1;
 }

@@ -60,7 +60,7 @@ class CostSum {
     keeps_wide(N * H);
     if (call.causal) keeps_ids(2 * N);
   }
-  /// Multiply-adds of a choice, which has no gradient.
+  /// Adds the multiply-adds of a choice, which has no gradient.
   void choice(double count) { multiply_adds(count, 1, 0); }
   /// The pairs of a query and a key, of one row of the batch and one head, for the next attention().
   void sees(Index pairs) { visible_ = static_cast<double>(call.batch * pairs); }
@@ -69,22 +69,22 @@ class CostSum {
   /// The choice of keys by an indexer, which has no backward pass. True if there are more keys than a query
   /// chooses; this leaves the pairs of each query and its own keys.
   bool choose_keys(const AttentionConfig& config);
-  /// Products over the widths of keys and of values for each pair left, of which only the choice is kept.
+  /// Adds the products over the widths of keys and of values for each pair left. Only the choice is kept.
   void attend_to_chosen(double H, double D, double E) {
     multiply_adds(visible_ * H * D, 1, 3);
     multiply_adds(visible_ * H * E, 1, 2);
   }
   void keeps(double count) { activation_bytes_ += count * element_; }
-  /// Values in f32, next to bf16.
+  /// Adds kept values of the wide type: f32 next to bf16.
   void keeps_wide(double count) { activation_bytes_ += count * wide_; }
   void keeps_ids(double count) { activation_bytes_ += count * static_cast<double>(bytes_of(DType::i32)); }
-  /// The cosines and sines by which heads, or parts of heads, of this width rotate.
+  /// Adds the cosines and sines that rotate heads, or parts of heads, of this width.
   void keeps_angles(const AttentionConfig& config, Index width);
-  /// A bias of each head's scores by distance, which is one tensor however many pieces add to it. The
+  /// Adds a bias of each head's scores by distance: one tensor, however many pieces add to it. The
   /// gradient of a learned one takes a pass of its own over scores and weights.
   void keeps_distances(const AttentionConfig& config, bool is_learned);
   void caches(double count) { cache_bytes_ += count * element_; }
-  /// A state in the wide type, and values in the other, for each row.
+  /// Adds what a cache holds per row: a state in the wide type, and `count` values in the activations' type.
   void caches_row(double state, double count) { cached_row_ += state * wide_ + count * element_; }
   /// Sums beyond the range of an Index become its largest value.
   AttentionCost total() const;

@@ -12,7 +12,7 @@ namespace tapeformer {
 /// DeltaNet (gated_deltanet) and Kimi delta attention (kda). The time for a token and the memory of the cache
 /// do not grow with the number of tokens before. Decays and convolutions carry the order of tokens, so there
 /// are no rotary positions.
-/// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's, and G
+/// Math:    q, k, v = silu(convolution(W x)), or W x (gla or no taps); q, k of length 1, but not gla's, and G
 ///          heads of them for the H of values, each for H / G in a row; beta = beta_scale sigmoid(W_b x), gla
 ///          has none; log decay
 ///            gla:            -softplus(W_2 W_1 x + offset) / 16, by channel
@@ -43,8 +43,8 @@ class LinearAttention : public Attention {
   /// K, the rank of W_1 and the factor of beta, where the kind has them, sizes apart from those of a model's
   /// other attention, and the epsilon of the norm.
   static std::vector<OwnField> own_fields(const std::string& kind_name);
-  /// Activations include a state every max(64, D) tokens. The cache has H D E values in the wide type and
-  /// K - 1 tokens of the convolution's input for each row, and nothing for a token.
+  /// Activations include a state for every D tokens, D rounded up to a multiple of 64. The cache has H D E
+  /// values in the wide type and K - 1 tokens of the convolution's input for each row, and nothing per token.
   static void add_cost(const AttentionConfig& config, CostSum& sum);
 
  private:

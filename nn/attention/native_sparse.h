@@ -21,7 +21,7 @@ namespace tapeformer {
 ///          position, and equal words would be compressed to other keys at each angle; what tells its tokens
 ///          apart is their position in the block.
 /// Shapes:  query, which is the memory, [B, T, C] -> y [B, T, O]
-/// Initial: matrices Xavier uniform, biases zero; positions in a block normal with a deviation of 0.02
+/// Initial: matrices Xavier uniform, biases zero; positions in a block normal with standard deviation 0.02
 /// Throws:  Error for another memory, for any mask but the causal one, which more than one token must have;
 ///          ShapeError for inputs of another rank
 /// Source:  Yuan et al. 2025, arXiv:2502.11089, section 3
@@ -42,7 +42,7 @@ class NativeSparseAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
-  /// l, d, l', n and w.
+  /// The fields that hold l, d, l', n and w.
   static std::vector<OwnField> own_fields();
   /// The choice computes the scores of compressed keys again, for pieces of queries, and has no backward
   /// pass. The cache has 3 G (D + E) values for each token; compressed keys are computed from them again.

@@ -18,7 +18,7 @@ void save_weights(const std::string& path, Module& module);
 /// Loads weights that save_weights wrote. Nothing changes unless everything fits.
 /// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another shape
 void load_weights(const std::string& path, Module& module);
-/// Loads them from an open file, in which their names begin with `prefix`.
+/// Loads them from an open file, in which their names begin with `prefix`; other tensors are ignored.
 void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module);
 
 /// Sets the module's weights to the mean of those that save_weights wrote to these files, summed in double.

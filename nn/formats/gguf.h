@@ -27,11 +27,11 @@ inline constexpr EnumNames kNames<GgufType>{"the type", {"f32", "f16", "q8_0"}};
 struct GgufTensor {
   std::string name;               ///< its name in llama.cpp
   Tensor value;                   ///< f32
-  GgufType type = GgufType::f32;  ///< its type in the file, if it is a matrix
+  GgufType type = GgufType::f32;  ///< its type in the file: see save_gguf()
 };
 
-/// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: other tensors are stored
-/// in half precision.
+/// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: tensors with other rows
+/// are stored in half precision.
 /// Throws:  CheckpointError if it cannot be written, a value exceeds the range of half precision, or one in
 ///          blocks is not finite
 /// Source:  the format as described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md

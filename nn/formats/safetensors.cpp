@@ -55,7 +55,7 @@ float from_half(std::uint16_t bits) {
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
-/// An array of counts below 2^63. Throws: CheckpointError if it is something else.
+/// An array of counts of at most 2^62. Throws: CheckpointError if it is something else.
 std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   std::vector<Index> counts;
   if (!tensor.contains(key) || !tensor[key].is_array())

@@ -44,8 +44,8 @@ class SafetensorsFile {
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
   /// Throws: CheckpointError if there is no such tensor, or it has more axes or elements than a Shape
   Shape shape(const std::string& name) const;
-  /// A copy. F16 and BF16 become f32; I64 and U8 become i32. Other types, and more axes or elements than a
-  /// Shape can have, are valid in a file and refused here.
+  /// A copy. F32, F64, I32 and BOOL stay, F16 and BF16 become f32, I64 and U8 i32. Other types, and more axes
+  /// or elements than a Shape can have, are valid in a file and refused here.
   /// Throws:  CheckpointError if there is no such tensor, it is refused, a value does not fit, or the file
   ///          has become shorter
   Tensor tensor(const std::string& name) const;

@@ -70,12 +70,12 @@ struct ForeignPart {
   Shape shape;  ///< in the other program
   std::vector<RowBlock> blocks;
   bool transposed = false;  ///< [in, out] there, [out, in] here
-  double less = 0;          ///< their values are smaller by this
+  double less = 0;          ///< ours less theirs
   bool is_row = false;      ///< a vector, [1, N] there
   Index unused = 0;         ///< rows before the first used one
   /// Their rows are `outer` groups of `inner` blocks, ours `inner` groups of `outer` blocks.
   Index outer = 1, inner = 1;
-  Index taps = 0;  ///< K of a convolution, [N, 1, K] there; the last tap is that of the token, ours less 1
+  Index taps = 0;  ///< K of a convolution, [N, 1, K] there; the last tap is the token's own, and ours plus 1
   /// In a tensor of several parts, `heads` groups of rows, the part's after the first `before` of each.
   Index heads = 0, before = 0;
   /// In one tensor of all experts, [E, in, out] there: E, and the blocks whose columns alternate.

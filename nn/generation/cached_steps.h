@@ -28,7 +28,7 @@ class CachedSteps : public NextTokenModel {
   /// The limits of a model's inputs.
   struct Limits {
     Index vocabulary = 0;     ///< V
-    Index context = 0;        ///< the number of positions; 0 if they are rotary
+    Index context = 0;        ///< the number of positions; 0 without a table of them
     Index max_positions = 0;  ///< as in RotaryConfig
   };
   /// The model must stay where it is.

@@ -8,7 +8,7 @@ namespace tapeformer {
 /// The best output for every source by beam search. Sources have no end token. Deterministic; except for
 /// rounding, the result does not depend on the rest of the batch or on the cache. An empty source has an
 /// empty output. Nothing is recorded. Outputs may be longer than max_length positions: see CachedSteps.
-/// Throws:  ShapeError if a source is longer than the model's max_length - 1, or max_tokens beyond the stated
+/// Throws:  ShapeError if a source with its end exceeds the model's max_length, or max_tokens the stated
 ///          limit of rotary positions; Error if a logit is NaN
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config = {});

@@ -26,9 +26,9 @@ struct NextTokens {
   Tensor values;  ///< [R, K]: logits or log probabilities, f32 or f64
   Tensor tokens;  ///< i32 [R, K], ascending in a row; undefined if K is the vocabulary
 
-  /// R
+  /// The number of rows, R.
   Index rows() const { return values.size(0); }
-  /// K
+  /// The number of tokens per row, K.
   Index count() const { return values.size(1); }
   /// The token at a place of a row.
   std::int32_t token(Index row, Index place) const;
@@ -83,7 +83,7 @@ class RepetitionPenalty {
 
  private:
   double penalty_;
-  std::vector<std::int32_t> seen_;  // in order, each once
+  std::vector<std::int32_t> seen_;  // ascending, each once
 };
 
 }  // namespace tapeformer

@@ -50,7 +50,7 @@ struct SearchConfig {
   Index no_repeat_ngram = 0;  ///< n > 0: no output, its begin included, has the same n tokens twice
   Index min_tokens = 0;       ///< shortest output, forced tokens included
   bool renormalize = false;   ///< shares the probability of excluded tokens among the others
-  Index max_tokens = 0;       ///< longest output; 0 for twice the source and ten more, within max_length
+  Index max_tokens = 0;       ///< longest output; 0 for twice the source and ten more, below max_length
   double length_factor =
       0;             ///< the longest output as a multiple of the source and its end instead, if above 0
   Index batch = 64;  ///< sentences decoded side by side

@@ -16,8 +16,8 @@ struct PackedDocuments {
 
 /// A decoder-only language model, from GPT-2 to Llama by configuration.
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
-///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a head_scale s head(s norm(x)), with
-///          a softcap c tanh(logits / c); with short_convolution = K, a sublayer reads a ShortConvolution of
+///          x = x + feed_forward(norm(x)); logits = head(norm(x)), with a head_scale s: head(s norm(x)), with
+///          a softcap c: c tanh(logits / c); with short_convolution K, a sublayer reads a ShortConvolution of
 ///          K taps of norm(x); with a head_transform, head(head_norm(activation(W norm(x)))); with post-norm
 ///          x in place of norm(x) before the head
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
@@ -69,7 +69,7 @@ class DecoderOnly : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
-  /// Calls that fill a LayerRecord keep everything.
+  /// Calls that fill a LayerRecord keep everything, as do layers whose keys or values others read.
   /// Throws:  Error for routers or indexers with losses of their own, which are not in the results
   void recompute_layers(bool recompute);
 

@@ -21,10 +21,10 @@ struct DecoderOnlyContext : AttentionContext {
 /// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
-///          with sublayer_norms=mixed, this in layers F, and norms of inputs in layers D;
+///          with sublayer_norms=mixed, as with output in layers F, and as above in layers D;
 ///          with sublayer_norms=sum, norm(x + dropout(attention(x))), and so for the other;
 ///          without the first_norm, layer 0 has attention(x) in place of attention(norm(x));
-///          with a residual_scale, what is added to x times that;
+///          with a residual_scale, everything that is added to x is multiplied by it;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a window W, a query sees its own key and the W - 1 before it, or if bidirectional W / 2 on
 ///          either side, and rotary positions may have a base of their own

@@ -96,7 +96,7 @@ class EncoderDecoder : public Module {
 
   /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
   /// pass. The results are the same to the last bit. The model must live and keep its mode until that pass.
-  /// Calls that fill a LayerRecord keep everything.
+  /// Calls that fill a LayerRecord or cross_weights keep everything.
   /// Throws:  Error as DecoderOnly's
   void recompute_layers(bool recompute);
 

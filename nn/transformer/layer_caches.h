@@ -33,10 +33,10 @@ class LayerCaches {
   Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens use in all layers, and their convolutions.
   Index bytes() const;
-  /// KvCache::reserve() in every layer. Convolutions can only start over (length 0); otherwise they already
-  /// hold the tokens before the next one.
+  /// KvCache::reserve() in every layer; true if all have the room.
   bool reserve(Index tokens);
-  /// See reserve().
+  /// KvCache::set_length() in every layer. With length 0 convolutions start over; with any other they must
+  /// already hold the tokens before the next one.
   void set_length(Index length);
 
   /// While it lives, every layer writes one token per row at `positions`, i32 [R, 1].
@@ -51,7 +51,7 @@ class LayerCaches {
    private:
     LayerCaches& caches_;
   };
-  /// Defined only while a Step lives.
+  /// The positions of the Step that lives; undefined without one.
   const Tensor& positions() const { return layers_.front()->step().positions; }
 
  private:

@@ -5,7 +5,7 @@
 namespace tapeformer {
 
 struct ConcatenatedHeadsConfig {
-  SingleHeadConfig head;  ///< of every head; its key_width 0 for width / heads, value_width for key_width
+  SingleHeadConfig head;  ///< of every head; a key_width of 0 is width / heads, a value_width of 0 key_width
   Index heads = 1;        ///< H
   bool output = false;    ///< mixes the heads by a projection to the width of the input
 };

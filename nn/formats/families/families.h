@@ -45,40 +45,40 @@ TranslationFamily m2m100_family();
 TranslationFamily t5_family();
 TranslationFamily mt5_family();
 
-/// Vocabulary, context, with the default of max_position_embeddings, width of states and number of layers.
+/// Describes vocabulary, context (the default of max_position_embeddings), width and number of layers.
 void describe_states(ConfigMap& map, Index context);
-/// The width of feed-forward networks; RMS norms, with the default of rms_norm_eps, and rotary positions.
+/// Describes the width of feed-forward networks, RMS norms (default of rms_norm_eps) and rotary positions.
 void describe_llama_layers(ConfigMap& map, double epsilon);
 /// Fields that nearly all relatives of Llama have: states, heads, layers, dropout of attention and the tie of
 /// the head, with the defaults of max_position_embeddings, rms_norm_eps, num_key_value_heads (0 for as many
 /// as queries have), head_dim (0 for width / heads) and tie_word_embeddings.
 void describe_llama_base(ConfigMap& map, Index context, double epsilon = 1e-6, Index key_heads = 0,
                          Index head_width = 0, bool tie_head = false);
-/// All layers get attention of this kind, without the fields that only the other kinds of the model use.
+/// Gives all layers attention of this kind, without the fields that only the other kinds of the model use.
 void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 /// Makes the width a multiple of the heads.
 void fit_width(DecoderOnlyConfig& model);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
-/// Multi-head attention whose heads divide the width, for which the file has no field.
+/// Fits multi-head attention whose heads divide the width, for which the file has no field.
 void fix_heads(ConfigMap& map);
-/// Heads that divide the width.
+/// Fits heads that divide the width.
 void fix_head_width(ConfigMap& map);
-/// Biases of all attention projections, or of none.
+/// Describes biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
-/// Biases of queries, keys and values, and of the output, for which the file has no field.
+/// Sets biases of queries, keys and values, and of the output, for which the file has no field.
 void fix_biases(ConfigMap& map, bool inputs, bool output);
-/// Norms of queries and keys, with the other norms' epsilon, which must be described before.
+/// Describes norms of queries and keys, with the other norms' epsilon, which must be described before.
 void describe_qk_norms(ConfigMap& map, QkNorm norm);
 
-/// The width of the sliding window, for all layers, with its default; null for none.
+/// Describes the width of the sliding window, for all layers, with its default; null for none.
 void describe_window(ConfigMap& map, Index otherwise = 0);
-/// The fields of a window, which must be unset.
+/// Refuses files that set a window.
 void refuse_window(ConfigMap& map);
 /// A letter for each layer, by the types in layer_types, or by otherwise(layer) where the file has none.
 std::string layer_letters(ConfigMap& map, const std::map<std::string, char>& types,
                           const std::function<char(Index layer)>& otherwise);
-/// The layers with the window, by layer_types, or by has_window(layer) where the file has none.
+/// Describes the layers with the window, by layer_types, or by has_window(layer) where the file has none.
 void describe_layer_types(ConfigMap& map, const std::function<bool(Index layer)>& has_window);
 /// The first layer with the window, or without; the number of layers if there is none.
 Index first_layer(const DecoderOnlyConfig& model, bool has_window);
@@ -87,16 +87,16 @@ using ReadScaling = void(JsonFields file, DecoderOnlyConfig& model);
 ReadScaling read_scaling;
 /// rope_parameters of layers with a window, which are not scaled, and of those without.
 ReadScaling read_both_scalings;
-/// The scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
+/// Describes the scaling of rotary positions: rope_scaling, or rope_parameters of newer files.
 void describe_scaling(ConfigMap& map, ReadScaling* read_parameters = read_scaling);
 
 /// The scaling of layers without a window, and the base of those with one, in rope_parameters of both types
 /// of layers, which transformers reads from version 5 on. The bases must be described before.
 void describe_both_rotations(ConfigMap& map);
 
-/// All components of heads are rotated.
+/// Fits rotations of all components of heads, and refuses files with others.
 void rotate_whole_heads(ConfigMap& map);
-/// The base of whole heads' rotary positions, with its default, and their scaling.
+/// Describes the base of whole heads' rotary positions, with its default, and their scaling.
 void describe_rotations(ConfigMap& map, double base = 1e4);
 
 /// Rotations without scaling of a share of each head's components, with its default; newer files have them in
@@ -109,21 +109,21 @@ void describe_partial_rotations(ConfigMap& map, double otherwise);
 void describe_experts(ConfigMap& map, const char* count, const char* other_count, double balance_loss,
                       const char* shared = nullptr);
 
-/// The heads of latent attention, and the widths of their parts and of the latents.
+/// Describes the heads of latent attention, and the widths of their parts and of the latents.
 void describe_latent_heads(ConfigMap& map);
-/// Latent attention with rotary positions and their scaling, and networks of gated silu.
+/// Describes latent attention with rotary positions and their scaling, and networks of gated silu.
 void describe_latent_attention(ConfigMap& map);
-/// The scale of scores, which grows with the scaling of positions by YaRN; after the scaling.
+/// Describes the scale of scores, which grows with the scaling of positions by YaRN; after the scaling.
 void describe_score_scale(ConfigMap& map);
 /// The names of the numbers of experts, of a token's, and of those that the network for all tokens is as wide
 /// as.
 struct ExpertNames {
   const char *count, *active, *shared;
 };
-/// The sizes of experts, the scale of their weights, and the first layers, which have none.
+/// Describes the sizes of experts, the scale of their weights, and the first layers, which have none.
 void describe_expert_sizes(ConfigMap& map, const ExpertNames& names, double router_scale, Index dense);
 
-/// The c of a softcap, or null.
+/// Describes the c of a softcap; null for none.
 void describe_softcap(ConfigMap& map, const char* theirs, const char* ours, double& c, double otherwise);
 
 /// Fits the heads of both sides, whose numbers must divide the width of the states.
@@ -142,7 +142,7 @@ TensorNames with_shared_experts(TensorNames names, const char* mlp, const char* 
 struct StateSizes {
   Index heads = 0, key_heads = 0, key_width = 0, value_width = 0;
 };
-/// The heads, widths and convolutions of layers with a state.
+/// Describes the heads, widths and convolutions of layers with a state.
 void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise);
 /// Layers of the kind `state` between those of another attention, whose letters `read_letters` gives. Its
 /// fields are those of a model without the former, which `describe_full` describes.
