@@ -12,13 +12,13 @@
 
 namespace tapeformer {
 
-/// Matrices and tables decay; biases and the gains of normalisations do not.
+/// True for matrices and tables, which decay; biases and the gains of norms do not.
 inline bool has_rank_two(const Parameter& parameter) { return parameter.value().rank() >= 2; }
 
 struct AdamWConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;  ///< no option: the models' norms have --epsilon
+  double epsilon = 1e-8;  ///< not an option: --epsilon is that of the models' norms
   double weight_decay = 0.01;
 
   void describe(const FieldVisitor& field) {

@@ -12,10 +12,10 @@ namespace tapeformer {
 /// gradients together.
 class OptimizerGroups : public Optimizer {
  public:
-  /// An optimizer and its share of the learning rate.
+  /// An optimizer, and the factor of its learning rate.
   struct Group {
     std::unique_ptr<Optimizer> optimizer;  ///< of the group's parameters
-    double rate = 1;                       ///< of the learning rate
+    double rate = 1;                       ///< multiplies the learning rate
   };
   /// Throws: Error if two groups have a parameter in common, DTypeError unless all are f32 or all f64
   OptimizerGroups(std::string algorithm, std::vector<Group> groups);

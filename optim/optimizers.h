@@ -21,7 +21,7 @@ struct OptimizerKind {
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&, const RowParts&)> make;
 };
 
-/// A row's options, from the fields of an algorithm's configuration.
+/// The options of a row: the fields of an algorithm's configuration.
 std::vector<OwnField> own_fields(const FieldList& fields);
 void set_own_fields(FieldList&& fields, const OwnValues& values);
 
@@ -31,9 +31,9 @@ inline constexpr bool has_row_parts = false;
 template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
 
-/// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described
-/// by describe()) and a constructor Algorithm(parameters, config). A member `row_parts` of Config, if there
-/// is one, is set.
+/// The row of Algorithm, which has a nested Config (default-constructible, with fields of type double that
+/// describe() describes) and a constructor Algorithm(parameters, config). A member `row_parts` of Config, if
+/// there is one, is set.
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
@@ -58,11 +58,11 @@ std::vector<OptimizerKind>& optimizer_kinds();
 /// Throws: Error that lists the known names
 const OptimizerKind& optimizer_kind_named(const std::string& name);
 
-/// An optimizer by name, with the options that differ from their defaults, and groups of parameters with
-/// another kind, options or learning rate.
+/// An optimizer by name, with the options that have been set, and groups of parameters with another kind,
+/// options or learning rate.
 struct OptimizerConfig {
   std::string kind = "adamw";               ///< a name in optimizer_kinds()
-  OwnValues options = {};                   ///< of the kind's own options
+  OwnValues options = {};                   ///< those of the kind's own options that have been set
   std::vector<ParameterGroup> groups = {};  ///< parameters with a kind, options or rate of their own
 
   /// Changing the kind resets the options to its defaults. Throws: Error that lists the known names
@@ -81,7 +81,7 @@ struct OptimizerConfig {
   void describe(const FieldVisitor& field);
 };
 
-/// "adamw or sgd"
+/// The names of all kinds: "adamw or sgd".
 std::string optimizer_names();
 
 }  // namespace tapeformer

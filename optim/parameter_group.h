@@ -12,14 +12,14 @@ namespace tapeformer {
 struct ParameterGroup {
   std::string pattern;         ///< of names, as for files: * is any text, ? any character, [ab] one of these
   std::string optimizer = "";  ///< its kind; empty for that of the rest
-  double rate = 1;             ///< times the learning rate of the rest
+  double rate = 1;             ///< multiplies the learning rate of the rest
   OwnValues options = {};      ///< others are those of the rest, or with another kind its defaults
 
   /// True if the pattern matches the parameter's name.
   bool matches(const Parameter& parameter) const;
 };
 
-/// "embedding.*:rate=0.3,weight_decay=0" or "head.*:optimizer=sgd,momentum=0.9".
+/// Parses "embedding.*:rate=0.3,weight_decay=0" or "head.*:optimizer=sgd,momentum=0.9".
 /// Throws: Error that shows the form
 ParameterGroup parameter_group_of(const std::string& text);
 std::vector<ParameterGroup> parameter_groups_of(const std::vector<std::string>& texts);
