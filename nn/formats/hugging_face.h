@@ -16,7 +16,7 @@ template <class Model = DecoderOnly>
 Model load_hugging_face(const std::string& folder);
 
 /// Writes config.json and model.safetensors so that transformers loads the same model, in the family nearest
-/// to it, with zeros for biases that a GPT-2 has and the model lacks. `tokens` are those of its tokenizer,
+/// to it, with zeros for biases that the family has and the model lacks. `tokens` are those of its tokenizer,
 /// whose files the caller writes. The folder must exist.
 /// Throws:  CheckpointError naming fields that the family cannot express, or the file that cannot be written
 template <class Model>

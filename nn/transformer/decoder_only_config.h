@@ -30,7 +30,7 @@ struct DecoderOnlyConfig {
   std::string attention_pattern;
   std::string full_attention = "mha";  ///< the kind of the layers F
 
-  NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
+  NormKind norm = NormKind::layer;  ///< of the sublayers, and before the head
   double epsilon = 1e-5;
   bool norm_bias = true;                                ///< layer norm's
   bool norm_gain = true;                                ///< of all norms

@@ -13,7 +13,7 @@ struct TokenInputConfig {
   Index vocabulary = 0;                               ///< V
   Index width = 0;                                    ///< C
   double dropout = 0;                                 ///< on the sum
-  PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
+  PositionKind positions = PositionKind::sinusoidal;  ///< added here, or part of attention
   Index max_length = 256;                             ///< longest sequence
   double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
   std::optional<NormConfig> norm = {};                ///< of the sum

@@ -115,7 +115,7 @@ void describe_indexer(ConfigMap& map, RotaryLayout layout, Index heads) {
   demand_layers(map, "indexer_types", [](const std::string& type) { return type == "full"; });
 }
 
-/// The names of the indexer too.
+/// The names above and those of the indexer.
 TensorNames sparse_deepseek_names() {
   std::vector<TensorName> indexer;
   for (const auto& [ours, theirs] :
