@@ -56,7 +56,7 @@ class AttentionDscores {
     });
     shares_ = shares;
   }
-  /// 1 where a tile holds whole rows.
+  /// The factor of find_shares(), 1 unless it found one.
   T share(Index b, Index head, Index t) const {
     return shares_ != nullptr ? shares_[(b * s_.heads + head) * s_.queries + t] : T(1);
   }
@@ -72,9 +72,9 @@ class AttentionDscores {
   }
 
   /// sum over e of dy y for queries [from, to), which in theory is the sum over the keys of each weight times
-  /// its gradient. If a tile holds whole rows it computes that sum directly, so that rounding errors cancel
-  /// in the scores' gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one
-  /// only within the rounding of large scores.
+  /// its gradient. If a tile holds whole rows, find() computes that sum directly, so that rounding errors
+  /// cancel in the scores' gradient, and divides the weights by their sum, since exp(score - log_sum) adds
+  /// up to one only within the rounding of large scores.
   void find_deltas(Index b, Index head, Index from, Index to, T* deltas) const {
     for (Index t = from; t < to; ++t) {
       const T* dy = dy_row(b, head, t);
@@ -137,10 +137,10 @@ class AttentionDscores {
     return dy_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
   }
 
-  /// One whose rounding is more than that of ordinary scores.
+  /// True for a logarithm whose rounding error exceeds that of ordinary scores.
   static bool is_large(T log_sum) { return log_sum != kMinusInfinity<T> && std::abs(log_sum) > T(64); }
 
-  /// Finds the shares of a tile's queries, whatever its keys.
+  /// Finds the shares of a tile's queries, from all keys that they see.
   void find_shares(Tile tile, T* shares, T* memory) const {
     const T* log_sums = log_sum_ + (tile.b * s_.heads + tile.head) * s_.queries + tile.query;
     if (std::none_of(log_sums, log_sums + tile.rows, is_large)) return;

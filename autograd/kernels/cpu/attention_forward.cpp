@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostRowsTogether = 1024;  // queries and outputs of a unit, for the second cache
+constexpr Index kMostRowsTogether = 1024;  // queries of a unit, whose outputs fit in the L2 cache
 
 /// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once for
 /// all its queries. A single query reads them where they are: packing would take longer than its products.
@@ -43,6 +43,7 @@ class AttentionForward {
     memory_size_ = layout.size();
   }
 
+  /// The last queries come first: with a causal mask they have the most work.
   void run() const {
     const double work = static_cast<double>(s_.batch * s_.heads * s_.queries * s_.keys) *
                         static_cast<double>(s_.key_width + s_.value_width) / 8;
@@ -55,7 +56,6 @@ class AttentionForward {
   }
 
  private:
-  /// The last queries come first: with a causal mask they have the most work.
   void run_unit(Index b, Index group, Index piece, T* memory) const {
     const Index blocks = blocks_of(s_.queries, kQueryBlock);
     const Index from = blocks * piece / pieces_ * kQueryBlock,

@@ -12,8 +12,7 @@ namespace tapeformer::kernels {
 /// Which derivatives of the score function to write.
 enum class Slopes { none, by_score, by_parameter };
 
-/// Replaces scores by their function, up to the end of the last vector. The slopes of masked pairs may be
-/// anything.
+/// Applies the score function, up to the end of the last vector. The slopes of masked pairs may be anything.
 template <class T>
 void apply_function(const AttentionShape& s, const T* parameters, const Tile& tile, T* scores, Index row,
                     Slopes kind, T* slopes) {

@@ -9,9 +9,9 @@ namespace {
 constexpr Index kRowsTogether = 5 * kQueryBlock;  // of a mask's gradient: about as many as keys of a block
 
 /// Sums the gradients of scores over everything that a mask, a relative bias or a parameter repeats along.
-/// Each sum has one owner, which adds up in order: a unit some rows of the mask, over the batch and the
-/// heads; or, for what does not depend on the query, a unit some queries of one head, whose sums are added at
-/// the end.
+/// Each sum has one owner, which adds up in order. Of a mask that depends on the query a unit owns some rows,
+/// over the batch and the heads. For all else it owns some queries of one head, and the units' sums are added
+/// at the end.
 template <class T, class Scores>
 class AttentionScoreSums {
  public:
@@ -181,8 +181,8 @@ class AttentionScoreSums {
     }
   }
 
-  /// to = the sums at `at` of every unit's, over the batch, the heads and the queries, except where `to` has
-  /// strides of its own.
+  /// to = the units' sums from `at` on, added up over the batch, the heads and the queries, except along axes
+  /// of which `to` has a stride.
   void reduce(const Write<T>& to, Index batch_stride, Index head_stride, Index count, Index stride,
               Index at) const {
     const Index batch = batch_stride != 0 ? s_.batch : 1, heads = head_stride != 0 ? s_.heads : 1;

@@ -63,7 +63,7 @@ void for_tiles(const AttentionShape& s, Index b, Index head, Index from, Index t
   }
 }
 
-/// Calls combine(value, mask element) for each of `values`; the mask's elements are `step` apart.
+/// values[i] = combine(values[i], mask[i * step])
 template <class V, class M, class F>
 void combine_row(Index count, V* values, const M* mask, Index step, const F& combine) {
   if (step == 1) {

@@ -49,7 +49,7 @@ struct Rounded {
   Index lead;
 };
 
-/// The part of `factor` from `at` on whose sizes are `size` and `depth`.
+/// The part of `factor` from (at_size, at_depth) on, of the sizes `size` and `depth`.
 Factor part_of(const Factor& factor, Index at_size, Index size, Index at_depth, Index depth) {
   Factor part = factor;
   part.data += factor.by_depth ? at_depth * factor.lead + at_size : at_size * factor.lead + at_depth;
@@ -161,10 +161,10 @@ bool is_bf16_product(const Gemm& s) {
   return s.rounds && s.batch.elements() == 1 && s.scale == 1 && std::min({s.m, s.n, s.k}) >= kLeast;
 }
 
-// The factor with the shorter side in the result is rounded first, by all threads; the other one block by
-// block, just before its product, which finds it in the second cache. On the tiles of AMX oneDNN takes five
-// times as long for a result with gaps between its rows, as a block of columns has, or for columns that do
-// not fill tiles.
+// The factor with the shorter side in the result, or b if `columns` would take too much, is rounded first, by
+// all threads; the other one block by block, just before its product, which finds it in the L2 cache. On the
+// tiles of AMX oneDNN takes five times as long for a result with gaps between its rows, as a block of columns
+// has, or for columns that do not fill tiles.
 void bf16_gemm(const Gemm& s, const float* a, const float* b, Write<float> c) {
   constexpr Index kBlock = 256, kDepth = 1024, kMostRows = 4096;
   const Factor of_a{a, s.m, s.k, s.transpose_a, s.lda}, of_b{b, s.n, s.k, !s.transpose_b, s.ldb};

@@ -4,7 +4,7 @@
 
 namespace tapeformer::kernels {
 
-/// True of a single product without a scale that is large enough for rounded factors to save time.
+/// True for a single product that may round, has no scale, and is large enough for that to save time.
 bool is_bf16_product(const Gemm& shape);
 
 /// c = a b with factors rounded to bf16 and sums in f32. Processors without instructions for bf16 compute the

@@ -9,7 +9,7 @@
 
 namespace tapeformer::kernels {
 
-// Products of packed blocks in the first two caches. A library's GEMM spends a microsecond before its first
+// Products of packed blocks in the L1 and L2 caches. A library's GEMM spends a microsecond before its first
 // multiplication, more than a whole product here may take.
 
 /// `count` rounded up to whole vectors.
@@ -18,8 +18,8 @@ constexpr Index padded(Index count) {
   return (count + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
 
-/// Distance of the rows of a packed block: whole vectors, but no multiple of 512 bytes, which would map its
-/// columns to few sets of the cache.
+/// Distance of the rows of a packed block: whole vectors, but not a multiple of 512 bytes, which would map
+/// its columns to few sets of the cache.
 template <class T>
 constexpr Index leading(Index columns) {
   const Index whole = padded<T>(columns);
@@ -59,7 +59,7 @@ void strip_product(Index depth, LeftOperand<T> a, Block<const T> b, T* c, Index 
   }
   for (Index k = 0; k < depth; ++k) {
     const T *left = a.data + k * a.step, *right = b.data + k * b.row;
-    if (k % kLanes<T> == 0)  // into the second cache: a matrix from memory then costs 17 % less
+    if (k % kLanes<T> == 0)  // into the L2 cache: a matrix from memory then costs 17 % less
       for (int r = 0; r < rows; ++r) __builtin_prefetch(left + (r + rows) * a.row, 0, 2);
     Lanes<T> line[vectors];
 #pragma GCC unroll 4

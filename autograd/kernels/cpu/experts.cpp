@@ -27,7 +27,7 @@ void sort_by_expert(Cpu, const ExpertSizes& sizes, const std::int32_t* places, s
     rows[i] = starts[expert_of(i)]++;
     tokens[rows[i]] = static_cast<std::int32_t>(i / sizes.active);
   }
-  for (Index e = sizes.experts; e > 0; --e) starts[e] = starts[e - 1];  // ends have become starts
+  for (Index e = sizes.experts; e > 0; --e) starts[e] = starts[e - 1];  // starts have become ends
   starts[0] = 0;
 }
 

@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-// Rows are processed in pieces, so that intermediate results stay in the first cache.
+// Rows are processed in pieces, so that intermediate results stay in the L1 cache.
 constexpr Index kPiece = 512;
 
 template <class T>

@@ -18,7 +18,7 @@ void gather(const KeysOfQueries& keys, Index row, Index count, Index width, cons
     pack_rows<T>(1, width, from + own[j] * width, width, nullptr, T(1), to + j * to_row, to_row);
 }
 
-/// Calls part(row, dgathered, memory) for every query, which writes the gradients [K, part_row] of its keys,
+/// For every query, calls part(row, dgathered, memory), which writes the gradients [K, part_row] of its keys,
 /// and adds these to dkeys [B S, width], in the order of the queries, however many threads there are.
 /// dgathered is nullptr where dkeys is not needed; `memory` is `size` values of the thread's own.
 template <class Purpose, class T, class Part>

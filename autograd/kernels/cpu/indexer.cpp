@@ -20,8 +20,8 @@ void weigh_products(const IndexSizes& s, Index columns, const T* products, Index
   }
 }
 
-/// Writes the places of the `top_k` largest of scores [count] that may be seen, ascending, the first of equal
-/// ones first, and returns their number. NaN counts as `nan`. `values` is memory for as many.
+/// Writes the places of the `top_k` largest of scores [count] that may be seen, ascending, of equal ones
+/// the first, and returns their number. NaN counts as `nan`. `values` is memory for `count` scores.
 template <class T>
 Index write_largest(Index count, const T* scores, const bool* may, T nan, Index top_k, T* values,
                     std::int32_t* places) {

@@ -138,7 +138,7 @@ struct ThreadTeam {
 template <class T>
 using Head = LinearAttentionHead<ThreadTeam<T>, T>;
 
-/// Calls run(head) for all heads, `products` times the multiply-adds of a token with a state.
+/// Calls run(head) for all heads. A token costs `products` products with a state.
 template <class T, class Run>
 void for_each_head(const LinearAttention& n, const LinearAttentionOperands<T>& x, bool backward,
                    Index products, const Run& run) {

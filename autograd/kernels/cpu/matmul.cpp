@@ -47,7 +47,7 @@ void check_fits_blas(const Gemm& s) {
 }
 
 /// Libraries divide a product among omp_get_max_threads() threads. If they get fewer, as OMP_THREAD_LIMIT and
-/// OMP_DYNAMIC may have it, oneDNN leaves parts out and OpenBLAS waits forever: then a product has one.
+/// OMP_DYNAMIC may have it, oneDNN leaves parts out and OpenBLAS waits forever: products then run on one.
 struct OneIfFewerMayCome {
   OneIfFewerMayCome() {
     if (omp_get_dynamic() != 0 || omp_get_max_threads() > omp_get_thread_limit()) one.emplace();
@@ -79,7 +79,7 @@ void library_gemm(const Gemm& s, const float* a, const float* b, float beta, flo
 }
 
 /// True where oneDNN computes with AVX2. Its sums over lines that are a multiple of 1 KB apart, which share a
-/// few sets of the first cache, take up to 2.4 times as long.
+/// few sets of the L1 cache, take up to 2.4 times as long.
 bool is_on_avx2() {
 #if defined(TAPEFORMER_ONEDNN)
   const auto has = [](unsigned isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; };
@@ -138,8 +138,8 @@ bool is_few_rows_product(const Gemm& s) {
          s.k <= kMostDepth;
 }
 
-/// c [m, n] = scale a b^T + beta c through its transpose: the few rows are packed as vectors, and the matrix
-/// is read once in place, where a library would first reorder it.
+/// c [m, n] = scale a b^T + beta c (beta 0 or 1) through its transpose: few rows are packed as vectors, and
+/// the matrix is read once in place, where a library would first reorder it.
 template <class T>
 void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   constexpr Index kDepth = 512, kColumns = 48;  // of b at a time: 2 KB of each of its rows; a tile of c
@@ -178,9 +178,9 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   });
 }
 
-/// One product whose longer side is divided among the threads, in whole vectors. Rows are the same as in the
-/// operations around, and so in the thread's cache; columns keep the parts of a small batch from being
-/// narrow.
+/// One product whose longer side is divided among the threads, in whole vectors. A thread's rows are the same
+/// as in the operations around, and so in its cache; divided columns keep the parts of a small batch from
+/// being narrow.
 template <class T>
 void divided_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   constexpr Index kVector = 16;
@@ -227,8 +227,8 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products run one per thread. For few, each thread takes its own rows or columns if there are
-  // enough, or the library divides the work.
+  // Many small products run one per thread. Of a single one each thread takes its own rows or columns if
+  // there are enough. Otherwise the library divides the work.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
   } else if (count == 1 && is_few_rows_product<T>(s)) {

@@ -78,7 +78,7 @@ void polynomial(Index side, const T* x, T* p, Index row) {
   }
 }
 
-/// Within a team of threads on the calling one alone, else the products of large matrices on all.
+/// Runs on the calling thread alone within a team; otherwise all threads share products of large matrices.
 /// With P_i = a I + b A_i + c A_i^2, where A_0 = y^T y, a matrix that is much longer than wide is multiplied
 /// once in five steps, by P_0 P_1 ...: A_{i+1} = y_{i+1}^T y_{i+1} = P_i A_i P_i, and all of these are
 /// symmetric. An eigenvalue of A that rounding made negative grows a^2-fold with each step, from 1e-7 to 2e-3

@@ -10,7 +10,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// dx of one row: rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight.
+/// dx of one row: rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight; RMS norms leave out mean(g).
 template <class T>
 void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* weight, const T* dy,
                   Write<T> dx) {

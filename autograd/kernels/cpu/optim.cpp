@@ -44,7 +44,7 @@ void update_elements(const StepTensor& x, const StepRule<T, Step>& by, double fa
   refresh(vectors * kLanes<T>, x.count, value, x.shadow);
 }
 
-/// In equal parts, whose number and order do not depend on the number of threads.
+/// Adds up equal parts, whose number and order do not depend on the number of threads.
 template <class T>
 double sum_of_squares_in_parts(Index count, const T* x) {
   double sums[kSquareParts];

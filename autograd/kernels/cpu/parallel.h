@@ -19,8 +19,8 @@ constexpr Index kParallelWork = 16384;
 class Team {
  public:
   /// Moves the calling thread away from the processor of the thread that entered the region. Linux wakes
-  /// threads up there, and may leave them both on it for milliseconds while another processor is idle. The
-  /// processors that a thread which has moved may use are from then on those of that moment.
+  /// threads up there, and may leave them both on it for milliseconds while another processor is idle. From
+  /// then on a thread that has moved may use only the processors allowed at that moment.
   void spread() const {
     if (omp_get_thread_num() == 0 || processor_ < 0 || sched_getcpu() != processor_) return;
     cpu_set_t allowed, others;
@@ -71,8 +71,8 @@ void parallel_ranges(Index count, Index work, const Body& body) {
   team.rethrow();
 }
 
-/// The calling thread's library calls use one thread while this exists. In a parallel region too, oneDNN
-/// would otherwise divide its work by the number of all threads.
+/// Library calls of this thread use one thread while this exists. Otherwise oneDNN would divide its work by
+/// the number of all threads even inside a parallel region.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -84,7 +84,7 @@ class OneThread {
   int before_;
 };
 
-/// `count` values for this thread, aligned to a vector, valid until the next call with the same Purpose.
+/// `count` values for this thread, aligned to a vector, valid until the next call with the same types.
 template <class Purpose, class T>
 T* thread_memory(Index count) {
   thread_local std::vector<T> values;

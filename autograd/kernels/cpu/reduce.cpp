@@ -9,7 +9,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kColumns = 256;  // a strip of partial sums that stays in the first-level cache
+constexpr Index kColumns = 256;  // a strip of partial sums that stays in the L1 cache
 constexpr Index kPart = 65536;   // of a sum that threads share
 
 /// y[columns] = sum over n rows of x, `stride` apart.

@@ -58,8 +58,8 @@ struct Math<xsimd::batch<T, Arch>> {
     if constexpr (sizeof(T) == sizeof(double)) {
       return {half * (one + erf(x * constant(kInverseSqrt2))), density};
     } else {
-      // Below -|x| there is exp(-x^2/2) t P(t), t = 1 / (1 + 0.2625 |x|). P was fitted to the relative error,
-      // at most 4e-8 for |x| up to 13, beyond which f32 has nothing left.
+      // The probability below -|x| is exp(-x^2/2) t P(t), t = 1 / (1 + 0.2625 |x|). P was fitted to the
+      // relative error, at most 4e-8 for |x| up to 13, beyond which f32 has nothing left.
       constexpr float kFactors[] = {0.0311959218F, -0.150994793F, 0.239270002F, -0.138553455F, 0.152716726F,
                                     0.0543143265F, 0.103215709F,  0.104082294F, 0.104753278F};
       const B t = one / fma(B(0.2625F), xsimd::abs(x), one);

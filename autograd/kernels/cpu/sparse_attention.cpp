@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kDepth = 64;  // keys of a sum at a time, which stay in the first cache
+constexpr Index kDepth = 64;  // keys of a sum at a time, which stay in the L1 cache
 
 /// to [columns, row] = scale * from [rows, columns] transposed, with zeros up to whole vectors.
 template <class T>
@@ -18,7 +18,7 @@ void pack_transposed(Index rows, Index columns, const T* from, T scale, T* to) {
   }
 }
 
-/// One query of all heads: its keys, and memory for its weights. Heads are vectors: weights are [keys, H].
+/// One query of all heads: its keys, and memory for its weights. Heads fill vectors: weights are [keys, H].
 template <class T>
 class SparseQuery {
  public:
@@ -109,7 +109,7 @@ class SparseQuery {
     }
   }
 
-  /// The sums [H, width] of the latents by the factors [keys, H].
+  /// The sums [H, width] of the latents, weighted by the factors [keys, H].
   void weighted_sum(Index count, const T* factors, Index width, T* memory, Index to_row) const {
     if (count == 0) std::fill_n(memory + sum_, s_.heads * to_row, T(0));
     for (Index j = 0; j < count; j += kDepth)
