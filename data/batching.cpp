@@ -83,7 +83,7 @@ Index TranslationBatches::target_length(Index pair) const {
 
 void TranslationBatches::order_epoch(Index epoch) {
   const std::uint64_t seed = mix_bits(config_.seed, static_cast<std::uint64_t>(epoch));
-  // Longest side, both lengths, a random number, the pair: sorting these reads memory in order.
+  // Longest side, sum of both lengths, a random number, the pair: sorting these reads memory in order.
   std::vector<std::tuple<Index, Index, std::uint64_t, Index>> keys;
   keys.reserve(pairs_.size());
   for (Index pair = 0; pair < pairs(); ++pair) {

@@ -59,21 +59,21 @@ class TranslationBatches {
   TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
 
   /// The batch at position(), or the share of process `rank` where `ranks` processes read the same batches,
-  /// padded on its own. A process whose share is empty gets the first pair with all targets ignored, and no
-  /// tokens. Advances the position, at the end into the next epoch.
+  /// padded by itself. A process whose share is empty gets the first pair with all targets ignored, and a
+  /// count of no tokens. Advances the position, at the end of an epoch into the next one.
   TranslationBatch next(int rank = 0, int ranks = 1);
   /// The position of the batch that next() returns.
   BatchPosition position() const { return position_; }
   /// Throws:  DataError if there is no such batch
   void seek(BatchPosition position);
 
-  /// The number is the same in every epoch.
+  /// The number of batches, the same in every epoch.
   Index batches_per_epoch() const { return static_cast<Index>(starts_.size()) - 1; }
   /// Pairs in one epoch.
   Index pairs() const { return static_cast<Index>(order_.size()); }
-  /// The number of pairs that were too long, and of those with a side without tokens.
+  /// The number of pairs dropped because a side was too long.
   Index dropped() const { return dropped_; }
-  /// See dropped().
+  /// The number of pairs dropped because a side had no tokens.
   Index dropped_empty() const { return dropped_empty_; }
   /// Source and target tokens in one epoch, without padding.
   Index tokens() const { return tokens_; }

@@ -17,7 +17,7 @@ void read_llm_c_tokens(const std::string& path,
                        const std::function<void(const std::vector<std::int32_t>& ids)>& take);
 
 /// Makes a prepared folder of such files, in the order given, whose ids are the tokenizer's.
-/// Throws:  DataError naming a file with an id outside the tokenizer's, or as prepare_tokens
+/// Throws:  DataError naming a file with an id outside the vocabulary; as write_prepared_tokens
 PreparedTokens prepare_llm_c_tokens(const std::vector<std::string>& train,
                                     const std::vector<std::string>& validation, const Tokenizer& tokenizer,
                                     const std::string& folder);

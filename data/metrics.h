@@ -9,15 +9,15 @@
 
 namespace tapeformer {
 
-/// Corpus BLEU and its components, in percent.
+/// Corpus BLEU and its components.
 struct BleuScore {
   double score = 0;                    ///< BLEU, from 0 to 100
-  std::array<double, 4> precisions{};  ///< of n-grams of 1 to 4 words, in percent
-  double brevity_penalty = 1;          ///< at most 1, below it if hypotheses are shorter than references
+  std::array<double, 4> precisions{};  ///< the precisions of n-grams of 1 to 4 words, in percent
+  double brevity_penalty = 1;          ///< below 1 if hypotheses are shorter than references, else 1
   /// The lengths of all hypotheses and of all references, in words.
   Index hypothesis_length = 0, reference_length = 0;
 
-  /// "BLEU|nrefs:1|... = 35.2 66.1/42.0/28.4/19.5 (BP = 1.000 ratio = 1.010 hyp_len = 5 ref_len = 5)".
+  /// "BLEU|nrefs:1|... = 35.21 66.1/42.0/28.4/19.5 (BP = 1.000 ratio = 1.010 hyp_len = 505 ref_len = 500)".
   std::string text() const;
 };
 

@@ -27,7 +27,7 @@ void check_sides(const TextPair& pair, const std::string& path, Index line) {
 using Source = std::tuple<std::uint64_t, std::string_view, std::size_t>;  // hash, text, number of the pair
 
 /// The sources of all pairs, sorted by their hashes; equal texts are adjacent, the first pair first. Sorting
-/// is quick for any texts, and does not wait for memory at each, as a hash table would.
+/// is quick for any texts, and does not wait for memory at every text, as a hash table would.
 std::vector<Source> sorted_sources(const std::vector<TextPair>& pairs, std::uint64_t seed) {
   std::vector<Source> sources;
   sources.reserve(pairs.size());

@@ -14,14 +14,14 @@ struct TextPair {
   /// The sentence and its translation.
   std::string source, target;
 
-  /// Equal in both sentences.
+  /// Whether both sentences are equal.
   bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
 };
 
-/// As a path, this means standard input.
+/// The path that means standard input.
 constexpr const char* kStandardInput = "-";
 
-/// The lines of a UTF-8 text file or of standard input, as they arrive, without CR, LF and byte order mark.
+/// Lines of a UTF-8 text file or of standard input, as they arrive, without line ends and byte order mark.
 class LineReader {
  public:
   /// Throws:  DataError if the file cannot be opened
@@ -34,7 +34,7 @@ class LineReader {
   /// Throws:  DataError if the file cannot be read, or if the line is not UTF-8 or has a NUL; number() counts
   ///          that line, and the next call reads the one after it
   bool next(std::string& line);
-  /// The number of the last line, from 1.
+  /// The number of the line that next() read last, from 1; 0 before the first.
   Index number() const { return number_; }
 
  private:
@@ -56,7 +56,7 @@ std::vector<std::string> read_lines(const std::string& path);
 /// Throws:  DataError as read_lines; for a line without a tab or with a side of white space alone
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap = false);
 
-/// A sentence on a line of its own, with spaces in place of tabs, which elsewhere separate columns.
+/// The sentence on a line of its own: tabs, which separate columns elsewhere, become spaces.
 std::string sentence_of_line(std::string line);
 
 /// Pairs from two files whose lines correspond.
@@ -89,7 +89,7 @@ struct CorpusSplit {
 /// half is the validation part, the second half the test part, each sentence with the first of its
 /// translations. Every pair of a held-out source leaves the training part, so the parts share no source
 /// sentence. Which sentences are held out does not depend on their order in the file.
-/// Throws:  DataError naming `path` if no source sentence would be left to train on
+/// Throws:  DataError naming `path` if `held_out` is negative or leaves no source sentence to train on
 CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
                             const std::string& path);
 

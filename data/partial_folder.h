@@ -8,12 +8,12 @@
 namespace tapeformer {
 
 /// A folder that is called FOLDER.partial until finish() renames it, so that FOLDER is there with all its
-/// files or not at all, and the next process removes the remains of a killed one. Without
-/// finish(), it is removed. While it exists no other process makes the same folder.
+/// files or not at all. The destructor removes it unless finish() was called, and the next process removes
+/// what a killed one has left. While it exists, no other process can make the same folder.
 class PartialFolder {
  public:
-  /// `names`: files that may be written into it. Others are never removed, in case the folder has another
-  /// use.
+  /// `names` are the files that may be written into it. Others are never removed: FOLDER.partial may be
+  /// another folder of that name.
   /// Throws: DataError if FOLDER holds something already, cannot be made, or is being made by another process
   PartialFolder(const std::string& folder, std::vector<std::string> names);
   ~PartialFolder();
@@ -24,7 +24,7 @@ class PartialFolder {
   std::string file(const std::string& name) const { return partial_ / name; }
   /// The file's path after finish().
   std::string finished(const std::string& name) const { return folder_ / name; }
-  /// Calls `write`, which writes the files, and names FOLDER in its errors. Throws: CheckpointError
+  /// Calls `write`, which writes the files; its errors name FOLDER. Throws: CheckpointError
   void fill(const std::function<void()>& write) const;
   /// Throws: DataError
   void finish();

@@ -13,7 +13,7 @@ namespace {
 constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens",
                      *kTrainAnswers = "train.answers", *kValidationAnswers = "validation.answers";
 
-/// Encodes documents that come in pieces to the ids of the whole.
+/// Encodes documents that arrive in pieces; the ids are those of each whole text.
 class PieceEncoder {
  public:
   PieceEncoder(const Tokenizer& tokenizer, TokenFileWriter& writer)
@@ -56,8 +56,8 @@ class PieceEncoder {
   TokenFileWriter& writer_;
   std::string name_, waiting_;
   bool begun_ = false;      // whether a part of the text has been written
-  std::size_t try_at_ = 0;  // waiting bytes at which a cut is next looked for
-  Index place_ = 0;         // of the waiting bytes, in the document
+  std::size_t try_at_ = 0;  // the number of waiting bytes from which on to look for a cut
+  Index place_ = 0;         // where in the document the waiting bytes begin
   std::vector<std::int32_t> ids_;
 };
 
@@ -77,7 +77,7 @@ void encode_part(const TextCorpus& part, const Tokenizer& tokenizer, TokenFileWr
   encoder.finish();
 }
 
-/// Appends the ids, or a mark for each: 1 for the tokens of answers, 0 for others.
+/// Appends the ids, or with `marks` a mark for each: 1 for the tokens of answers, 0 for others.
 void encode_instructions(const std::vector<Instruction>& instructions, const Tokenizer& tokenizer, bool marks,
                          TokenFileWriter& writer) {
   std::vector<std::int32_t> ids, answer;

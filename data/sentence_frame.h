@@ -8,7 +8,7 @@
 namespace tapeformer {
 
 /// The tokens around sentences: around a source as the encoder reads it, and around a target. The defaults
-/// are those of our own tokenizers.
+/// are those of Tapeformer's own tokenizers.
 struct SentenceFrame {
   /// Ids of tokens.
   using Ids = std::vector<std::int32_t>;
@@ -17,11 +17,11 @@ struct SentenceFrame {
   std::int32_t begin = 2;    ///< first in the decoder's input
   std::int32_t end = 3;      ///< follows the tokens of a sentence
   Ids source_before = {};    ///< before a source
-  Ids source_after = {};     ///< after its end
+  Ids source_after = {};     ///< after a source's end token
   Ids target_before = {};    ///< before a target
-  Ids target_after = {};     ///< after its end
+  Ids target_after = {};     ///< after a target's end token
   Ids forced = {};           ///< first in every output, whatever the model predicts
-  bool begins_zero = false;  ///< `begin` is padding, has a zero embedding, and is never in an output
+  bool begins_zero = false;  ///< `begin` is padding with a zero embedding, and is never in an output
 
   /// A source as the encoder reads it.
   Ids source(const Ids& ids) const { return framed(source_before, ids, source_after); }

@@ -17,8 +17,8 @@ struct TextDocument {
   std::string_view memory;  ///< the whole text; null where the document is a file
   bool ends = true;         ///< whether the part reaches the end of the document
 
-  /// Passes every byte to `reader`, in order. Pieces end between code points; bytes that are not UTF-8 may
-  /// end anywhere.
+  /// Passes every byte to `reader`, in order. Pieces end between code points, those of bytes that are not
+  /// UTF-8 anywhere.
   /// Throws: DataError if the file cannot be read or has become shorter
   void read(const std::function<void(std::string_view piece)>& reader) const;
 };
@@ -30,7 +30,7 @@ class TextCorpus {
  public:
   /// Takes named files as they are, and the text files (valid UTF-8 without NUL bytes) in named folders,
   /// recursively and in the order of their names. Skips hidden files and folders, and links to folders.
-  /// Throws: DataError if a path does not exist or cannot be read, or none of them holds text
+  /// Throws: DataError if a path does not exist, a folder cannot be read, or no path holds text
   static TextCorpus open(const std::vector<std::string>& paths);
   /// `text` must outlive the corpus. Throws: DataError if it is empty
   static TextCorpus in_memory(std::string_view text, const std::string& name);
@@ -52,7 +52,7 @@ class TextCorpus {
   /// Splits into the first floor((1 - validation_fraction) * code points) code points and the rest. Bytes
   /// that are not UTF-8 are cut before one that does not continue a code point. Reads the text once, and one
   /// document again up to the cut.
-  /// Throws: DataError if a part is empty
+  /// Throws: DataError if the fraction is not between 0 and 1, or a part is empty
   TextSplit split(double validation_fraction) const;
 
  private:

@@ -6,8 +6,8 @@ namespace tapeformer {
 
 /// Turns a stream of tokens into text, always in whole UTF-8 characters: the first bytes of a character wait
 /// for the rest, and invalid bytes become U+FFFD. Text that may be the beginning of a stop string waits too.
-/// A stop string and everything after it are never shown; the stop string that is complete first counts, and
-/// of two that end together the longer one.
+/// A stop string and everything after it are never shown. The stop string that is complete first counts; of
+/// two that end together, the longer one.
 class TextStream {
  public:
   /// Throws: DataError for a stop string that is empty or not UTF-8

@@ -139,7 +139,7 @@ void TokenFileWriter::append(const std::vector<std::int32_t>& ids) {
   write(bytes_.size() / kWord * kWord);
 }
 
-/// Writes the first of the encoded bytes.
+/// Writes the first `bytes` encoded bytes.
 void TokenFileWriter::write(std::size_t bytes) {
   checksum_ = checksum(bytes_.data(), bytes, checksum_);
   file_.append(std::string_view(bytes_).substr(0, bytes));

@@ -11,7 +11,7 @@
 
 namespace tapeformer {
 
-/// Copies `count` ids of 2 or 4 bytes each, little-endian, from the byte `from` of a file to `to`.
+/// Copies `count` ids of 2 or 4 bytes each, little-endian, from byte `from` of a file on, to `to`.
 /// Throws:  DataError if they cannot be read
 void read_ids(const OpenedFile<>& file, std::uint64_t from, Index id_bytes, Index count, std::int32_t* to);
 
@@ -41,9 +41,9 @@ class TokenFile {
   /// id of an answer, and 0 for the others.
   /// Throws: DataError if there are no marks, or not one for each id
   TokenFile with_answers() const;
-  /// `ids` are those of [first, first + count): replaces those outside answers by -1, or none without marks.
+  /// Replaces those of `ids`, [first, first + count), that are outside answers by -1; none without marks.
   void ignore_prompts(Index first, Index count, std::int32_t* ids) const;
-  /// Reads all of the file, gigabytes per second. Throws: DataError if an id is not as it was written
+  /// Compares all ids (gigabytes per second) with the checksum, which version 1 lacks. Throws: DataError
   void check() const;
 
  private:
@@ -56,7 +56,7 @@ class TokenFile {
   std::uint64_t fingerprint_ = 0;
 };
 
-/// Writes a token file piece by piece, by an AtomicFile.
+/// Writes a token file piece by piece, through an AtomicFile.
 class TokenFileWriter {
  public:
   /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, as those of an
@@ -65,7 +65,7 @@ class TokenFileWriter {
   TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
                   const std::string& shown = {});
 
-  /// The ids are below the vocabulary. Throws: DataError if the disk is full
+  /// All ids must be below the vocabulary. Throws: DataError if the disk is full
   void append(const std::vector<std::int32_t>& ids);
   /// Throws: DataError if the disk is full
   void finish();

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// Tokens, and the next token of each.
+/// Tokens, and the token that follows each.
 struct TokenBatch {
   /// i32 [B, T] each; targets[b, t] is the token after inputs[b, t], or -1 if it does not count.
   Tensor inputs, targets;
@@ -18,7 +18,7 @@ struct TokenBatch {
 /// The order in which training reads a token file.
 enum class WindowOrder {
   random,     ///< windows that start anywhere, drawn with replacement, as nanoGPT does
-  sequential  ///< epochs of adjacent windows in shuffled order; each epoch starts at another place and skips
+  sequential  ///< epochs of adjacent windows in shuffled order; each epoch starts at a random place and skips
               ///< less than two windows at the ends
 };
 template <>
@@ -35,7 +35,7 @@ class TokenWindows {
   /// call, and a batch may reach from one epoch into the next.
   /// Throws: DataError as TokenFile::read
   TokenBatch batch(Index number, Index rows) const { return batch(number, rows, {0, rows}); }
-  /// Only the rows in `share` of that batch, at least one; the others are not read.
+  /// The rows of that batch that are in `share`, which must not be empty; the others are not read.
   TokenBatch batch(Index number, Index rows, Share share) const;
   /// The number of windows in an epoch: one fewer than fit into the file, so that epochs can start at
   /// different places, but at least one.
@@ -53,12 +53,12 @@ class TokenWindows {
   std::uint64_t seed_;
 };
 
-/// Reads the rows of a batch that are in a share.
+/// Reads those rows of a batch that are in the share.
 using ReadRows = std::function<TokenBatch(Share)>;
 
-/// Calls `visit` with batches of adjacent windows, in which every token except the first is a target exactly
-/// once, as an exact mean loss needs: with the number of their rows and a function that reads them. All
-/// batches are `rows` x `length`, except the last ones, which are smaller.
+/// Calls `visit` for batches of adjacent windows, with the number of rows and a function that reads them.
+/// Every token except the first is a target exactly once, as an exact mean loss needs. All batches are
+/// `rows` x `length`, except the last ones, which are smaller.
 /// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(Index height, const ReadRows& read)>& visit);
