@@ -12,21 +12,21 @@ namespace tapeformer {
 /// The data of byte-level pair encoding.
 struct BytePairVocabulary {
   std::array<std::int32_t, 256> bytes{};  ///< the token of each byte
-  std::vector<BytePairMerge> merges;      ///< in order of priority; parts come before their merges
-  std::vector<std::pair<std::int32_t, std::string>> controls;  ///< sorted; tokens that no text contains
+  std::vector<BytePairMerge> merges;      ///< by priority; tokens are made before they are parts of others
+  std::vector<std::pair<std::int32_t, std::string>> controls;  ///< by id; tokens that no text is encoded to
 };
 
 /// The control token that ends a document.
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// The characters that represent bytes in GPT-2's files: a byte itself if it is printable, else one from
-/// U+0100 on.
+/// The characters that represent bytes in GPT-2's files: the one of the same code if it is printable and not
+/// a space, else one from U+0100 on.
 std::string byte_pair_characters(std::string_view bytes);
 
-/// The bytes in the order of their ids: printable ones come first.
+/// The bytes in the order of their ids in GPT-2: those that represent themselves come first.
 std::array<unsigned char, 256> byte_pair_order();
 
-/// Throws:  DataError naming the file and the entry that does not fit
+/// Parses GPT-2's two files. Throws: DataError naming the file and the entry that does not fit
 BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const std::string& vocabulary_name,
                                          const std::string& merges, const std::string& merges_name);
 
@@ -34,9 +34,9 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
 BytePairVocabulary learn_byte_pairs(const TextSource& text, Index vocabulary_size);
 
 /// GPT-2's byte-level pair encoding with merges trained on `text`: ids 0 to 255 are the bytes in GPT-2's
-/// order, then one id for each merge, then "<|endoftext|>". Of pairs that occur equally often the
-/// lexicographically greater one (by its two byte strings) is merged first. There are fewer merges if no
-/// pair occurs twice.
+/// order, then one id for each merge, then "<|endoftext|>". Of pairs that occur equally often, the
+/// lexicographically greatest (by its two byte strings) is merged first. Merging stops early when no pair
+/// occurs twice.
 /// Throws:  DataError unless vocabulary_size >= 257
 std::unique_ptr<Tokenizer> train_byte_pair_tokenizer(const TextSource& text, Index vocabulary_size);
 
@@ -50,7 +50,7 @@ struct BytePairFiles {
   /// The contents of vocab.json and of merges.txt.
   std::string vocabulary, merges;
 };
-/// Throws: DataError unless `tokenizer` is of kind "bpe"
+/// The files of a tokenizer. Throws: DataError unless it is of kind "bpe"
 BytePairFiles byte_pair_files(const Tokenizer& tokenizer);
 TokenizerKind text_byte_pairs();
 
@@ -75,7 +75,7 @@ class BytePairTokenizer : public Tokenizer {
   BytePairFiles files() const;
 
  private:
-  /// A word that has been encoded, with its ids; the size of a cache line.
+  /// A word that has been encoded, with its ids, in one cache line.
   struct SeenWord {
     static constexpr std::size_t kMostBytes = 30, kMostIds = 8;
     char bytes[kMostBytes];
@@ -89,7 +89,7 @@ class BytePairTokenizer : public Tokenizer {
   BytePairVocabulary vocabulary_;  // without its merges
   BytePairMerges merges_;
   std::vector<std::string> tokens_;                           // bytes by id; empty for controls
-  std::unordered_map<std::string_view, std::int32_t> words_;  // tokens that their bytes merge to
+  std::unordered_map<std::string_view, std::int32_t> words_;  // tokens to which their own bytes merge
   std::optional<std::int32_t> end_;
   mutable std::vector<SeenWord> seen_;  // by hash; each slot keeps its latest word
   mutable std::mutex seen_mutex_;       // a thread that finds it locked works without the cache

@@ -11,10 +11,10 @@ struct BytePairMerge {
   std::int32_t left, right, result;
 };
 
-/// The merges of pair encoding: the earliest in the list is applied first, at the leftmost of its places.
+/// The merges of byte-pair encoding: the earliest in the list is applied first, at its leftmost place.
 class BytePairMerges {
  public:
-  /// If merges have the same parts, the first counts.
+  /// Of merges with the same parts, the first counts.
   explicit BytePairMerges(std::vector<BytePairMerge> list);
 
   const std::vector<BytePairMerge>& list() const { return list_; }

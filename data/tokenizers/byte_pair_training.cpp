@@ -13,7 +13,7 @@ namespace {
 using Id = std::int32_t;
 using WordCounts = std::unordered_map<std::string, Index>;
 
-/// Counts the words. Holds only a piece and a word of the text.
+/// Counts the words. Only a piece and a word of the text are in memory at a time.
 WordCounts count_words_in(const TextSource& text) {
   constexpr std::size_t kEnough = 1 << 16;  // bytes worth splitting
   WordCounts counts;
@@ -46,7 +46,7 @@ struct PairHash {
 };
 
 /// Words as sequences of tokens, and the number of times that each pair of neighbours occurs in them. A
-/// merge only visits the words that contain its pair.
+/// merge visits only the words that contain its pair.
 class PairLearner {
  public:
   PairLearner(const WordCounts& counts, BytePairVocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -76,7 +76,7 @@ class PairLearner {
       const auto found = places_.find(best.pair);
       if (found == places_.end() || found->second.count < 2) continue;
       if (found->second.count < best.count) {
-        queue_.push({found->second.count, best.pair});  // merges have consumed some since it was queued
+        queue_.push({found->second.count, best.pair});  // merges have used up some since it was queued
         continue;
       }
       const std::vector<std::size_t> words = std::move(found->second.words);

@@ -76,7 +76,7 @@ std::size_t safe_word_cut(std::string_view text) {
   const std::string_view end = text.substr(before);
   const bool may_contract = end == "'r" || end == "'v" || end == "'l";
   const std::size_t cut = may_contract ? before : last;
-  // At the end of a text a run of white space is one word; before a word without a space it is two.
+  // A run of white space is one word at the end of a text, but two before a word that begins without a space.
   if (text[cut] == ' ') return cut;
   const std::size_t space = space_at_end(text.substr(0, cut));
   return space > 0 && space_at_end(text.substr(0, cut - space)) > 0 ? cut - space : cut;

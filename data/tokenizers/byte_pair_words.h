@@ -10,8 +10,8 @@ namespace tapeformer {
 /// Source:  Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.2
 std::size_t word_length(std::string_view text);
 
-/// The length of the longest prefix of `text` whose words do not depend on what, if anything, follows.
-/// `text` must begin with a word.
+/// The length of the longest prefix of `text` whose words do not depend on what follows, if anything.
+/// `text` must start where a word starts.
 std::size_t safe_word_cut(std::string_view text);
 
 }  // namespace tapeformer

@@ -60,7 +60,7 @@ std::unique_ptr<Tokenizer> read_marian(const std::string& payload, const std::st
   });
 }
 
-/// Marian's pieces from the file `name`, and padding, from which decoders start.
+/// Marian's pieces, from the file `name`, followed by padding, from which decoders start.
 MarianVocabulary with_padding(std::vector<std::string> pieces, const std::string& name) {
   const auto id_of = [&](const char* piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);

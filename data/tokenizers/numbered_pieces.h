@@ -14,16 +14,16 @@ class NumberedPieces : public Tokenizer {
  public:
   /// Pieces and tokens with their ids.
   struct Vocabulary {
-    std::vector<std::string> pieces = {};     ///< by id; empty for an id without one
-    std::int32_t unknown = 0;                 ///< for pieces without an id
-    std::int32_t end = 0;                     ///< of a sentence
+    std::vector<std::string> pieces = {};     ///< by id; "" for an id without a piece
+    std::int32_t unknown = 0;                 ///< stands for pieces without an id
+    std::int32_t end = 0;                     ///< ends a sentence
     std::int32_t padding = 0;                 ///< fills batches
-    std::vector<std::int32_t> controls = {};  ///< those named above, and others
+    std::vector<std::int32_t> controls = {};  ///< the three above, and further control tokens
     std::optional<std::int32_t> begin = {};   ///< first in the input of a decoder
     std::string language = {};                ///< such as "en"
   };
 
-  /// `model` is the content of a model file. Throws: DataError naming `name` if it is not
+  /// `model` is the content of a model file. Throws: DataError naming `name` if it is anything else
   NumberedPieces(Vocabulary vocabulary, std::string model, const std::string& name);
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;

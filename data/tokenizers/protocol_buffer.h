@@ -6,8 +6,8 @@
 
 namespace tapeformer {
 
-/// Steps through the fields of a protocol buffer, which has no groups.
-/// Throws:  std::runtime_error if it is damaged
+/// Steps through the fields of a protocol buffer.
+/// Throws:  std::runtime_error if it is damaged or has groups, an obsolete form of fields
 class ProtocolBufferFields {
  public:
   /// The fields of a whole message.
@@ -24,8 +24,8 @@ class ProtocolBufferFields {
     return true;
   }
 
-  std::uint64_t number = 0, value = 0;  ///< of the field; of an integer
-  std::string_view content;             ///< a text or a message; the bytes of a floating-point number
+  std::uint64_t number = 0, value = 0;  ///< the field's number, and its value if that is an integer
+  std::string_view content;             ///< a text, a message, or the bytes of a fixed-size number
 
  private:
   std::string_view take(std::uint64_t count) {

@@ -28,7 +28,7 @@ void check(const sentencepiece::util::Status& status) {
   if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
 }
 
-/// The library follows the maps of both normalisers wherever they lead.
+/// Checks the maps of both normalisers, because the library follows them wherever they lead.
 void check_maps(std::string_view model) {
   constexpr std::uint64_t kNormalizer = 3, kDenormalizer = 5, kMap = 2;  // in sentencepiece_model.proto
   for (ProtocolBufferFields part(model); part.next();) {
@@ -50,7 +50,7 @@ SentencePieceModel::SentencePieceModel(std::string content, const std::string& n
     throw DataError(name, 0, "is not a SentencePiece model: it has " + part.what);
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::exception& error) {  // of the library, which uses others
+  } catch (const std::exception& error) {  // the library throws exceptions of its own types
     throw DataError(name, 0, std::string("is not a SentencePiece model: ") + error.what());
   }
 }

@@ -11,15 +11,15 @@
 // Models of the SentencePiece library; for sources only.
 namespace tapeformer {
 
-/// A model with its own ids. The library checks the file.
+/// A SentencePiece model with its own ids.
 class SentencePieceModel {
  public:
-  /// `content` is that of a model file. Throws: DataError naming `name` if it is not
+  /// `content` is that of a model file. Throws: DataError naming `name` if it is anything else
   SentencePieceModel(std::string content, const std::string& name);
 
-  /// Throws:  DataError with the library's reason
+  /// The ids of a text. Throws: DataError with the library's reason
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The pieces as texts, unknown ones included.
+  /// The pieces of a text, unknown ones included.
   std::vector<std::string> pieces(std::string_view text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;
   /// The bytes that a piece adds within a text; none for control pieces.
@@ -33,9 +33,9 @@ class SentencePieceModel {
   std::string content_;
 };
 
-/// Trains a model that keeps text as it is, with further `options` of the library's trainer, and returns the
-/// model file's content. The same sentences in the same order give the same model.
-/// Throws:  DataError if the sentences cannot fill a vocabulary of that size
+/// Trains a model that keeps text as it is unless `options` of the library's trainer say otherwise, and
+/// returns the model file's content. Sentences that cannot fill the vocabulary give a smaller one. The same
+/// sentences in the same order give the same model. Throws: DataError with the library's reason
 std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
                                 const std::vector<std::string>& sentences);
 

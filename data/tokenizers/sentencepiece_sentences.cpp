@@ -51,8 +51,8 @@ class SubwordTokenizer : public Tokenizer {
 
  private:
   SentencePieceModel model_;
-  std::vector<std::int32_t> model_ids_;  // by our id
-  std::vector<std::int32_t> ids_;        // by the model's id
+  std::vector<std::int32_t> model_ids_;  // the model's ids, by the tokenizer's
+  std::vector<std::int32_t> ids_;        // the tokenizer's ids, by the model's
 };
 
 std::unique_ptr<Tokenizer> read_subwords(std::string model, const std::string& name) {
@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> read_subwords(std::string model, const std::string& n
 std::unique_ptr<Tokenizer> train_subwords(const std::string& model_type, const TextSource& text, Index size) {
   std::vector<std::string> sentences;
   text([&](std::string_view sentence) { sentences.emplace_back(sentence); });
-  // The trainer removes the names of control pieces from the text, which contains no tabs.
+  // The trainer removes the names of control pieces from the text; with a tab they never occur in it.
   std::string model = train_sentencepiece({{"model_type", model_type},
                                            {"vocab_size", std::to_string(size)},
                                            {"character_coverage", "1.0"},

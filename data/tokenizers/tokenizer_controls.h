@@ -9,30 +9,30 @@ namespace tapeformer {
 struct TokenizerControls {
   /// The token that documents begin with.
   std::optional<std::int32_t> begin;
-  std::string begin_name;  ///< its name in the files; "" for the tokenizer's own
+  std::string begin_name;  ///< the name of `begin` in the files; "" for the tokenizer's own begin token
   /// The tokens that end a text; the first one in the vocabulary ends documents.
   std::vector<std::int32_t> ends;
   /// Tokens that are found in every text, listed as in tokenizer.json. They may enlarge the vocabulary.
   nlohmann::json added = nlohmann::json::array();
-  /// Whether text after an added token begins like a new text, with a space where the kind puts one.
+  /// Whether text after an added token begins like a new text, with a space if the kind puts one there.
   bool restarts_after_added = true;
-  std::string restart_name = "restarts_after_added";  ///< as its file has it, whose bytes stay the same
+  std::string restart_name = "restarts_after_added";  ///< the name of that field; older files keep theirs
 
   /// The controls that `tokenizer` has by itself.
   static TokenizerControls of(const Tokenizer& tokenizer);
 };
 
-/// `plain` with other controls, or `plain` itself if they are its own. Errors call the source `name`.
+/// `plain` with these controls, or `plain` itself if it has them by itself. Errors call the source `name`.
 /// Throws:  DataError for a malformed entry of `added`, or a begin token outside the vocabulary
 std::unique_ptr<Tokenizer> with_controls(std::unique_ptr<Tokenizer> plain, const TokenizerControls& controls,
                                          const std::string& name);
 
-/// How files hold a tokenizer with controls.
+/// The kind by which files hold a tokenizer with controls.
 TokenizerKind controlled_text();
 
-/// The tokens that with_controls added; none for another tokenizer.
+/// The tokens that with_controls() added; none for other tokenizers.
 const std::vector<tokenizer_json::AddedToken>& added_tokens(const Tokenizer& tokenizer);
-/// Whether text after an added token begins like a new text; false without added tokens.
+/// Whether text after an added token begins like a new text; false for a tokenizer not of with_controls().
 bool restarts_after_added(const Tokenizer& tokenizer);
 
 }  // namespace tapeformer

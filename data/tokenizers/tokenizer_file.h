@@ -20,7 +20,7 @@ struct TokenizerFile {
   std::string kind, payload;
 };
 
-/// Returns a line with format, kind, size and checksum of the payload, and then the payload.
+/// The content of a file: a line with its format, the kind, and the payload's size and checksum; the payload.
 std::string write_tokenizer_file(const char* kind, const std::string& payload);
 
 /// The inverse of write_tokenizer_file; errors call the file `name`.

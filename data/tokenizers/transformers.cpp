@@ -28,7 +28,7 @@ constexpr const char* kAllFiles[] = {kConfigFile,          kGenerationFile, kJso
 /// Settings of generation.
 constexpr const char *kStart = "decoder_start_token_id", *kForced = "forced_bos_token_id";
 
-/// M2M100's languages in the order of their ids, which its files need not list.
+/// M2M100's languages in the order of their ids; its files need not list them.
 constexpr const char* kM2m100Languages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr "
     "ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or "
@@ -184,7 +184,7 @@ class TransformersTokenizer : public Tokenizer {
       words.pieces = pieces_by_id(object_in(kVocabularyFile), name_ + "/" + kVocabularyFile);
     } else {
       words.pieces = pieces_of(SentencePieceModel(files_.at(file), name_ + "/" + file));
-      if (is_fairseq) {  // which has its own first ids, one more than the model
+      if (is_fairseq) {  // fairseq has its own first ids, one more than the model
         const auto replaced = static_cast<std::ptrdiff_t>(std::min<std::size_t>(3, words.pieces.size()));
         words.pieces.erase(words.pieces.begin(), words.pieces.begin() + replaced);
         words.pieces.insert(words.pieces.begin(), {"<s>", "<pad>", "</s>", "<unk>"});

@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// Names of languages as in a vocabulary ("fra_Latn", "fr_XX"), or without the underscores around them
-/// ("fr" for "__fr__"); empty for those that the files name.
+/// Names of languages as a vocabulary has them ("fra_Latn", "fr_XX"), or without the underscores around them
+/// ("fr" for "__fr__"); empty for the languages that the files name.
 struct Languages {
   std::string source;  ///< of the encoder's input
   std::string target;  ///< of the decoder's output
@@ -28,7 +28,7 @@ std::shared_ptr<const Tokenizer> load_transformers_tokenizer(const std::string& 
 SentenceFrame frame_of(const Tokenizer& source, const Tokenizer& target, const Languages& languages = {});
 
 /// Names and contents of the files from which a tokenizer of this kind was read, config.json included, with
-/// these languages as the default; empty for a tokenizer of another kind.
+/// `languages` as the default; empty for a tokenizer of another kind.
 /// Throws:  as frame_of()
 std::map<std::string, std::string> transformers_files_of(const Tokenizer& tokenizer,
                                                          const Languages& languages);

@@ -11,7 +11,7 @@ struct AddedToken {
   std::int32_t id = 0;
   bool is_special = false;  ///< decoded to nothing
   bool single_word = false, lstrip = false,
-       rstrip = false;      ///< alone between words; with the white space next to it
+       rstrip = false;      ///< only as a word of its own; takes the white space to its left, or right
   bool normalized = false;  ///< searched for in the normalised text
 };
 

@@ -63,7 +63,7 @@ Decoder metaspace_decoder(const Json& part) {
   };
 }
 
-/// `after_join`: the tokens are already joined, so that only the beginning of the text is stripped.
+/// With `after_join` the tokens are already joined, so only the start of the text is stripped.
 Decoder strip(const Json& part, bool after_join) {
   const auto content = part.at("content").get<std::string>();
   const auto start = part.at("start").get<std::size_t>(), stop = part.at("stop").get<std::size_t>();

@@ -11,7 +11,7 @@
 namespace tapeformer::tokenizer_json {
 namespace {
 
-/// Scores of pieces, found by their first bytes.
+/// SentencePiece's unigram model: pieces with scores, the logarithms of their probabilities.
 class UnigramModel : public Model {
  public:
   explicit UnigramModel(const Json& part) {
@@ -60,7 +60,7 @@ class UnigramModel : public Model {
       if (!has_character) reach(begin + length, unknown_score_, -1);
     }
     std::vector<std::pair<std::size_t, std::size_t>>
-        parts;  // begin and end, the last first; unknown ones joined
+        parts;  // their begins and ends, the last part first; neighbouring unknown parts are joined
     bool after_unknown = false;
     for (std::size_t end = text.size(); end > 0; end = best[end].begin) {
       const bool is_unknown = best[end].id < 0 || best[end].id == unknown_;
@@ -93,7 +93,7 @@ class UnigramModel : public Model {
   std::size_t longest_ = 0;
 };
 
-/// BERT's WordPiece: the longest piece, from left to right.
+/// BERT's WordPiece: takes the longest piece, from left to right.
 class WordPieceModel : public Model {
  public:
   explicit WordPieceModel(const Json& part)

@@ -25,7 +25,7 @@ std::string changed(const std::string& text, const Change& change) {
   return result;
 }
 
-/// One of Unicode's normal forms. utf8proc_map() takes time quadratic in the length of a run of marks.
+/// One of Unicode's normal forms. Unlike utf8proc_map(), not quadratic in the length of a run of marks.
 std::string normal_form(const std::string& text, int options) {
   const auto chosen = static_cast<utf8proc_option_t>(options);
   std::vector<utf8proc_int32_t> points;
@@ -43,7 +43,7 @@ std::string normal_form(const std::string& text, int options) {
     begin = end == points.end() ? end : std::next(end);
   }
   const auto count = static_cast<utf8proc_ssize_t>(points.size());
-  points.push_back(0);  // room for the NUL that ends the result, which takes their place
+  points.push_back(0);  // room for the NUL that ends the result, which overwrites the code points
   const utf8proc_ssize_t bytes = utf8proc_reencode(points.data(), count, chosen);
   return {reinterpret_cast<const char*>(points.data()), static_cast<std::size_t>(bytes)};
 }

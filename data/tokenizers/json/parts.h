@@ -11,12 +11,12 @@
 #include <vector>
 
 // The stages of a tokenizer.json, in the order in which a text passes them; for sources only. Each is made
-// from its part of the file, and throws UnsupportedPart where it would differ from the tokenizers package.
+// from its part of the file, which throws UnsupportedPart if it would differ from the tokenizers package.
 namespace tapeformer::tokenizer_json {
 
 using Json = nlohmann::json;
 
-/// A part of a file that is not supported: "a normalizer of type Nmt".
+/// The exception for a part of a file that is not supported: "a normalizer of type Nmt".
 struct UnsupportedPart {
   std::string what;
 };
@@ -54,7 +54,7 @@ class Model {
  protected:
   /// Makes append_bytes() use the tokens "<0x0A>" and so on.
   void fall_back_to_bytes();
-  /// Appends the ids of the bytes of `text`; false, and nothing, if one of them has no token.
+  /// Appends the ids of the bytes of `text`; if a byte lacks a token, appends nothing and returns false.
   bool append_bytes(std::string_view text, std::vector<std::int32_t>& ids) const;
   Vocabulary vocabulary_;
 
@@ -64,18 +64,18 @@ class Model {
 std::unique_ptr<Model> make_model(const Json& part);
 std::unique_ptr<Model> make_byte_pair_model(const Json& part);
 
-/// The text that a token adds, as the first token or a later one. May be a part of a character.
+/// Returns the text that a token adds, as the first token or a later one; perhaps a part of a character.
 using Decoder = std::function<std::string(const std::string& token, bool is_first)>;
 Decoder make_decoder(const Json& part);
 
-/// A part of a text that a pattern matches, or one between matches, which is not empty.
+/// A part of a text that a pattern matches, or a part between matches, which is never empty.
 struct Match {
   std::string_view text;
   bool is_match;
 };
 /// Returns the parts of `text` in order.
 using Matcher = std::function<std::vector<Match>(std::string_view text)>;
-/// The characters of words for the tokenizers package itself, whose patterns are Rust's; within a set.
+/// The characters of words to the tokenizers package itself, whose patterns are Rust's; for use within a set.
 constexpr const char* kRustWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})";
 /// A regular expression of the kind that tokenizer.json files have, by PCRE2.
 /// Throws:  UnsupportedPart if it is malformed or has another meaning in PCRE2; when it runs, DataError if it

@@ -39,8 +39,8 @@ std::string property(char letter, const std::string& name) {
   return compiled(script, error, where) ? script : start + name + "}";
 }
 
-/// `pattern` for PCRE2, where U+180E is a space, and words have no marks and none of Latin-1's numbers, which
-/// the package's have outside of sets. Refuses other syntax with another meaning.
+/// `pattern` for PCRE2, whose \s includes U+180E, and whose \w lacks marks and Latin-1's superscripts and
+/// fractions; the package's \w has the latter outside of sets only. Refuses syntax that means something else.
 std::string with_classes(const std::string& pattern) {
   const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})",
                     numbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
@@ -126,7 +126,7 @@ std::vector<Match> matches_in(const Regex& regex, std::string_view text) {
       throw DataError("[tokenizer] the tokenizer.json's pattern gives up on this text: " +
                       message_of(result) + "; try a text with shorter words");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-    if (ends[1] == ends[0] && ends[0] == last) {  // nothing after a match: the search continues later
+    if (ends[1] == ends[0] && ends[0] == last) {  // an empty match after a match: continue behind it
       ++from;
       while (from < text.size() && (text[from] & 0xc0) == 0x80) ++from;
       continue;

@@ -12,7 +12,7 @@ constexpr const char *kSpace = R"(\s)", *kPunctuation = R"([!-/:-@\[-`{-~\p{P}])
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The parts of a piece, never empty; `behavior` says what becomes of the matches.
+/// The parts of a piece, none of them empty; `behavior` says what happens to the matches.
 std::vector<std::string_view> divided(const std::vector<Match>& matches, const std::string& behavior) {
   std::vector<std::string_view> parts;
   bool was_match = false;

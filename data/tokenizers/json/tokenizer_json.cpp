@@ -13,7 +13,7 @@ namespace {
 
 using namespace tokenizer_json;
 
-/// The special tokens that a post-processor puts around a text; nothing for none.
+/// The special tokens that a post-processor puts around a text; "" where it puts none.
 struct Ends {
   std::string begin, end;
 };
@@ -111,7 +111,7 @@ class TokenizerJson : public Tokenizer {
     const auto found = model_->vocabulary().find(token);
     return found == model_->vocabulary().end() ? std::nullopt : std::optional(found->second);
   }
-  // safe_cut is 0: the result of a normaliser or a pattern may depend on all of the text that follows.
+  // safe_cut() stays 0: the result of a normaliser or a pattern may depend on all of the text that follows.
   const char* kind() const override { return "tokenizer_json"; }
   std::string serialize() const override { return write_tokenizer_file(kind(), text_); }
 
