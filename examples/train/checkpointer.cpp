@@ -27,7 +27,7 @@ void Checkpointer::save() {
   Session& s = session_;
   log_.flush_pending();
   const PhaseClock::Scope scope(s.clock, Phase::checkpoints);
-  // The last update may have ruined the weights although the loss before it was finite: try them, then save.
+  // The last update may have ruined the weights although the loss before it was finite.
   guard_.require_finite(s.ranks.sum({s.task.trial_loss(s.batches(), s.progress)})[0],
                         "loss after the update");
   s.progress.clear();

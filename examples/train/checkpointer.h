@@ -14,14 +14,14 @@ class Checkpointer {
 
   /// Makes the folder of a new run, and saves its initial state. Throws: DataError
   void start();
-  /// Resumes from the folder's checkpoint, which has this state, and logs differences. If a number of steps
-  /// was given, which is then in the task's options, `steps_before` is the former one; else it is 0.
-  /// Throws: CheckpointError
+  /// Resumes from the folder's checkpoint, whose state is `state`, and logs what differs from before.
+  /// `steps_before` is the run's former number of steps if another was given, which the task's options then
+  /// have; else 0. Throws: CheckpointError
   void resume(const Json& state, Index steps_before = 0);
   /// Whether to save after the step just done.
   bool is_due() const;
-  /// Saves; on a GPU, the checkpoint is written while it computes on. Throws: BadStep if the weights are
-  /// ruined
+  /// Saves; on a GPU, the checkpoint is written while training continues. Throws: BadStep if the weights
+  /// give a loss that is not finite
   void save();
   /// Waits until the checkpoint of save() is on the disk.
   void wait();
@@ -44,7 +44,7 @@ class Checkpointer {
   Guard& guard_;
   TrainingLog& log_;
   Validator& validator_;
-  std::future<void> writing_;  // the last checkpoint, if it is being written
+  std::future<void> writing_;  // the last checkpoint, while it is being written
 };
 
 }  // namespace tapeformer

@@ -50,7 +50,7 @@ void Guard::require_finite(double value, const char* name) const {
   if (!std::isfinite(value)) throw bad_step(session_.step, not_finite(name, value));
 }
 
-/// Adds the step's loss, which is finite, to the last ones, at the first call.
+/// The first call for a step adds its loss, which is finite, to the last ones.
 bool Guard::is_far_above(QueuedStep& step) {
   if (!step.is_far) {
     step.mean_before = loss_watch_.mean();

@@ -10,7 +10,7 @@ struct BadStep : Error {
   using Error::Error;
 };
 
-/// A step that was queued, whose loss and gradient's norm are read later.
+/// A queued step, whose loss and gradient norm are read later.
 struct QueuedStep {
   Index number = 0;  // from 1
   std::vector<Pass> passes;
@@ -18,17 +18,17 @@ struct QueuedStep {
   std::optional<double> loss;  // mean over all ranks, once it was read
   double counted = 0;          // tokens of all ranks in that mean
   double mean_before = 0;      // mean of the earlier losses, once the guard has seen this one
-  std::optional<bool> is_far;  // whether the loss is far above that
-  bool is_left_out = false;    // whether the update was left out because of that
+  std::optional<bool> is_far;  // whether the loss is far above mean_before
+  bool is_left_out = false;    // whether the update was left out because the loss is far above
 };
 
 /// Finds losses far above earlier ones, by the mean and the variance of about the last 50. The first 50 are
-/// never far. A loss that is far enters them as the bound that it exceeds, so that a higher level becomes
-/// usual after a while.
+/// never far above. A loss that is far above enters both as the bound that it exceeds, so that a higher level
+/// becomes usual after a while.
 class LossWatch {
  public:
-  /// Adds a finite `loss`; true if it is more than `deviations` standard deviations above the mean. With 0
-  /// deviations none is.
+  /// Adds a finite `loss`; true if it is more than `deviations` standard deviations above the mean, never if
+  /// `deviations` is 0.
   bool is_far_above(double loss, double deviations);
   double mean() const { return mean_; }
 
@@ -43,7 +43,7 @@ class LossWatch {
   double mean_ = 0, variance_ = 0;
 };
 
-/// Watches the losses and gradients of steps, and treats bad ones by options.non_finite and loss_spike.
+/// Watches the losses and gradients of steps, and handles bad steps by options.non_finite and loss_spike.
 class Guard {
  public:
   Guard(Session& session, Passes& passes) : session_(session), passes_(passes) {}
@@ -80,7 +80,7 @@ class GradientWatch {
   /// Two: parameters before matrices of zeros (--zero-init) get their first gradient in the second step.
   static constexpr Index kSteps = 2;
   Index steps_ = 0;
-  std::vector<double> with_gradient_;  // for each parameter, where and when it was not zero
+  std::vector<double> with_gradient_;  // for each parameter, on how many ranks and steps it was not zero
 };
 
 }  // namespace tapeformer

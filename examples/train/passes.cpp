@@ -29,7 +29,7 @@ Pass Passes::run(Index number, bool is_last) {
   return pass;
 }
 
-/// `weight` is the batch's, as a tensor, if a graph reads it from there.
+/// `weight` is the weight of the batch if a graph reads it from a tensor, else undefined.
 Tensor Passes::forward_and_backward(const Batch& batch, const Tensor& weight, bool is_last) {
   std::optional<Profile> profile;
   const bool measures = !std::exchange(cost_.is_known, true);

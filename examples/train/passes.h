@@ -6,15 +6,15 @@
 
 namespace tapeformer {
 
-/// A batch that was run forward and backward, with the state to run it again.
+/// A batch that was run forward and backward, with the state that is needed to repeat that.
 struct Pass {
   AsyncReadback loss;
   Batch batch;
   std::vector<std::uint64_t> draws;  // Session::draws(), before it
 };
 
-/// Runs the batches of a task forward and backward: makes the next one ahead while a GPU computes, and
-/// replays CUDA graphs where it can.
+/// Runs the batches of a task forward and backward: makes the next batch while a GPU computes, and replays
+/// CUDA graphs where it can.
 class Passes {
  public:
   explicit Passes(Session& session);
@@ -23,7 +23,7 @@ class Passes {
   /// weighted by its number of counted tokens, and the update divides by their sum. The backward pass of a
   /// step's last batch starts to sum the ranks' gradients.
   Pass run(Index number, bool is_last);
-  /// Makes batch `number` now, so that run() need not; has no other effect.
+  /// Makes batch `number` now, so that run() need not; does nothing else.
   void prepare(Index number);
   bool weighs_batches() const { return session_.options.accumulate > 1 || !session_.is_alone(); }
 

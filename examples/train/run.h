@@ -5,15 +5,15 @@
 
 namespace tapeformer {
 
-/// The loop that trains in a run folder; its parts do the work between the steps. A resumed run has the bits
-/// of one that was never interrupted: a step that was stopped between its batches is computed again.
+/// The loop that trains in a run folder; its parts do the work between the steps. A resumed run has the same
+/// bits as one that was never interrupted: a step that was stopped between its batches is computed again.
 class TrainingRun {
  public:
-  /// With a plan, its number of steps is corrected once.
+  /// With a plan, the number of steps is corrected at most once.
   explicit TrainingRun(Session& session, const TimePlan& plan = {});
 
-  /// Runs to the end, a limit or Ctrl-C, once `checkpointer` has started or resumed the run; returns the exit
-  /// code.
+  /// Runs to the end, the time limit or Ctrl-C; returns the exit code. `checkpointer` must have started or
+  /// resumed the run.
   /// Throws: BadStep if a bad step stops it; DataError or CheckpointError if a file cannot be read or
   ///         written: the run does not continue unsaved, and the last checkpoint stays
   int run();

@@ -20,7 +20,7 @@ namespace tapeformer {
 namespace {
 
 constexpr double kReportShare = 0.01;      // of the time, for reports during a run
-constexpr std::size_t kReportLines = 500;  // so that long runs need no more memory; `report` shows all
+constexpr std::size_t kReportLines = 500;  // so that long runs take no more memory; `report` shows all
 
 Index bytes_in(const Tensor& tensor) {
   return tensor.defined() ? tensor.elements() * bytes_of(tensor.dtype()) : 0;
@@ -58,7 +58,7 @@ constexpr const char* kCompiler =
     "g++ " __VERSION__;
 #endif
 
-/// The session: its start, this version, its compiler, the processor and the machine.
+/// The session: when it began, the command, this version and its compiler, the processor and the machine.
 Json session_json(const std::string& command) {
   const double pages = static_cast<double>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
   return {{"began", time_text()},

@@ -11,12 +11,12 @@ class RunReport {
 
   /// Adds this session to the folder's report.
   void begin();
-  /// Whether writing it again would take only a small share of the time.
+  /// Whether writing the report again would take only a small share of the run's time.
   bool is_due() const;
   /// Records the model's present attention weights.
   void show_attention();
   void write();
-  /// False if a process was killed while it wrote the report, or before.
+  /// False if a process was killed while or before it wrote the report.
   bool is_whole() const;
 
  private:

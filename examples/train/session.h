@@ -10,7 +10,7 @@ namespace tapeformer {
 /// State that the parts of a run share: the task, the folder, the options, the progress, and the way from
 /// gradients to new weights.
 struct Session {
-  /// `clock` has measured the start; the model has already been set up by `compute`.
+  /// `since` has measured the start; the model has already been set up by `on`.
   Session(RunFolder run_folder, const TrainingControl& how, TrainingTask& what, Progress& shown,
           const PhaseClock& since = {}, const Compute& on = {default_device()});
 
@@ -19,10 +19,10 @@ struct Session {
   Index batches(Index steps) const { return steps * options.accumulate; }
   Index batches() const { return batches(step); }
   /// Whether the time limit is reached, and whether the run must stop. Several ranks agree on both in
-  /// sum_over_ranks(), at the end of each step.
+  /// sum_over_ranks(), once per step.
   bool is_late() const { return is_alone() ? is_time_up() : all_late_; }
   bool stops() const { return is_alone() ? control.stops() : all_stop_; }
-  /// The learning rate of a step, from 0.
+  /// The learning rate of a step, whose number is counted from 0.
   double learning_rate(Index number) const { return Schedule(options.schedule_config())(number); }
   /// The state of the model's random draws.
   std::vector<std::uint64_t> draws() const;
@@ -30,17 +30,17 @@ struct Session {
 
   /// Waits until the gradients are the sums over all ranks; returns the sum of their counted tokens.
   double sum_over_ranks(Index counted);
-  /// Updates the weights by the gradients times `share`. Returns their norm, f64 [1]; nothing changes if that
-  /// is not finite.
+  /// Updates the weights by the gradients times `share`, whose norm, f64 [1], is returned; nothing changes if
+  /// the norm is not finite.
   Tensor update(double learning_rate, double share);
   /// Runs `use` while the model has the weights to validate and to keep. Collective.
   void with_evaluation_weights(const std::function<void()>& use);
   /// The command line that resumes the run.
   std::string resume_command() const;
-  /// The message of an error that ends the run. Throws: CheckpointError if another process has taken the
-  /// folder
+  /// The message of an error that ends the run. Throws: DataError if the folder or its lock was moved or
+  /// removed
   std::string with_remedy(const Error& error) const;
-  /// Shows the state in a checkpoint besides the model. Collective.
+  /// Visits the state that a checkpoint has besides the model. Collective.
   void visit_state(OptimizerVisitor& visitor);
 
   RunFolder folder;

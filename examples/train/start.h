@@ -6,10 +6,10 @@
 
 namespace tapeformer {
 
-/// The conditions of a run. They do not change its results, except last bits by threads and device, and the
-/// rounding of the precision.
+/// The conditions of a run. They do not change its results, except for last bits, which depend on threads
+/// and device, and the rounding of the precision.
 struct TrainingControl {
-  double max_minutes = 0;  ///< time limit, after which it saves and stops; 0 for none
+  double max_minutes = 0;  ///< time limit, after which the run saves and stops; 0 for none
   Index steps = 0;         ///< on resuming: the new last step; 0 for the run's own
   bool summary = false;    ///< only print the model's summary
   Index profile = 0;       ///< steps whose operations are timed; 0 for none
@@ -28,7 +28,7 @@ using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpo
 
 /// Starts a new run in `folder`; returns the exit code. Throws: DataError if the folder already has one
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
-/// Resumes from the folder's checkpoint; if the control has another number of steps, `make_task` finds it in
+/// Resumes from the folder's checkpoint; `make_task` finds the control's number of steps, if there is one, in
 /// the checkpoint's options. Throws: CheckpointError; Error if the run has already reached that step
 int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
 

@@ -12,7 +12,7 @@ namespace tapeformer {
 /// The input of one pass of the model.
 struct Batch {
   std::vector<Tensor> tensors;  ///< on the model's device, in the task's own order
-  Index counted = 0;            ///< tokens in the loss, which is their mean
+  Index counted = 0;            ///< tokens whose mean is the loss
   Index tokens = 0;             ///< tokens computed, for the speed
 
   /// A copy on another device; batches are made on the CPU. Undefined tensors stay undefined.
@@ -30,9 +30,9 @@ struct BatchShare {
 };
 
 struct Validation {
-  double loss = 0;  ///< in nats per token; the lowest has the best weights
+  double loss = 0;  ///< in nats per token; the weights with the lowest are the best
   std::vector<std::pair<std::string, double>> further;  ///< more fields for metrics.jsonl
-  std::string remark;                                   ///< in the log after loss and perplexity: ", ..."
+  std::string remark;                                   ///< for the log after loss and perplexity: ", ..."
 
   /// Adds each expert's share of its router's choices to the fields, and the extremes to the remark. `layer`
   /// names the layer of a router: "0", "encoder.0".
@@ -50,7 +50,7 @@ class TrainingTask {
   Communicator& ranks() const { return *ranks_; }
 
   virtual const TrainingOptions& options() const = 0;
-  /// Calls options().set_steps() and adapts to it.
+  /// Calls set_steps() of the options and adapts to the new number.
   virtual void set_steps(Index steps, bool is_begun) = 0;
   virtual Module& model() = 0;
 
@@ -69,12 +69,12 @@ class TrainingTask {
   virtual Index epoch(Index batches) const = 0;
 
   virtual Validation validate(Progress& progress) = 0;
-  /// About the number of tokens computed for that, or for conclude(); in any unit if all are alike.
+  /// About the number of tokens computed for a validation, or `at_end` for conclude(), in the same unit.
   virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
   /// A loss that is quick to compute and not finite if the weights are ruined, after `batches` batches.
   virtual double trial_loss(Index batches, Progress& progress) = 0;
-  /// Readable outputs of the model after `batches` batches: options().samples of them, at least one. `graphs`
-  /// is as in Compute.
+  /// At most options().samples readable outputs of the model after `batches` batches. `graphs` is as in
+  /// Compute.
   virtual std::vector<std::string> samples(Index batches, bool graphs) = 0;
   /// Attention weights of an example, for the report: {"rows": labels, "columns": labels, "layers":
   /// [{"name": text, "heads": [a row of weights for each label of `rows`, ...]}, ...]}; null for nothing.
@@ -90,8 +90,8 @@ class TrainingTask {
   virtual std::string summary();
   /// Names of the formats that can hold the model; empty for a program without exports.
   virtual std::string exports() const { return {}; }
-  /// Called at the end of the run, with the best weights in the model. The result goes into the line that
-  /// ends metrics.jsonl.
+  /// Called at the end of the run, with the best weights in the model. The result goes into the last line of
+  /// metrics.jsonl.
   virtual Json conclude(Progress& progress);
 
   /// The program's name.

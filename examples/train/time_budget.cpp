@@ -12,13 +12,13 @@ namespace tapeformer {
 namespace {
 
 constexpr double kTrialShare = 0.03;     // of the budget, for steps that are only timed
-constexpr double kLongestTrial = 15;     // seconds of that
-constexpr double kLongestTurn = 0.25;    // seconds that are timed as one
-constexpr std::size_t kFewestTurns = 3;  // the first one, which fills caches and pools, is left out
+constexpr double kLongestTrial = 15;     // seconds for these steps at most
+constexpr double kLongestTurn = 0.25;    // seconds of steps that are timed together
+constexpr std::size_t kFewestTurns = 3;  // the first turn, which fills caches and pools, does not count
 constexpr double kReserve = 0.015;       // of the budget, for untimed work: the log, files, samples
-constexpr Index kFewestFirstSteps = 10;  // from which the duration of others is predicted
-constexpr double kMostSteps = 1e12;      // where a budget is without end
-constexpr double kDryRunTrial = 3;       // seconds of the longest step that is timed as a whole
+constexpr Index kFewestFirstSteps = 10;  // to predict the duration of the others from
+constexpr double kMostSteps = 1e12;      // for budgets without a practical limit
+constexpr double kDryRunTrial = 3;       // seconds for timing steps; a longer step is timed in parts
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -39,7 +39,7 @@ double mean_of(Communicator& ranks, double value) {
   return ranks.sum({value})[0] / static_cast<double>(ranks.size());
 }
 
-/// The options of a run of as many steps, which has the same weights to the bit.
+/// The options by which another run gets the same weights to the last bit.
 std::string repeat_text(const TrainingOptions& options) {
   return "; the same again, on any machine: --steps " + std::to_string(options.steps) + " --warmup " +
          std::to_string(options.warmup) + " --validate-every " + std::to_string(options.validate_every);

@@ -11,11 +11,11 @@ struct TimePlan {
   double seconds_per_validation_token = 0;
 };
 
-/// Gives the task as many steps as fit into options().time_budget, counted from the program's start. Task and
-/// model are otherwise unchanged; the session must not be used again.
+/// Gives the task as many steps as fit into options().time_budget, counted from the start of session.clock.
+/// Task and model are otherwise unchanged; the session must not be used again.
 TimePlan fit_time_budget(Session& session);
 
-/// The single correction of that number, once the first steps have shown the speed of the run.
+/// Corrects the number of steps once, when the first steps have shown the speed of the run.
 class TimeBudget {
  public:
   TimeBudget(Session& session, const TimePlan& plan);
@@ -32,7 +32,7 @@ class TimeBudget {
   double first_step_end_ = 0;  // end of the first step
 };
 
-/// Reports the memory and time of the run, each line as soon as it is known: at least one batch is computed.
+/// Reports the memory and time of the run, each line as soon as it is known; computes at least one batch.
 /// Task, model and session must not be used again.
 void dry_run(Session& session, const std::function<void(const std::string&)>& tell);
 

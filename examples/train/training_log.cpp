@@ -73,7 +73,7 @@ std::string TrainingLog::text(Index step, double loss) const {
                 loss, session_.learning_rate(step - 1), count_text(speed), duration_text(left));
 }
 
-/// Logs the step if a line is due. Its loss counts in the mean if it is good.
+/// Logs a line if one is due at this step. The step's loss counts in the mean if it is good.
 void TrainingLog::add(QueuedStep& step, bool is_good) {
   const Session& s = session_;
   if (is_good) {
@@ -126,7 +126,7 @@ void TrainingLog::show_profile(const TrainingProfile& profile) {
   profile.report(session_.progress, session_.folder);
 }
 
-/// Writes the line at once: a run that ended before writes it when it is resumed.
+/// Writes all of the line at once: a run that ends before writes it when it is resumed.
 void TrainingLog::write_summary(const Json& line, const Passes& passes) {
   const Session& s = session_;
   s.progress.log("time: " + s.clock.text());

@@ -8,8 +8,8 @@
 namespace tapeformer {
 
 /// Reports the course of a run: the progress line, the lines of the log and of metrics.jsonl about steps, the
-/// plot of the losses, and where the time went. Steps are queued here until their losses are read, checked by
-/// the guard and logged: meanwhile a GPU computes the next step.
+/// plot of the losses, and where the time went. Steps are queued until their losses are read, checked by the
+/// guard and logged; meanwhile a GPU computes the next step.
 class TrainingLog {
  public:
   TrainingLog(Session& session, Guard& guard) : session_(session), guard_(guard) {}
@@ -21,19 +21,19 @@ class TrainingLog {
   void flush_pending(std::size_t most = 0);
   /// Waits for a step's loss: the mean over all ranks' counted tokens. Collective at the first call.
   void read_loss(QueuedStep& step);
-  /// Shows that batch `part` of the next step, from 0, is computed.
+  /// Shows that batch `part`, from 0, of the next step is being computed.
   void show_batch(Index part) const;
   /// Adds a validation's loss to the plot.
   void plot_validation(double loss) { plotted_validations_.emplace_back(session_.step, loss); }
   void show_profile(const TrainingProfile& profile);
-  /// Logs where the time went, and appends that to `line`, the last of the session in metrics.jsonl.
+  /// Logs where the time went, and writes it with `line` as the session's last line of metrics.jsonl.
   void write_summary(const Json& line, const Passes& passes);
 
   Index tokens() const { return tokens_; }
   /// Seconds of training, those before an interruption included.
   double elapsed() const { return elapsed_before_ + now_seconds() - session_.started; }
 
-  /// While it exists, time does not count in the speed of the next line of the log.
+  /// The time while a Pause exists does not count in the speed that the next line of the log shows.
   class Pause {
    public:
     explicit Pause(TrainingLog& log) : log_(log), begun_(now_seconds()), waited_(log.waited()) {}
@@ -71,8 +71,8 @@ class TrainingLog {
   Index tokens_ = 0;           // of all steps, before an interruption too
   double elapsed_before_ = 0;  // seconds before an interruption
   double line_started_ = 0;    // beginning of the next line
-  Index line_tokens_ = 0;      // since then
-  double line_waited_ = 0;     // this rank's seconds of waiting for others until then
+  Index line_tokens_ = 0;      // since the beginning of the next line
+  double line_waited_ = 0;     // this rank's seconds of waiting for others until that beginning
   double waited_before_ = 0;   // and until the session began
   std::string status_;         // the progress line between steps
   std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss

@@ -15,15 +15,15 @@ class Validator {
   bool is_due() const;
   /// Throws: BadStep if the loss is not finite
   void validate();
-  /// Keeps the weights before the first validation, so that there are some to use. The checkpoint has no
-  /// record of it: a resumed run finds the same best weights as one without an interruption.
+  /// Keeps the weights of a run that stops before its first validation, so that there are some to use. The
+  /// checkpoint does not record this: a resumed run finds the same best weights as an uninterrupted one.
   void keep_first_weights();
   /// Gives the model the best weights.
   void load_best_weights();
 
   bool has_best() const { return has_best_; }
   double best_loss() const { return best_loss_; }
-  /// Whether the run may continue by options.patience.
+  /// Whether options.patience lets the run continue.
   bool is_patient() const;
   void renew_patience() { since_best_ = 0; }
 
