@@ -13,9 +13,9 @@ namespace tapeformer {
 /// A model's options, each with the one that a format wants instead.
 using OptionChanges = std::vector<std::pair<std::string, std::string>>;
 
-/// The changes that a format wants of a model, as options, or as fields of config.json without an option.
-/// `now` and `then` are a program's options for the model and for the changed one; `others` are the options,
-/// by field, whose names are different.
+/// The changes that a format wants of a model, as options, or as fields of config.json if there is no option.
+/// `now` and `then` are a program's options for the model and for the changed one; `others` are the names of
+/// options, by field, that differ from the field's name.
 OptionChanges changed_options(const std::vector<FieldChange>& changes, const FieldList& now,
                               const FieldList& then, const std::map<std::string, std::string>& others);
 template <class Options, class Config>
@@ -25,9 +25,9 @@ OptionChanges changed_options(const Config& config, const ExpressionOf<Config>& 
   now.model = config, then.model = expression.nearest;
   return changed_options(expression.changes, fields_of(now), fields_of(then), others);
 }
-/// "--activation relu, --norm rms"
+/// The options that the model has: "--activation relu, --norm rms".
 std::string has_text(const OptionChanges& changes);
-/// "--activation silu --norm layer"
+/// The options that the format wants: "--activation silu --norm layer".
 std::string wants_text(const OptionChanges& changes);
 
 }  // namespace tapeformer

@@ -40,7 +40,7 @@ std::string command_names(const CLI::App& app) {
   return joined(commands_of(app), ", ", [](const CLI::App* command) { return command->get_name(); });
 }
 
-/// Our options, of which a command has some, and their names in other programs.
+/// Options of the programs, of which a command has some, and their names in other programs.
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"--learning-rate", "lr max-lr base-lr"},
     {"--minimum-learning-rate", "min-lr"},
@@ -99,8 +99,8 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"--length-penalty", "lenpen"},
 };
 
-/// The option of `command` that `unknown` may mean: one with that name in other programs, else the nearest,
-/// or one that it begins with.
+/// The option of `command` that `unknown` may mean: one that has this name in other programs, else the one
+/// with the smallest edit distance, or one that `unknown` begins with; "" if none is near.
 std::string likely_option(const CLI::App& command, const std::string& unknown) {
   std::string plain = unknown.substr(std::min(unknown.find_first_not_of('-'), unknown.size()));
   std::replace(plain.begin(), plain.end(), '_', '-');
@@ -121,7 +121,7 @@ std::string likely_option(const CLI::App& command, const std::string& unknown) {
   return likely;
 }
 
-/// A bracket with a mark, as at the end of every word: CLI11 would parse a text in brackets as a list.
+/// Replaces a bracket at the end of a word: CLI11 would parse a text in brackets as a list.
 constexpr const char* kMarkedBracket = "]\x01";
 
 std::string without_mark(std::string text) {

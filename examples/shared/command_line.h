@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace CLI {  // included by command_line.cpp alone: it takes four seconds to compile
+namespace CLI {  // CLI11, which command_line.cpp alone includes: it takes four seconds to compile
 class App;
 class Option;
 }  // namespace CLI
@@ -23,7 +23,7 @@ class CommandOption {
   CommandOption not_empty() const;
   /// For a list: each occurrence takes one value.
   CommandOption one_at_a_time() const;
-  /// Makes its value optional: without one it is `value`; --help calls the value `type`.
+  /// Makes its value optional: an option without a value has `value`; --help calls the value `type`.
   CommandOption optional_value(const std::string& value, const std::string& type) const;
   CommandOption needs(CommandOption other) const;
   CommandOption excludes(CommandOption other) const;
@@ -40,13 +40,13 @@ template <class Number>
 Number parsed(const std::string& name, const NumberRule& rule, const std::string& text);
 
 /// A program or one of its commands, to which options are added; copies refer to the same one. Names with
-/// dashes are options ("--width"), others positional arguments. Fields hold defaults and must outlive it.
+/// dashes are options ("--width"), others positional arguments. Fields, which hold defaults, must outlive it.
 class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
   /// An option of type string, int, Index, std::uint64_t, double, an optional one of these, or a list of
-  /// strings. Given several times, the last one counts. --help shows the present value of the field.
+  /// strings. Given several times, the last one counts, but lists grow. --help shows the field's value.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {
@@ -73,7 +73,7 @@ class Command {
           [=](const std::string& text) { set(parsed<Value>(name, rule, text)); }, help);
     }
   }
-  /// A flag that sets `field`; after "--name,!--no-name" also one that clears it.
+  /// A flag that sets `field`; with the name "--name,!--no-name" also one that clears it.
   CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
   /// A flag that clears `field`.
   CommandOption negative_flag(const std::string& name, bool& field, const std::string& help) const;
@@ -82,13 +82,13 @@ class Command {
 
   /// The option with that name, which must exist.
   CommandOption find(const std::string& name) const;
-  /// The names of given options in these groups.
+  /// The names of the options in these groups that were given.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
   /// Whether there is an option with that name in one of these groups.
   bool has(const std::string& name, std::initializer_list<const char*> groups) const;
   /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
   void refuse(std::initializer_list<const char*> names, const std::string& when) const;
-  /// Throws: the same if any other option was given
+  /// Throws: the error of refuse() if any option but these was given
   void refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const;
   /// True if this command was chosen.
   bool chosen() const;
@@ -107,7 +107,7 @@ class Command {
                          const std::string& help) const;
 };
 
-/// The command line of a program, which owns what the handles refer to.
+/// The command line of a program. It owns what Command and CommandOption refer to.
 class CommandLine : public Command {
  public:
   explicit CommandLine(const std::string& description = {});
@@ -115,13 +115,13 @@ class CommandLine : public Command {
 
   /// The work of a command, which returns the exit code.
   using Body = std::function<int(const Command& command)>;
-  /// Adds a command; if there are any, one must be chosen.
+  /// Adds a command; a program with commands requires one of them.
   Command command(const std::string& name, const std::string& help = {}, Body body = {});
   /// Adds --version, which prints `text`.
   void version(const std::string& text) const;
 
-  /// False if it asks for help or the version, which are printed.
-  /// Throws: Error with one line on the mistake, which for an unknown option suggests another
+  /// Parses the arguments; prints help or version and returns false if they ask for that.
+  /// Throws: Error with one line on the mistake, which suggests another option for an unknown one
   bool read(int argc, const char* const* argv) const;
   /// Runs the chosen command; returns the exit code.
   int execute() const;

@@ -23,17 +23,17 @@ struct Compute {
 
 /// The options that choose device and precision.
 struct ComputeOptions {
-  std::string device;  ///< a name for Device::named(); empty for default_device()
+  std::string device;  ///< a name that Device::named() knows; empty for default_device()
   std::string
       precision;  ///< f32; bf16 (weights and activations on a GPU, factors of matrix products on the CPU);
-                  ///< tf32 (such factors on a GPU); empty if not given
+                  ///< tf32 (factors of matrix products on a GPU); empty if not given
   bool graphs = true;
   Index threads = 0;
 
   /// Adds --device, whose default is then a GPU if there is one; for commands with a `model` also --threads,
   /// --precision and --no-graphs. The help adds `otherwise` to the defaults of threads and precision.
   void add_to(const Command& command, bool model = true, const std::string& otherwise = {});
-  /// The choice; `unsaid` is the precision if none was given.
+  /// The choice; `unsaid` is the precision without --precision.
   /// Throws: DeviceError if there is no such GPU; Error for a precision that the device does not support
   Compute chosen(const std::string& unsaid = "f32") const;
 };

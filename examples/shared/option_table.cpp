@@ -13,7 +13,7 @@ namespace {
 
 bool is_of_adapters(const std::string& flag) { return flag.rfind("--lora", 0) == 0; }
 
-/// True for options of an indexer that change no parameter.
+/// Whether an option only changes which keys an indexer chooses, or its loss, and not its parameters.
 bool changes_choice(const std::string& flag, const ConfigField& has, const ConfigField& asked) {
   return flag == "--index-loss" || (flag == "--index-top-k" && has.text() != "0" && asked.text() != "0");
 }

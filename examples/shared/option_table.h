@@ -24,7 +24,7 @@ Property negated(bool& member);
 
 /// Defaults for small texts, as JSON.
 struct SizeDefaults {
-  Index most;  ///< the largest number of examples that they are for
+  Index most;  ///< the largest number of examples for which these defaults hold
   const char* options;
 };
 
@@ -32,7 +32,7 @@ struct SizeDefaults {
 struct Preset {
   const char* name;
   const char* about;                       ///< one line for --help
-  std::vector<const char*> options;        ///< values unlike the options' own defaults, as JSON, in order
+  std::vector<const char*> options;        ///< JSON objects of values that replace the options' own, in turn
   std::vector<SizeDefaults> by_size = {};  ///< from small to large; the first that is large enough counts
 };
 
@@ -56,8 +56,8 @@ std::string presets_text(const std::vector<Preset>& presets,
 /// them for the log: "--dropout 0.3 --vocabulary 2000"; empty if there are none.
 std::string choose_by_size(FieldList&& fields, const Preset& preset, Index size, const Command& command);
 
-/// A flag for every option of type bool, and an option with a value for the others, or with any number for
-/// lists.
+/// Adds a flag for every option of type bool, and for the others an option with a value, or with any number
+/// of values for lists.
 void add_options(const Command& command, FieldList&& fields);
 
 /// Makes paths in options absolute, so that a run can be resumed and evaluated from another folder.
@@ -78,8 +78,8 @@ void from_json(const nlohmann::ordered_json& json, Options& options) {
   read_options(json, fields_of(options));
 }
 
-/// Throws: CheckpointError unless `folder` has a config.json and is not a run of the program `other`, whose
-///         runs alone have `file_of_other`; `remedy` says what to try
+/// Throws: CheckpointError unless `folder` has a config.json and no `file_of_other`, which only runs of the
+///         program `other` have; `remedy` says what to try
 void check_run_folder(const std::string& folder, const char* file_of_other, const char* other,
                       const char* remedy);
 /// Throws: CheckpointError if the run in the folder has no weights yet
@@ -95,8 +95,8 @@ Options options_of(const RunFolder& folder) {
 }
 
 /// The log's text on a run that starts from the model in the folder `from`. If the folder has that model's
-/// options, a second line names those of `Preset`, `Training` and dropout that differ in the new run, whose
-/// options are `now`, with the old values in brackets: "--dropout 0.1 (0.05)".
+/// options, a second line names those of the groups Preset and Training and those of dropout that differ in
+/// the new run, whose options are `now`, with the old values in brackets: "--dropout 0.1 (0.05)".
 std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_json& now,
                              const FieldList& fields);
 
@@ -107,9 +107,9 @@ std::string fine_tuning_text(const std::string& from, const nlohmann::ordered_js
 void take_fine_tuned(FieldList&& model, const FieldList& asked, const std::string& from,
                      const Command& command);
 
-/// Throws: Error naming a given option of adapters without effect
+/// Throws: Error naming an option of adapters that was given without effect
 void refuse_unused_adapters(const Command& command, bool has_base, bool has_adapters);
-/// Throws: Error naming a given option of positions' buckets, attention or experts without effect
+/// Throws: Error naming an option of positions' buckets, attention or experts that was given without effect
 void refuse_unused_parts(const Command& command, PositionKind positions, const AttentionConfig& attention,
                          const ExpertsConfig& experts);
 

@@ -18,7 +18,7 @@ enum class Phase {
   checkpoints,  ///< writing weights and checkpoints
   samples,      ///< sample outputs
   log,          ///< the log, metrics, and everything else
-  waiting,      ///< for the other processes of the run
+  waiting,      ///< waiting for the other processes of the run
 };
 constexpr std::array<const char*, 10> kPhaseNames = {"start",  "batches",    "forward",     "backward",
                                                      "update", "validation", "checkpoints", "samples",
@@ -37,7 +37,7 @@ class PhaseClock {
   /// The seconds since the clock was made.
   double total() const;
   double seconds(Phase phase) const { return seconds()[static_cast<std::size_t>(phase)]; }
-  /// "of 55 s: steps 96.4 % (forward 30.1, backward 60.2, update 6.1), start 0.5 %, ...".
+  /// "55 s: steps 96.4 % (forward 30.1, backward 60.2, update 6.1), start 0.5 %, batches 0.1 %, ...".
   std::string text() const;
   /// Seconds by phase, to the millisecond.
   nlohmann::ordered_json json() const;

@@ -50,7 +50,7 @@ int fail(const char* name, const std::string& problem) {
   const std::string rank = name_of_this_rank();
   if (rank.empty()) {
     // Before the ranks have joined, all of them find the same problem, and rank 0 reports it. The launcher
-    // ends all when the first one has ended, so that must not be another.
+    // ends all ranks when the first one has ended, so rank 0 must end first.
     if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
     if (launched_rank().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     return kExitBadInput;
@@ -91,7 +91,7 @@ void answer(const sigset_t& signals) {
   }
 }
 
-/// Throws: DataError if some of the output is lost, but for a pipe whose reader has gone
+/// Throws: DataError if some of the output is lost, unless it goes to a pipe, whose reader may have gone
 void flush_output() {
   errno = 0;
   const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -103,7 +103,7 @@ void flush_output() {
                     "cannot be written" + (error == 0 ? "" : ": " + system_error_text(error)));
 }
 
-/// Called after a `try` block, whose memory is free by then; there may still be too little for a text.
+/// To be called after a `try` block, when its memory is free; even then a text may need too much.
 int fail_without_memory(const char* name) {
   try {
     const std::int64_t held = pool_statistics().held_bytes;

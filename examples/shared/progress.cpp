@@ -12,7 +12,7 @@ namespace tapeformer {
 
 namespace {
 
-/// The clock of now_seconds(), which notices a stop at every call, from whichever thread runs first again.
+/// The clock of now_seconds(). Every call notices a stop, whichever thread runs first afterwards.
 class RunningClock {
  public:
   double look(bool tells) {

@@ -9,13 +9,13 @@
 
 namespace tapeformer {
 
-/// Seconds on a clock that never jumps, even if the time of day is changed. It does not count time for
-/// which the machine sleeps, or for which a process that calls tell_clock_of_running() is stopped.
+/// Seconds on a clock that never jumps, even if the time of day is changed. It does not count the time while
+/// the machine sleeps, or while a process that calls tell_clock_of_running() is stopped.
 double now_seconds();
 /// For tests: makes now_seconds() return clock(), or the true time again if `clock` is empty.
 void set_clock(std::function<double()> clock);
-/// Must be called several times a second from its first call on: a gap of more than a second is taken for
-/// time in which the process was stopped (Ctrl-Z, SIGSTOP).
+/// After the first call it must be called several times a second: a gap of more than a second counts as time
+/// in which the process was stopped (Ctrl-Z, SIGSTOP).
 void tell_clock_of_running();
 /// "45 s", "3 min 20 s", "2 h 05 min".
 std::string duration_text(double seconds);
@@ -53,7 +53,7 @@ class Progress {
   /// Draws lines on a terminal below the permanent ones, in place of those drawn before. They must be
   /// narrower than the terminal.
   void draw(const std::vector<std::string>& lines);
-  /// Erases the line; the next one is shown at once.
+  /// Erases the progress line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
   /// Columns and rows of the terminal; 80 and 24 if it does not say.

@@ -39,7 +39,7 @@ std::string kept_name(const std::string& prefix, Index step) {
   throw DataError(path, 0, std::string(what) + ": " + system_error_text(system_error));
 }
 
-/// The optimizer's counters and numbers as JSON and its tensors as a list.
+/// Collects the optimizer's counters as JSON and its tensors as a list.
 struct CollectState : OptimizerVisitor {
   std::vector<std::pair<std::string, Tensor>> tensors;
   Json counters = Json::object();
@@ -47,7 +47,7 @@ struct CollectState : OptimizerVisitor {
   void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
 };
 
-/// For a process whose share of the state another one writes: it keeps none of the whole tensors.
+/// For a process whose share of the state another one writes: keeps nothing.
 struct IgnoreState : OptimizerVisitor {
   void tensor(const std::string&, const Tensor&) override {}
   void counter(const std::string&, std::int64_t&) override {}
@@ -307,7 +307,7 @@ std::vector<Index> RunFolder::steps_of(const std::string& prefix) const {
 
 void RunFolder::remove_all_but(Index count, const std::string& prefix, Index step) const {
   for (const Index found : steps_of(prefix)) {
-    // Later ones belong to a run killed before its next checkpoint, which will write them again.
+    // Later files are of a session that was killed before its next checkpoint: the run writes them again.
     if (found > step || --count >= 0) continue;
     const std::string path = file(kept_name(prefix, found));
     std::error_code error;

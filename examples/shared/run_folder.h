@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;  // declared only: its use needs <nlohmann/
 constexpr const char* kBestWeights = "weights.safetensors";
 constexpr const char* kEvaluationFile = "evaluation.json";  // the last measurement of `evaluate`
 
-/// Makes a folder and those that it is in, if there are none. Throws: DataError
+/// Makes a folder and its parents, where they do not exist. Throws: DataError
 void make_folder(const std::string& path);
 
 /// Keeps other runs out of a run folder while it exists, at most until the process ends. Does not affect
@@ -30,8 +30,7 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// Throws: DataError if the folder is no longer the locked one: it or its lock was moved or removed, so
-  ///         that another run may use it
+  /// Throws: DataError if the folder or its lock was moved or removed, so that another run may use the folder
   void check() const;
 
  private:
@@ -56,7 +55,7 @@ class ScratchFolder {
 
 class TensorBoardLog;
 
-/// Shows a visitor the state of training next to a model's weights: the optimizer's and the average's.
+/// Shows a visitor the state of training besides the model: that of the optimizer and of the moving average.
 using VisitState = std::function<void(OptimizerVisitor&)>;
 
 /// The files of one run: config.json, vocabularies, weights.safetensors (the best so far),
@@ -64,8 +63,8 @@ using VisitState = std::function<void(OptimizerVisitor&)>;
 /// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
 class RunFolder {
  public:
-  /// Without `writes`, functions that write do nothing: another process of the run writes. They throw
-  /// DataError if there is a `lock` that is no longer valid.
+  /// Without `writes`, functions that write do nothing: another process of the run writes. With a `lock` they
+  /// throw DataError if it is no longer valid.
   explicit RunFolder(std::string path, bool writes = true, std::shared_ptr<const RunLock> lock = {})
       : path_(std::move(path)), writes_(writes), lock_(std::move(lock)) {}
   bool writes() const { return writes_; }
@@ -73,12 +72,12 @@ class RunFolder {
   void check_lock() const;
 
   /// Makes the folder for a new run.
-  /// Throws: DataError if it cannot be written or holds a run already
+  /// Throws: DataError if it cannot be written, or as refuse_if_used()
   void create() const;
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
-  /// Throws: DataError if the folder holds a run or a model already
+  /// Throws: DataError if the folder holds a run, another program's model or prepared tokens already
   void refuse_if_used() const;
   /// The content of config.json. Throws: DataError if it cannot be read, CheckpointError if it is not JSON
   Json config() const;
@@ -86,14 +85,14 @@ class RunFolder {
   /// Writes a file whole or not at all.
   void write(const std::string& name, const std::string& content) const;
 
-  /// Writes weights.safetensors, and removes the evaluation of the weights before.
+  /// Writes weights.safetensors, and removes the evaluation of the former weights.
   void save_best_weights(Module& model) const;
-  /// Writes model, optimizer and `state` to one file, by one rename. Tensors on a GPU are copied at once and
-  /// written while it computes on: the result, if valid(), must be waited for, and rethrows an exception from
-  /// writing. Where processes share the optimizer's state, all must call it.
+  /// Writes model, optimizer and `state` to one file, by one rename. A model on a GPU is copied at once and
+  /// written while training continues: the result is then valid(), must be waited for, and rethrows an
+  /// exception from writing. Where processes share the optimizer's state, all must call this.
   std::future<void> save_checkpoint(Module& model, const VisitState& optimizer, const Json& state) const;
-  /// To be called before the next checkpoint is saved: keeps the last one, from `step`, as
-  /// checkpoint-STEP.safetensors, and removes all of these except the last `count`.
+  /// To be called before the next checkpoint is saved: keeps the last one, of `step`, as
+  /// checkpoint-STEP.safetensors, and removes such files except the last `count` up to that step.
   void keep_checkpoint(Index step, Index count) const;
   /// The state alone, from which model and optimizer can be built. Throws: CheckpointError, which names an
   /// earlier checkpoint to resume from if this one is damaged
@@ -103,21 +102,21 @@ class RunFolder {
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, const VisitState& optimizer) const;
 
-  /// Writes weights-STEP.safetensors, and removes all of these except the last `count`.
+  /// Writes weights-STEP.safetensors, and removes such files except the last `count` up to that step.
   void keep_weights(Module& model, Index step, Index count) const;
   /// Sets the model to the mean of the last `count` kept weights. Throws: CheckpointError; Error if there are
   /// fewer
   void load_average(Index count, Module& model) const;
 
-  /// From now on every number in the metrics goes to `log` too.
+  /// From now on every number of append_metrics() goes to `log` too.
   void write_events(std::shared_ptr<TensorBoardLog> log) { events_ = std::move(log); }
   void append_metrics(const Json& line) const;
-  /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
-  /// training and as many of validation, evenly spread, besides those with the best losses.
+  /// The lines of metrics.jsonl, except damaged ones, as the last may be after a kill: at most about `most`
+  /// lines of training and as many of validation, evenly spread, and those with the best losses.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   /// The seconds that the run has taken so far, by metrics.jsonl.
   double elapsed() const;
-  /// True if metrics.jsonl has the last line of a run that ended at `step`.
+  /// True if metrics.jsonl has the last line of a session that ended at `step`.
   bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl after `step`, which the resumed run writes again.
   void cut_metrics(Index step) const;

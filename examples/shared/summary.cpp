@@ -23,7 +23,7 @@ std::string cost_line(const std::string& name, const std::string& flops, const s
   return format("{:-44s} {:15s}", name, flops) + (bytes.empty() ? "" : format(" {:18s}", bytes)) + "\n";
 }
 
-/// A layer's costs that do not depend on a call's sizes; zeros if unknown.
+/// The costs of a layer that do not depend on the sizes of a call; zeros if unknown.
 AttentionCost cost_of(const AttentionConfig& attention, DType type) {
   AttentionCall call;
   call.type = type;

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// The fields of a configuration that are set, one per line.
+/// The fields of a configuration that have a value, one per line.
 std::string fields_text(const FieldList& fields, const FieldList& defaults);
 
 /// "layers=4, width=128": the fields that are not at their defaults.
@@ -17,8 +17,8 @@ std::string changes_text(const Config& config) {
   return changes_text(fields_of(config), fields_of(usual));
 }
 
-/// The parameters with their shapes and numbers of values, by module, the total, the frozen ones, and without
-/// those of experts that a token does not pass, of which there are `idle`.
+/// The parameters with their shapes and numbers of values; the total, the frozen ones, and the total without
+/// the `idle` parameters of experts that a token does not pass.
 std::string parameters_text(Module& model, Index idle = 0);
 
 /// The costs of one row of the longest length, by part: FLOPs of the forward pass and bytes kept for the

@@ -16,7 +16,7 @@ namespace {
 constexpr std::initializer_list<const char*> kGroupsOfRun = {"Preset", "Data", "Vocabulary", "Model",
                                                              "Training"};
 
-/// Starts in a temporary folder: the data of a corpus are written there.
+/// Starts in a temporary folder, into which the tokens of a corpus are written.
 int start_dry(const TrainIn& start_in, const std::string& run, const TrainingControl& joined) {
   if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave out mpirun or --dry-run");
   RunFolder(run).refuse_if_used();

@@ -20,7 +20,7 @@ class TrainCommand {
   TrainCommand& operator=(const TrainCommand&) = delete;
   /// For options of the program's own.
   const Command& command() const { return command_; }
-  /// The words of a command that a resumed run may have again: those of options that are not the run's own.
+  /// The words of a command that may be given again on resuming: all but the options that are the run's own.
   std::vector<std::string> for_resuming(const std::vector<std::string>& words) const;
 
  private:

@@ -10,7 +10,7 @@ class Command;
 /// The options of the training loop, for any model.
 struct TrainingOptions {
   Index steps = 2500, accumulate = 1;
-  double time_budget = 0;  ///< minutes for which the number of steps is chosen; 0 keeps the given one
+  double time_budget = 0;  ///< minutes that the program may take, which determine `steps`; 0 keeps `steps`
   double learning_rate = 2e-3, minimum_learning_rate = 0;
   Index warmup = 200;
   std::string schedule = "cosine";
@@ -24,17 +24,17 @@ struct TrainingOptions {
   Index validate_every = 500, patience = 0;
   Index checkpoint_every = 0;     ///< steps; 0 for every validation
   Index keep_checkpoints = 0;     ///< the number of last validations whose weights are kept, to be averaged
-  Index earlier_checkpoints = 0;  ///< the number kept before the last, to resume from if that is damaged
+  Index earlier_checkpoints = 0;  ///< the number kept besides the last one, for resuming if it is damaged
   Index log_every = 100;          ///< steps between lines of a log
   Index samples = 3;              ///< shown at every validation
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// Fits options that were not given to `command` to the given ones: set_steps(steps), and the lowest
-  /// learning rate is at most a tenth of the highest. --steps clears the time budget.
+  /// Fits options that were not given to `command` to the given ones: calls set_steps(steps) unless there is
+  /// a time budget, which --steps clears, and makes the lowest learning rate at most a tenth of the highest.
   void adapt(const Command& command);
-  /// Makes the steps between two lines of the log at most a tenth of the steps, those between validations at
-  /// most a quarter, and the warm-up at most a tenth unless it has begun.
+  /// Sets the steps and, unless they were given, makes the steps between two lines of the log at most a tenth
+  /// of that, those between validations at most a quarter, and the warm-up at most a tenth until `is_begun`.
   void set_steps(Index count, bool is_begun = false);
   /// Throws: Error naming options that make no sense
   void check() const;

@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// The measured peak rates of this machine, with all threads.
+/// The peak rates of this machine, measured with all threads.
 struct MachineRates {
   double flops = 0;                                ///< FLOP/s in f32
   std::function<double(double)> bytes_per_second;  ///< for operands of this many bytes in total
@@ -25,8 +25,8 @@ class TrainingProfile {
   /// True between the first and the last step to be measured.
   bool is_partial() const { return steps_ > 0 && left_ > 0; }
 
-  /// Operations, slowest first: time, FLOP/s, bytes per second, and the share of the time that the machine
-  /// needs at its peak ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
+  /// A table of operations, slowest first: time, FLOP/s, bytes per second, and the share of the time that the
+  /// machine would take at its best: the longer of FLOPs / peak rate and bytes / bandwidth.
   std::string text(const MachineRates& machine) const;
   /// Logs the text, and writes the timeline to trace.json.
   void report(Progress& progress, const RunFolder& folder) const;
@@ -38,7 +38,7 @@ class TrainingProfile {
   Index before_ = kStepsBefore, left_;
   Index steps_ = 0;                   // measured
   std::unique_ptr<Profile> profile_;  // of the current step
-  double begun_ = 0, seconds_ = 0;    // start of that step; duration of all earlier ones
+  double begun_ = 0, seconds_ = 0;    // start of the current step; duration of all earlier ones
   std::vector<ProfileLine> lines_;
   std::vector<ProfileCall> calls_;
 };
