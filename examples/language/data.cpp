@@ -47,8 +47,8 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
   };
 }
 
-/// Trains on the training part alone, or on both parts for a closed kind: text without ids could not be
-/// measured.
+/// Trains on the training part alone, or for a closed kind on both parts: it could not encode validation text
+/// with other characters.
 std::shared_ptr<const Tokenizer> make_tokenizer(const LanguageDataOptions& options, const TextSplit& parts,
                                                 Progress& progress) {
   const auto part = [&](bool both) {
@@ -106,7 +106,7 @@ LanguageData prepare_instructions(const LanguageDataOptions& options,
   return prepare_tokens(train, validation, *tokenizer, folder);
 }
 
-/// The data, with only the tokens that count by options.data.loss_on.
+/// The data, in which only the tokens count that options.data.loss_on names.
 LanguageData counted(const LanguageOptions& options, LanguageData data) {
   if (options.data.loss_on == "answers")
     data.train = data.train.with_answers(), data.validation = data.validation.with_answers();

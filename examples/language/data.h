@@ -13,7 +13,7 @@
 
 namespace tapeformer {
 
-/// Thrown when Ctrl-C interrupts the preparation of data, which leaves nothing behind.
+/// Thrown when Ctrl-C interrupts the preparation of data or a measurement, which leaves nothing behind.
 class Interrupted : public Error {
  public:
   using Error::Error;
@@ -31,12 +31,12 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
 TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 
-/// The data of a new run: those in options.tokens, or new ones in the folder `tokens` of the run. If the run
-/// fine-tunes a model, `tokenizer` is the model's. Throws: as prepare_corpus
+/// The data of a new run: that in options.tokens, or else new data in the folder `tokens` of the run. If the
+/// run fine-tunes a model, `tokenizer` is the model's. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const Tokenizer>& tokenizer, Progress& progress);
 
-/// The token that ends documents with --documents apart. Throws: Error if the tokenizer has none
+/// The token that ends documents with --documents apart, else none. Throws: Error if the tokenizer lacks one
 std::optional<std::int32_t> document_end(const LanguageOptions& options, const Tokenizer& tokenizer);
 
 /// Removes the files of make_language_data from the run's folder.

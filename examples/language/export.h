@@ -31,13 +31,12 @@ struct ExportFormat {
 ExportFormat transformers_export();
 ExportFormat gguf_export();
 
-/// The formats of a model's exports, with options that would be needed: "transformers (GPT-2); gguf only with
-/// --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, also whether a format can hold that.
+/// The formats that a model can be exported to, with the options that it lacks: "transformers (GPT-2); gguf
+/// only with --feed-forward-kind gelu_tanh (GPT-2)". With a tokenizer, also whether a format can hold it.
 std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* tokenizer = nullptr);
 
 /// Writes a trained model and its tokenizer as a folder that transformers loads, or as a GGUF file; returns
-/// the exit code.
-/// Leaves nothing behind after an error. Throws: Error and its subclasses
+/// the exit code. Leaves nothing behind after an error. Throws: Error and its subclasses
 int export_model(const ExportOptions& options);
 
 }  // namespace tapeformer

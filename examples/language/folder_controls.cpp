@@ -103,7 +103,7 @@ TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& g
   demand("split_special_tokens", false);
   if (kind == "tokenizer_json" && flag("clean_up_tokenization_spaces") == true &&
       fields_of(folder + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
-    demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
+    demand("clean_up_tokenization_spaces", false);  // transformers does not clean up texts of BPE either
   if (plain.kind() == std::string("sentencepiece"))
     controls.restarts_after_added = flag("legacy").value_or(false);
 

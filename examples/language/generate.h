@@ -32,8 +32,8 @@ struct GenerateOptions {
   void refuse_ignored(const Command& command) const;
 };
 
-/// Writes samples, which are drawn side by side, one after the other, with kSeparator between them: the first
-/// as it is drawn, each other one as soon as those before it have ended. The output is valid UTF-8.
+/// Writes samples one after the other, with kSeparator between them, though they are drawn side by side: the
+/// first as it is drawn, each other one when those before it have ended. The output is valid UTF-8.
 class SampleWriter {
  public:
   static constexpr const char* kSeparator = "\n---------------\n";
@@ -41,11 +41,11 @@ class SampleWriter {
   using Write = std::function<bool(std::string_view text)>;
 
   /// Every sample begins with `prompt`, which is written with the first token, so that nothing is written if
-  /// drawing that fails. At the `start` of a text no space is written before its first word.
+  /// drawing that token fails. At the `start` of a text no space is written before its first word.
   SampleWriter(const Tokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
                std::string prompt, bool start, Write write);
 
-  /// Ends the current samples and begins others, numbered from 0 again. This bounds the memory.
+  /// Ends the current samples and begins others, numbered from 0 again. Groups of samples bound the memory.
   void next(Index samples);
   /// Adds a token; returns false if the sample is over: at a stop string, or if the reader is gone.
   bool add(Index sample, std::int32_t token);

@@ -16,7 +16,7 @@ namespace {
 
 enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-/// The vocabulary that every kind has.
+/// The vocabulary of every kind of tokenizer.
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
@@ -25,7 +25,7 @@ struct Vocabulary {
     tokens.push_back(token);
     types.push_back(type);
   }
-  /// Fills the vocabulary up to `rows`, with the tokens that were added to the tokenizer's own.
+  /// Fills the vocabulary up to `rows`: with the tokens that were added to the tokenizer, and unused ones.
   void fill_up(Index rows, const Tokenizer& tokenizer) {
     while (static_cast<Index>(tokens.size()) < rows) add(format("[PAD{}]", tokens.size()), kUnused);
     for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
@@ -55,8 +55,8 @@ void add_controls(GgufMetadata& metadata, std::optional<std::int32_t> begin,
   metadata.emplace_back("tokenizer.ggml.add_bos_token", adds_begin);
 }
 
-/// Merges that make every character of more than one byte, from the left. No other text has them, because a
-/// character's first byte is never within another.
+/// Merges that make every character of more than one byte, from its first byte on. They apply to nothing
+/// else, because the first byte of a character never occurs within another.
 std::vector<std::string> merges_of_characters(const Tokenizer& tokenizer) {
   std::vector<std::string> merges;
   std::set<std::string> seen;
@@ -102,8 +102,8 @@ GgufMetadata byte_level(const Tokenizer& tokenizer, Index rows) {
   return metadata;
 }
 
-/// The contents of a SentencePiece model file. Numbers are those of sentencepiece_model.proto; GGUF uses its
-/// types of pieces.
+/// The contents of a SentencePiece model file. The numbers of fields, and of the types of pieces, which GGUF
+/// has too, are those of sentencepiece_model.proto.
 struct SentencePieces {
   Vocabulary vocabulary;
   std::vector<float> scores;

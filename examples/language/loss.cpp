@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kExactSeed = 0;  // of objectives in exact losses, which do not depend on the run's
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the run's
 
-/// The half-width, in standard errors, of Student's 95 % interval, by its degrees of freedom: from the table,
-/// then by the expansion.
+/// The half-width of Student's 95 % interval, in standard errors: from a table for few degrees of freedom,
+/// else by an expansion.
 double student_t(Index freedom) {
   constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
   const auto n = static_cast<double>(freedom);
@@ -25,7 +25,7 @@ double student_t(Index freedom) {
 }
 
 /// Cuts the rows at document ends, and joins them to one. The number of starts is the largest possible, so
-/// that all batches of a shape are alike: those of missing documents are the end of the row.
+/// that all batches of a shape are alike; unused starts are the end of the row.
 PackedDocuments set_documents_apart(TokenBatch& batch, std::int32_t document_end) {
   const Index length = batch.inputs.size(1), tokens = batch.inputs.elements();
   batch = {reshape(batch.inputs, {1, tokens}), reshape(batch.targets, {1, tokens})};
@@ -98,7 +98,7 @@ class LanguageMeasure::Sum {
     const std::int32_t* const inputs = batch.tensors[0].data<std::int32_t>();
     const std::int32_t* const targets = batch.tensors[1].data<std::int32_t>();
     TextSize text;
-    // Masked tokens do not make up a text, for which a loss per byte would mean something.
+    // A loss per byte would mean nothing for masked tokens, which do not make up a text.
     for (Index i = 0; i < batch.tensors[1].elements() && !model_.config().bidirectional; ++i)
       if (targets[i] >= 0) text += measure_.size_of(targets[i], inputs[i]);
     const auto counted = static_cast<double>(batch.counted);
@@ -161,7 +161,7 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Ind
   }
 }
 
-/// The text that `token` adds after `before`.
+/// The size of the text that `token` adds after the token `before`.
 TextSize LanguageMeasure::size_of(std::int32_t token, std::int32_t before) const {
   const TokenText& text = texts_[static_cast<std::size_t>(token)];
   const bool after_white_space = texts_[static_cast<std::size_t>(before)].ends_with_white_space;

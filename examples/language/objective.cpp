@@ -9,8 +9,8 @@ namespace tapeformer {
 namespace {
 
 constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
-constexpr std::uint64_t kMaskSeed = 0x6d61736b6564;    // likewise of masks
-constexpr std::uint64_t kChosen = 15, kMasked = 80, kRandom = 10;  // per cent, the latter two of the chosen
+constexpr std::uint64_t kMaskSeed = 0x6d61736b6564;    // of masks, likewise
+constexpr std::uint64_t kChosen = 15, kMasked = 80, kRandom = 10;  // per cent; the latter two of the chosen
 
 Tensor keep_next_tokens(const TokenBatch&, const ObjectiveDraw&) { return {}; }
 

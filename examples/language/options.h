@@ -30,33 +30,33 @@ struct LanguageDataOptions {
 /// The longest default row in tokens; the cost of attention grows with the square of the length.
 constexpr Index kMostUnaskedContext = 1024;
 
-/// The shape of batches from one step to another.
+/// The shape of batches in the steps [first_step, end_step).
 struct BatchShape {
   Index first_step = 0, end_step = 0, rows = 0, context = 0;
 };
 
 /// Everything that determines the results of a language model's run. Kept in config.json and the checkpoint.
-/// Defaults are a preset's: see presets.h.
+/// The defaults are those of a preset: see language_presets().
 struct LanguageOptions {
   std::string preset;
   // Data
   LanguageDataOptions data;
   std::string tokens;                ///< a folder that `prepare` wrote, instead of a corpus
-  std::string order = "random";      ///< of windows: random or sequential
-  std::string documents = "joined";  ///< in a window: joined, or apart
+  std::string order = "random";      ///< the order of windows: random or sequential
+  std::string documents = "joined";  ///< the documents in a window: joined, or apart
   // Model
   std::string from;         ///< a run or Hugging Face folder with the initial weights
   DecoderOnlyConfig model;  ///< context: tokens of a run's rows, which may be fewer than those of `from`
   // Training
   TrainingOptions training;
   Index batch = 12;                              ///< rows of `context` tokens
-  std::string batch_schedule, context_schedule;  ///< changes of these, as in PiecewiseConstant
+  std::string batch_schedule, context_schedule;  ///< changes of rows and context, as in PiecewiseConstant
   bool fused_head = false;
   Index head_chunk = 0;
   Index validation_batches = 20;         ///< of the estimate; with auto, at most
   std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
 
-  /// The options of the preset of this name, completed by the first preset. Throws: Error
+  /// The options of the preset of this name; of the first preset without a name. Throws: Error
   explicit LanguageOptions(const std::optional<std::string>& preset_name = {});
   /// The model for a vocabulary of this size; not for a run that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
@@ -79,12 +79,12 @@ const std::vector<Preset>& language_presets();
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Fits options that were not given to `command` to the given ones: another --attention than the preset's
-/// drops the fields of the preset's kind alone, another --context or --order its schedules, and the warm-up
-/// is at most a tenth of the steps.
+/// resets the fields of that kind alone to the defaults, another --context or --order drops its schedules,
+/// and TrainingOptions::adapt() fits the others.
 void adapt_preset(LanguageOptions& options, const Command& command);
 
-/// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
-/// stays.
+/// Makes `options` describe the model in options.from, whose configuration is `config`, but with at most the
+/// given context, or without --context at most kMostUnaskedContext.
 /// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
 

@@ -20,7 +20,7 @@ constexpr const char* kMinutes = R"({
 
 const std::vector<Preset>& language_presets() {
   static const std::vector<Preset> presets = {
-      // nanoGPT's validations, every 250 steps, would halve the number of batches in so little time.
+      // Validations every 250 steps, as nanoGPT has, would halve the batches of each: see validation_plan().
       {"shakespeare-char-cpu",
        "characters; 4 layers, 4 heads, width 128, context 64, batch 12, 2000 steps: minutes on two cores",
        {kCharacters, R"({
@@ -52,8 +52,8 @@ const std::vector<Preset>& language_presets() {
          "context_schedule": "0:256,0.6:512", "batch_schedule": "0.6:4", "short_convolution": 4,
          "fused_head": true, "dropout": 0.1, "adam_rate": 0.5, "time_budget": 30, "steps": 7000})"}},
       // nanoGPT's GPT-2 takes 491,520 tokens per step on eight GPUs. Here a step has a twelfth of that, the
-      // rates are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al.
-      // 2022).
+      // rates are divided by two, and the steps amount to 20 tokens per parameter (Hoffmann et al. 2022,
+      // arXiv:2203.15556).
       {"gpt2-124m",
        "the smallest GPT-2: bpe of 50257, 12 layers, 12 heads, width 768, context 1024, biases, fused head, "
        "batch 4 x 10, 60000 steps: weeks on a CPU",

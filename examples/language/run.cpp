@@ -95,7 +95,7 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   config.embedding_dropout = options.model.embedding_dropout;
   config.residual_dropout = options.model.residual_dropout;
   config.feed_forward_dropout = options.model.feed_forward_dropout;
-  set_objective(config, objective_of(options.model).name);  // a mask, which changes no weight
+  set_objective(config, objective_of(options.model).name);  // only masks attention: no weight changes
   config.adapter = options.model.adapter;
   DecoderOnly model(config, random);
   copy_weights(trained, model);

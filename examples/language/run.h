@@ -22,7 +22,7 @@ struct LanguageRun {
                           const std::string& tokenizer_path = {});
 };
 
-/// The folder itself, or for one of PEFT that of the model that its adapters are for. Throws: CheckpointError
+/// The folder itself; for one of PEFT's, the folder of the adapters' base model. Throws: CheckpointError
 std::string base_of(const std::string& folder);
 
 /// The model in a run folder or a Hugging Face folder, without its weights. Throws: CheckpointError

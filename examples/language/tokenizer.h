@@ -10,8 +10,8 @@ namespace tapeformer {
 /// A tokenizer's file in a run folder and in a prepared one.
 constexpr const char* kTokenizerFile = "tokenizer";
 
-/// Loads the tokenizer in a folder (of a run, of `prepare`, or a Hugging Face folder) or in a file (ours,
-/// tokenizer.json, or a SentencePiece model).
+/// Loads the tokenizer in a folder (of a run, of `prepare`, or a Hugging Face folder) or in a file (one that
+/// Tapeformer wrote, a tokenizer.json, or a SentencePiece model).
 /// Throws:  DataError naming what is missing, or an unsupported part of a tokenizer.json
 std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& path);
 
@@ -26,8 +26,8 @@ bool has_tokenizer(const std::string& folder);
 std::string mask_name(const Tokenizer& tokenizer);
 
 /// Writes a tokenizer next to an exported model, in the form that transformers reads: bpe as vocab.json and
-/// merges.txt, bytes likewise but without merges, sentencepiece as tokenizer.model, characters as
-/// tokenizer.json and as our own file, which this program reads. Returns the names of the files.
+/// merges.txt, bytes likewise but without merges, sentencepiece as tokenizer.model, tokenizer_json as it is,
+/// characters as tokenizer.json and as a file that this program reads. Returns the names of the files.
 /// Throws:  CheckpointError if a file cannot be written
 std::string export_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 

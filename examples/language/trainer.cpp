@@ -28,7 +28,7 @@ constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShar
 
 /// The tokenizer for the weights in options.from: that of --tokenizer-model, else the weights' own, else, if
 /// they have none, that of --tokens.
-/// Throws: DataError if it is not the weights' own and has another number of tokens than the model
+/// Throws: DataError for one that is not the weights' own and has another number of tokens than the model
 std::shared_ptr<const Tokenizer> tokenizer_from(const LanguageOptions& options) {
   const std::string &named = options.data.tokenizer_model, &tokens = options.tokens,
                     from = base_of(options.from);

@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-/// The measurements of a run.
+/// What the validations and the end of a run measure.
 struct ValidationPlan {
   bool exact = false;      ///< every validation measures the whole validation part
   Index batches = 0;       ///< the batches of the estimate at every validation; 0 for none
@@ -17,9 +17,9 @@ struct ValidationPlan {
 };
 
 /// The plan of options.validation_kind. "auto" is decided from numbers of tokens, never from the clock:
-/// measuring a token costs a third of training on it. Every validation is exact if that costs at most 3 % of
-/// all steps, or no more than the estimate; otherwise they are estimates for at most 0.5 %, with the exact
-/// mean at the end if that costs at most 2.5 %.
+/// measuring a token costs a third of training on it. Every validation is exact if all of them cost at most
+/// 3 % of all steps, or no more than estimates; otherwise they are estimates of at least one batch that cost
+/// at most 0.5 %, and the end is exact if that costs at most 2.5 %.
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
 
 /// Trains a DecoderOnly on windows of a token file.
@@ -36,8 +36,8 @@ class LanguageTask : public TrainingTask {
   Tensor loss(const Batch& batch) override;
   std::vector<Index> batch_changes() const override;
   Index epoch(Index batches) const override;
-  /// The exact mean decides on the best weights if there is one, else the estimate, whose batches are the
-  /// same at every validation, so that only the model differs.
+  /// The exact mean, if there is one, decides which weights are best; else the estimate, whose batches are
+  /// the same at every validation, so that only the model differs.
   Validation validate(Progress& progress) override;
   Index validation_tokens(bool at_end) const override;
   double trial_loss(Index batches, Progress& progress) override;
