@@ -71,7 +71,7 @@ double width_of(char32_t point) {
   return point >= 0x1100 ? 1.05 : broad ? 0.85 : 0.66;
 }
 
-/// Any bytes as text for XML: cut to length, and whole for the tooltip.
+/// Any bytes as text for XML: cut to at most `longest` characters, and whole for the tooltip.
 struct Label {
   std::string text, whole;
   double width = 0;  // in units of the font size

@@ -9,14 +9,14 @@ namespace tapeformer {
 
 struct HeatMapOptions {
   bool averaged = true;  ///< averages the heads; otherwise each has a panel
-  std::string title;     ///< above the panels, cut after 120 characters; empty for none
+  std::string title;     ///< above the panels, cut to 120 characters; empty for none
 };
 
 /// Draws attention weights, with a cell for every pair: queries go down, keys to the right. All panels share
 /// one colour scale from 0 to the largest weight, of evenly falling lightness. A cell's tooltip shows its
 /// tokens and weight. Labels and title may hold any bytes: a space at either end shows as "·", control
-/// characters as their symbols, and bytes that are not UTF-8 or not allowed in XML as "�"; long ones are cut,
-/// and whole in the tooltip.
+/// characters as their symbols, and as "�" what is not UTF-8, not allowed in XML, or changes the writing
+/// direction. Long texts are cut; tooltips show them whole.
 /// Shapes:  weights [T, S] or [H, T, S], f32 or f64; T row and S column labels
 /// Throws:  ShapeError if labels and weights do not fit, Error for a weight that is negative or not finite
 /// Source:  the picture: Bahdanau et al. 2015, arXiv:1409.0473, figure 3;

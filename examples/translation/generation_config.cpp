@@ -41,7 +41,7 @@ struct GenerationSettings {
   OrderedJson json;
 };
 
-/// Settings that change outputs, with their values that do not.
+/// Settings that change outputs, with the values at which they do not.
 const OrderedJson& neutral_settings() {
   static const OrderedJson settings = {{"do_sample", false},
                                        {"num_beam_groups", 1},
@@ -83,7 +83,7 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   const auto first = settings.get<std::int32_t>("forced_bos_token_id", -1);
   if (first >= 0 && search.forced.empty()) search.forced = {first};  // a language that is chosen goes first
   search.no_repeat_ngram = settings.get<Index>("no_repeat_ngram_size", 0);
-  search.min_tokens = settings.get<Index>("min_length", 0) - 1;  // theirs counts the begin
+  search.min_tokens = settings.get<Index>("min_length", 0) - 1;  // min_length counts the begin token
   const OrderedJson stops = settings.json.value("eos_token_id", OrderedJson(search.end));
   if (stops != search.end && stops != OrderedJson::array({search.end})) settings.refuse("eos_token_id");
   const auto forced = settings.get<std::int32_t>("forced_eos_token_id", -1);

@@ -14,7 +14,7 @@ class Command;
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const TokenIds& ids);
 
 /// The cross-attention weights of all decoder layers, each [1, H, T, S], for the S tokens of `source` and the
-/// T tokens of `target`, both with their ends, or as many as max_length allows.
+/// T tokens of `target`, both with their end tokens; T is at most max_length.
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const TokenIds& source,
                                             TokenIds target, std::int32_t begin);
 
@@ -25,11 +25,11 @@ struct TranslationHeatMap {
   std::string head = "averaged";  ///< a number, "averaged" or "all"
 
   void add_to(const Command& command);
-  /// Throws: Error for a layer or a head that the model lacks; CheckpointError if `file` cannot be written
+  /// Throws: Error for a layer or head that the model lacks; CheckpointError if `file` cannot be written
   void check(const EncoderDecoderConfig& model) const;
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;
-  /// Writes a picture; source and target have no ends. Throws: CheckpointError if the file cannot be written
+  /// Writes a picture of a source and a target without their frames. Throws: CheckpointError if that fails
   void write(const EncoderDecoder& model, const Vocabularies& words, const TokenIds& source,
              const TokenIds& target, Index line) const;
 };

@@ -9,8 +9,8 @@ namespace tapeformer {
 bool is_marian_folder(const std::string& folder);
 /// The model's configuration. Throws: as load_marian_folder()
 EncoderDecoderConfig marian_folder_config(const std::string& folder);
-/// The model, its vocabularies and the search of decoder.yml: the best beam-size candidates of a step may
-/// end, and as many outputs are found.
+/// The model, its vocabularies and the search of decoder.yml: at every step any of the best beam-size
+/// candidates may end, and the search stops when beam-size outputs are found.
 /// Throws:  CheckpointError, DataError naming the file, and an unsupported option
 TranslationRun load_marian_folder(const std::string& folder, const SentenceOptions& sentences = {});
 

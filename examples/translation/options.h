@@ -26,14 +26,14 @@ struct PairFiles {
   std::vector<TextPair> read(bool swap) const;
 };
 
-/// The languages and the prefix of sentences, for models of several languages or tasks; empty for the model's
-/// own.
+/// The languages and the prefix of sentences, for models of several languages or tasks; an empty value stands
+/// for the model's own.
 struct SentenceOptions {
   Languages languages;
   std::string source_prefix;
 
   void add_to(const Command& command);
-  /// Adds the options of an export, which cannot store a prefix.
+  /// Adds the languages alone, for an export, which cannot store a prefix.
   void add_languages_to(const Command& command);
   void describe(const FieldVisitor& field);
   /// A copy, with `others` in place of empty values.
@@ -46,8 +46,8 @@ constexpr Index kMostUnaskedHeldOut = 2000;
 /// Everything that determines the results of a translation run. Kept in config.json and the checkpoint.
 struct TranslationOptions {
   std::string preset;
-  // Data: the text to train on, or none for the built-in corpus; nothing is held out of it if there are files
-  // for validation, with or without files for the test.
+  // Data: the text to train on, or none for the built-in corpus; if there are files for validation, with or
+  // without files for the test, nothing is held out of it.
   PairFiles text, validation, test;
   bool swap = false;
   Index grammar_pairs = 15000;  ///< the number of first pairs of the built-in corpus
@@ -70,7 +70,7 @@ struct TranslationOptions {
   /// The options of the preset of this name; the first without one. Throws: Error
   explicit TranslationOptions(const std::optional<std::string>& preset_name = {});
   bool built_in() const { return text.empty(); }
-  /// held_out, or if that is 0, kMostUnaskedHeldOut, or a tenth of the text's sources where that is less.
+  /// held_out; if that is 0, a tenth of the text's `of` sources, from 2 to kMostUnaskedHeldOut.
   Index sentences_held_out(Index of) const;
   std::string tokenizer_kind() const;
   /// The model for vocabularies of these sizes.
@@ -87,7 +87,7 @@ struct TranslationOptions {
 const std::vector<Preset>& translation_presets();
 
 /// Makes `options` describe a model that starts from the run in options.from, whose options are `trained`:
-/// with its vocabularies and its model, except dropout.
+/// with the vocabularies and the model of that run, except for dropout and adapters.
 /// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
 

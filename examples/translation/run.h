@@ -23,7 +23,7 @@ struct TranslationRun {
   SearchConfig search;  ///< the folder's settings of the search, with the ids of the vocabularies
 
   /// Loads a run folder, with the mean of its last `average` kept weights unless that is 0, or another
-  /// program's folder; `sentences` in place of its own.
+  /// program's folder. Values of `sentences` that are not empty replace the folder's own.
   /// Throws:  CheckpointError, DataError
   static TranslationRun load(const std::string& folder, Index average = 0,
                              const SentenceOptions& sentences = {});
@@ -44,9 +44,9 @@ struct SearchOptions {
   ComputeOptions compute;
 
   void add_to(const Command& command);
-  /// Throws: Error that names a given option without effect
+  /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
-  /// The run in a folder, for `compute`. Throws: as TranslationRun::load
+  /// Loads the run in a folder, on the device of `compute`. Throws: as TranslationRun::load
   TranslationRun load(const std::string& folder, const Compute& compute) const;
   /// The search of the run's folder, changed by the given options.
   /// Throws: Error if there are more outputs than hypotheses

@@ -10,8 +10,8 @@
 
 namespace tapeformer {
 
-/// The loss of an epoch without smoothing. The end of a sentence counts as a token of `words`, and its line
-/// end as text. Each rank computes its share of every batch, and all get the same result.
+/// The loss of an epoch without smoothing. A sentence's end counts as a token, and as a line end of the text
+/// that `words` decodes. Each rank computes its share of every batch, and all get the same result.
 TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, const Tokenizer& words,
                          Progress& progress, Communicator& ranks = *communicator_alone());
 
@@ -49,8 +49,8 @@ class TranslationTask : public TrainingTask {
 
  private:
   void load_pairs(Progress& progress);
-  /// Makes a new decoder start from zeros, as Marian's do: padding has an embedding of zeros, and too low a
-  /// logit to get any probability.
+  /// Makes a new decoder start from zeros, as Marian's do: padding, its first input, gets an embedding of
+  /// zeros, and too low a logit to have any probability.
   void start_from_zeros();
   /// The rows [V, C] of a table, with zeros for padding.
   Tensor without_padding(const Tensor& rows);
