@@ -26,8 +26,8 @@ struct AttentionCheck {
   std::function<CheckCase(const CheckSizes&, DType)> make;
 };
 
-/// Every kind of attention, every other layer and operation, and the kinds with options set, in every mode
-/// that they support.
+/// Every kind of attention, as it is and with options set, and every other layer and operation, in every mode
+/// that it supports.
 std::vector<AttentionCheck> attention_checks();
 
 /// The checks of the named layers and modes; an empty list selects all. "self" and "cross" may be left out of

@@ -18,7 +18,7 @@ std::string amount(Index count) {
   return format("{:.2f} ", value) + "kMGTP"[unit];
 }
 
-/// A network for all tokens, and experts of as many active parameters.
+/// Prints the costs of a network for all tokens, and of experts with as many active parameters.
 void print_network_costs(std::ostream& out, const CheckSizes& sizes) {
   constexpr const char* kRow = "{:-30} {:12} {:12} {:14} {:14}\n";
   FeedForwardConfig network{sizes.width};

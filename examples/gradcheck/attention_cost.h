@@ -12,13 +12,13 @@ namespace tapeformer {
 struct NamedCost {
   std::string name;  ///< "mla, absorbed"
   AttentionCost cost;
-  Index decoding_flops = 0;  ///< of one more token in every row, with all earlier ones in the cache
+  Index decoding_flops = 0;  ///< for one more token in every row, with all earlier tokens in the cache
 };
 
 /// The costs of every kind of self-attention at these sizes, where every query sees every key.
 std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type);
 
-/// The numbers per token in the cache of one layer with DeepSeek-V2's widths and this kind of attention.
+/// The numbers per token that one layer's cache holds, with DeepSeek-V2's widths and a kind of attention.
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, table 1 and section 3.1.2
 struct CacheSize {
   std::string name, formula;

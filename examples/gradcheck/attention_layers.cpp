@@ -67,8 +67,8 @@ CheckCase one_tensor_case(CheckSetting& setting) {
   });
 }
 
-/// Key and value, and in self-attention the query, share their memory, unknown to the tape. The value has
-/// another shape.
+/// Key and value, and in self-attention the query, share their memory without the tape's knowledge. The value
+/// has another shape.
 CheckCase aliases_case(CheckSetting& setting) {
   const CheckSizes& sizes = setting.sizes;
   const Shape shape{setting.batch, setting.keys, sizes.heads, sizes.head_width};
@@ -105,7 +105,7 @@ CheckCase packed_case(CheckSetting& setting) {
 
 constexpr Index kBlock = 2;
 
-/// The distance of the two largest scores of blocks among which query t of [D] chooses.
+/// The difference of the two largest scores of the blocks among which query t, of [D], chooses.
 double gap_of_choice(const std::vector<double>& query, const double* keys, Index t, Index key_stride) {
   std::vector<double> scores;
   for (Index block = 0; (block + 1) * kBlock <= t + 1; ++block) {
@@ -120,8 +120,8 @@ double gap_of_choice(const std::vector<double>& query, const double* keys, Index
   return scores.size() < 2 ? std::numeric_limits<double>::infinity() : scores[1] - scores[0];
 }
 
-/// Mixture of block attention. Its gradient jumps where the choice changes, so each query is drawn until its
-/// choice is not close.
+/// Mixture of block attention. Its gradient jumps where the choice changes, so each query is drawn again
+/// until its choice is not close.
 CheckCase blocks_case(CheckSetting& setting) {
   constexpr double kLeastGap = 0.05;  // a step changes scores by some thousandths
   const CheckSizes& sizes = setting.sizes;
@@ -190,7 +190,7 @@ AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind
   config.cross = setting.cross;
   config.packed = false;
   if (kind.uses("rotary_width")) config.rotary_width = 2;
-  if (kind.uses("lambda_initial")) {  // a narrow difference may be so short that its norm divides by little
+  if (kind.uses("lambda_initial")) {  // a narrow difference may be so short that its norm divides by almost 0
     config.lambda_initial = 0.2;      // as in a first layer
     config.value_width += 7;
   }
@@ -261,7 +261,7 @@ CheckCase sublayer_case(CheckSetting& setting) {
 
 constexpr Index kExperts = 3;
 
-/// True if a token's second and third choice are so close that a step of a difference may exchange them.
+/// True if a token's second and third choice are so close that a step of the differences may exchange them.
 bool is_close_choice(Experts& layer, const Tensor& x) {
   constexpr double kLeastGap = 0.05;                         // a step changes logits by some thousandths
   const std::vector<Parameter> router = layer.parameters();  // its weight, then its bias
@@ -275,7 +275,7 @@ bool is_close_choice(Experts& layer, const Tensor& x) {
 }
 
 /// A mixture of experts with biases. Its gradient jumps where the choice changes, so the tokens are drawn
-/// until no choice is close.
+/// again until no choice is close.
 CheckCase experts_case(CheckSetting& setting) {
   const Index width = setting.sizes.width;
   auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, true, true},

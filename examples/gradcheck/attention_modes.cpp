@@ -6,7 +6,7 @@
 namespace tapeformer {
 namespace {
 
-/// A mask, bool [rows, columns], on the CPU like everything filled element by element here.
+/// A mask of this shape, on the CPU like everything that is filled element by element here.
 template <class MayAttend>
 Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
   const Tensor mask = Tensor::empty(shape, DType::boolean, Device::cpu());
@@ -21,7 +21,7 @@ Tensor real_tokens(Index batch, Index length) {
   });
 }
 
-/// Masks about a third of the pairs, and everything for the first query.
+/// Masks about a third of the pairs, and everything for the first query of the first head.
 Tensor random_places(CheckSetting& setting, Index heads) {
   return boolean_mask({setting.batch, heads, setting.queries, setting.keys},
                       [&](Index i) { return setting.random.uniform() > 0.35 && i >= setting.keys; });

@@ -13,7 +13,7 @@ namespace tapeformer {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The sizes of a check, small and all different, so that a mix-up is noticed.
+/// The sizes of a check, small and mostly different, so that most mix-ups are noticed.
 struct CheckSizes {
   Index batch = 2, queries = 5, keys = 7, width = 6, memory_width = 5, heads = 4, groups = 2, head_width = 4,
         value_width = 3, latent_width = 5, hidden_width = 5;
@@ -44,7 +44,7 @@ struct CheckSetting;
 struct AttentionMode {
   std::string name;    ///< "cross causal"
   bool cross = false;  ///< queries and keys come from different tensors
-  bool plain = false;  ///< without masks or other options of AttentionContext
+  bool plain = false;  ///< no masks or other options of AttentionContext
   /// Sets the masks and options, some of which differ by head.
   std::function<void(CheckSetting&, Index heads)> apply = {};
   bool dropout = false;    ///< on the weights, with the same mask in every evaluation

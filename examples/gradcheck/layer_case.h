@@ -29,7 +29,7 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
                                       return call(std::as_const(*layer));
                                     });
   for (auto& [name, parameter] : layer->named_parameters()) {
-    // Divisors stay away from zero: gains, caps of scores, and, by small vectors, 1 - lambda.
+    // Divisors stay away from zero: gains, caps of scores, and, by small lambda_vectors, 1 - lambda.
     const bool is_gain = name.find("norm.weight") != std::string::npos, is_cap = name == "softcap";
     const double mean = is_cap ? 2 : is_gain ? 1 : 0;
     setting.random.fill_normal(parameter.value(), mean, is_cap || name == "lambda_vectors" ? 0.1 : 0.4);
@@ -46,7 +46,7 @@ struct Streams {
   NamedTensors inputs;
 };
 
-/// Draws them; with `sequence_first`, [T, B, C] instead of [B, T, C].
+/// Draws the inputs of a layer; with `sequence_first`, [T, B, C] instead of [B, T, C].
 inline Streams streams_of(CheckSetting& setting, bool sequence_first = false) {
   const auto shape = [&](Index length, Index width) {
     return sequence_first ? Shape{length, setting.batch, width} : Shape{setting.batch, length, width};

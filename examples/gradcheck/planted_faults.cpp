@@ -58,7 +58,7 @@ GradientWrapper at(const Contribution& place, const std::function<Tensor(const T
   };
 }
 
-/// Every further contribution cancels the one before it.
+/// Makes every further contribution cancel the one before it.
 GradientWrapper only_the_last(std::int32_t value) {
   return [value, last = Tensor()](const Contribution& contribution, const Tensor& gradient) mutable {
     if (contribution.tensor != value) return gradient;
@@ -86,7 +86,7 @@ std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
   return chosen;
 }
 
-/// The largest contribution, to a tensor with one of the first `tensors` ids.
+/// The largest contribution to a tensor with one of the first `tensors` ids.
 const Contribution& largest_of(const std::vector<Seen>& seen, std::size_t tensors = SIZE_MAX) {
   const Seen* largest = nullptr;
   for (const Seen& one : seen) {
@@ -96,7 +96,7 @@ const Contribution& largest_of(const std::vector<Seen>& seen, std::size_t tensor
   return largest->contribution;
 }
 
-/// One fault of each kind, where the gradient is largest in the plain pass and in the recorded one of forward
+/// One fault of each kind, where the gradient is largest in the plain pass or in the recorded pass of forward
 /// mode. The `inputs` leaves have the first ids.
 std::vector<Fault> faults_of_passes(const std::vector<Seen>& in_plain, const std::vector<Seen>& in_recorded,
                                     std::size_t inputs) {

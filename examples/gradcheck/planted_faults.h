@@ -14,15 +14,15 @@ struct PlantedFault {
   std::string fault;  ///< "dropped term"; "none" for the run without a fault
   std::string place;  ///< "linear, input 2"
   double error = 0;   ///< the largest relative error found
-  std::string where;  ///< the gradient that has it, or the exception's message
+  std::string where;  ///< the gradient with that error, or the exception's message
   bool noticed = false;
-  bool threw = false;  ///< never allowed, whatever the fault
+  bool threw = false;  ///< whether there was an exception, which no fault may cause
 
-  /// True if the fault was noticed, or there was none and nothing was reported.
+  /// True if the fault was noticed, or if nothing was reported without a fault.
   bool as_it_should() const { return !threw && noticed == (fault != "none"); }
 };
 
-/// Checks the first derivatives of a layer as they are, and then with each of these faults planted in the
+/// Checks the first derivatives of a layer without a fault, and then with each of these faults planted in the
 /// backward pass of each operation in turn:
 ///   dropped term           the gradient of one input is zero
 ///   scale off by 1e-4      the gradient of one input is multiplied by 1.0001
@@ -35,7 +35,7 @@ struct PlantedFault {
 /// No fault is planted where the gradient is zero.
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options);
 
-/// One causal self-attention and one cross-attention with padded keys for every layer, or its first mode.
+/// The modes "self causal" and "cross key padding" of every layer, or its first mode if it has neither.
 std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>& checks);
 
 void print_fault_header(std::ostream& out);

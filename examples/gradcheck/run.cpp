@@ -104,7 +104,7 @@ GradcheckOptions GradcheckRunOptions::differences() const {
   result.four_point = stencil == 4;
   result.tolerance = tolerance_used();
   result.absolute =
-      tolerance_used() / 100;  // zero in theory, such as a key bias's gradient, has no relative error
+      tolerance_used() / 100;  // a gradient of zero in theory, as a key bias's, has no relative error
   result.second_order = second;
   result.forward = forward;
   result.repeats = repeats;

@@ -16,7 +16,7 @@ struct GradcheckRunOptions {
   std::string type = "f64";  ///< f64 compares with differences, f32 with the f64 gradients
   Index stencil = 4;
   double step = 1e-3;
-  /// Largest relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
+  /// Largest relative error; 0 for 1e-7 in f64 and 2e-5 in f32 (the worst of seven seeds was 9e-6).
   double tolerance = 0;
   Index elements = 0;   ///< checked elements of each input, evenly spread; 0 for all
   bool second = true;   ///< check second derivatives too
@@ -56,17 +56,17 @@ struct CheckResult {
   bool passed() const { return failure.empty() && report.passed(); }
 };
 
-/// The input with the largest error in some of the comparisons.
+/// The input with the largest error in a set of comparisons.
 struct WorstInput {
   double relative = 0, absolute = 0;
   std::string where;  ///< "query.weight[12]", for second derivatives "second query.weight[12]"
 };
-/// The worst of `worst` and these; `part` is a prefix of their names.
+/// The worst of `worst` and these inputs; `part` is a prefix of their names.
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs, const std::string& part = {},
                     WorstInput worst = {});
 /// The worst of all comparisons.
 WorstInput worst_of(const GradcheckReport& report);
-/// "again query.weight: another pass gives different bits" for each fault whose kind is known.
+/// A line for each fault whose kind is known: "again query.weight: another pass gives different bits".
 std::vector<std::string> known_faults(const GradcheckReport& report);
 
 /// `on_tape` may plant faults; see GradcheckOptions.

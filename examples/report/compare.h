@@ -8,8 +8,8 @@ namespace tapeformer {
 /// and "options". A value that a run lacks is null.
 Json comparison_json(const std::vector<RunRecord>& runs);
 
-/// A comparison as a table with a column per run, or as several tables if that is wider than `width`
-/// characters; 0 for any width.
+/// A comparison as a table with a column per run, or as several tables if it would be wider than `width`
+/// characters; a `width` of 0 is no limit.
 std::string comparison_text(const Json& comparison, int width);
 
 }  // namespace tapeformer

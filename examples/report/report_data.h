@@ -11,9 +11,9 @@ constexpr std::size_t kMostPoints = 2000;  ///< of a curve
 /// greatest, and the first that is not a number.
 std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most = kMostPoints);
 
-/// The data of a report's page. For each run: "name"; "curves", each with the columns "step", "time" (in
-/// seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions", "attention",
-/// "model" (lines of name and text), "ending".
+/// The data of a report's page. For each run: "name"; "best_loss"; "curves", each with the columns "step",
+/// "time" (in seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions",
+/// "attention", "model" (lines of name and text), "ending".
 Json report_data(const std::vector<RunRecord>& runs);
 
 /// Attention weights in the form of TrainingTask::attention_example(), to three decimals. Layers with

@@ -8,7 +8,7 @@ namespace tapeformer {
 
 constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
 
-/// The record of a run in its folder, from any version.
+/// What the folder of a run records about it, whatever version wrote it.
 struct RunRecord {
   std::string name;  ///< the last part of the folder's path
   Json config;
@@ -23,8 +23,8 @@ RunRecord read_run(const std::string& folder,
 /// Reads several runs; where the last parts of paths are equal, the names are the whole paths.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
 
-/// The loss of the best weights: from an evaluation at an end, or a better later validation; NaN if there is
-/// none.
+/// The loss of the best weights: that of the last evaluation at an end of the run, or a lower one of a later
+/// validation, or without such evaluations the lowest; NaN if there is none.
 double best_loss_of(const RunRecord& run);
 
 /// The finite number in a field of an object, or NaN.

@@ -10,13 +10,13 @@
 namespace tapeformer {
 
 /// A file of events for TensorBoard, FOLDER/events.out.tfevents.SECONDS.PROCESS, made by the first event.
-/// Events are on the disk when a call returns.
+/// Events are in the file when a call returns.
 /// Source:  TensorFlow's event.proto and summary.proto, and its framing of records, tfrecord
 class TensorBoardLog {
  public:
   explicit TensorBoardLog(const std::string& folder);
 
-  /// Adds a step's numbers, except those that an earlier call has given: TensorBoard would draw both.
+  /// Adds a step's numbers, except those that an earlier call gave for it: TensorBoard would draw both.
   /// Throws: DataError if the file cannot be written
   void add(Index step, const std::vector<std::pair<std::string, double>>& scalars);
   /// Makes TensorBoard drop the steps after `step`, which are written again. Throws: the same
